@@ -1,7 +1,7 @@
 //! A pack: the objects that a generation has brought, in one compressed file.
 //!
-//! There are two frames of zstd: all objects one after the other, and then what is known of the generation, with the digests and lengths of
-//! the objects, and with its directories. A trailer of fixed length says where the second one begins, and which digest it has.
+//! There are three frames of zstd: all files one after the other, all directories one after the other, and what is known of the generation,
+//! with the digests and lengths of the others. A trailer of fixed length says where the second and the third begin, and which digest that has.
 
 use super::digest::{Digest, Hasher};
 use super::generation::Generation;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// The last bytes of a pack: that it is one, and of which version.
 const MAGIC: &[u8; 8] = b"holopk\x001";
-const TRAILER: u64 = 8 + 32 + 8;
+const TRAILER: u64 = 8 + 8 + 32 + 8;
 /// Little of the time of a first apply, and nearly all of what is to be had for text.
 const LEVEL: i32 = 3;
 
@@ -22,17 +22,19 @@ const LEVEL: i32 = 3;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Contents {
     pub(super) generation: Generation,
-    /// The objects in their order, each with its length.
+    /// The files in their order, each with its length.
     pub(super) objects: Vec<(Digest, u64)>,
-    /// The directories, which are looked at more often than what is in them.
-    pub(super) directories: Vec<String>,
+    /// The directories, in the same way. They are looked at more often than what is in them.
+    pub(super) directories: Vec<(Digest, u64)>,
 }
 
 /// A pack that is being written.
 pub(super) struct Writer {
     objects: zstd::Encoder<'static, BufWriter<File>>,
     list: Vec<(Digest, u64)>,
-    directories: Vec<String>,
+    directories: Vec<(Digest, u64)>,
+    /// The directories one after the other.
+    directory_bytes: Vec<u8>,
 }
 
 /// A pack cannot be used.
@@ -52,7 +54,7 @@ impl Writer {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut objects = zstd::Encoder::new(BufWriter::new(file), LEVEL)?;
         objects.include_checksum(true)?;
-        Ok(Writer { objects, list: Vec::new(), directories: Vec::new() })
+        Ok(Writer { objects, list: Vec::new(), directories: Vec::new(), directory_bytes: Vec::new() })
     }
 
     /// Adds an object.
@@ -62,8 +64,9 @@ impl Writer {
     }
 
     /// Adds a directory.
-    pub(super) fn add_directory(&mut self, content: &[u8]) {
-        self.directories.push(String::from_utf8_lossy(content).into_owned());
+    pub(super) fn add_directory(&mut self, digest: Digest, content: &[u8]) {
+        self.directories.push((digest, content.len() as u64));
+        self.directory_bytes.extend_from_slice(content);
     }
 
     /// Adds an object that is too large for memory, with a digest that was found out before. It may have been changed meanwhile.
@@ -87,11 +90,14 @@ impl Writer {
     pub(super) fn finish(self, generation: Generation) -> io::Result<()> {
         let mut file = self.objects.finish()?;
         let objects = file.stream_position()?;
+        let directories = zstd::encode_all(&*self.directory_bytes, LEVEL)?;
+        file.write_all(&directories)?;
         let contents = Contents { generation, objects: self.list, directories: self.directories };
         let contents = serde_json::to_vec(&contents)?;
         let contents = zstd::encode_all(&*contents, LEVEL)?;
         file.write_all(&contents)?;
         file.write_all(&objects.to_le_bytes())?;
+        file.write_all(&(directories.len() as u64).to_le_bytes())?;
         file.write_all(Digest::new(&contents).as_bytes())?;
         file.write_all(MAGIC)?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -107,27 +113,63 @@ pub(super) fn contents(path: &Path) -> Result<Contents, PackError> {
     Ok(open(path)?.0)
 }
 
-fn open(path: &Path) -> Result<(Contents, io::Take<File>), PackError> {
+/// Reads all directories of a pack.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub(super) fn directories(path: &Path) -> Result<HashMap<Digest, Vec<u8>>, PackError> {
+    let (contents, frames) = open(path)?;
+    let bytes = frames.read(frames.objects, frames.directories)?;
+    let mut rest = &*zstd::decode_all(&*bytes).map_err(|_| PackError::Damaged)?;
+    let mut directories = HashMap::new();
+    for (digest, length) in contents.directories {
+        let length = usize::try_from(length).map_err(|_| PackError::Damaged)?;
+        let (directory, others) = rest.split_at_checked(length).ok_or(PackError::Damaged)?;
+        if Digest::new(directory) != digest {
+            return Err(PackError::Damaged);
+        }
+        directories.insert(digest, directory.to_vec());
+        rest = others;
+    }
+    Ok(directories)
+}
+
+/// The places of the frames of a pack.
+struct Frames {
+    file: File,
+    /// The length of the first one.
+    objects: u64,
+    /// The length of the second one.
+    directories: u64,
+}
+
+impl Frames {
+    /// Reads so many bytes that begin there.
+    fn read(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.file).seek(SeekFrom::Start(start))?;
+        (&self.file).take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn open(path: &Path) -> Result<(Contents, Frames), PackError> {
     let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let end = length.checked_sub(TRAILER).ok_or(PackError::Damaged)?;
+    let end = file.metadata()?.len().checked_sub(TRAILER).ok_or(PackError::Damaged)?;
     file.seek(SeekFrom::Start(end))?;
-    let (mut objects, mut digest, mut magic) = ([0; 8], [0; 32], [0; 8]);
+    let (mut objects, mut directories, mut digest, mut magic) = ([0; 8], [0; 8], [0; 32], [0; 8]);
     file.read_exact(&mut objects)?;
+    file.read_exact(&mut directories)?;
     file.read_exact(&mut digest)?;
     file.read_exact(&mut magic)?;
-    let objects = u64::from_le_bytes(objects);
-    let size = end.checked_sub(objects).filter(|_| &magic == MAGIC).ok_or(PackError::Damaged)?;
-    file.seek(SeekFrom::Start(objects))?;
-    let mut compressed = Vec::new();
-    (&file).take(size).read_to_end(&mut compressed)?;
+    let frames = Frames { file, objects: u64::from_le_bytes(objects), directories: u64::from_le_bytes(directories) };
+    let start = frames.objects.checked_add(frames.directories).filter(|_| &magic == MAGIC).ok_or(PackError::Damaged)?;
+    let compressed = frames.read(start, end.checked_sub(start).ok_or(PackError::Damaged)?)?;
     if Digest::new(&compressed).as_bytes() != &digest {
         return Err(PackError::Damaged);
     }
     let contents = zstd::decode_all(&*compressed).map_err(|_| PackError::Damaged)?;
-    let contents = serde_json::from_slice(&contents).map_err(|_| PackError::Damaged)?;
-    file.seek(SeekFrom::Start(0))?;
-    Ok((contents, file.take(objects)))
+    Ok((serde_json::from_slice(&contents).map_err(|_| PackError::Damaged)?, frames))
 }
 
 /// Hands those objects of a pack to `take` that are wanted, each with its content, and strikes them out. The content has been checked when
@@ -140,8 +182,9 @@ pub(super) fn read<E: From<PackError>, T>(
     wanted: &mut HashMap<Digest, T>,
     mut take: impl FnMut(Digest, T, &mut dyn Read) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (contents, file) = open(path)?;
-    let mut decoder = zstd::Decoder::new(BufReader::new(file)).map_err(PackError::from)?;
+    let (contents, Frames { mut file, objects, .. }) = open(path)?;
+    file.seek(SeekFrom::Start(0)).map_err(PackError::from)?;
+    let mut decoder = zstd::Decoder::new(BufReader::new(file.take(objects))).map_err(PackError::from)?;
     for (digest, length) in contents.objects {
         if wanted.is_empty() {
             break;

@@ -264,7 +264,7 @@ impl Packing<'_> {
 
     fn directory(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), RecordingError> {
         if !self.known.contains_key(&digest) && self.own.insert(digest) {
-            self.writer.add_directory(bytes);
+            self.writer.add_directory(digest, bytes);
         }
         Ok(())
     }

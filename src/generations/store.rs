@@ -220,23 +220,15 @@ impl Store {
         let number = generation.number;
         let mut directories: HashMap<Digest, Vec<u8>> = HashMap::new();
         for pack in packs_of(generation) {
-            let contents = self.contents_for(number, pack)?;
-            directories
-                .extend(contents.directories.into_iter().map(|text| (Digest::new(text.as_bytes()), text.into())));
+            let path = self.objects(pack);
+            let read = pack::directories(&path).map_err(|error| GenerationError::Pack { number, path, error });
+            directories.extend(read?);
         }
         let missing = |object| GenerationError::Missing { number, object, directory: self.directory.clone() };
         let object = |digest| directories.get(&digest).cloned().ok_or_else(|| missing(digest));
         tree::read(generation.tree, object).map_err(|error| match error {
             TreeError::Object(error) => error,
             TreeError::NotDirectory(object) => missing(object),
-        })
-    }
-
-    /// Returns the contents of a pack that a generation needs, whose fault it is if there is none.
-    fn contents_for(&self, number: u32, pack: u32) -> Result<Contents, GenerationError> {
-        self.contents(pack).map_err(|error| match error {
-            GenerationError::Pack { path, error, .. } => GenerationError::Pack { number, path, error },
-            other => other,
         })
     }
 
@@ -273,8 +265,7 @@ impl Store {
         let mut known = HashMap::new();
         for number in self.packs()?.into_keys() {
             let Ok(Contents { objects, directories, .. }) = self.contents(number) else { continue };
-            known.extend(objects.into_iter().map(|(digest, _)| (digest, number)));
-            known.extend(directories.iter().map(|text| (Digest::new(text.as_bytes()), number)));
+            known.extend(objects.into_iter().chain(directories).map(|(digest, _)| (digest, number)));
         }
         Ok(known)
     }
