@@ -11,7 +11,7 @@ use crate::exit;
 use crate::history::{EntityRecord, History, Run, RunState};
 use crate::report::line::Line;
 use crate::report::table::{Cell, Table};
-use crate::report::{Event, Remarks, Reporter};
+use crate::report::{Event, Remarks, Reporter, Severity};
 use crate::subject::Subject;
 pub(super) use subject::{Sought, records};
 
@@ -41,8 +41,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     }
     drop(wanted);
     if runs.damaged > 0 {
-        reporter.warning(format!("Lines that are damaged, and passed over: {}", runs.damaged));
-        reporter.end_paragraph();
+        let text = format!("Lines that are damaged, and passed over: {}", runs.damaged);
+        reporter.event(Event::Aside(Severity::Warning, &text));
     }
     Ok(exit::DONE)
 }

@@ -17,6 +17,7 @@ mod examples;
 mod facts;
 mod from_ansible;
 mod generations;
+mod history;
 mod json;
 mod own_resources;
 mod paths;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ("facts", facts::trials()),
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
+        ("history", history::trials()),
         ("json", json::trials()),
         ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),

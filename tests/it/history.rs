@@ -1,0 +1,180 @@
+//! Records of runs: whatever happens to an apply, or to its records, they can be read, and nothing is on record twice.
+
+use bstr::ByteSlice;
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, disturb, trial_of};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = holo_testing::trials![
+        damaged_records_stop_nothing,
+        what_cannot_be_kept_is_said_once,
+        a_reader_may_go_away,
+        a_run_that_could_not_begin_is_on_record,
+        nothing_is_kept_if_nobody_wants_it,
+    ];
+    let strace = [Need::Program("strace")];
+    trials.push(trial_of("a run that is killed at any system call is on record once", &strace, killed_everywhere));
+    trials.push(trial_of("a disk that is full or broken costs the record alone", &strace, full_disk));
+    trials
+}
+
+const WANTED: &str = "wanted\n";
+
+/// A root on which an apply has been made, and the next one has something to change.
+fn root() -> ScratchRoot {
+    let root = ScratchRoot::in_memory()
+        .binary(built("holo"))
+        .env("HOLO_HISTORY", "1")
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/01-x/etc/motd", "first\n");
+    assert!(root.holo(&["apply"]).success());
+    root.write("usr/share/holo/files/01-x/etc/motd", WANTED);
+    root
+}
+
+fn month(root: &ScratchRoot) -> PathBuf {
+    let files = fs::read_dir(root.join("var/lib/holo/.engine/runs")).unwrap();
+    let mut months =
+        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    months.next().unwrap()
+}
+
+/// Returns the results of the runs that `history` shows, the last one first.
+#[track_caller]
+fn results(root: &ScratchRoot) -> Vec<String> {
+    let run = root.holo(&["history"]);
+    assert!(run.success(), "{run}");
+    run.stdout_lossy().lines().map(|line| line.split('\t').nth(2).unwrap().to_owned()).collect()
+}
+
+/// Runs the dispatcher under strace, which does something to it at the call with this number.
+fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
+    let log = root.join("tmp/strace");
+    let (trace, injection) = (format!("trace={call}"), format!("inject={call}:{what}"));
+    let holo = built("holo");
+    let words = ["-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap(), "apply"];
+    let run = root.run("/usr/bin/strace", &words);
+    let logged = fs::read(&log).unwrap_or_default();
+    let _ = fs::remove_file(&log);
+    (run, logged.contains_str("killed by SIGKILL") || logged.contains_str("(INJECTED)"))
+}
+
+fn killed_everywhere() {
+    let calls = [
+        "openat",
+        "write",
+        "pwrite64",
+        "ftruncate",
+        "fadvise64",
+        "fdatasync",
+        "fsync",
+        "rename",
+        "unlink",
+        "ppoll",
+        "poll",
+    ];
+    let kills = disturb::everywhere(&calls, killed_once);
+    assert!(kills > 30, "only {kills} kills: the test does not test what it says");
+}
+
+fn killed_once(call: &str, number: usize) -> bool {
+    let root = root();
+    let (_, was_killed) = disturbed(&root, call, &format!("signal=SIGKILL:when={number}"));
+    let moment = format!("killed at {call} number {number}");
+    let after = results(&root);
+    if was_killed && root.read("etc/motd") == WANTED {
+        assert_eq!(after.len(), 2, "{moment}: a change that no record has");
+    }
+    assert!(after.iter().all(|result| result == "changed" || result == "interrupted"), "{moment}: {after:?}");
+    root.write("usr/share/holo/files/01-x/etc/motd", "third\n");
+    let next = root.holo(&["apply"]);
+    assert!(next.success(), "{moment}: the next apply says\n{next}");
+    assert_eq!(results(&root).len(), after.len() + 1, "{moment}");
+    let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for line in fs::read_to_string(month(&root)).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{moment}: {error}: {line}"));
+        let key = (line["run"].as_str().unwrap().to_owned(), line["record"].as_str().unwrap().to_owned());
+        *seen.entry(key).or_default() += 1;
+    }
+    assert!(seen.values().all(|&count| count == 1), "{moment}: {seen:?}");
+    assert_eq!(seen.keys().filter(|(_, record)| record == "began").count(), after.len() + 1, "{moment}: {seen:?}");
+    assert_eq!(seen.keys().filter(|(_, record)| record == "ended").count(), after.len() + 1, "{moment}: {seen:?}");
+    was_killed
+}
+
+fn full_disk() {
+    let mut failures = 0;
+    for (call, error) in [("pwrite64", "ENOSPC"), ("fdatasync", "EIO"), ("fadvise64", "EINVAL")] {
+        for number in 1..=3 {
+            let root = root();
+            let (run, has_failed) = disturbed(&root, call, &format!("error={error}:when={number}"));
+            failures += usize::from(has_failed);
+            let said = run.stderr_lossy().matches("Not keeping a record of this run: ").count();
+            assert!(run.success() && said <= 1, "{call} {number}: {run}");
+            assert_eq!(root.read("etc/motd"), WANTED);
+            assert!(root.holo(&["apply"]).success() && root.holo(&["history"]).success());
+        }
+    }
+    assert!(failures > 4, "only {failures} failures: the test does not test what it says");
+}
+
+fn damaged_records_stop_nothing() {
+    let root = root();
+    let text = fs::read_to_string(month(&root)).unwrap();
+    let (last, before) = text.trim_end().lines().last().map(|last| (last, text.len() - last.len() - 1)).unwrap();
+    fs::write(month(&root), format!("\0\n[]\n{}{}", &text[..before], &last[..20])).unwrap();
+    for file in ["begun.json", "last.json"] {
+        root.write(format!("var/lib/holo/.engine/runs/{file}"), "{\"version\":");
+    }
+    let run = root.holo(&["history"]);
+    assert!(run.success() && run.stderr_lossy().contains("Lines that are damaged, and passed over: 3"), "{run}");
+    assert!(root.holo(&["apply"]).success());
+    assert_eq!(results(&root), ["changed", "interrupted"]);
+    let show = root.holo(&["history", "show", "--diff"]);
+    assert!(show.success() && show.stdout_lossy().contains("    -first\n    +wanted\n"), "{show}");
+}
+
+fn what_cannot_be_kept_is_said_once() {
+    let root = root();
+    fs::remove_dir_all(root.join("var/lib/holo/.engine")).unwrap();
+    root.write("var/lib/holo/.engine/runs", "in the way");
+    let run = root.holo(&["apply"]);
+    let said = run.stderr_lossy().matches(">> Not keeping a record of this run: mkdir ").count();
+    assert!(run.success() && said == 1, "{run}");
+    assert_eq!(root.read("etc/motd"), WANTED);
+}
+
+fn a_reader_may_go_away() {
+    let root = root();
+    let script = "set -o pipefail; for i in 1 2 3; do cat month >>all; done; \"$0\" history show | :; \"$0\" history -n 0 | head -n 1 >/dev/null";
+    let script = script.replace("month", month(&root).to_str().unwrap()).replace(">>all", ">/dev/null");
+    let run = root.run("/bin/bash", &["-c".as_ref(), script.as_ref(), built("holo").as_os_str()]);
+    assert!(!run.stderr_lossy().contains("panicked") && run.stderr.is_empty(), "{run}");
+}
+
+fn a_run_that_could_not_begin_is_on_record() {
+    let root = root();
+    assert_eq!(root.holo(&["apply", "file:/etc/none"]).status, Some(255));
+    let show = root.holo(&["history", "show"]);
+    for expected in ["result failed", "error Unrecognized argument: file:/etc/none", "exit status 255"] {
+        assert!(show.stdout_lossy().contains(expected), "{expected}: {show}");
+    }
+}
+
+fn nothing_is_kept_if_nobody_wants_it() {
+    let root = ScratchRoot::new().plugin("files").file("etc/a", "stock\n").resource("files/01-x/etc/a", "x\n");
+    assert!(root.holo(&["apply"]).success());
+    assert!(!root.exists("var/lib/holo/.engine"));
+    let own = root.env("HOLO_EXIT_ZERO", "1").env("HOLO_HISTORY", "");
+    own.write("usr/share/holo/files/01-x/etc/a", "y\n");
+    assert!(own.holo(&["apply"]).success() && !own.exists("var/lib/holo/.engine"));
+    let wanted = own.env("HOLO_EXIT_ZERO", "0");
+    wanted.write("usr/share/holo/files/01-x/etc/a", "z\n");
+    assert!(wanted.holo(&["apply"]).success() && wanted.exists("var/lib/holo/.engine/runs"));
+}
