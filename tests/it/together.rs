@@ -1,4 +1,4 @@
-//! A package, its configuration file and its service, together, on a real apt and a real systemd: the README's second example.
+//! A package, its configuration file and its service, together, on a real apt and a real systemd: the README's third example.
 //!
 //! The resource files are those in `examples/greeter/`. The package is made here and comes from a repository of its own.
 
