@@ -5,6 +5,7 @@
 
 mod fights;
 mod findings;
+mod known;
 mod paths;
 mod queue;
 mod sources;
@@ -14,28 +15,24 @@ use crate::apply::Walk;
 use crate::cache::CacheDirectory;
 use crate::cli::{Apply, Output, Selection, Watch};
 use crate::discovery::discover;
-use crate::entity::Entity;
 use crate::error::FatalError;
 use crate::exit;
-use crate::index::{EntityIndex, PerEntity};
+use crate::index::EntityIndex;
 use crate::interrupt::Interrupt;
-use crate::inventory::{Inventory, Purpose};
+use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{End, Event, Noticed, Remarks, Reporter};
-use crate::root::Root;
 use crate::run_id::RunId;
 use crate::settings::Settings;
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BString, ByteSlice};
 use fights::{DEFAULT_LIMIT, Fights, Verdict};
 use findings::{Finding, Findings};
-use paths::{Extent, Heard, Subject, WatchedPaths};
+use known::{Causes, Known, State, absolute, watch_definitions};
+use paths::{Heard, WatchedPaths};
 use queue::{Queue, Woken};
 use sources::Sources;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,36 +76,6 @@ struct Watcher<'a> {
     /// The last time that an entity was found in another state than before, or was repaired.
     last_change: Instant,
 }
-
-/// The entities that are watched.
-#[derive(Debug, Default)]
-struct Known {
-    entities: PerEntity<KnownEntity>,
-    by_id: HashMap<BString, EntityIndex>,
-}
-
-/// An entity that is watched.
-#[derive(Debug)]
-struct KnownEntity {
-    id: BString,
-    state: Option<State>,
-    /// The entities that are refreshed when it changes.
-    refreshes: Vec<EntityIndex>,
-}
-
-/// The state of an entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// As it is defined, as far as can be told.
-    Desired,
-    /// Somebody has changed it.
-    Drifted,
-    /// It could not be looked at, or be repaired.
-    Failed,
-}
-
-/// The causes of looking at entities, as far as they are known.
-type Causes = BTreeMap<EntityIndex, Option<BString>>;
 
 impl Watcher<'_> {
     fn go(&mut self) -> Result<u8, FatalError> {
@@ -345,67 +312,6 @@ impl Watcher<'_> {
     }
 }
 
-impl Known {
-    /// Returns some entities of an inventory, in the states that are known of them.
-    fn new(inventory: &Inventory, entities: &[EntityIndex], before: &Known) -> Known {
-        let new_index: HashMap<EntityIndex, EntityIndex> =
-            entities.iter().enumerate().map(|(index, &entity)| (entity, index.into())).collect();
-        let known = |&entity: &EntityIndex| {
-            let id = inventory.entities[entity].id().to_owned();
-            let state = before.by_id.get(&id).and_then(|&known| before.entities[known].state);
-            let refreshes = inventory.plan.refreshes(entity).iter().filter_map(|target| new_index.get(target).copied());
-            KnownEntity { id, state, refreshes: refreshes.collect() }
-        };
-        let entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
-        let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
-        Known { entities, by_id }
-    }
-
-    /// Watches the paths of all entities.
-    fn watch(&self, inventory: &Inventory, root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
-        let root = absolute(root)?;
-        for entity in &inventory.entities {
-            let Some(&index) = self.by_id.get(entity.id()) else { continue };
-            for path in watched(entity) {
-                let extent = if path.ends_with(b"/") { Extent::Entries } else { Extent::Path };
-                let below = path.trim_start_with(|letter| letter == '/').to_path_lossy().into_owned();
-                paths.add(&root.join(below), extent, Subject::Entity(index));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the entities that something has happened to, with the words for it.
-    fn causes(&self, heard: Heard) -> Causes {
-        let at_paths =
-            heard.entities.into_iter().map(|(entity, cause)| (entity, cause.map(|cause| cause.words().into())));
-        let told = heard
-            .touched
-            .into_iter()
-            .filter_map(|(id, reason)| Some((*self.by_id.get(&id)?, Some(reason).filter(|reason| !reason.is_empty()))));
-        at_paths.chain(told).collect()
-    }
-
-    fn selection(&self, entities: impl IntoIterator<Item = EntityIndex>) -> Selection {
-        let id = |entity| OsString::from_vec(self.entities[entity].id.to_vec());
-        Selection { selectors: entities.into_iter().map(id).collect() }
-    }
-
-    /// Returns entities and those that are refreshed because of them, in turn.
-    fn with_refreshed(&self, entities: &[EntityIndex]) -> Vec<EntityIndex> {
-        let mut all = Vec::new();
-        let mut seen = HashSet::new();
-        let mut left: Vec<EntityIndex> = entities.to_vec();
-        while let Some(entity) = left.pop() {
-            if seen.insert(entity) {
-                all.push(entity);
-                left.extend(&self.entities[entity].refreshes);
-            }
-        }
-        all
-    }
-}
-
 impl Finding {
     /// Returns the reason for which the entity is not as it should be, in the words of its plugin.
     fn reason(&self) -> Option<BString> {
@@ -415,38 +321,4 @@ impl Finding {
     fn failure(&self) -> Noticed<'_> {
         Noticed::Failed { id: self.id.as_bstr(), reason: self.error.as_ref().map(|text| text.as_bstr()) }
     }
-}
-
-/// Returns the paths of an entity that are watched: those that it says or, if it says none, those that it provides.
-fn watched(entity: &Entity) -> Vec<BString> {
-    let edges = entity.edges();
-    if !edges.watch.is_empty() || edges.always {
-        return edges.watch;
-    }
-    let provided = edges.provides.into_iter().filter(|asset| asset.kind == BStr::new("path"));
-    provided.map(|asset| asset.value).collect()
-}
-
-/// Watches everything that decides which entities there are.
-fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
-    let absolute = absolute(root)?;
-    for (path, extent) in [
-        ("etc/holorc", Extent::Path),
-        ("etc/holorc.d", Extent::Entries),
-        ("etc/holo", Extent::Tree),
-        ("usr/share/holo", Extent::Tree),
-        ("usr/lib/holo", Extent::Entries),
-    ] {
-        paths.add(&absolute.join(path), extent, Subject::Definitions);
-    }
-    // Another generation may be used instead.
-    let pin = root.today().pin();
-    let pin = std::path::absolute(&pin).map_err(|error| FatalError::io("getcwd", &pin, error))?;
-    paths.add(&pin, Extent::Path, Subject::Definitions);
-    Ok(())
-}
-
-fn absolute(root: &Root) -> Result<std::path::PathBuf, FatalError> {
-    let given: &Path = root.as_given();
-    std::path::absolute(given).map_err(|error| FatalError::io("getcwd", given, error))
 }

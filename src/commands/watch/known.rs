@@ -1,0 +1,140 @@
+//! The entities that are watched, and how each of them was last.
+
+use super::paths::{Extent, Heard, Subject, WatchedPaths};
+use crate::cli::Selection;
+use crate::entity::Entity;
+use crate::error::FatalError;
+use crate::index::{EntityIndex, PerEntity};
+use crate::inventory::Inventory;
+use crate::root::Root;
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The entities that are watched.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) entities: PerEntity<KnownEntity>,
+    pub(super) by_id: HashMap<BString, EntityIndex>,
+}
+
+/// An entity that is watched.
+#[derive(Debug)]
+pub(super) struct KnownEntity {
+    pub(super) id: BString,
+    pub(super) state: Option<State>,
+    /// The entities that are refreshed when it changes.
+    pub(super) refreshes: Vec<EntityIndex>,
+}
+
+/// The state of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// As it is defined, as far as can be told.
+    Desired,
+    /// Somebody has changed it.
+    Drifted,
+    /// It could not be looked at, or be repaired.
+    Failed,
+}
+
+/// The causes of looking at entities, as far as they are known.
+pub(super) type Causes = BTreeMap<EntityIndex, Option<BString>>;
+
+impl Known {
+    /// Returns some entities of an inventory, in the states that are known of them.
+    pub(super) fn new(inventory: &Inventory, entities: &[EntityIndex], before: &Known) -> Known {
+        let new_index: HashMap<EntityIndex, EntityIndex> =
+            entities.iter().enumerate().map(|(index, &entity)| (entity, index.into())).collect();
+        let known = |&entity: &EntityIndex| {
+            let id = inventory.entities[entity].id().to_owned();
+            let state = before.by_id.get(&id).and_then(|&known| before.entities[known].state);
+            let refreshes = inventory.plan.refreshes(entity).iter().filter_map(|target| new_index.get(target).copied());
+            KnownEntity { id, state, refreshes: refreshes.collect() }
+        };
+        let entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
+        let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
+        Known { entities, by_id }
+    }
+
+    /// Watches the paths of all entities.
+    pub(super) fn watch(&self, inventory: &Inventory, root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
+        let root = absolute(root)?;
+        for entity in &inventory.entities {
+            let Some(&index) = self.by_id.get(entity.id()) else { continue };
+            for path in watched(entity) {
+                let extent = if path.ends_with(b"/") { Extent::Entries } else { Extent::Path };
+                let below = path.trim_start_with(|letter| letter == '/').to_path_lossy().into_owned();
+                paths.add(&root.join(below), extent, Subject::Entity(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the entities that something has happened to, with the words for it.
+    pub(super) fn causes(&self, heard: Heard) -> Causes {
+        let at_paths =
+            heard.entities.into_iter().map(|(entity, cause)| (entity, cause.map(|cause| cause.words().into())));
+        let told = heard
+            .touched
+            .into_iter()
+            .filter_map(|(id, reason)| Some((*self.by_id.get(&id)?, Some(reason).filter(|reason| !reason.is_empty()))));
+        at_paths.chain(told).collect()
+    }
+
+    pub(super) fn selection(&self, entities: impl IntoIterator<Item = EntityIndex>) -> Selection {
+        let id = |entity| OsString::from_vec(self.entities[entity].id.to_vec());
+        Selection { selectors: entities.into_iter().map(id).collect() }
+    }
+
+    /// Returns entities and those that are refreshed because of them, in turn.
+    pub(super) fn with_refreshed(&self, entities: &[EntityIndex]) -> Vec<EntityIndex> {
+        let mut all = Vec::new();
+        let mut seen = HashSet::new();
+        let mut left: Vec<EntityIndex> = entities.to_vec();
+        while let Some(entity) = left.pop() {
+            if seen.insert(entity) {
+                all.push(entity);
+                left.extend(&self.entities[entity].refreshes);
+            }
+        }
+        all
+    }
+}
+
+/// Returns the paths of an entity that are watched: those that it says or, if it says none, those that it provides.
+fn watched(entity: &Entity) -> Vec<BString> {
+    let edges = entity.edges();
+    if !edges.watch.is_empty() || edges.always {
+        return edges.watch;
+    }
+    let provided = edges.provides.into_iter().filter(|asset| asset.kind == BStr::new("path"));
+    provided.map(|asset| asset.value).collect()
+}
+
+/// Watches everything that decides which entities there are.
+pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
+    let absolute = absolute(root)?;
+    for (path, extent) in [
+        ("etc/holorc", Extent::Path),
+        ("etc/holorc.d", Extent::Entries),
+        ("etc/holo", Extent::Tree),
+        ("usr/share/holo", Extent::Tree),
+        ("usr/lib/holo", Extent::Entries),
+    ] {
+        paths.add(&absolute.join(path), extent, Subject::Definitions);
+    }
+    // Another generation may be used instead.
+    let pin = root.today().pin();
+    let pin = std::path::absolute(&pin).map_err(|error| FatalError::io("getcwd", &pin, error))?;
+    paths.add(&pin, Extent::Path, Subject::Definitions);
+    Ok(())
+}
+
+/// Returns the path of the root from that of all.
+pub(super) fn absolute(root: &Root) -> Result<PathBuf, FatalError> {
+    let given: &Path = root.as_given();
+    std::path::absolute(given).map_err(|error| FatalError::io("getcwd", given, error))
+}
