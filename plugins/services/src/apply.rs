@@ -1,5 +1,6 @@
 //! Brings many units into their desired states together: one query, one call for each thing that is to be done, one more query.
 
+mod also;
 mod item;
 mod journal;
 
@@ -270,7 +271,10 @@ impl Run<'_, '_> {
         }
         let items = indexes.iter().map(|&index| &self.items[index]);
         let tasks: Vec<Task<'_>> = items.map(|item| Task { unit: &item.unit.name, state: &item.state }).collect();
+        let left_alone = self.left_alone(step, indexes);
         let done = self.manager.act(step, &tasks, timeout);
+        drop(tasks);
+        self.put_back(&left_alone, indexes);
         for (&index, done) in indexes.iter().zip(done) {
             let item = &mut self.items[index];
             let name = &item.unit.name;

@@ -62,8 +62,8 @@ pub(crate) enum Past {
 pub(crate) struct AllUnits {
     pub(crate) provider: &'static dyn ServiceProvider,
     pub(crate) names: BTreeMap<String, UnitName>,
-    /// What has to be known of each, if it is not nothing.
-    aspects: BTreeMap<String, Aspects>,
+    /// The desired state of each.
+    wanted: BTreeMap<String, Wanted>,
     /// The records of units that are not kept under their own IDs yet.
     elsewhere: BTreeMap<String, Record>,
     found: Mutex<Option<Found>>,
@@ -89,10 +89,16 @@ impl AllUnits {
     pub(crate) fn new(
         provider: &'static dyn ServiceProvider,
         names: BTreeMap<String, UnitName>,
-        aspects: BTreeMap<String, Aspects>,
+        wanted: BTreeMap<String, Wanted>,
         elsewhere: BTreeMap<String, Record>,
     ) -> AllUnits {
-        AllUnits { provider, names, aspects, elsewhere, found: Mutex::default(), read: Mutex::default() }
+        AllUnits { provider, names, wanted, elsewhere, found: Mutex::default(), read: Mutex::default() }
+    }
+
+    /// Returns true or false if a unit has a definition that says so of being enabled.
+    pub(crate) fn shall_be_enabled(&self, unit: &UnitName) -> Option<bool> {
+        let mut wanted = self.names.iter().filter(|(_, name)| *name == unit).filter_map(|(id, _)| self.wanted.get(id));
+        wanted.find(|wanted| !wanted.restores)?.enable
     }
 
     /// Forgets how they are, as that is about to change.
@@ -154,7 +160,10 @@ impl AllUnits {
         }
         let subject = |((id, unit), record)| {
             // Nothing will be started that could tell.
-            let aspects = Aspects { loading: true, ..self.aspects.get(id).copied().unwrap_or_default() };
+            let aspects = Aspects {
+                loading: true,
+                ..self.wanted.get(id).map(|wanted| wanted.aspects(false)).unwrap_or_default()
+            };
             Subject { unit, record, aspects }
         };
         let subjects: Vec<Subject<'_>> = self.names.iter().zip(&records).map(subject).collect();

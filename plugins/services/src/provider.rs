@@ -10,11 +10,15 @@ use holo_plugin::process::ProgramError;
 use holo_plugin::provider::Provider;
 use holo_plugin::system::Root;
 use holo_plugin::{Edges, Host};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Stands for a directory of units itself, from which something may have been taken away.
 pub(crate) const FOLDER: &str = "";
+
+/// Symlinks, by their paths below the root, with what each leads to.
+pub(crate) type Links = BTreeMap<PathBuf, PathBuf>;
 
 /// A kind of service manager: what its units are called, and the files that they stand in.
 pub(crate) trait ServiceProvider: Provider {
@@ -26,6 +30,12 @@ pub(crate) trait ServiceProvider: Provider {
 
     /// Returns the main name of a unit: what the name is an alias of, or the name itself.
     fn main_name(&self, root: &Root, name: &UnitName) -> UnitName;
+
+    /// Returns the units that are enabled and disabled along with a unit, and those that are so along with these.
+    fn also(&self, root: &Root, name: &UnitName) -> Vec<UnitName>;
+
+    /// Returns the symlinks by which a unit is enabled.
+    fn links(&self, root: &Root, name: &UnitName) -> Links;
 
     /// Returns the names of the files and directories that are about a unit, as [`Manager::unread_files`] has them.
     fn file_names(&self, name: &UnitName) -> Vec<String>;

@@ -3,6 +3,7 @@
 use crate::plan::{Ensure, Step, Wanted};
 use crate::state::{Enablement, Phase, UnitState};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The record of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub(crate) struct Record {
     /// True if it was masked before we first masked or unmasked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_masked: Option<bool>,
+    /// The units that are enabled and disabled along with it; true for those that were enabled before we first did that.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) also: BTreeMap<String, bool>,
     /// The boot in which we had it run to its end: the manager may forget that of units that nothing refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ran_in_boot: Option<String>,

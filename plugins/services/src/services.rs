@@ -5,10 +5,10 @@ use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
 use crate::names::{name_of, things};
+use crate::plan::Wanted;
 use crate::provider::{FOLDER, ServiceProvider};
 use crate::providers;
 use crate::record::Record;
-use crate::state::Aspects;
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
@@ -77,16 +77,12 @@ impl Plugin for Services {
         elsewhere.extend(
             known.iter().map(|(_, Orphan { remembered, .. })| (remembered.id.clone(), remembered.base.clone())),
         );
-        let mut aspects: BTreeMap<String, Aspects> = defined
-            .iter()
-            .map(|(id, Defined { definition, .. })| (id.clone(), definition.wanted().aspects(false)))
-            .collect();
-        aspects.extend(
-            known.iter().map(|(_, Orphan { remembered, .. })| {
-                (remembered.id.clone(), remembered.base.restored().aspects(false))
-            }),
-        );
-        let all = Arc::new(AllUnits::new(provider, names.clone(), aspects, elsewhere));
+        let mut wanted: BTreeMap<String, Wanted> =
+            defined.iter().map(|(id, Defined { definition, .. })| (id.clone(), definition.wanted())).collect();
+        let restored =
+            |(_, Orphan { remembered, .. }): &(_, Orphan<Record>)| (remembered.id.clone(), remembered.base.restored());
+        wanted.extend(known.iter().map(restored));
+        let all = Arc::new(AllUnits::new(provider, names.clone(), wanted, elsewhere));
         let mut entities = Vec::new();
         if let Some(id) = provider.reading_files(host).filter(|_| host.api_version() >= API_VERSION_4) {
             entities.push(Declared::orphan(Service::Files(FilesStep { id, all: Arc::clone(&all) })));

@@ -57,6 +57,7 @@ impl Run<'_, '_> {
     /// Remembers how units are before their steps change that, and that on disk.
     pub(super) fn keep(&mut self, indexes: &[ItemIndex]) {
         for &index in indexes {
+            self.note_also(index);
             let item = &mut self.items[index];
             if !item.unit.is_orphan() {
                 item.steps.iter().for_each(|step| item.record.note(*step, &item.state));

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod files;
+mod install;
 mod lists;
 mod live;
 mod names;
@@ -12,7 +13,7 @@ mod tool;
 mod words;
 
 use crate::notice::Noticed;
-use crate::provider::{Manager, ManagerError, ServiceProvider};
+use crate::provider::{Links, Manager, ManagerError, ServiceProvider};
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
@@ -42,6 +43,14 @@ impl ServiceProvider for Systemd {
 
     fn main_name(&self, root: &Root, name: &UnitName) -> UnitName {
         files::main_name(root, name)
+    }
+
+    fn also(&self, root: &Root, name: &UnitName) -> Vec<UnitName> {
+        install::also(root, name)
+    }
+
+    fn links(&self, root: &Root, name: &UnitName) -> Links {
+        install::links(root, name)
     }
 
     fn file_names(&self, name: &UnitName) -> Vec<String> {

@@ -15,6 +15,7 @@ pub(crate) const ALL: &[Case] = &[
     ("files of units are read again only if they changed, and never by a check", reads_files),
     ("names are as systemd has them", names),
     ("an alias and the unit that it leads to are one", aliases),
+    ("units that go along with others stay as they were, or as they are declared", along),
     ("a unit's first drop-in, and a file over another one, are read before it is restarted", first_files),
     ("files of units that are not declared are read too", files_of_others),
 ];
@@ -294,6 +295,43 @@ fn aliases(host: &Host) {
     assert!(!host.is_active("real") && host.enablement("real") == "enabled");
     assert_eq!(host.system.must("ls /var/lib/holo/services"), "");
     host.system.must("systemctl disable real");
+}
+
+fn along(host: &Host) {
+    let service = "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\n";
+    let units = ["first.service", "second.service"];
+    host.unit("takes.service", &format!("{service}Also={}\n", units.join(" ")));
+    units.iter().for_each(|unit| host.unit(unit, service));
+    host.system.must("systemctl daemon-reload; systemctl enable first");
+    let enablements = || ["takes", "first", "second"].map(|unit| host.enablement(unit));
+    host.service("takes", "enable = true");
+    host.apply();
+    assert_eq!(enablements(), ["enabled"; 3]);
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.apply();
+    assert_eq!(enablements(), ["disabled", "enabled", "disabled"]);
+    host.nothing_to_do();
+    // Enabling it again brings nothing back that was disabled before us.
+    host.system.must("systemctl enable takes; systemctl disable second");
+    host.service("takes", "enable = false");
+    host.apply();
+    assert_eq!(enablements(), ["disabled"; 3]);
+    host.declare_nothing();
+    host.apply();
+    assert_eq!(enablements(), ["enabled", "enabled", "disabled"]);
+    // Each has its own definition.
+    let both = "[[service]]\nname = 'takes'\nenable = false\n[[service]]\nname = 'first'\nenable = true\n";
+    host.declare(both);
+    host.apply();
+    assert_eq!(enablements(), ["disabled", "enabled", "disabled"]);
+    host.nothing_to_do();
+    host.service("first", "enable = true");
+    host.apply();
+    assert_eq!(enablements(), ["enabled", "enabled", "disabled"]);
+    host.declare_nothing();
+    host.apply();
+    host.system.must("systemctl disable takes first");
 }
 
 fn first_files(host: &Host) {

@@ -1,0 +1,74 @@
+//! The section `[Install]` of unit files, and the symlinks that enabling a unit makes of it.
+
+use super::{files, names};
+use crate::provider::Links;
+use crate::unit::UnitName;
+use holo_plugin::system::Root;
+use std::path::Path;
+
+/// The directory in which units are enabled.
+const CONFIGURATION: &str = "etc/systemd/system";
+/// The ends of the names of directories with symlinks to units.
+const DEPENDENCIES: [&str; 3] = [".wants", ".requires", ".upholds"];
+
+/// Returns the units that are enabled and disabled along with a unit, and those that are so along with these.
+pub(super) fn also(root: &Root, name: &UnitName) -> Vec<UnitName> {
+    let mut found = vec![name.clone()];
+    let mut index = 0;
+    while let Some(text) = found.get(index).map(|unit| files::path(root, unit).and_then(|path| root.text(path))) {
+        index += 1;
+        // What has a specifier in it is no name.
+        for other in
+            named(text.as_deref().unwrap_or_default()).into_iter().filter_map(|name| names::complete(name).ok())
+        {
+            if !found.contains(&other) {
+                found.push(other);
+            }
+        }
+    }
+    found.split_off(1)
+}
+
+/// Returns the names after `Also=`.
+fn named(text: &str) -> Vec<&str> {
+    let mut named = Vec::new();
+    let mut is_install = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            is_install = line == "[Install]";
+        } else if let Some((_, value)) = line.split_once('=').filter(|(key, _)| is_install && key.trim() == "Also") {
+            named.extend(value.split_whitespace());
+        }
+    }
+    named
+}
+
+/// Returns the symlinks by which a unit is enabled, beside a link that is its own file.
+pub(super) fn links(root: &Root, name: &UnitName) -> Links {
+    let link = |path: &Path| root.link(path).ok().flatten().map(|target| (path.to_owned(), target));
+    let mut links = Links::new();
+    for entry in root.names(CONFIGURATION).unwrap_or_default() {
+        let path = Path::new(CONFIGURATION).join(&entry);
+        let is_of_others = entry.to_str().is_some_and(|entry| DEPENDENCIES.iter().any(|end| entry.ends_with(end)));
+        if is_of_others {
+            links.extend(link(&path.join(name.as_str())));
+        } else if entry != *name.as_str() {
+            let is_alias =
+                |(_, target): &(_, std::path::PathBuf)| target.file_name().is_some_and(|file| file == name.as_str());
+            links.extend(link(&path).filter(is_alias));
+        }
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_section_install_counts() {
+        let text = "[Unit]\nAlso=x\n[Install]\nWantedBy=a.target\nAlso=b.socket c\n Also = d.timer\n#Also=e\n[Service]\nAlso=y\n";
+        assert_eq!(named(text), ["b.socket", "c", "d.timer"]);
+        assert_eq!(named(""), [] as [&str; 0]);
+    }
+}
