@@ -91,6 +91,7 @@ pub(crate) fn all() -> Vec<Scene> {
         files::scene(),
         declared::scene(),
         declared::chain(),
+        declared::refreshes(),
         scaffold::scene(),
         archives::scene(),
         packages::scene(),

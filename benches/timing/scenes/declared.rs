@@ -17,7 +17,7 @@ pub(super) fn scene() -> Scene {
         sizes: &[1000, 10_000, 100_000],
         needs: &[&[Need::Program("rsync")]],
         system: None,
-        prepare: |site| prepare(site, false),
+        prepare: |site| prepare(site, None),
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"]))
                 .checked(|site, _| is_filled(site, &site.root(), "wanted"))
@@ -42,13 +42,23 @@ pub(super) fn scene() -> Scene {
 }
 
 pub(super) fn chain() -> Scene {
+    let (name, entities) = ("a chain of declared files", "files, each after the one before");
+    Scene { prepare: |site| prepare(site, Some("after")), ..chain_of(name, entities) }
+}
+
+pub(super) fn refreshes() -> Scene {
+    let (name, entities) = ("a chain of refreshes", "files, each of which subscribes to the one before");
+    Scene { prepare: |site| prepare(site, Some("subscribes")), ..chain_of(name, entities) }
+}
+
+fn chain_of(name: &'static str, entities: &'static str) -> Scene {
     Scene {
-        name: "a chain of declared files",
-        entities: "files, each after the one before",
-        sizes: &[1000, 10_000],
+        name,
+        entities,
+        sizes: &[1000, 2000, 4000, 10_000],
         needs: &[],
         system: None,
-        prepare: |site| prepare(site, true),
+        prepare: |_| Ok(()),
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"])).checked(|site, _| is_filled(site, &site.root(), "wanted")),
             Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
@@ -57,18 +67,18 @@ pub(super) fn chain() -> Scene {
     }
 }
 
-/// Definitions, what is there before, and a tree for rsync to copy.
-fn prepare(site: &Site, is_chain: bool) -> Result<()> {
+/// Definitions, with an edge from each file to the one before or none, what is there before, and a tree for rsync to copy.
+fn prepare(site: &Site, edge: Option<&str>) -> Result<()> {
     site.plugin("files")?;
     let mut definitions = String::new();
     for number in 0..site.size {
         site.write(&target(number), &content("stock", number))?;
         let (path, text) = (target(number), content("wanted", number));
         write!(definitions, "[[file]]\npath = \"/{path}\"\ncontent = {text:?}\n")?;
-        if is_chain && number > 0 {
-            writeln!(definitions, "after = \"file:/{}\"", target(number - 1))?;
+        if let Some(edge) = edge.filter(|_| number > 0) {
+            writeln!(definitions, "{edge} = [\"file:/{}\"]", target(number - 1))?;
         }
-        if !is_chain {
+        if edge.is_none() {
             let path = site.beside(SOURCE).join(path);
             create_folder(path.parent().unwrap_or(&path))?;
             std::fs::write(path, text)?;

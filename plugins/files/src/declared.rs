@@ -49,7 +49,7 @@ impl Entity for DeclaredFile {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        Checks::open(host, false).verdict(self, output)
+        Checks::open(host, 0).verdict(self, output)
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
@@ -72,10 +72,10 @@ impl Entity for DeclaredFile {
 pub(crate) struct Checks<'a>(Result<(Inspection<'a>, Known), DeclaredError>);
 
 impl<'a> Checks<'a> {
-    /// Opens the host's files. With records, what is known from earlier applies to be unchanged is not read again.
-    pub(crate) fn open(host: &'a Host, records: bool) -> Checks<'a> {
+    /// Opens the host's files. Of so many, what is known from earlier applies to be unchanged is not read again.
+    pub(crate) fn open(host: &'a Host, recorded: usize) -> Checks<'a> {
         Checks(Inspection::open(host).map(|inspection| {
-            let known = Known::open(host, &inspection, records);
+            let known = Known::open(host, &inspection, recorded);
             (inspection, known)
         }))
     }

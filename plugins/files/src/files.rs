@@ -99,7 +99,7 @@ impl Plugin for Files {
             })
             .collect();
         let mut checked = overlay::check_many(host, &overlays, self.records(host)).into_iter();
-        let declared = declared::Checks::open(host, self.records(host));
+        let declared = declared::Checks::open(host, if self.records(host) { set.len() - overlays.len() } else { 0 });
         let mut with_scripts = Vec::new();
         for (place, job) in set.iter().enumerate() {
             let verdict = match job.entity {

@@ -73,7 +73,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, a
         }
     }
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(DeclaredError::from);
-    match opened.and_then(|held| Ok((held, Executor::open(host, records)?))) {
+    match opened.and_then(|held| Ok((held, Executor::open(host, if records { ready.len() } else { 0 })?))) {
         Ok((_held, executor)) => executor.apply(&ready, answers),
         Err(error) => {
             for (index, _) in ready {
@@ -85,10 +85,10 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, a
 }
 
 impl<'a> Executor<'a> {
-    fn open(host: &'a Host, records: bool) -> Result<Executor<'a>, DeclaredError> {
+    fn open(host: &'a Host, recorded: usize) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?;
-        let known = Known::open(host, &inspection, records);
+        let known = Known::open(host, &inspection, recorded);
         Ok(Executor { inspection, store, known })
     }
 

@@ -9,6 +9,9 @@ use holo_plugin::Host;
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 
+/// The size of the record from which on reading it takes longer than reading a file. In a chain, files come one by one.
+const WORTH_READING: u64 = 4096;
+
 /// The record of what is known to be unchanged.
 pub(super) struct Known {
     record: RefCell<UnchangedRecord>,
@@ -24,10 +27,15 @@ pub(super) struct Deciding {
 }
 
 impl Known {
-    /// Opens the record if there shall be one, and no killed run has left something to be put in order first.
-    pub(super) fn open(host: &Host, inspection: &Inspection<'_>, records: bool) -> Known {
+    /// Opens the record if it is worth reading for so many files, and no killed run has left something to be put in order first.
+    pub(super) fn open(host: &Host, inspection: &Inspection<'_>, files: usize) -> Known {
         let is_in_order = inspection.bases.has_journal().is_ok_and(|has_journal| !has_journal);
-        let layout = if records && is_in_order { Layout::open(host).ok() } else { None };
+        let layout = if files > 0 && is_in_order { Layout::open(host).ok() } else { None };
+        let is_worth_it = |layout: &Layout| {
+            let stat = layout.record().stat();
+            stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.size <= WORTH_READING * files as u64))
+        };
+        let layout = layout.filter(is_worth_it);
         let record = layout.as_ref().map_or_else(UnchangedRecord::none, |layout| record::open(host, layout));
         Known { record: RefCell::new(record), layout }
     }
