@@ -1,5 +1,6 @@
 //! `holo plugin check`: calls a plugin in a root to throw away, and says where it breaks the interface.
 
+mod described;
 mod doctor;
 mod finding;
 mod harness;
@@ -88,6 +89,10 @@ struct Manner {
     previews: bool,
     /// True if it says that it has the operation `doctor`.
     doctors: bool,
+    /// True if it says that it has the operation `adopt`.
+    adopts: bool,
+    /// True if it says that it has the operation `blame`.
+    blames: bool,
 }
 
 /// The number of entities that a plugin may work on at a time, unless it says less.
@@ -104,6 +109,8 @@ impl Manner {
         jobs: 1,
         previews: false,
         doctors: false,
+        adopts: false,
+        blames: false,
     };
 
     /// Returns all manners in which a plugin is called that has said this of itself.
@@ -114,7 +121,8 @@ impl Manner {
         let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
         let previews = info.preview && api_version >= API_VERSION_4;
         let doctors = info.doctor && api_version >= API_VERSION_4;
-        let version_4 = Manner { api_version, limits_scan, jobs, previews, doctors, ..Manner::INFO };
+        let Info { adopts, blames, .. } = info;
+        let version_4 = Manner { api_version, limits_scan, jobs, previews, doctors, adopts, blames, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });

@@ -35,6 +35,8 @@ pub(super) enum Rule {
     ForceApply,
     Diff,
     Doctor,
+    Blame,
+    Adopt,
     Dependencies,
     Check,
     MoreMessages,
@@ -57,6 +59,8 @@ impl Rule {
             Rule::ForceApply => "force-apply",
             Rule::Diff => "diff",
             Rule::Doctor => "doctor",
+            Rule::Blame => "blame",
+            Rule::Adopt => "adopt",
             Rule::Dependencies => "Dependencies",
             Rule::Check => "check",
             Rule::MoreMessages => "More messages",
@@ -148,7 +152,7 @@ impl fmt::Display for Findings<'_> {
 mod tests {
     use super::*;
 
-    const RULES: [Rule; 16] = [
+    const RULES: [Rule; 18] = [
         Rule::Names,
         Rule::Environment,
         Rule::Version3,
@@ -158,6 +162,8 @@ mod tests {
         Rule::ForceApply,
         Rule::Diff,
         Rule::Doctor,
+        Rule::Blame,
+        Rule::Adopt,
         Rule::Dependencies,
         Rule::Check,
         Rule::MoreMessages,

@@ -14,7 +14,7 @@ use holo_protocol::environment as names;
 use holo_protocol::session::{Operation, Request};
 use holo_protocol::{API_VERSION_4, ScanLimit, Text};
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The number of bytes that are kept of what a plugin writes to file descriptor 3.
@@ -150,6 +150,19 @@ impl<'a, 'f> Harness<'a, 'f> {
         let environment = self.environment(&directories, self.manner.api_version);
         let one = |id| self.call(word(operation), std::slice::from_ref(id), environment.clone(), true);
         ids.iter().map(one).collect()
+    }
+
+    /// Asks for resource files of something, to be written into a directory.
+    pub(super) fn adopt(&mut self, id: &BString, directory: &Path) -> Result<Heard, FatalError> {
+        if self.manner.session {
+            let subject = self.subject("adopt", std::slice::from_ref(id));
+            let adopt_dir = Some(Text::from(directory.as_os_str().as_encoded_bytes()));
+            let request = Request { entities: vec![Text(id.clone())], adopt_dir, ..Request::new(0, Operation::Adopt) };
+            return Ok(self.request(&request, &subject)?.pop().unwrap_or_default());
+        }
+        let mut environment = self.environment(self.scratch.directories(), self.manner.api_version);
+        environment.push((names::ADOPT_DIR, directory.into()));
+        self.call("adopt", std::slice::from_ref(id), environment, true)
     }
 
     fn request(&mut self, request: &Request, subject: &str) -> Result<Vec<Heard>, FatalError> {

@@ -4,7 +4,7 @@ use super::finding::Rule;
 use super::harness::Harness;
 use super::heard::{CallError, Heard, word};
 use super::judgement::{compare_with_check, judge_last_check, judge_output, judge_paths, judge_second_apply};
-use super::{doctor, messages, report};
+use super::{described, doctor, messages, report};
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
@@ -44,6 +44,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let Some(report::Reported { sets, always }) = report::first_scan(harness)? else { return Ok(()) };
     let sets = first_entities(harness, sets);
     doctor::judge(harness)?;
+    described::judge_adoption(harness)?;
     unknown_entity(harness, sets.first().and_then(|set| set.first()))?;
     if sets.is_empty() {
         return Ok(());
@@ -71,6 +72,8 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
             }
         }
     }
+    described::judge_adoption(harness)?;
+    described::judge_blame(harness, &sets)?;
     doctor::judge(harness)
 }
 

@@ -102,6 +102,19 @@ impl Scratch {
         Snapshot(Tree::read(&self.directories.root))
     }
 
+    /// Makes an empty directory in the plugin's cache, which no snapshot has.
+    pub(super) fn fresh_directory(&self) -> Result<PathBuf, FatalError> {
+        let directory = self.directories.cache.join("plugin-check-adopted");
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FatalError::io("remove", &directory, error));
+            }
+            _ => {}
+        }
+        fs::create_dir_all(&directory).map_err(|error| FatalError::io("mkdir", &directory, error))?;
+        Ok(directory)
+    }
+
     /// Returns true if a path, as a [`Snapshot`] names it, is the plugin's own business.
     pub(super) fn is_state(&self, path: &BStr) -> bool {
         path.strip_prefix(self.state.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))

@@ -1,0 +1,120 @@
+//! Candidates, what is adopted, and origins of lines: they can be read, and nothing changes for them.
+
+use super::finding::Rule;
+use super::harness::Harness;
+use super::heard::{Heard, quoted};
+use crate::error::FatalError;
+use bstr::{BString, ByteSlice};
+use holo_protocol::session::Operation;
+use holo_protocol::{AdoptMessage, Candidate, Span};
+use std::path::Path;
+
+/// An ID that hardly any plugin knows.
+const UNKNOWN: &str = "plugin-check:no such entity";
+/// The number of candidates that are adopted.
+const MAX_ADOPTED: usize = 10;
+
+/// Asks what could be adopted, and adopts it, if the plugin says that it knows how.
+pub(super) fn judge_adoption(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
+    if !harness.manner.adopts {
+        return Ok(());
+    }
+    let subject = harness.subject("adopt", &[]);
+    let before = harness.scratch.snapshot();
+    let heard = harness.ask(Operation::Adopt, &subject)?;
+    harness.unchanged_since(Rule::Adopt, &subject, &before, true, "has changed");
+    if !ended_well(harness, Rule::Adopt, &subject, &heard) {
+        return Ok(());
+    }
+    let mut candidates = Vec::new();
+    for line in heard.messages.split_str("\n").filter(|line| !line.is_empty()) {
+        let candidate = Candidate::parse(line);
+        let text = format!("says {}, where an ID, a tab and a reason are expected", quoted(line));
+        harness.fail_unless(Rule::Adopt, &subject, candidate.is_some(), text);
+        candidates.extend(candidate.map(|candidate| candidate.id));
+    }
+    for id in candidates.iter().take(MAX_ADOPTED) {
+        adopt(harness, id)?;
+    }
+    unknown(harness)
+}
+
+fn adopt(harness: &mut Harness<'_, '_>, id: &BString) -> Result<(), FatalError> {
+    let subject = harness.subject("adopt", std::slice::from_ref(id));
+    let directory = harness.scratch.fresh_directory()?;
+    let before = harness.scratch.snapshot();
+    let heard = harness.adopt(id, &directory)?;
+    harness.unchanged_since(Rule::Adopt, &subject, &before, true, "has changed");
+    if !ended_well(harness, Rule::Adopt, &subject, &heard) {
+        return Ok(());
+    }
+    let said = messages(harness, &subject, &heard);
+    let has_files = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
+    let text = "says nothing of it: a definition, a file or a message is expected";
+    harness.fail_unless(Rule::Adopt, &subject, said || has_files || !heard.stdout.trim().is_empty(), text);
+    let definition = heard.stdout.to_str_lossy();
+    let parsed = definition.parse::<toml::Table>();
+    let text = parsed.as_ref().err().map(|error| format!("prints a definition that is not TOML: {}", error.message()));
+    harness.fail_unless(Rule::Adopt, &subject, text.is_none(), text.unwrap_or_default());
+    Ok(())
+}
+
+/// Expects that what the plugin cannot know is left to others.
+fn unknown(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
+    let id = BString::from(UNKNOWN);
+    let subject = harness.subject("adopt", std::slice::from_ref(&id));
+    let directory = harness.scratch.fresh_directory()?;
+    let heard = harness.adopt(&id, &directory)?;
+    let is_unknown = heard.messages.lines().any(|line| AdoptMessage::parse(line) == Some(AdoptMessage::Unknown));
+    let holds = heard.ended_well() == Some(true) && is_unknown;
+    let text = "does not say \"unknown\", so that no other plugin would be asked";
+    harness.fail_unless(Rule::Adopt, &subject, holds, text);
+    Ok(())
+}
+
+/// Judges what is said on file descriptor 3. Returns true if it is anything.
+fn messages(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) -> bool {
+    let lines = heard.messages.lines().filter(|line| !line.is_empty());
+    let odd = lines.clone().find(|line| AdoptMessage::parse(line).is_none());
+    let text = odd.map(|line| format!("says {}, which means nothing here", quoted(line)));
+    harness.fail_unless(Rule::Adopt, subject, odd.is_none(), text.unwrap_or_default());
+    let conflicts = lines.clone().filter_map(AdoptMessage::parse).filter_map(|message| match message {
+        AdoptMessage::Conflict(path) => Some(path),
+        _ => None,
+    });
+    for path in conflicts.collect::<Vec<_>>() {
+        let text = format!("names {}, which is not a file", path.display());
+        harness.fail_unless(Rule::Adopt, subject, Path::new(&path).is_file(), text);
+    }
+    lines.count() > 0
+}
+
+/// Asks where the lines of each entity's file have come from, if the plugin says that it knows.
+pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, sets: &[Vec<BString>]) -> Result<(), FatalError> {
+    if !harness.manner.blames {
+        return Ok(());
+    }
+    for id in sets.iter().flatten() {
+        let ids = std::slice::from_ref(id);
+        let subject = harness.subject("blame", ids);
+        let before = harness.scratch.snapshot();
+        let heard = harness.work(Operation::Blame, ids)?.pop().unwrap_or_default();
+        harness.unchanged_since(Rule::Blame, &subject, &before, true, "has changed");
+        if !ended_well(harness, Rule::Blame, &subject, &heard) {
+            continue;
+        }
+        // In a session, it is the text of the entity.
+        let said = if harness.manner.session { &heard.stdout } else { &heard.messages };
+        for line in said.split_str("\n").filter(|line| !line.is_empty()) {
+            let text = format!("says {}, where an origin, a tab and a number from 1 on are expected", quoted(line));
+            harness.fail_unless(Rule::Blame, &subject, Span::parse(line).is_some(), text);
+        }
+    }
+    Ok(())
+}
+
+fn ended_well(harness: &mut Harness<'_, '_>, rule: Rule, subject: &str, heard: &Heard) -> bool {
+    let Some(ended_well) = heard.ended_well() else { return false };
+    let text = format!("{}, where exit status 0 is expected", heard.failure());
+    harness.fail_unless(rule, subject, ended_well, text)
+}
