@@ -284,7 +284,7 @@ fn two_who_own_the_same_are_refused_with_their_files() {
             "{run}"
         );
         let run = root.holo(&[verb, "--json"]);
-        assert_eq!(ends(&run)[0], format!(r#"{{"id":"x:a","reason":"{message}","result":"failed"}}"#));
+        assert_eq!(ends(&run)[0], format!(r#"{{"duration":0.0,"id":"x:a","reason":"{message}","result":"failed"}}"#));
         // The requirement is only looked at, and nothing is to be seen of it.
         assert_eq!(root.holo(&[verb, "x:c"]).status, Some(if verb == "apply" { 1 } else { 3 }));
     }

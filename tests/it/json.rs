@@ -532,6 +532,7 @@ fn the_schema_names_nothing_that_is_never_written() {
         .file("var/lib/dpkg/info/x.list", "/.\n/etc/a\n")
         .file("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
     note(lines(&root, &["apply"], 0));
+    note(lines(&root, &["doctor"], 1));
     note(lines(&root, &["why", "/etc/a"], 0));
     note(lines(&root, &["why", "reload"], 0));
     note(lines(&root, &["why", "/etc/a/b"], 1));
