@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("packages are installed in one transaction, and then there is nothing to do", installs),
         test("check says what apply does, and changes nothing", checks),
         test("check says which packages come along", others),
+        test("what somebody asked for is adopted", adopts),
         test("versions are compared as dpkg does", versions),
         test("an older version needs force", downgrades),
         test("latest is silent when it is the latest", latest),
@@ -87,6 +88,11 @@ fn checks(root: &ScratchRoot) {
     define(root, &packages(&["foo"]));
     let run = root.holo(&["check"]);
     assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install foo"], "{run}");
+}
+
+fn adopts(root: &ScratchRoot) {
+    apt(root, "apt-get -q update; apt-get -qy install bar");
+    crate::support::adopted(root);
 }
 
 fn others(root: &ScratchRoot) {

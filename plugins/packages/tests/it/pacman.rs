@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("of a transaction that fails only the culprit fails", culprits),
         test("an orphan becomes what it was", orphans),
         test("someone else's lock is waited for", locks),
+        test("what somebody asked for is adopted", adopts),
     ]
 }
 
@@ -49,6 +50,11 @@ fn life(root: &ScratchRoot) {
     assert_eq!(deeds_of(&run), ["downgraded foo 1.1-1 to 1.0-1"], "{run}");
     let run = apply(root, &["bar", "foo hold=true"], &[], 1);
     assert!(run.stderr_lossy().contains("pacman cannot hold packages"), "{run}");
+}
+
+fn adopts(root: &ScratchRoot) {
+    must(root, &format!("{PACMAN} -Sy bar"));
+    crate::support::adopted(root);
 }
 
 fn refusals(root: &ScratchRoot) {

@@ -26,6 +26,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             test(manager, system, "an undeclared package is not removed or downgraded", refusals),
             test(manager, system, "of a transaction that fails only the culprit fails", culprits),
             test(manager, system, "an orphan becomes what it was", orphans),
+            test(
+                manager,
+                system,
+                "what somebody asked for is adopted",
+                if manager == "dnf" { adopts_dnf } else { adopts_zypper },
+            ),
         ]);
     }
     trials.push(test("dnf", "fedora", "check says that an index would be fetched where there is none", nothing_there));
@@ -65,6 +71,16 @@ fn life(root: &ScratchRoot) {
     checked_and_applied(root, &wanted, &[&installed, "removed baz 1.0-1"]);
     assert_eq!(state(root), format!("{LONG} 0:1.0-1;bar 0:1.0-1;foo 2:0.9-1;"));
     applied(root, &["bar", "baz ensure=\"purged\"", "foo", LONG], &[]);
+}
+
+fn adopts_dnf(root: &ScratchRoot) {
+    must(root, "dnf -q -y --installroot=$R install bar");
+    crate::support::adopted(root);
+}
+
+fn adopts_zypper(root: &ScratchRoot) {
+    must(root, "zypper --root $R --non-interactive install bar");
+    crate::support::adopted(root);
 }
 
 fn refusals(root: &ScratchRoot) {

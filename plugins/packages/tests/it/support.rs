@@ -90,3 +90,20 @@ pub(crate) fn deeds_of(run: &Run) -> Vec<String> {
     };
     stdout.lines().filter(is_deed).map(str::to_owned).collect()
 }
+
+/// Demands that of `bar`, which somebody has installed, and `foo`, which it needs, the first is adopted, and then nothing would change.
+#[track_caller]
+pub(crate) fn adopted(root: &ScratchRoot) {
+    define(root, "");
+    let run = root.holo(&["adopt", "--all"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    let said = run.stdout_lossy().into_owned();
+    let found: Vec<&str> = said.lines().filter(|line| line.starts_with("package:")).collect();
+    assert_eq!(found, ["package:bar (installed by hand)"], "{run}");
+    assert!(root.read("etc/holo/resources/packages/adopted-bar.toml").ends_with(b"[[package]]\nname = \"bar\"\n"));
+    let check = root.holo(&["check"]);
+    assert!(check.success() && check.stdout.is_empty() && check.stderr.is_empty(), "{check}");
+    let run = root.holo(&["adopt", "package:nosuch"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("!! package nosuch is not installed\n"), "{run}");
+}
