@@ -116,10 +116,21 @@ impl Inventory {
     pub fn sources_elsewhere(&self, root: &Root) -> Vec<PathBuf> {
         let known =
             [root.resources(), root.own_resources(), root.join("etc/holo"), self.resources.virtual_root().to_owned()];
+        let top = root.join("");
+        let below_root = |path: &Path| if path.starts_with(&top) { path.to_owned() } else { root.join(path) };
         let sources = self.entities.iter().flat_map(|entity| entity.report().sources);
-        let paths = sources.map(|source| normalise(&source.to_path_lossy()));
+        let paths = sources.map(|source| below_root(&normalise(&source.to_path_lossy())));
         let paths = paths.filter(|path| path.exists() && !known.iter().any(|known| path.starts_with(known)));
-        paths.collect::<BTreeSet<_>>().into_iter().collect()
+        let mut paths: BTreeSet<PathBuf> = paths.collect();
+        if !paths.is_empty() {
+            // What an entity makes is made again.
+            let provided =
+                self.entities.iter().filter(|entity| entity.has_edges()).flat_map(|entity| entity.edges().provides);
+            let provided = provided.filter(|asset| asset.kind == "path");
+            let provided: Vec<PathBuf> = provided.map(|asset| below_root(&asset.value.to_path_lossy())).collect();
+            paths.retain(|path| !provided.iter().any(|provided| path.starts_with(provided)));
+        }
+        paths.into_iter().collect()
     }
 
     /// Hands the refreshes of orphans to the entities that take over from them.

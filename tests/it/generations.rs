@@ -12,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_plugin_of_version_3_is_brought_back,
         what_cannot_be_used_is_named_and_nothing_is_done,
         symlinks_that_lead_elsewhere_are_named,
+        what_definitions_name_elsewhere_is_named,
         nothing_is_kept_if_nobody_wants_it,
     ];
     let needs = [Need::Root, Need::Program("setpriv")];
@@ -121,6 +122,22 @@ fn symlinks_that_lead_elsewhere_are_named() {
     applied(&root);
     let run = root.holo(&["rollback"]);
     let named = format!("not kept with generation 1, and used as it is today: {}", root.join("srv/motd").display());
+    assert!(run.success() && run.stderr_lossy().contains(&named), "{named}: {run}");
+}
+
+fn what_definitions_name_elsewhere_is_named() {
+    let root = root()
+        .plugin("scaffold")
+        .file("srv/templates/a.conf", "a\n")
+        .file("srv/made/b.conf", "b\n")
+        .resource("scaffold/10.toml", "[[scaffold]]\ntarget = \"/etc/web\"\nsource = \"/srv/templates\"\n")
+        .resource("scaffold/20.toml", "[[scaffold]]\ntarget = \"/etc/made\"\nsource = \"/srv/made\"\n")
+        .resource("files/made.toml", "[[file]]\npath = \"/srv/made\"\nensure = \"directory\"\n");
+    applied(&root);
+    root.write("usr/share/holo/files/10-x/etc/motd", "two\n");
+    applied(&root);
+    let run = root.holo(&["rollback"]);
+    let named = format!("used as it is today: {}\n", root.join("srv/templates").display());
     assert!(run.success() && run.stderr_lossy().contains(&named), "{named}: {run}");
 }
 

@@ -155,6 +155,7 @@ impl Entity for ArchiveEntity {
         edges.provides.extend(provided.iter().map(|path| asset("path", path)));
         let file = archive.addresses().first().and_then(crate::address::Address::file);
         let file = file.as_ref().and_then(|file: &PathBuf| file.to_str());
+        report.sources.extend(file.map(Into::into));
         let parents = provided.iter().filter_map(|path| parent(path));
         let needed = parents.chain(archive.password_file.as_deref()).chain(file);
         for path in needed {

@@ -106,6 +106,8 @@ impl Scaffold {
         report.edges.needs.extend(self.target.parent().map(path));
         if let Some(source) = definition.source.as_deref().filter(|source| source.starts_with('/')) {
             report.edges.needs.push(Asset::new("path", source));
+            // It says what the target shall be as much as the definition does.
+            report.sources.push(holo_change::path_bytes(&self.source));
         }
         for (kind, name) in [("user", &definition.owner), ("group", &definition.group)] {
             report.edges.needs.extend(name.iter().map(|name| Asset::new(kind, name.as_str())));
