@@ -197,6 +197,9 @@ pub struct Adopt {
     /// Only show what would be written
     #[arg(long)]
     pub dry_run: bool,
+    /// Open an editor where a person and the resource files have changed the same lines
+    #[arg(long)]
+    pub edit: bool,
     /// The form of the output
     #[command(flatten)]
     pub output: Output,

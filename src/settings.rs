@@ -30,6 +30,8 @@ pub struct Settings {
     pub jobs: NonZeroU32,
     /// The time limit of each operation of a plugin, and of each generator (`$HOLO_TIMEOUT`).
     pub limit: Option<Duration>,
+    /// The command that opens a file in an editor (`$VISUAL`, `$EDITOR`).
+    pub editor: Option<String>,
     /// The mistake in the environment, if there is one.
     pub problem: Option<EnvironmentError>,
     /// The path of the facts of the run that calls us, if one does (`$HOLO_FACTS`).
@@ -88,6 +90,7 @@ impl Settings {
             verify: false,
             jobs: processors(),
             limit,
+            editor: set("VISUAL").or_else(|| set("EDITOR")).and_then(|editor| editor.into_string().ok()),
             problem,
             facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
             inputs: set(holo_protocol::environment::INPUTS_DIR).map(PathBuf::from),

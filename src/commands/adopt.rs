@@ -33,9 +33,10 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
     } else {
         request::named(&arguments.selectors, &inventory, &settings.root)?
     };
+    let editor = settings.editor.as_deref().filter(|_| arguments.edit);
     let mut plan = Plan::new(&settings.root, inventory.cache());
     for mut request in requests {
-        match gather::gather(&mut request, &mut inventory, interrupt, *reporter)? {
+        match gather::gather(&mut request, &mut inventory, editor, interrupt, *reporter)? {
             Gathered::Unknown => {
                 reporter.event(Event::UnknownSelector(request.id.as_ref()));
                 return Err(FatalError::Reported);

@@ -8,7 +8,8 @@ use crate::inventory::Inventory;
 use crate::plugin::{Adopted, Adoption, OperationError, PluginError};
 use crate::report::{Remarks, Reporter};
 use bstr::{BString, ByteSlice};
-use std::fs;
+use holo_process::Program;
+use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
@@ -38,6 +39,7 @@ pub(super) struct Resources {
 pub(super) fn gather(
     request: &mut Request,
     inventory: &mut Inventory,
+    editor: Option<&str>,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Gathered, FatalError> {
@@ -46,7 +48,7 @@ pub(super) fn gather(
         None => inventory.plugins.entries().filter(|(_, plugin)| plugin.adopts()).map(|(index, _)| index).collect(),
     };
     for index in plugins {
-        match ask(request, index, inventory, interrupt, reporter)? {
+        match ask(request, (index, inventory), (editor, None), interrupt, reporter)? {
             Gathered::Unknown => {}
             answer => return Ok(answer),
         }
@@ -56,8 +58,8 @@ pub(super) fn gather(
 
 fn ask(
     request: &mut Request,
-    index: PluginIndex,
-    inventory: &mut Inventory,
+    (index, inventory): (PluginIndex, &mut Inventory),
+    (editor, resolved): (Option<&str>, Option<&Path>),
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
 ) -> Result<Gathered, FatalError> {
@@ -67,17 +69,20 @@ fn ask(
         reporter.error(format!("cannot adopt {}: plugin {} does not know how", request.id, plugin.id));
         return Ok(Gathered::Failed);
     }
-    let adoption = Adoption { id: request.id.as_bstr(), directory: &directory, resolved: None, with: &request.with };
+    let adoption = Adoption { id: request.id.as_bstr(), directory: &directory, resolved, with: &request.with };
     let answer = plugin.adopt(adoption, interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
     let definition = match answer {
         Ok(Adopted::Unknown) => return Ok(Gathered::Unknown),
         Ok(Adopted::Entity(id)) if request.id != id && request.id.starts_with(b"/") => {
             request.id = id;
-            return ask(request, index, inventory, interrupt, reporter);
+            return ask(request, (index, inventory), (editor, resolved), interrupt, reporter);
         }
         Ok(Adopted::Entity(_)) => return Ok(Gathered::Unknown),
         Ok(Adopted::Unchanged) => return Ok(Gathered::Unchanged),
         Ok(Adopted::Done { definition }) => definition,
+        Ok(Adopted::Conflict(path)) if resolved.is_none() && edit(editor, &path) => {
+            return ask(request, (index, inventory), (None, Some(&path)), interrupt, reporter);
+        }
         Ok(Adopted::Conflict(path)) => {
             reporter.error(format!(
                 "cannot adopt {}: a person and the resource files have changed the same lines",
@@ -101,6 +106,18 @@ fn ask(
         return Ok(Gathered::Failed);
     }
     Ok(Gathered::Resources(Resources { plugin: plugin.id.clone(), definition, files }))
+}
+
+/// Has a person edit a file at the terminal. Returns false if there is no editor, or no terminal, or the editor has failed.
+fn edit(editor: Option<&str>, path: &Path) -> bool {
+    let Some(editor) = editor else { return false };
+    let terminal = || File::options().read(true).write(true).open("/dev/tty");
+    let (Ok(input), Ok(output), Ok(errors)) = (terminal(), terminal(), terminal()) else { return false };
+    // The variable may have arguments.
+    let mut program = Program::new("/bin/sh");
+    program.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(path).in_our_group();
+    program.stdin_file(input).stdout_file(output).stderr_file(errors);
+    program.run(|_, _| {}).is_ok_and(|ended| ended.failure().is_none())
 }
 
 /// Makes an empty directory in a plugin's cache.

@@ -90,11 +90,11 @@ fn messages(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) -> bool
 }
 
 /// Asks where the lines of each entity's file have come from, if the plugin says that it knows.
-pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, sets: &[Vec<BString>]) -> Result<(), FatalError> {
+pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, living: &[&BString]) -> Result<(), FatalError> {
     if !harness.manner.blames {
         return Ok(());
     }
-    for id in sets.iter().flatten() {
+    for &id in living {
         let ids = std::slice::from_ref(id);
         let subject = harness.subject("blame", ids);
         let before = harness.scratch.snapshot();

@@ -73,7 +73,9 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
         }
     }
     described::judge_adoption(harness)?;
-    described::judge_blame(harness, &sets)?;
+    let Some(there) = report::later_scan(harness)? else { return Ok(()) };
+    let living: Vec<&BString> = sets.iter().flatten().filter(|id| there.contains(*id)).collect();
+    described::judge_blame(harness, &living)?;
     doctor::judge(harness)
 }
 
