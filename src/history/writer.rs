@@ -10,7 +10,7 @@ use crate::retention;
 use crate::root::Root;
 use jiff::Timestamp;
 use rustix::fs::OFlags;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 /// The time within which what was written is on disk.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 const LAST: &str = "last.json";
+/// The size of that file, which is more than it ever has to say.
+const LAST_SIZE: usize = 512;
 
 /// Writes the records of a run that holds the lock.
 #[derive(Debug)]
@@ -112,8 +114,7 @@ impl Writer {
     /// If it cannot be written.
     pub fn end_unchanged(mut self, last: &LastRun) -> Result<(), IoError> {
         let path = self.directory.join(LAST);
-        let new = self.directory.join("last.json.new");
-        replace(&new, &path, &to_line(last)).map_err(|error| IoError::new("write", &path, error))?;
+        overwrite(&path, to_line(last)).map_err(|error| IoError::new("write", &path, error))?;
         self.forget();
         Ok(())
     }
@@ -236,8 +237,13 @@ fn sync_directories(root: &Root) -> io::Result<()> {
     [root.runs(), root.engine_state(), root.states()].iter().try_for_each(|path| File::open(path)?.sync_all())
 }
 
-fn replace(new: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(new)?;
-    file.write_all(content)?;
-    fs::rename(new, path)
+/// Overwrites a file in place, in one call. To replace it would have the file system wait for the disk.
+fn overwrite(path: &Path, mut content: Vec<u8>) -> io::Result<()> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags.bits().cast_signed());
+    let file = file.open(path)?;
+    // What was there before goes in the same call.
+    content.resize(content.len().max(LAST_SIZE), b'\n');
+    file.write_all_at(&content, 0)
 }
