@@ -1,8 +1,9 @@
 //! Exclusive ownership: claims of more than one entity, and orphans that hand over to a living entity.
 //!
-//! The assets that entities own are compared by kind and value. Only two kinds have a meaning beyond that: the value of `path` and `path-tree` is a
-//! path, and a `path-tree` reaches to everything below. Two living trees must not overlap. A living `path` in another entity's living tree
-//! is for the plugins to judge, which know if the tree really has that file; but an orphan hands over whatever overlaps.
+//! The assets that entities own are compared by kind and value. Only three kinds have a meaning beyond that: the value of `path`, `path-tree` and
+//! `path-shared` is a path, and the last two reach to everything below. Two living trees must not overlap, unless one of them is shared. A
+//! living `path` in another entity's living tree is for the plugins to judge, which know if the tree really has that file; but an orphan hands
+//! over whatever overlaps.
 
 use crate::assets::{Groups, parent, path_in};
 use crate::entity::Entity;
@@ -17,6 +18,7 @@ use std::ops::Bound;
 
 const PATH: &str = "path";
 const TREE: &str = "path-tree";
+const SHARED: &str = "path-shared";
 
 /// Several living entities that claim the same thing: none of them is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +71,7 @@ impl Ownership {
         let mut living = Groups::with_capacity(nodes.len());
         let mut contested = Vec::new();
         for (entity, asset) in owned(nodes, false) {
-            if living.add(key(asset), entity) != entity {
+            if living.add(key(asset), entity) != entity && asset.kind != SHARED {
                 contested.push(asset);
             }
         }
@@ -94,7 +96,7 @@ fn owned<'a>(nodes: &PerEntity<Node<'a>>, orphans: bool) -> impl Iterator<Item =
 }
 
 fn key(asset: &Asset) -> Key<'_> {
-    let value = tree(asset).or_else(|| path(asset)).unwrap_or(Cow::Borrowed(&asset.value));
+    let value = reach(asset).or_else(|| path(asset)).unwrap_or(Cow::Borrowed(&asset.value));
     (asset.kind.as_bstr(), value)
 }
 
@@ -104,6 +106,11 @@ fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
 
 fn tree(asset: &Asset) -> Option<Cow<'_, [u8]>> {
     path_in(asset, TREE)
+}
+
+/// Returns the path of a tree, shared or not.
+fn reach(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+    tree(asset).or_else(|| path_in(asset, SHARED))
 }
 
 /// Returns the entities of different plugins that have the same ID. Orphans are about to go, and what they have left is their plugin's
@@ -124,18 +131,24 @@ fn same_ids(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> 
 struct Paths<'a> {
     paths: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
     trees: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
+    /// All of these, and those that are shared.
+    reaches: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
 }
 
 impl<'a> Paths<'a> {
     /// Sorts the owners. Nothing is sorted where no tree is owned.
     fn new(nodes: &PerEntity<Node<'a>>) -> Paths<'a> {
-        let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new() };
-        if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| asset.kind == TREE) {
+        let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new(), reaches: BTreeMap::new() };
+        if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| reach(asset).is_some()) {
             for (entity, asset) in owned(nodes, false) {
                 if let Some(path) = path(asset) {
                     paths.paths.entry(path).or_default().push(entity);
-                } else if let Some(tree) = tree(asset) {
+                }
+                if let Some(tree) = tree(asset) {
                     paths.trees.entry(tree).or_default().push(entity);
+                }
+                if let Some(reach) = reach(asset) {
+                    paths.reaches.entry(reach).or_default().push(entity);
                 }
             }
         }
@@ -149,17 +162,20 @@ impl<'a> Paths<'a> {
         }
         let conflict = |(entity, asset): (EntityIndex, &Asset)| {
             let tree = tree(asset)?;
-            let other = self.trees_around(&tree).find(|&other| other != entity)?;
+            let other = around(&self.trees, &tree).find(|&other| other != entity)?;
             let owners = vec![entity.min(other), entity.max(other)];
             Some(Conflict { about: Contested::Tree(tree.into_owned().into()), owners })
         };
         owned(nodes, false).filter_map(conflict).collect()
     }
+}
 
-    /// Returns the owners of trees around a path.
-    fn trees_around(&self, path: &[u8]) -> impl Iterator<Item = EntityIndex> {
-        ancestors(path).filter_map(|path| self.trees.get(path)).flatten().copied()
-    }
+/// Returns the owners of everything that contains a path.
+fn around<'m>(
+    map: &'m BTreeMap<Cow<'_, [u8]>, Vec<EntityIndex>>,
+    path: &'m [u8],
+) -> impl Iterator<Item = EntityIndex> + 'm {
+    ancestors(path).filter_map(|path| map.get(path)).flatten().copied()
 }
 
 /// Returns everything that contains a path, from its parent on.
@@ -190,11 +206,13 @@ fn successions(nodes: &PerEntity<Node<'_>>, living: &Groups<Key<'_>>, paths: &Pa
         for (owned, asset) in node.edges.owns.iter().enumerate() {
             let mut successors: Vec<EntityIndex> = living.get(&key(asset)).collect();
             if let Some(path) = path(asset) {
-                successors
-                    .extend(paths.trees.get(&path).into_iter().flatten().copied().chain(paths.trees_around(&path)));
-            } else if let Some(tree) = tree(asset) {
+                successors.extend(paths.reaches.get(&path).into_iter().flatten().copied());
+                successors.extend(around(&paths.reaches, &path));
+            } else if let Some(tree) = reach(asset) {
                 let within = paths.paths.get(&tree).into_iter().flatten().copied().chain(below(&paths.paths, &tree));
-                successors.extend(within.chain(paths.trees_around(&tree)).chain(below(&paths.trees, &tree)));
+                let same = paths.reaches.get(&tree).into_iter().flatten().copied();
+                successors.extend(within.chain(same));
+                successors.extend(around(&paths.reaches, &tree).chain(below(&paths.reaches, &tree)));
             }
             let new = successors.into_iter().filter(|&successor| seen.insert(successor));
             successions.extend(new.map(|successor| Succession { orphan, successor, owned }));

@@ -213,6 +213,22 @@ fn an_edge_says_what_is_taken_over() {
 }
 
 #[test]
+fn an_orphan_hands_over_to_all_that_share_a_directory() {
+    let living =
+        "ENTITY: a\nOWNS: path-shared /x\nENTITY: b\nOWNS: path-shared /x/y\nENTITY: c\nOWNS: path-shared /z\n";
+    let successors = |owned: &str| {
+        let reports = parse(&format!("{living}ENTITY: d\nORPHAN: yes\nOWNS: {owned}\n"));
+        let mut successors = numbers(Plan::new(&nodes(&reports)).unwrap().successors(3.into()));
+        successors.sort_unstable();
+        successors
+    };
+    assert_eq!(successors("path /x/y/f"), [0, 1]);
+    assert_eq!(successors("path-tree /x"), [0, 1]);
+    assert_eq!(successors("path-shared /x"), [0, 1]);
+    assert_eq!(successors("path /y"), Vec::<usize>::new());
+}
+
+#[test]
 fn a_cycle_of_the_living_is_found_from_a_late_orphan() {
     let report = "ENTITY: a\nORPHAN: yes\nOWNS: unit x\nENTITY: b\nOWNS: unit x\nAFTER: c\nENTITY: c\nAFTER: b\n";
     check_cycle(report, "b → c (AFTER) → b (AFTER)");
@@ -237,6 +253,7 @@ fn conflicts_are_of_the_living_and_of_several() {
                  ENTITY: d\nOWNS: path-tree /x/y/z\nENTITY: e\nOWNS: path-tree /xyz\n";
     assert_eq!(conflicts(trees), [(tree("/x/y"), vec![0, 2]), (tree("/x/y/z"), vec![0, 3])]);
     assert_eq!(conflicts("ENTITY: a\nOWNS: path-tree /x\nOWNS: path-tree /x/y\n"), []);
+    assert_eq!(conflicts("ENTITY: a\nOWNS: path-shared /x\nENTITY: b\nOWNS: path-shared /x\nOWNS: path-tree /x\n"), []);
     // The first letter is the plugin.
     assert_eq!(conflicts("ENTITY: a\nENTITY: a\n"), []);
 }

@@ -16,16 +16,22 @@ struct Case {
     before: fn(&ScratchRoot),
 }
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 7] = [
     Case { name: "a declared file becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_declared },
     Case { name: "a file of a scaffold becomes a declared one", plugin: "files", before: declared_after_scaffold },
     Case { name: "a scaffold has a new version of what is laid over", plugin: "scaffold", before: under_an_overlay },
+    Case { name: "a declared file becomes one of an archive", plugin: "archives", before: archive_after_declared },
+    Case { name: "a file of an archive becomes a declared one", plugin: "files", before: declared_after_archive },
+    Case { name: "a file of a scaffold becomes one of an archive", plugin: "archives", before: archive_after_scaffold },
+    Case { name: "a file of an archive becomes one of a scaffold", plugin: "scaffold", before: scaffold_after_archive },
 ];
 
+const PLUGINS: [&str; 3] = ["files", "scaffold", "archives"];
 const DECLARED: &str = "usr/share/holo/files/a.toml";
 const OVERLAYS: &str = "usr/share/holo/files/10-over";
 const SCAFFOLD: &str = "usr/share/holo/scaffold/a.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
+const ARCHIVE: &str = "usr/share/holo/archives/a.toml";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let trial = |case: &'static Case| {
@@ -76,7 +82,7 @@ fn finish(root: &ScratchRoot, moment: &str) -> Expected {
         tree(root)
     };
     let tree = settle();
-    for plugin in ["files", "scaffold"] {
+    for plugin in PLUGINS {
         let folder = root.join("usr/share/holo").join(plugin);
         fs::remove_dir_all(&folder).unwrap();
         fs::create_dir(&folder).unwrap();
@@ -90,7 +96,9 @@ fn finish(root: &ScratchRoot, moment: &str) -> Expected {
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
-    let kept = dump.split_str(end.as_slice()).filter(|section| !section.is_empty() && !section.contains_str(" ./tmp"));
+    // What is known of files that are unchanged goes by their inodes.
+    let is_left_out = |section: &&[u8]| [" ./tmp", "/archives/known/"].iter().any(|path| section.contains_str(path));
+    let kept = dump.split_str(end.as_slice()).filter(|section| !section.is_empty() && !is_left_out(section));
     kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()
 }
 
@@ -102,8 +110,8 @@ fn applied(root: &ScratchRoot) {
 
 fn prepared(case: &Case) -> ScratchRoot {
     let root = ScratchRoot::in_memory().file("etc/os-release", "ID=unittest\n").file("etc/app/found", "theirs\n");
-    let other = if case.plugin == "files" { "scaffold" } else { "files" };
-    let root = disturb::configure(root, case.plugin).plugin(other);
+    let root = disturb::configure(root, case.plugin);
+    let root = PLUGINS.iter().filter(|other| **other != case.plugin).fold(root, |root, other| root.plugin(other));
     (case.before)(&root);
     root
 }
@@ -119,6 +127,49 @@ fn scaffold(root: &ScratchRoot, content: &str) {
     for name in ["found", "made/x"] {
         root.write(format!("{SOURCE}/{name}"), content);
     }
+}
+
+fn extract(root: &ScratchRoot) {
+    let mut archive = tar::Builder::new(Vec::new());
+    for name in ["found", "made/x"] {
+        let content = b"extracted\n";
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o640);
+        archive.append_data(&mut header, name, &content[..]).unwrap();
+    }
+    root.write("usr/share/app.tar", archive.into_inner().unwrap());
+    let archive =
+        "[[archive]]\npath = \"/var/cache/app.tar\"\nurl = \"file:///usr/share/app.tar\"\nextract_to = \"/etc/app\"\n";
+    root.write(ARCHIVE, archive);
+}
+
+fn archive_after_declared(root: &ScratchRoot) {
+    declare(root);
+    applied(root);
+    fs::remove_file(root.join(DECLARED)).unwrap();
+    extract(root);
+}
+
+fn declared_after_archive(root: &ScratchRoot) {
+    extract(root);
+    applied(root);
+    fs::remove_file(root.join(ARCHIVE)).unwrap();
+    declare(root);
+}
+
+fn archive_after_scaffold(root: &ScratchRoot) {
+    scaffold(root, "rendered\n");
+    applied(root);
+    fs::remove_file(root.join(SCAFFOLD)).unwrap();
+    extract(root);
+}
+
+fn scaffold_after_archive(root: &ScratchRoot) {
+    extract(root);
+    applied(root);
+    fs::remove_file(root.join(ARCHIVE)).unwrap();
+    scaffold(root, "rendered\n");
 }
 
 fn scaffold_after_declared(root: &ScratchRoot) {

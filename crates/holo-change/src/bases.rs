@@ -4,36 +4,37 @@
 //! killed run leaves none that nothing leads to.
 
 use crate::error::{PathError, Result};
+use crate::hex::hex;
 use crate::image::{Image, Unmanageable};
 use crate::path_handle::{Durability, PathHandle, TEMPORARY, Tree};
 use crate::paths::path_bytes;
-use crate::tracked::Digest;
-use std::path::{Path, PathBuf};
+use sha2::{Digest, Sha256};
+use std::path::Path;
 use std::sync::Arc;
 
+/// The folder of the bases in a state directory.
+const FOLDER: &str = "kept";
 /// The number of digits of a path's SHA-256 that are the name of its base.
 const NAME_SIZE: usize = 32;
 
-/// The bases in a folder of a state directory.
+/// The bases in a state directory.
 #[derive(Clone, Debug)]
 pub struct Bases {
     state: Arc<Tree>,
-    folder: PathBuf,
 }
 
 impl Bases {
-    /// Returns the bases in a folder.
+    /// Returns the bases in a state directory.
     #[must_use]
-    pub fn new(state: &Arc<Tree>, folder: impl Into<PathBuf>) -> Bases {
-        Bases { state: Arc::clone(state), folder: folder.into() }
+    pub fn new(state: &Arc<Tree>) -> Bases {
+        Bases { state: Arc::clone(state) }
     }
 
     /// Returns the location of a path's base. The path is canonical.
     #[must_use]
     pub fn location(&self, path: &Path) -> PathHandle {
-        let digest = Digest::of_bytes(&path_bytes(path));
-        let name: String = digest.as_str().chars().take(NAME_SIZE).collect();
-        self.state.place(&self.folder.join(name))
+        let name: String = hex(&Sha256::digest(path_bytes(path))).chars().take(NAME_SIZE).collect();
+        self.state.place(&Path::new(FOLDER).join(name))
     }
 
     /// Returns true if a path has a base.
@@ -49,7 +50,7 @@ impl Bases {
     /// # Errors
     /// If that cannot be told.
     pub fn are_any(&self) -> Result<bool> {
-        self.state.place(&self.folder).exists()
+        self.state.place(Path::new(FOLDER)).exists()
     }
 
     /// Returns true if a file is equal to the base of a path.
@@ -90,6 +91,19 @@ impl Bases {
         Ok(durability.sync([], &bases)?)
     }
 
+    /// Saves the base of a path that is written like this. When this returns, it is on disk.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save_written(&self, path: &Path, write: impl Fn(&PathHandle) -> Result<()>) -> Result<()> {
+        let base = self.location(path);
+        let new = base.replacement();
+        let ((), folders) = new.in_folder(|| write(&new))?;
+        Durability::Each.sync([&new], &folders)?;
+        new.rename_to(&base)?;
+        Durability::Each.sync([], [&base])
+    }
+
     /// Replaces a file by the base of a path, in one step. It is not synced.
     ///
     /// # Errors
@@ -125,7 +139,7 @@ impl Bases {
     /// # Errors
     /// If one cannot be removed.
     pub fn tidy(&self) -> Result<()> {
-        self.state.place(&self.folder.join("x")).remove_replacements()
+        self.state.place(&Path::new(FOLDER).join("x")).remove_replacements()
     }
 }
 
@@ -158,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "a person's\n").unwrap();
         let tree = Tree::open(folder.path()).unwrap();
-        let (bases, path) = (Bases::new(&tree, "state/kept"), Path::new("/file"));
+        let (bases, path) = (Bases::new(&tree), Path::new("/file"));
         let file = tree.place(path);
         assert!(!bases.are_any().unwrap() && !bases.is_base(path, &file).unwrap());
         bases.save([(path, file.clone())]).unwrap();
@@ -171,7 +185,7 @@ mod tests {
         fs::write(bases.location(path).replacement().shown(), "a per").unwrap();
         bases.remove(path).unwrap();
         bases.tidy().unwrap();
-        assert!(!folder.path().join("state").exists());
+        assert!(!folder.path().join("kept").exists());
         assert!(bases.restore(path, &file).is_err());
         fs::write(folder.path().join("file.holonew"), "a per").unwrap();
         bases.tidy_beside(&file).unwrap();
@@ -188,7 +202,7 @@ mod tests {
                     let name = format!("file{number}");
                     fs::write(folder.join(&name), &name).unwrap();
                     let tree = Tree::open(folder).unwrap();
-                    let (bases, path) = (Bases::new(&tree, "kept"), Path::new("/").join(&name));
+                    let (bases, path) = (Bases::new(&tree), Path::new("/").join(&name));
                     for _ in 0..200 {
                         bases.save([(&*path, tree.place(&path))]).unwrap();
                         assert!(bases.is_base(&path, &tree.place(&path)).unwrap());

@@ -10,6 +10,7 @@ use bstr::ByteSlice;
 use holo_protocol::Text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 const CLAIMS: &str = "claims.json";
@@ -77,6 +78,60 @@ pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> R
     write(HOLDERS, serde_json::to_vec(holders))
 }
 
+/// Claims of many entities, found by path and by entity.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    /// The claims to single paths.
+    by_path: BTreeMap<PathBuf, Claim>,
+    by_id: HashMap<String, Vec<Claim>>,
+}
+
+impl Claims {
+    /// Reads the claims of all plugins that have made theirs known.
+    #[must_use]
+    pub fn read(locations: &Locations) -> Claims {
+        all(locations).into_iter().collect()
+    }
+
+    /// Returns the claim of an entity to a path.
+    #[must_use]
+    pub fn of(&self, id: &str, path: &Path) -> Option<&Claim> {
+        self.by_id.get(id)?.iter().find(|claim| claim.covers(path))
+    }
+
+    /// Returns the claim that keeps others from making something at a path: one to the path itself or, unless that is a directory, to one
+    /// above it. What an entity makes in a tree is known only when it has been made.
+    #[must_use]
+    pub fn conflict(&self, path: &Path, is_directory: bool) -> Option<&Claim> {
+        let itself = self.by_path.get(path).filter(|claim| !(claim.is_directory && is_directory));
+        itself.or_else(|| self.above(path))
+    }
+
+    /// Returns the claim to a path above this one, if that is not to be a directory.
+    #[must_use]
+    pub fn above(&self, path: &Path) -> Option<&Claim> {
+        path.ancestors().skip(1).filter_map(|above| self.by_path.get(above)).find(|claim| !claim.is_directory)
+    }
+
+    /// Returns the single paths that are claimed.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.by_path.keys().map(PathBuf::as_path)
+    }
+}
+
+impl FromIterator<Claim> for Claims {
+    fn from_iter<I: IntoIterator<Item = Claim>>(all: I) -> Claims {
+        let mut claims = Claims::default();
+        for claim in all {
+            claims.by_id.entry(claim.id.clone()).or_default().push(claim.clone());
+            if !claim.is_tree {
+                claims.by_path.entry(claim.path()).or_insert(claim);
+            }
+        }
+        claims
+    }
+}
+
 /// The claims of all plugins that have made theirs known.
 #[must_use]
 pub fn all(locations: &Locations) -> Vec<Claim> {
@@ -87,9 +142,13 @@ pub fn all(locations: &Locations) -> Vec<Claim> {
     folders.iter().filter_map(|folder| read::<Vec<Claim>>(&folder.join(CLAIMS))).flatten().collect()
 }
 
-/// The remembered entities of a plugin that something can be taken over from; none if it has not said so.
-pub(crate) fn holders(locations: &Locations, plugin: &str) -> Option<Vec<String>> {
-    read(&locations.cache_dir().parent()?.join(plugin).join(HOLDERS))
+/// The entities of a plugin that something can be taken over from, or whose paths are known by their records alone: what an entity makes in
+/// a tree, it may have made since the plugin has listed its entities. None if the plugin has not said so.
+pub(crate) fn holders(locations: &Locations, plugin: &str) -> Option<BTreeSet<String>> {
+    let folder = locations.cache_dir().parent()?.join(plugin);
+    let holders: BTreeSet<String> = read(&folder.join(HOLDERS))?;
+    let claims: Vec<Claim> = read(&folder.join(CLAIMS))?;
+    Some(holders.into_iter().chain(claims.into_iter().filter(|claim| claim.is_tree).map(|claim| claim.id)).collect())
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {

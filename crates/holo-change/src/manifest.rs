@@ -5,14 +5,22 @@ mod entry;
 pub use entry::{EntryKind, FileDigests, ManifestEntry, Ownership};
 
 use crate::error::{PathError, Result};
-use crate::path_handle::{OnDisk, PathHandle};
+use crate::hex::hex;
+use crate::path_handle::{OnDisk, PathHandle, Tree};
+use crate::paths::path_bytes;
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+/// The folder of the manifests in a state directory.
+pub(crate) const FOLDER: &str = "trees";
+/// The number of digits of the name of a manifest.
+const NAME_SIZE: usize = 32;
 const RECIPE: &str = "# from ";
 const UNFINISHED: &str = "# unfinished";
 /// The prefix of a path whose base is not needed any more.
@@ -40,6 +48,25 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Returns the location, in a state directory, of the manifest of what an entity has made in a directory.
+    #[must_use]
+    pub fn location(state: &Arc<Tree>, id: &str, directory: &Path) -> PathHandle {
+        let digest = Sha256::digest([id.as_bytes(), b"\0", &*path_bytes(directory)].concat());
+        let name: String = hex(&digest).chars().take(NAME_SIZE).collect();
+        state.place(&Path::new(FOLDER).join(name + ".mtree"))
+    }
+
+    /// Takes a path off the list, as it belongs to another entity by now; the tree is compared anew then. Unless its base is kept, that is not
+    /// needed any more.
+    pub fn release(&mut self, path: &Path, keeps_base: bool) -> bool {
+        let is_listed = self.entries.remove(path).is_some();
+        if is_listed {
+            self.dropped.extend((!keeps_base).then(|| path.to_owned()));
+            self.recipe.clear();
+        }
+        is_listed
+    }
+
     /// Reads a manifest; none if the file does not exist.
     ///
     /// # Errors

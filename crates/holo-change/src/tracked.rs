@@ -26,8 +26,10 @@ mod contents;
 mod decision;
 mod directories;
 mod entity_change;
+mod held;
 mod in_place;
 mod intents;
+mod made_directories;
 mod recovery;
 mod restore;
 mod state;
@@ -38,9 +40,10 @@ mod tracks;
 
 pub use change::TrackStore;
 pub use contents::{Contents, Digest};
-pub use decision::{Decision, decide};
+pub use decision::Decision;
 pub use directories::OwnDirectories;
 pub use entity_change::{EntityChange, PathChange};
+pub use made_directories::MadeDirectories;
 pub use restore::Found;
 pub use state::{Attributes, State, Unmanaged};
 pub use stores::Overlays;
@@ -53,10 +56,11 @@ use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
 use crate::paths::{fingerprint, path_bytes, without_root};
+pub(crate) use held::{Held, HeldPath, taken_from};
 use holo_protocol::FilePair;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use stores::PluginStore;
+pub(crate) use stores::PluginStore;
 
 const CONTENTS: &str = "contents";
 const DIRECTORIES: &str = "directories";
@@ -78,7 +82,7 @@ pub struct Tracker {
     overlays: Overlays,
     canonical: CanonicalPaths,
     /// The paths that other entities hold.
-    held: Arc<OnceLock<takeover::Held>>,
+    held: Arc<OnceLock<Held>>,
     locations: Arc<Locations>,
 }
 
@@ -114,7 +118,7 @@ impl Tracker {
 
     /// Gives tracks that were kept by another spelling the canonical one.
     pub fn rename_to_canonical(&self, tracks: &mut Tracks) {
-        for (path, canonical) in self.canonical_of(tracks) {
+        for (path, canonical) in held::canonical_of(tracks, &self.canonical) {
             if canonical != path
                 && tracks.get(&canonical).is_none()
                 && let Some(track) = tracks.0.remove(&path_bytes(&path))
@@ -122,19 +126,6 @@ impl Tracker {
                 tracks.0.insert(path_bytes(&canonical), track);
             }
         }
-    }
-
-    /// The paths of tracks, each with its canonical one. What is below a tracked path belongs to that, wherever a symlink in its place may
-    /// lead to. A path that cannot be looked at is left out.
-    fn canonical_of(&self, tracks: &Tracks) -> Vec<(PathBuf, PathBuf)> {
-        let canonical = |path: PathBuf| {
-            let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last()?;
-            let below = path.strip_prefix(top).ok()?;
-            let top = self.canonical(top).ok()?;
-            let canonical = if below.as_os_str().is_empty() { top } else { top.join(below) };
-            Some((path, canonical))
-        };
-        tracks.iter().filter_map(|(path, _)| canonical(path)).collect()
     }
 
     /// Returns true if the files plugin lays something over what is at a path: what we make of the path is the base of that then.
@@ -268,8 +259,8 @@ impl Tracker {
         self.contents.keep(place)
     }
 
-    fn directories(&self) -> Result<OwnDirectories> {
-        OwnDirectories::read(self.bases.tree().place(&self.bases.folder().join(DIRECTORIES)))
+    fn directories(&self) -> Result<MadeDirectories> {
+        MadeDirectories::read(&self.own)
     }
 
     /// Writes a file or symlink in this state to a place that belongs to nobody, such as one in the cache directory.

@@ -19,6 +19,7 @@
 //!
 //! If an overlay lies over a path, the file that an entity brings is the base of the overlay, and is not removed before the overlay is gone.
 
+mod adoption;
 mod change;
 mod error;
 mod location;
@@ -27,28 +28,25 @@ mod owners;
 mod plan;
 mod staging;
 
+pub use adoption::Adoption;
 pub use change::{NewVersion, TreeChange};
 pub use error::TreeError;
 pub use owned_tree::{Drift, OwnedTree};
 pub use owners::{PathOwners, TreeOwner};
 pub use staging::StagedTree;
 
+use crate::base_store::BaseStore;
 use crate::bases::Bases;
+use crate::canonical::CanonicalPaths;
 use crate::error::Result;
 use crate::locations::Locations;
-use crate::manifest::FileDigests;
+use crate::manifest::{self, FileDigests, Manifest};
 use crate::path_handle::{Kind, PathHandle, Tree};
-use crate::paths::path_bytes;
-use crate::tracked::{Digest, Overlays, OwnDirectories};
+use crate::tracked::{Held, MadeDirectories, Overlays, PluginStore, taken_from};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-const BASES: &str = "kept";
-const MANIFESTS: &str = "trees";
-const DIRECTORIES: &str = "directories";
-/// The number of digits of the name of a manifest.
-const NAME_SIZE: usize = 32;
 
 /// The trees of a plugin's entities.
 #[derive(Clone)]
@@ -58,6 +56,11 @@ pub struct TreeStore {
     bases: Bases,
     overlays: Overlays,
     digests: Rc<dyn FileDigests>,
+    /// The plugin's state directory, beside those of the others.
+    plugin: PluginStore,
+    locations: Locations,
+    /// The paths that entities of other plugins hold, as soon as that is asked for.
+    held: Rc<RefCell<Option<Rc<Held>>>>,
     /// Held while directories are made or removed that more than one entity may need.
     directories: Arc<Mutex<()>>,
 }
@@ -74,8 +77,11 @@ impl TreeStore {
     ) -> Result<TreeStore> {
         let state = Tree::open(locations.state_dir())?;
         Ok(TreeStore {
+            plugin: PluginStore::own(locations, &BaseStore::open(locations)?),
+            locations: locations.clone(),
+            held: Rc::default(),
             root: Tree::open(locations.root())?,
-            bases: Bases::new(&state, BASES),
+            bases: Bases::new(&state),
             state,
             overlays: Overlays::of(locations),
             digests,
@@ -101,8 +107,22 @@ impl TreeStore {
         &self.bases
     }
 
-    /// Forgets the directories that were used last: others may have removed them, and made them again.
+    /// Returns the paths of an entity that others have taken over, and could not tell before they were killed.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub fn taken_from(&self, id: &str) -> Result<Vec<PathBuf>> {
+        taken_from(&self.plugin, id)
+    }
+
+    fn held(&self) -> Rc<Held> {
+        let read = || Rc::new(Held::read(&self.locations, &self.plugin, &CanonicalPaths::new(&self.root)));
+        Rc::clone(self.held.borrow_mut().get_or_insert_with(read))
+    }
+
+    /// Forgets what others may have changed: the directories that were used last, and the paths that entities hold.
     pub fn forget_directories(&self) {
+        self.held.take();
         self.root.forget();
         self.state.forget();
     }
@@ -110,7 +130,7 @@ impl TreeStore {
     /// Returns the location of the manifest of what an entity has made in a directory.
     #[must_use]
     pub fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
-        manifest_location(&self.state, id, directory)
+        Manifest::location(&self.state, id, directory)
     }
 
     /// Keeps other threads from making or removing directories that more than one entity may need.
@@ -121,25 +141,33 @@ impl TreeStore {
     /// Returns the directories that entities have made, whichever of them was the first to need one.
     ///
     /// # Errors
-    /// If the list cannot be read.
-    pub fn own_directories(&self) -> Result<OwnDirectories> {
-        OwnDirectories::read(self.state.place(Path::new(DIRECTORIES)))
+    /// If a list cannot be read.
+    pub fn made_directories(&self) -> Result<MadeDirectories> {
+        MadeDirectories::read(&self.plugin)
     }
 
-    /// Records those directories that do not exist, and are going to be made. The directories are locked.
+    /// Records those directories that do not exist, and are going to be made, or that a plugin of ours has made. The directories are locked.
     ///
     /// # Errors
     /// If one cannot be looked at, or the list cannot be written.
     pub fn claim_directories(&self, directories: impl IntoIterator<Item = PathBuf>) -> Result<()> {
-        let mut missing = Vec::new();
+        let (mut own, mut made) = (Vec::new(), self.made_directories()?);
         for directory in directories {
             let is_directory =
                 || Ok(self.root.place(&directory).stat()?.is_some_and(|stat| stat.kind == Kind::Directory));
-            if directory != Path::new("/") && !is_directory()? {
-                missing.push(directory);
+            if directory != Path::new("/") && (made.contains(&directory) || !is_directory()?) {
+                own.push(directory);
             }
         }
-        if missing.is_empty() { Ok(()) } else { self.own_directories()?.add(missing) }
+        made.add(own)
+    }
+
+    /// Removes what a killed process may have left beside the list of directories.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn tidy_directories(&self) -> Result<()> {
+        self.plugin.directories()?.tidy()
     }
 
     /// Removes what killed processes have not completed. No other one may be at work.
@@ -148,14 +176,7 @@ impl TreeStore {
     /// If it cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         self.bases.tidy()?;
-        self.own_directories()?.tidy()?;
-        self.state.place(&Path::new(MANIFESTS).join("x")).remove_replacements()
+        self.tidy_directories()?;
+        self.state.place(&Path::new(manifest::FOLDER).join("x")).remove_replacements()
     }
-}
-
-/// Returns the location of a manifest in a state directory.
-fn manifest_location(state: &Arc<Tree>, id: &str, directory: &Path) -> PathHandle {
-    let digest = Digest::of_bytes(&[id.as_bytes(), b"\0", &*path_bytes(directory)].concat());
-    let name: String = digest.as_str().chars().take(NAME_SIZE).collect();
-    state.place(&Path::new(MANIFESTS).join(name + ".mtree"))
 }

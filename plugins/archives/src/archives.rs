@@ -1,6 +1,6 @@
 //! The plugin: its entities, and the application of sets of them.
 
-use crate::definition::Archive;
+use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired, Queued};
 use crate::inventory::{DefinedArchive, Inventory, canonical};
 use crate::record::ArchiveRecord;
@@ -27,9 +27,12 @@ impl Plugin for Archives {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = definitions::read::<Archive>(host, output);
-        let mut orphans = BTreeMap::new();
+        let (mut orphans, mut known) = (BTreeMap::new(), Vec::new());
         match BaseStore::open(host.locations()).and_then(|memory| memory.all::<ArchiveRecord>(output)) {
-            Ok(all) => orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id))),
+            Ok(all) => {
+                known.extend(all.keys().cloned());
+                orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id)));
+            }
             Err(error) => output.error(error.to_string()),
         }
         let mut inventory = Inventory { orphans, defined: Vec::new() };
@@ -42,7 +45,8 @@ impl Plugin for Archives {
                 ensure: defined.definition.ensure,
             }));
         }
-        publish(&inventory, &definitions, host, output);
+        let holders = known.into_iter().filter(|id| definitions.valid.contains_key(id) || definitions.is_orphan(id));
+        publish(&inventory, &definitions, &holders.collect::<Vec<_>>(), host, output);
         let inventory = Arc::new(inventory);
         let entity = |id, desired| {
             let (inventory, shared) = (Arc::clone(&inventory), Arc::clone(&self.shared));
@@ -73,16 +77,30 @@ impl Plugin for Archives {
     }
 }
 
-/// Publishes the paths of downloads to other plugins. The paths in an archive are not known before it has been extracted.
-fn publish(inventory: &Inventory, definitions: &Definitions<Archive>, host: &Host, output: &mut Output<'_>) {
-    let claim = |defined: &DefinedArchive| {
-        let sources = definitions.valid.get(&defined.id).map(|valid| valid.common.sources.as_slice());
-        Claim::new(&defined.id, &defined.path, sources.unwrap_or_default())
-    };
-    let claims: Vec<Claim> = inventory.defined.iter().map(claim).collect();
-    if !claims.is_empty()
-        && let Err(error) = claims::publish(host.locations(), &claims, &[])
+/// Publishes the paths of downloads, the directories that are extracted to, and the archives that other plugins can take paths over from: the
+/// paths in an archive are not known before it has been extracted.
+fn publish(
+    inventory: &Inventory,
+    definitions: &Definitions<Archive>,
+    holders: &[String],
+    host: &Host,
+    output: &mut Output<'_>,
+) {
+    let claims: Vec<Claim> = inventory.defined.iter().flat_map(|archive| claims_of(archive, definitions)).collect();
+    if (!claims.is_empty() || !holders.is_empty())
+        && let Err(error) = claims::publish(host.locations(), &claims, holders)
     {
         output.error(error.to_string());
     }
+}
+
+fn claims_of(archive: &DefinedArchive, definitions: &Definitions<Archive>) -> Vec<Claim> {
+    let sources = definitions.valid.get(&archive.id).map(|valid| valid.common.sources.as_slice()).unwrap_or_default();
+    let mut claims = vec![Claim::new(&archive.id, &archive.path, sources)];
+    if let Some(tree) = archive.tree.as_ref().filter(|_| archive.ensure == Ensure::Present) {
+        let mut claim = Claim::new(&archive.id, tree, sources);
+        claim.is_tree = true;
+        claims.push(claim);
+    }
+    claims
 }

@@ -131,11 +131,19 @@ impl ChecksumCache {
     /// # Errors
     /// If it exists, and cannot be removed.
     pub(crate) fn remove(&self) -> Result<()> {
-        self.path.replacement().remove()?;
-        self.path.remove()?;
-        self.path.remove_empty_folders(Path::new(""));
-        Ok(())
+        remove(&self.path)
     }
+}
+
+/// Removes the file of a cache.
+///
+/// # Errors
+/// If it exists, and cannot be removed.
+pub(crate) fn remove(path: &PathHandle) -> Result<()> {
+    path.replacement().remove()?;
+    path.remove()?;
+    path.remove_empty_folders(Path::new(""));
+    Ok(())
 }
 
 impl FileDigests for ChecksumCache {

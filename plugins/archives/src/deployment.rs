@@ -34,7 +34,9 @@ impl Deployment<'_> {
     /// Brings the archive into its desired state. Returns the changes.
     pub(crate) fn apply(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
+        self.check_claims()?;
         let orphans = self.take_over(output)?;
+        self.complete_takeover()?;
         let mut state = self.inspect()?;
         if state.is_created {
             return Ok(changes);
@@ -46,15 +48,15 @@ impl Deployment<'_> {
             }
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
-        let local = self.fetch(&mut state, &mut changes, output);
+        let local = self.fetch(&mut state, force, &mut changes, output);
         if let Some(mut local) = local.inspect_err(|_| self.remove_unused_directories())? {
-            self.set_attributes(&mut state, &mut changes)?;
+            self.set_attributes(&mut state, force, &mut changes)?;
             let extracted = self.extract(&mut state, &mut local, force, &mut changes, output);
             extracted.inspect_err(|_| self.remove_unused_directories())?;
         }
         self.remove_other_trees(&mut state, force, &mut changes, output)?;
         if self.archive.cleanup {
-            self.clean_up(&mut state, &mut changes)?;
+            self.clean_up(&mut state, force, &mut changes)?;
         }
         self.record_end(&mut state)?;
         self.verify(output)?;
@@ -65,6 +67,7 @@ impl Deployment<'_> {
     /// Returns the changes that an apply would make; none if only the server could tell, and is not to be asked.
     pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
         let mut changes = Vec::new();
+        self.check_claims()?;
         let state = self.inspect()?;
         if state.is_created {
             return Ok(Some(changes));
@@ -117,6 +120,20 @@ impl Deployment<'_> {
         Ok(())
     }
 
+    /// Fails if an entity of another plugin decides about the path of the download or the directory, or makes something else than a directory
+    /// of one above them.
+    fn check_claims(&self) -> Result<(), ArchiveError> {
+        let claims = self.store.claims();
+        let paths = [Some((self.path()?, false)), self.tree()?.map(|tree| (tree, true))];
+        for (path, is_directory) in paths.into_iter().flatten() {
+            if let Some(other) = claims.conflict(Path::new(&path), is_directory) {
+                let (own, other) = (self.id.to_owned(), other.shown());
+                return Err(ArchiveError::Ruled { path, own, other });
+            }
+        }
+        Ok(())
+    }
+
     fn save_record(&self, state: &mut CurrentState) -> Result<(), PathError> {
         if state.stored.as_ref() != Some(&state.record) {
             self.store.memory.keep(&Remembered::new(self.report, state.record.clone()))?;
@@ -126,9 +143,9 @@ impl Deployment<'_> {
     }
 
     /// Removes the download after it has been extracted.
-    fn clean_up(&self, state: &mut CurrentState, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
+    fn clean_up(&self, state: &mut CurrentState, force: bool, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
         if state.download == DownloadState::Present && state.path.stat()?.is_some() {
-            self.adopt(state)?;
+            self.adopt(state, force)?;
             self.store.has_changed.set(true);
             state.path.remove()?;
             Durability::Each.sync([], [&state.path])?;

@@ -142,15 +142,26 @@ impl Entity for ArchiveEntity {
     fn report(&self) -> EntityReport {
         let archive = match &self.desired {
             Desired::Defined(archive, _) => archive,
-            Desired::Undefined(remembered) => return remembered.orphan_report(),
+            Desired::Undefined(remembered) => {
+                let mut report = remembered.orphan_report();
+                for tree in &remembered.base.trees {
+                    let tree = holo_plugin::Asset::new("path-shared", tree.as_str());
+                    if !report.edges.owns.contains(&tree) {
+                        report.edges.owns.push(tree);
+                    }
+                }
+                return report;
+            }
         };
         let mut report = EntityReport::new(self.id.as_str());
         let edges = &mut report.edges;
         let asset = |kind: &str, value: &str| holo_plugin::Asset::new(kind, value);
         let provided: Vec<&str> = std::iter::once(archive.path.as_str()).chain(archive.extract_to.as_deref()).collect();
-        if let Some(own) = self.inventory.defined.iter().find(|own| own.id == self.id).and_then(|own| own.path.to_str())
-        {
-            edges.owns.push(asset("path", own));
+        if let Some(own) = self.inventory.defined.iter().find(|own| own.id == self.id) {
+            let tree = own.tree.iter().filter(|_| own.ensure == Ensure::Present).map(|tree| ("path-shared", tree));
+            for (kind, path) in std::iter::once(("path", &own.path)).chain(tree) {
+                edges.owns.extend(path.to_str().map(|path| asset(kind, path)));
+            }
         }
         edges.provides.extend(provided.iter().map(|path| asset("path", path)));
         let file = archive.addresses().first().and_then(crate::address::Address::file);

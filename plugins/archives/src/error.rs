@@ -4,6 +4,7 @@ use crate::download::DownloadError;
 use crate::extract::ExtractError;
 use holo_change::Unmanageable;
 use holo_change::error::{PathError, reason};
+use holo_change::tracked::Unmanaged;
 use holo_change::tree_store::TreeError;
 use holo_plugin::{AccountError, ForceTo};
 use std::io;
@@ -19,6 +20,11 @@ pub(crate) enum ArchiveError {
     Path(#[from] PathError),
     #[error(transparent)]
     Unmanageable(#[from] Unmanageable),
+    #[error(transparent)]
+    Unmanaged(#[from] Unmanaged),
+    /// The path is, or is below, one of another entity.
+    #[error("{path} is made by {own}, and ruled by {other}; one of both has to go")]
+    Ruled { path: String, own: String, other: String },
     #[error("{}", reason(.0))]
     Io(#[from] io::Error),
     #[error(transparent)]

@@ -106,7 +106,7 @@ impl Removal<'_> {
             return Ok(changes);
         }
         self.remove_directories()?;
-        self.store.memory.forget(self.id)?;
+        self.store.forget(self.id)?;
         // It is forgotten, even if there was nothing left to do.
         if changes.is_empty() {
             changes.push(format!("forgot {}", self.id));
@@ -210,10 +210,13 @@ impl Removal<'_> {
         self.store.remove_directories(self.id, None, false)
     }
 
-    /// Returns true if another archive has brought something to the path.
+    /// Returns true if another archive has brought something to the path, or it is that of an entity of another plugin: one that has taken it
+    /// over, or one that it was about to be taken over from when a run was killed.
     fn has_another(&self) -> Result<bool, ArchiveError> {
-        let path = self.canonical()?;
-        Ok(self.store.owners_below(self.id, &path)?.has(&path))
+        let (path, trees) = (self.canonical()?, &self.store.trees);
+        Ok(self.store.owners_below(self.id, &path)?.has(&path)
+            || trees.taken_from(self.id)?.contains(&path)
+            || trees.rival(&path, &self.store.claims()).is_some())
     }
 
     fn canonical(&self) -> Result<PathBuf, PathError> {
@@ -236,7 +239,7 @@ impl Removal<'_> {
         if !record.trees.is_empty() || self.store.trees.bases().has(&self.canonical()?)? {
             Ok(self.save_record(record)?)
         } else {
-            Ok(self.store.memory.forget(self.id)?)
+            Ok(self.store.forget(self.id)?)
         }
     }
 }

@@ -105,7 +105,7 @@ fn overlap(one: &[PathBuf], other: &[PathBuf]) -> bool {
 }
 
 /// Returns true if two paths are the same, or one is in the other.
-pub(crate) fn are_nested(one: &Path, other: &Path) -> bool {
+fn are_nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 

@@ -1,17 +1,15 @@
 //! The files in which the records of archives are.
 
 use crate::checksum::sha256;
-use crate::checksum_cache::ChecksumCache;
+use crate::checksum_cache::{self, ChecksumCache};
 use crate::error::ArchiveError;
 use crate::inventory::{Inventory, PREFIX};
 use crate::record::ArchiveRecord;
-use crate::shared::{Shared, are_nested};
+use crate::shared::Shared;
 use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim};
+use holo_change::claims::{self, Claims};
 use holo_change::error::PathError;
-use holo_change::manifest::Manifest;
-use holo_change::manifest::ManifestEntry;
 use holo_change::tree_store::{PathOwners, TreeOwner, TreeStore};
 use holo_plugin::{Host, Output, Sink, Stream};
 use std::cell::Cell;
@@ -43,9 +41,8 @@ impl Store {
         inventory: &Arc<Inventory>,
         shared: &Arc<Shared>,
     ) -> Result<Store, PathError> {
-        let name: String = sha256(format!("{id}\0").as_bytes()).chars().take(32).collect();
-        let cache = Tree::open(host.state_dir())?.place(&Path::new(CHECKSUMS).join(name));
-        let checksums = Rc::new(ChecksumCache::open(cache, !host.verifies()));
+        let cache = checksums_location(id);
+        let checksums = Rc::new(ChecksumCache::open(Tree::open(host.state_dir())?.place(&cache), !host.verifies()));
         let digests = Rc::clone(&checksums);
         Ok(Store {
             trees: TreeStore::open(host.locations(), digests, &shared.directories)?,
@@ -69,6 +66,12 @@ impl Store {
     pub(crate) fn tidy(&self) -> Result<(), PathError> {
         self.memory.tidy()?;
         self.trees.tidy()
+    }
+
+    /// Forgets an archive of which nothing is left.
+    pub(crate) fn forget(&self, id: &str) -> Result<(), PathError> {
+        checksum_cache::remove(&self.trees.state(&checksums_location(id)))?;
+        self.memory.forget(id)
     }
 
     /// Returns the paths in an area that all archives but one have brought.
@@ -111,11 +114,9 @@ impl Store {
         }
     }
 
-    /// Returns the claims of other plugins on single paths, and on directories that others may put something into.
-    pub(crate) fn claims(&self) -> Vec<Claim> {
-        let mut claims = claims::all(self.host.locations());
-        claims.retain(|claim| !claim.id.starts_with(PREFIX) && !claim.is_tree);
-        claims
+    /// Returns the claims of entities of other plugins.
+    pub(crate) fn claims(&self) -> Claims {
+        claims::all(self.host.locations()).into_iter().filter(|claim| !claim.id.starts_with(PREFIX)).collect()
     }
 
     /// Removes directories that archives have made, are empty, and that no archive needs. The record is that of the archive with this ID; none
@@ -127,36 +128,31 @@ impl Store {
         is_going_on: bool,
     ) -> Result<(), ArchiveError> {
         let _locked = self.trees.lock_directories();
-        let mut own = self.trees.own_directories()?;
-        if own.iter().next().is_none() {
+        let mut made = self.trees.made_directories()?;
+        if made.iter().next().is_none() {
             return Ok(());
         }
         let others = self.others(id)?;
         let all = || others.iter().map(|other| (&*other.id, &other.base)).chain(record.map(|record| (id, record)));
-        let roots: Vec<(&str, &str)> =
-            all().flat_map(|(id, record)| record.trees.iter().map(move |tree| (id, tree.as_str()))).collect();
-        let used = all().filter(|(_, record)| !record.is_empty());
-        let paths: Vec<(&str, &str)> =
-            used.filter_map(|(id, record)| Some((id, record.path.as_deref()?))).chain(roots.iter().copied()).collect();
-        let is_needed = |of: &str| is_going_on || of != id;
-        let is_on_the_way =
-            |directory: &Path| paths.iter().any(|(of, path)| is_needed(of) && Path::new(path).starts_with(directory));
-        let mut unneeded: BTreeSet<PathBuf> = own.iter().filter(|directory| !is_on_the_way(directory)).collect();
-        for (id, tree) in roots {
-            if unneeded.iter().any(|directory| directory.starts_with(tree)) {
-                let manifest = Manifest::load(&self.trees.manifest(id, Path::new(tree)))?.unwrap_or_default();
-                for (path, _) in
-                    manifest.entries.iter().filter(|(_, states)| states.iter().any(ManifestEntry::is_directory))
-                {
-                    unneeded.remove(&Path::new(tree).join(path));
-                }
-            }
-        }
-        own.remove_empty(|path| self.trees.root().place(path), Some(&unneeded))?;
-        // A directory that users have put something into is theirs once no archive has a path near it.
-        own.keep_only(|directory| paths.iter().any(|(_, path)| are_nested(Path::new(path), directory)))?;
-        Ok(own.tidy()?)
+        let used = all().filter(|(of, record)| !record.is_empty() && (is_going_on || *of != id));
+        // The directory that is extracted to, and the one that the download is in.
+        let needed: Vec<PathBuf> = used
+            .flat_map(|(_, record)| {
+                let folder = record.path.as_deref().and_then(|path| Path::new(path).parent());
+                record.trees.iter().map(Path::new).chain(folder).map(Path::to_owned).collect::<Vec<_>>()
+            })
+            .collect();
+        let is_on_the_way = |directory: &PathBuf| needed.iter().any(|path| path.starts_with(directory));
+        let unneeded: BTreeSet<PathBuf> = made.iter().filter(|directory| !is_on_the_way(directory)).collect();
+        made.remove_empty(|path| self.trees.root().place(path), Some(&unneeded))?;
+        Ok(self.trees.tidy_directories()?)
     }
+}
+
+/// Returns the path, in the state directory, of the digests of an archive's files.
+fn checksums_location(id: &str) -> PathBuf {
+    let name: String = sha256(format!("{id}\0").as_bytes()).chars().take(32).collect();
+    Path::new(CHECKSUMS).join(name)
 }
 
 /// Collects error messages.

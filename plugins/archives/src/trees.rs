@@ -28,7 +28,7 @@ pub(crate) fn remove_tree(
     let mut extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
     extracted.clear_staging()?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
-    let removed = extracted.remove(force, &owners, &store.has_changed);
+    let removed = extracted.remove(force, &owners, store.claims(), &store.has_changed);
     let has_changed = removed.map_err(|error| explain(error, directory, output))?;
     let waiting = extracted.waiting();
     if has_changed {
@@ -48,7 +48,7 @@ pub(crate) fn would_remove_tree(
     if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {
         return Ok(None);
     }
-    let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?)?;
+    let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?, &store.claims())?;
     if losses.is_empty() {
         return Ok(Some(format!("would remove what was extracted to {directory}")));
     }

@@ -342,10 +342,9 @@ fn publish(
         let goes_with_another = declaration.canonical.ancestors().skip(1).any(|above| absent.contains(above));
         let has_others =
             |record: &Remembered<Tracks>| record.base.iter().any(|(path, _)| path != declaration.canonical);
-        if records
-            .get(&declaration.id)
-            .is_some_and(|record| goes_with_another || !declaration.is_effective() || has_others(record))
-        {
+        if records.get(&declaration.id).is_some_and(|record| {
+            goes_with_another || !declaration.is_effective() || declaration.problem.is_some() || has_others(record)
+        }) {
             holders.push(declaration.id.clone());
         }
     }

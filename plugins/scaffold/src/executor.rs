@@ -13,8 +13,8 @@ use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim};
-use holo_change::tracked::{self, Decision, Found, PathChange, State, Tracker};
+use holo_change::claims::{self, Claim, Claims};
+use holo_change::tracked::{Decision, Found, PathChange, State, Tracker};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
 use std::cell::Cell;
@@ -38,10 +38,10 @@ struct Work<'a> {
     target: PathBuf,
     rendered: Rendered,
     programs: Programs<'a>,
-    /// The claims of the other entities of the run, but for scaffolds.
-    claims: Vec<Claim>,
+    /// The claims of the other entities of the run, but for those to trees.
+    claims: Claims,
     /// The claims of all entities.
-    all_claims: Vec<Claim>,
+    all_claims: Claims,
 }
 
 /// What is remembered of a scaffold.
@@ -64,10 +64,10 @@ impl<'a> Work<'a> {
         let rendered = render::render(definition, &entity.file, executor.host)?;
         let target = executor.tracker.canonical(&entity.target)?;
         let programs = Programs::new(definition, &target, entity.timeout)?;
-        let all_claims = claims::all(executor.host.locations());
+        let all = claims::all(executor.host.locations());
         let is_others = |claim: &&Claim| claim.id != entity.id() && !claim.is_tree;
-        let claims = all_claims.iter().filter(is_others).cloned().collect();
-        Ok(Work { entity, definition, target, rendered, programs, claims, all_claims })
+        let claims = all.iter().filter(is_others).cloned().collect();
+        Ok(Work { entity, definition, target, rendered, programs, claims, all_claims: all.into_iter().collect() })
     }
 
     /// All paths that are made.
@@ -76,14 +76,13 @@ impl<'a> Work<'a> {
     }
 
     /// Sees to it that no other entity makes one of the paths too, or something else of one above them.
-    fn check_claims(&self, host: &Host) -> Result<()> {
-        let claimed: std::collections::BTreeMap<PathBuf, &Claim> =
-            self.claims.iter().map(|claim| (claim.path(), claim)).collect();
+    fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
         for path in self.paths() {
-            let above =
-                path.ancestors().skip(1).filter_map(|above| claimed.get(above)).find(|claim| !claim.is_directory);
-            if let Some(other) = claimed.get(&path).or(above) {
-                let shown = host.below_root(&path);
+            // What somebody makes in a tree is known only when it has been made.
+            let rival = || executor.tracker.rival(&path, &self.entity.id(), &self.all_claims);
+            let other = self.claims.conflict(&path, false);
+            if let Some(other) = other.or_else(|| rival().filter(|rival| rival.is_tree)) {
+                let shown = executor.host.below_root(&path);
                 let own = Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown();
                 let problem = format!(
                     "{} is made by {own}, and ruled by {}; one of both has to go",
@@ -196,7 +195,7 @@ impl<'a> Executor<'a> {
 
     /// Returns the record of a scaffold, and that of its paths if another entity had them before.
     fn known(&self, work: &Work<'_>, known: Option<Remembered<Record>>) -> Result<Remembrance> {
-        work.check_claims(self.host)?;
+        work.check_claims(self)?;
         let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.to_report(), Record::default()));
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
         let held = self.tracker.held_below(&work.target, &work.all_claims);
@@ -206,7 +205,7 @@ impl<'a> Executor<'a> {
 
     fn plan(&self, work: &Work<'_>, record: &Record, known: &Known) -> Result<Plan> {
         let others: Vec<PathBuf> =
-            work.entity.others.iter().cloned().chain(work.claims.iter().map(Claim::path)).collect();
+            work.entity.others.iter().cloned().chain(work.claims.paths().map(Path::to_owned)).collect();
         Plan::new(&Circumstances {
             host: self.host,
             definition: work.definition,
@@ -349,7 +348,7 @@ impl<'a> Executor<'a> {
             let current = tracker.state_of(record.tracks(), &path)?;
             // A directory of ours goes only if it is empty, so nothing of anybody's is lost.
             let leaves = matches!(current, State::Directory { .. }) && track.base == State::Absent;
-            let decision = tracked::decide(Some(track), &current, &track.base);
+            let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
             if decision == Decision::NeedsForce && !leaves && !record.is_due(&path) {
                 refused.push(format!("{} has been changed", self.shown(&path)));
             }

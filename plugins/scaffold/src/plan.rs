@@ -6,7 +6,7 @@ use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
 use crate::purge;
 use crate::source::Item;
-use holo_change::tracked::{self, Attributes, Decision, Digest, Found, State, Track};
+use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Track};
 use holo_plugin::definitions::values;
 use holo_plugin::{Accounts, Host};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,7 +108,7 @@ impl Plan {
             _ => rendered.clone(),
         };
         let is_due = is_file && record.is_due(path) && (circumstances.has_programs)(path);
-        let decision = tracked::decide(track, &current, &desired);
+        let decision = circumstances.tracker.decide(path, track, &current, &desired)?;
         match decision {
             Decision::Nothing if is_due => {
                 self.due.insert(path.to_owned());
@@ -164,7 +164,7 @@ impl Plan {
         let was_removed = purges && track.provisioned == Some(State::Absent);
         if was_removed {
             self.found_anew.push(path.clone());
-        } else if tracked::decide(Some(track), &current, wanted) == Decision::NeedsForce {
+        } else if circumstances.tracker.decide(&path, Some(track), &current, wanted)? == Decision::NeedsForce {
             self.refused.push(path.clone());
         }
         let change = if *wanted == State::Absent { Change::Remove } else { Change::Restore };

@@ -145,7 +145,8 @@ fn judge_keys(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityRepor
 fn judge_assets(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     let edges = &entity.edges;
     for (key, assets) in [("PROVIDES", &edges.provides), ("NEEDS", &edges.needs), ("OWNS", &edges.owns)] {
-        for asset in assets.iter().filter(|asset| asset.kind == "path" || asset.kind == "path-tree") {
+        let kinds = ["path", "path-tree", "path-shared"];
+        for asset in assets.iter().filter(|asset| kinds.iter().any(|kind| asset.kind == *kind)) {
             let (kind, value) = (plain(&asset.kind), quoted(&asset.value));
             let text =
                 format!("{key} of {} is the {kind} {value}, where an absolute path is expected", plain(&entity.id));

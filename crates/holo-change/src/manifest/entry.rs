@@ -71,6 +71,21 @@ impl ManifestEntry {
         matches!(self.kind, EntryKind::Directory { .. })
     }
 
+    /// Returns the entry of a file or symlink as it is now; none if there is neither.
+    ///
+    /// # Errors
+    /// If the path cannot be read.
+    pub fn of(path: &PathHandle, digests: &dyn FileDigests) -> Result<Option<ManifestEntry>> {
+        let Some(stamp) = Stamp::of(path)? else { return Ok(None) };
+        let stat = stamp.stat();
+        let kind = match stat.kind {
+            Kind::File => EntryKind::File { mode: stat.mode, size: stat.size, sha256: digests.sha256(path, &stamp)? },
+            Kind::Symlink => EntryKind::Symlink { target: path.read_link()? },
+            Kind::Directory | Kind::Other => return Ok(None),
+        };
+        Ok(Some(ManifestEntry { kind, owner: Ownership { uid: Some(stat.uid), gid: Some(stat.gid) } }))
+    }
+
     /// Returns true if a path is as the entry says. Mode and owner of a directory are not compared: users may change them.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 
 use super::Tracker;
 use super::contents::StagedContent;
-use super::directories::OwnDirectories;
 use super::entity_change::{EntityChange, PathChange, Work};
+use super::made_directories::MadeDirectories;
 use super::restore::Found;
 use super::state::{State, Unmanaged};
 use super::tracks::HasTracks;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub struct TrackStore<T> {
     tracker: Tracker,
     /// The directories on the way to something, as they were when the group was begun.
-    directories: RefCell<OwnDirectories>,
+    directories: RefCell<MadeDirectories>,
     /// True if the group begins with a journal, and not with a record for each entity.
     is_journaled: Cell<bool>,
     /// True once the journal is in its place.
@@ -96,16 +96,16 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
         self.is_journaled.set(changes.len() >= WORTH_A_JOURNAL);
         self.is_begun.set(false);
         self.keeps_journal.set(false);
-        let mut missing = BTreeSet::new();
+        let mut own = BTreeSet::new();
+        let mut directories = self.tracker.directories()?;
         for change in changes {
             let Work::Make { paths, .. } = &change.work else { continue };
-            match self.tracker.missing_parents(paths) {
-                Ok(parents) => missing.extend(parents),
+            match self.tracker.own_parents(paths, &directories) {
+                Ok(parents) => own.extend(parents),
                 Err(error) => change.obstacle = Some(error.into()),
             }
         }
-        let mut directories = self.tracker.directories()?;
-        directories.add(missing)?;
+        directories.add(own)?;
         self.directories.replace(directories);
         Ok(())
     }

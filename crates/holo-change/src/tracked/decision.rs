@@ -1,7 +1,10 @@
 //! Decisions about paths: what may be changed without losing a person's work.
 
+use super::Tracker;
 use super::state::State;
 use super::tracks::Track;
+use crate::error::Result;
+use std::path::Path;
 
 /// A decision about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +17,22 @@ pub enum Decision {
     NeedsForce,
 }
 
-/// Decides what has to be done with a path.
-#[must_use]
-pub fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decision {
+impl Tracker {
+    /// Decides what has to be done with a path.
+    ///
+    /// # Errors
+    /// If the lists of the directories that we have made cannot be read.
+    pub fn decide(&self, path: &Path, track: Option<&Track>, current: &State, desired: &State) -> Result<Decision> {
+        let decision = decide(track, current, desired);
+        // A directory that was made on the way to something else is no person's work either.
+        let is_on_the_way = decision == Decision::NeedsForce
+            && matches!(current, State::Directory { .. })
+            && self.directories()?.contains(path);
+        Ok(if is_on_the_way { Decision::Change } else { decision })
+    }
+}
+
+pub(super) fn decide(track: Option<&Track>, current: &State, desired: &State) -> Decision {
     if current == desired {
         return Decision::Nothing;
     }

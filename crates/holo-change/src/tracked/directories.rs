@@ -1,7 +1,7 @@
 //! The directories that we made on the way to something, and that go when nothing is in them any more.
 
 use crate::error::{PathError, Result};
-use crate::path_handle::{Kind, OnDisk, PathHandle};
+use crate::path_handle::{OnDisk, PathHandle};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
 use std::collections::BTreeSet;
@@ -59,38 +59,6 @@ impl OwnDirectories {
     /// If the list cannot be written.
     pub fn take(&mut self, path: &Path) -> Result<()> {
         if self.paths.remove(&crate::paths::path_bytes(path)) { self.write() } else { Ok(()) }
-    }
-
-    /// Removes those directories among these that are ours and empty, the deepest first, and takes them off the list.
-    ///
-    /// # Errors
-    /// If one cannot be looked at, or the list cannot be written.
-    pub fn remove_empty(
-        &mut self,
-        place: impl Fn(&Path) -> PathHandle,
-        among: Option<&BTreeSet<PathBuf>>,
-    ) -> Result<()> {
-        let is_directory = |path: &Path| {
-            let stat = place(path).stat();
-            stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.kind == Kind::Directory))
-        };
-        let mut gone = Vec::new();
-        for path in self.paths.iter().rev() {
-            let own = path.to_path_lossy();
-            // If a symlink has taken the place of one above, it leads to what is not ours.
-            let is_ours = |own: &Path| {
-                let mut above = own.ancestors().filter(|above| self.paths.contains(&crate::paths::path_bytes(above)));
-                above.all(is_directory)
-            };
-            if among.is_none_or(|among| among.contains(&*own)) && (!is_ours(&own) || place(&own).remove_directory()?) {
-                gone.push(path.clone());
-            }
-        }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        self.paths.retain(|path| !gone.contains(path));
-        self.write()
     }
 
     /// Takes the directories off the list of which this does not hold; they stay where they are.

@@ -2,8 +2,8 @@
 
 use super::Tracker;
 use super::contents::StagedContent;
-use super::directories::OwnDirectories;
 use super::entity_change::PathChange;
+use super::made_directories::MadeDirectories;
 use super::state::{State, Unmanaged};
 use super::steps::{Step, writes_in_place};
 use super::tracks::{Track, Tracks};
@@ -15,23 +15,27 @@ use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 impl Tracker {
-    /// Returns the directories that are missing on the way.
-    pub(super) fn missing_parents(&self, wanted: &[PathChange]) -> Result<BTreeSet<PathBuf>> {
+    /// Returns the directories on the way that are missing, or that a plugin of ours has made: the last one that needs them removes them.
+    pub(super) fn own_parents(&self, wanted: &[PathChange], made: &MadeDirectories) -> Result<BTreeSet<PathBuf>> {
         let named: BTreeSet<&Path> = wanted.iter().map(|change| change.path.as_path()).collect();
-        let mut missing = BTreeSet::new();
+        let mut own = BTreeSet::new();
         for change in wanted.iter().filter(|change| change.desired != State::Absent) {
             for parent in change.path.ancestors().skip(1) {
                 if parent == Path::new("/") || named.contains(parent) {
                     break;
                 }
-                if self.place(parent).exists()? {
-                    self.place(&change.path).check_way()?;
+                if own.contains(parent) {
                     break;
                 }
-                missing.insert(parent.to_owned());
+                if self.place(parent).exists()? {
+                    self.place(&change.path).check_way()?;
+                    own.extend(parent.ancestors().filter(|above| made.contains(above)).map(Path::to_owned));
+                    break;
+                }
+                own.insert(parent.to_owned());
             }
         }
-        Ok(missing)
+        Ok(own)
     }
 
     /// Notes the current states of the paths as bases, and those that are about to be made as intents. The contents of bases are staged.
@@ -39,7 +43,7 @@ impl Tracker {
         &self,
         tracks: &mut Tracks,
         wanted: &[PathChange],
-        directories: &OwnDirectories,
+        directories: &MadeDirectories,
         staged: &mut Vec<StagedContent>,
     ) -> std::result::Result<Vec<Step>, Unmanaged> {
         let mut steps = Vec::with_capacity(wanted.len());
@@ -62,8 +66,7 @@ impl Tracker {
                 Entry::Occupied(track) => track.into_mut(),
                 Entry::Vacant(vacant) => {
                     // A directory that we made on the way to something else was not there before us.
-                    let is_own_directory = matches!(current, State::Directory { .. })
-                        && (directories.contains(path) || self.is_directory_of_others(path)?);
+                    let is_own_directory = matches!(current, State::Directory { .. }) && directories.contains(path);
                     let mut track = Track::new(if is_own_directory { State::Absent } else { current.clone() });
                     if track.base.attributes().is_some() {
                         track.extended = ExtendedAttributes::of(&self.place(path))?;

@@ -86,7 +86,7 @@ impl Tracker {
         }
         self.contents.keep_only(&used)?;
         self.remove_own_directories(None)?;
-        self.directories()?.tidy()?;
+        self.own.directories()?.tidy()?;
         self.own.end_takeovers(has_pending)?;
         self.bases.tidy()?;
         untidy.remove()?;

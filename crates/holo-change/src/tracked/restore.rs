@@ -1,11 +1,11 @@
 //! Putting back what was there before us, as carefully as it was replaced.
 
+use super::Tracker;
 use super::contents::StagedContent;
-use super::directories::OwnDirectories;
+use super::made_directories::MadeDirectories;
 use super::state::{State, Unmanaged};
 use super::steps::Step;
 use super::tracks::{Track, Tracks};
-use super::{DIRECTORIES, Tracker};
 use crate::error::{PathError, Result};
 use crate::image::Stamp;
 use crate::path_handle::PathHandle;
@@ -85,7 +85,7 @@ impl Tracker {
         paths: &[PathBuf],
         restoration: &mut Restoration,
         found: &Found,
-        directories: &mut OwnDirectories,
+        directories: &mut MadeDirectories,
     ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
         let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| tracks.get(path).is_some()).collect();
         paths.sort();
@@ -103,6 +103,10 @@ impl Tracker {
             if self.is_cut_off(tracks, path)? {
                 let words = "a directory above it is none any more";
                 return Err(PathError::new("restore", self.place_itself(path).shown(), io::Error::other(words)).into());
+            }
+            if matches!(track.base, State::Directory { .. }) {
+                // It was there before us, even if another entity has made it anew since.
+                directories.take(path)?;
             }
             let (current, stamp) = self.stamped(path)?;
             if current != track.base {
@@ -124,7 +128,7 @@ impl Tracker {
         &self,
         path: &Path,
         found: Option<&State>,
-        directories: &mut OwnDirectories,
+        directories: &mut MadeDirectories,
     ) -> std::result::Result<Option<PathHandle>, Unmanaged> {
         let (current, stamp) = self.stamped(path)?;
         match current {
@@ -176,18 +180,7 @@ impl Tracker {
 
     /// Removes those among these directories that we, or other plugins of ours, have made on the way to something, and that are empty.
     pub(super) fn remove_own_directories(&self, among: Option<&BTreeSet<PathBuf>>) -> Result<()> {
-        self.directories()?.remove_empty(|path| self.place_itself(path), among)?;
-        if among.is_some() {
-            for store in self.own.others() {
-                if !store.place(DIRECTORIES).exists()? {
-                    continue;
-                }
-                let _held = store.hold()?;
-                store.directories()?.remove_empty(|path| self.place_itself(path), among)?;
-                store.tidy()?;
-            }
-        }
-        Ok(())
+        self.directories()?.remove_empty(|path| self.place_itself(path), among)
     }
 }
 

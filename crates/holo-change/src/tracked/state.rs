@@ -60,11 +60,11 @@ pub struct Attributes {
 }
 
 /// The owner that is not written down: root, or in test mode whoever runs it, so that a record does not depend on who that is.
-fn our_uid() -> u32 {
+pub(super) fn our_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn our_gid() -> u32 {
+pub(super) fn our_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
@@ -168,7 +168,7 @@ impl State {
     ///
     /// # Errors
     /// If it cannot be written: then nothing is left there.
-    pub(super) fn write_temporary(
+    pub(crate) fn write_temporary(
         &self,
         place: &PathHandle,
         contents: &Contents,

@@ -1,17 +1,20 @@
 //! The stores in which plugins keep their records of paths: each in its state directory, beside that of the others.
 
-use super::contents::Contents;
+use super::contents::{Contents, Digest};
 use super::directories::OwnDirectories;
 use super::tracks::Tracks;
 use super::{CONTENTS, DIRECTORIES, UNTIDY};
 use crate::base_store::{BaseStore, Remembered};
+use crate::bases::Bases;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::Locations;
+use crate::manifest::{self, Manifest, ManifestEntry};
 use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::without_root;
 use rustix::io::Errno;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -60,23 +63,23 @@ impl Overlays {
 
 /// The records of a plugin about paths.
 #[derive(Clone, Debug)]
-pub(super) struct PluginStore {
+pub(crate) struct PluginStore {
     /// The plugin, as its state directory is called.
-    pub(super) plugin: String,
+    pub(crate) plugin: String,
     pub(super) bases: BaseStore,
     /// The state directories of all plugins.
     all: PathBuf,
 }
 
 impl PluginStore {
-    pub(super) fn own(locations: &Locations, bases: &BaseStore) -> PluginStore {
+    pub(crate) fn own(locations: &Locations, bases: &BaseStore) -> PluginStore {
         let state = locations.state_dir();
         let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
         PluginStore { plugin, bases: bases.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
     }
 
     /// The stores of the other plugins, as far as there are any.
-    pub(super) fn others(&self) -> Vec<PluginStore> {
+    pub(crate) fn others(&self) -> Vec<PluginStore> {
         let Ok(entries) = std::fs::read_dir(&self.all) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -86,7 +89,7 @@ impl PluginStore {
     }
 
     /// The store of a plugin, if there is one.
-    pub(super) fn store(&self, plugin: &str) -> Option<PluginStore> {
+    pub(crate) fn store(&self, plugin: &str) -> Option<PluginStore> {
         if plugin == self.plugin {
             return Some(self.clone());
         }
@@ -105,12 +108,28 @@ impl PluginStore {
         self.bases.tree().place(&self.bases.folder().join(name))
     }
 
-    pub(super) fn contents(&self) -> Contents {
+    pub(crate) fn contents(&self) -> Contents {
         Contents::new(self.bases.tree(), self.bases.folder().join(CONTENTS))
     }
 
-    pub(super) fn directories(&self) -> Result<OwnDirectories> {
+    pub(crate) fn directories(&self) -> Result<OwnDirectories> {
         OwnDirectories::read(self.place(DIRECTORIES))
+    }
+
+    /// Returns true if entities of the plugin may have trees.
+    pub(crate) fn has_trees(&self) -> bool {
+        self.place(manifest::FOLDER).exists().unwrap_or(true)
+    }
+
+    /// Returns the trees of all entities.
+    pub(crate) fn trees(&self) -> Vec<(String, PathBuf)> {
+        let records = self.tree_records_of(None).into_iter();
+        records.flat_map(|(id, record)| record.trees.into_iter().map(move |tree| (id.clone(), tree))).collect()
+    }
+
+    /// Returns the location of the manifest of an entity's tree.
+    pub(crate) fn manifest(&self, id: &str, tree: &Path) -> PathHandle {
+        Manifest::location(self.bases.tree(), id, tree)
     }
 
     /// Makes an empty file that says something by being there.
@@ -139,22 +158,54 @@ impl PluginStore {
         if are_pending { Ok(()) } else { self.place(TAKEOVERS).remove() }
     }
 
-    /// Those of the records of these entities in which there are tracks.
-    pub(super) fn records_of(&self, ids: &[String]) -> Vec<(String, Tracks)> {
-        let recall = |id: &String| self.bases.recall::<Value>(id).ok()?;
-        ids.iter().filter_map(recall).filter_map(|record| Some((record.id.clone(), tracks_of(&record.base)?))).collect()
+    /// Returns the records of these entities, or of all. One that cannot be read is none.
+    fn values_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<Remembered<Value>> {
+        match ids {
+            Some(ids) => ids.iter().filter_map(|id| self.bases.recall(id).ok()?).collect(),
+            None => self.bases.all_readable(),
+        }
     }
 
-    /// All records in which there are tracks. What cannot be read, or is something else, is none.
+    /// Returns those records of these entities, or of all, in which there are tracks.
+    pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, Tracks)> {
+        let tracks = |known: Remembered<Value>| Some((known.id, tracks_of(&known.base)?));
+        self.values_of(ids).into_iter().filter_map(tracks).collect()
+    }
+
+    /// Returns all records in which there are tracks.
     pub(super) fn records(&self) -> Vec<(String, Tracks)> {
-        let tracks = |remembered: &Remembered<Value>| Some((remembered.id.clone(), tracks_of(&remembered.base)?));
-        self.bases.all_readable().iter().filter_map(tracks).collect()
+        self.records_of(None)
     }
 
-    /// Takes a path out of a record; its new owner has it on disk.
-    pub(super) fn release(&self, id: &str, path: &Path) -> Result<()> {
+    /// Returns those records of these entities, or of all, that name trees.
+    pub(super) fn tree_records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, TreeRecord)> {
+        let trees = |known: Remembered<Value>| Some((known.id, trees_of(&known.base)?));
+        self.values_of(ids).into_iter().filter_map(trees).collect()
+    }
+
+    /// Returns the files that are on the manifests of an entity, by their canonical paths.
+    pub(super) fn listed(&self, id: &str, record: &TreeRecord) -> Vec<(PathBuf, Vec<ManifestEntry>)> {
+        let mut listed = Vec::new();
+        for tree in &record.trees {
+            let manifest = Manifest::load(&self.manifest(id, tree)).ok().flatten();
+            let entries = manifest.into_iter().flat_map(|manifest| manifest.entries);
+            let files = entries.filter(|(_, states)| !states.iter().any(ManifestEntry::is_directory));
+            listed.extend(files.map(|(path, states)| (tree.join(path), states)));
+        }
+        listed
+    }
+
+    /// Returns the bases of what is on manifests.
+    pub(crate) fn tree_bases(&self) -> Bases {
+        Bases::new(self.bases.tree())
+    }
+
+    /// Takes a path out of a record; its new owner has it on disk. If that has the same bases, the base stays.
+    pub(crate) fn release(&self, id: &str, path: &Path, keeps_base: bool) -> Result<()> {
         let Some(mut remembered) = self.bases.recall::<Value>(id)? else { return Ok(()) };
-        let Some(mut tracks) = tracks_of(&remembered.base) else { return Ok(()) };
+        let Some(mut tracks) = tracks_of(&remembered.base) else {
+            return self.release_from_tree(remembered, path, keeps_base);
+        };
         if tracks.get(path).is_none() {
             return Ok(());
         }
@@ -168,8 +219,51 @@ impl PluginStore {
         Ok(())
     }
 
+    /// Takes a path off the manifests of an entity; its base is removed when the plugin is called again. Without a recipe, an entity that is
+    /// still defined compares everything anew.
+    fn release_from_tree(&self, mut remembered: Remembered<Value>, path: &Path, keeps_base: bool) -> Result<()> {
+        let Some(record) = trees_of(&remembered.base) else { return Ok(()) };
+        let mut was_listed = false;
+        for tree in &record.trees {
+            let Ok(below) = path.strip_prefix(tree) else { continue };
+            let location = self.manifest(&remembered.id, tree);
+            let Some(mut manifest) = Manifest::load(&location)? else { continue };
+            if manifest.release(below, keeps_base) {
+                was_listed = true;
+                manifest.save(&location)?;
+            }
+        }
+        if !was_listed
+            && record.path.as_deref() == Some(path)
+            && let Value::Object(base) = &mut remembered.base
+        {
+            if !keeps_base {
+                self.tree_bases().remove(path)?;
+            }
+            FILE_KEYS.iter().for_each(|key| drop(base.remove(*key)));
+            self.bases.keep(&remembered)?;
+        }
+        Ok(())
+    }
+
+    /// Does for the other plugins what a killed run has not come to: removes what the records do not need that paths were taken out of.
+    pub(crate) fn tidy_others(&self) -> Result<()> {
+        for store in self.others() {
+            if store.place(UNTIDY).exists()? {
+                let _held = store.hold()?;
+                store.tidy()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that there may be something that nothing needs any more.
+    pub(crate) fn mark_untidy(&self) -> Result<()> {
+        self.mark(UNTIDY)
+    }
+
     /// Removes what nothing needs any more, for a plugin that may not be called again.
-    pub(super) fn tidy(&self) -> Result<()> {
+    pub(crate) fn tidy(&self) -> Result<()> {
         let records = self.records();
         if records.is_empty() {
             self.contents().keep_only(&BTreeSet::new())?;
@@ -188,7 +282,7 @@ impl PluginStore {
     }
 
     /// Waits until the plugin is done with its state directory, and keeps it out. Two that wait for each other give up.
-    pub(super) fn hold(&self) -> Result<OwnedFd> {
+    pub(crate) fn hold(&self) -> Result<OwnedFd> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(held) = self.bases.tree().try_hold()? {
@@ -202,6 +296,38 @@ impl PluginStore {
             waited += PAUSE;
         }
     }
+}
+
+/// The names in a record of the contents that a file beside trees may have.
+const FILE_KEYS: [&str; 2] = ["incoming", "download"];
+
+/// The part of the record of an entity with trees that others know.
+#[derive(Deserialize)]
+pub(super) struct TreeRecord {
+    #[serde(default)]
+    trees: Vec<PathBuf>,
+    path: Option<PathBuf>,
+    incoming: Option<FileRecord>,
+    download: Option<FileRecord>,
+}
+
+#[derive(Deserialize)]
+struct FileRecord {
+    sha256: Digest,
+}
+
+impl TreeRecord {
+    /// Returns the file that the entity has beside its trees, with the digests that its content may have.
+    pub(super) fn file(self) -> Option<(PathBuf, Vec<Digest>)> {
+        let digests: Vec<Digest> =
+            [self.incoming, self.download].into_iter().flatten().map(|file| file.sha256).collect();
+        self.path.filter(|_| !digests.is_empty()).map(|path| (path, digests))
+    }
+}
+
+fn trees_of(base: &Value) -> Option<TreeRecord> {
+    let is_tree_record = base.get("tracks").is_none() && (base.get("trees").is_some() || base.get("path").is_some());
+    if is_tree_record { serde_json::from_value(base.clone()).ok() } else { None }
 }
 
 /// The tracks are all of a record, or a part of it that is called so.

@@ -1,4 +1,5 @@
 //! Tests of the way from the base to the desired state, and back.
+use super::decision::decide;
 use super::*;
 use crate::base_store::Remembered;
 use crate::error::PathError;

@@ -1,8 +1,9 @@
 //! The records of paths: what was there before us, what we made, and what we are about to make.
 
-use super::contents::Digest;
+use super::contents::{Contents, Digest};
 use super::state::State;
-use crate::path_handle::{ExtendedAttributes, TEMPORARY};
+use crate::error::Result;
+use crate::path_handle::{ExtendedAttributes, PathHandle, TEMPORARY};
 use crate::paths::path_bytes;
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
@@ -52,11 +53,19 @@ pub struct Track {
 #[serde(deny_unknown_fields)]
 pub struct Origin {
     /// The plugin, as its state directory is called.
-    pub(super) plugin: String,
+    pub(crate) plugin: String,
     /// The entity.
     pub id: String,
     /// The path, as it is in that entity's record.
     pub(super) path: Text,
+}
+
+impl Origin {
+    /// Returns the path, as it is in the entity's record.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.path.0.to_path_lossy().into_owned()
+    }
 }
 
 /// A path with its track, as it is written.
@@ -99,6 +108,20 @@ impl Track {
             }
             (state, _) => state,
         });
+    }
+
+    /// Returns true if a path in this state has no changes of a user.
+    pub(crate) fn may_be(&self, state: &State) -> bool {
+        let known = [Some(&self.base), self.provisioned.as_ref(), self.intent.as_ref(), self.over.as_ref()];
+        *state == State::Absent || known.contains(&Some(state))
+    }
+
+    /// Writes the base, with its ACL and the like, to a temporary place.
+    ///
+    /// # Errors
+    /// If it cannot be written: then nothing is left there.
+    pub(crate) fn write_base(&self, place: &PathHandle, contents: &Contents) -> Result<()> {
+        self.base.write_temporary(place, contents, &self.extended)
     }
 
     pub(super) fn new(base: State) -> Track {

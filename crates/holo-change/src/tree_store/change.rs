@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::staging::StagedTree;
 use super::{TreeError, TreeStore};
 use crate::bases::replace_by_copy;
-use crate::claims::Claim;
+use crate::claims::Claims;
 use crate::error::{PathError, Result};
 use crate::group::{Store, Unsynced, commit};
 use crate::manifest::{EntryKind, Manifest, ManifestEntry};
@@ -27,7 +27,7 @@ pub struct NewVersion {
     /// Everything that decides about the version.
     pub recipe: String,
     /// The claims of entities of other plugins.
-    pub claims: Vec<Claim>,
+    pub claims: Claims,
     /// True if changes of a user may be lost.
     pub force: bool,
 }
@@ -44,7 +44,7 @@ pub struct TreeChange {
 }
 
 impl OwnedTree {
-    /// Puts a version into place. Returns the orphans that paths were taken over from. `has_begun` is set as soon as anything may have been
+    /// Puts a version into place. Returns the entities that paths were taken over from. `has_begun` is set as soon as anything may have been
     /// changed.
     ///
     /// # Errors
@@ -65,7 +65,8 @@ impl OwnedTree {
         if version.staged.as_ref().is_some_and(StagedTree::inherits) {
             plan.whole.clear();
         }
-        let orphans = plan.orphaned.values().flat_map(|(ids, _)| ids).cloned().collect();
+        let adopted = plan.adopted.values().map(|(adoption, _)| adoption.from().to_owned());
+        let taken = plan.orphaned.values().flat_map(|(ids, _)| ids).cloned().chain(adopted).collect();
         let mut changes = [TreeChange {
             location: self.location.clone(),
             manifest: self.manifest.take(),
@@ -79,7 +80,7 @@ impl OwnedTree {
         let [change] = changes;
         self.manifest = change.manifest;
         results.into_iter().collect::<std::result::Result<(), TreeError>>()?;
-        Ok(orphans)
+        Ok(taken)
     }
 
     /// Removes everything that the entity has made, except files under overlays. Returns true if there was anything to remove.
@@ -90,6 +91,7 @@ impl OwnedTree {
         &mut self,
         force: bool,
         owners: &Rc<PathOwners>,
+        claims: Claims,
         has_begun: &Rc<Cell<bool>>,
     ) -> std::result::Result<bool, TreeError> {
         let Some(manifest) = &self.manifest else {
@@ -112,7 +114,7 @@ impl OwnedTree {
             self.location.path.create_directory(0o755)?;
             self.location.enter()?;
         }
-        self.install(NewVersion { force, ..NewVersion::default() }, owners, has_begun)?;
+        self.install(NewVersion { force, claims, ..NewVersion::default() }, owners, has_begun)?;
         Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.entries.len() < listed))
     }
 
@@ -168,29 +170,39 @@ impl Store for TreeStore {
         if let Some(manifest) = &mut change.manifest {
             sweep_bases(&change.location, manifest, &change.owners)?;
         }
-        let Some(directory) = change.location.directory.clone().filter(|_| !change.plan.foreign.is_empty()) else {
+        let plan = &change.plan;
+        let needs_bases = !plan.foreign.is_empty() || !plan.adopted.is_empty();
+        let Some(directory) = change.location.directory.clone().filter(|_| needs_bases) else {
             return Ok(Unsynced::default());
         };
         // If this run is killed before anything is replaced, the next one removes the bases.
         let manifest = change.manifest.get_or_insert_default();
-        manifest.dropped.extend_from_slice(&change.plan.foreign);
+        manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
         manifest.save(&change.location.manifest)?;
-        let paths: Vec<PathBuf> = change.plan.foreign.iter().map(|path| change.location.full(path)).collect();
-        let files = change.plan.foreign.iter().map(|path| change.location.at(&directory, path));
+        let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| change.location.full(path)).collect();
+        let files = plan.foreign.iter().map(|path| change.location.at(&directory, path));
         self.bases.save(paths.iter().map(PathBuf::as_path).zip(files))?;
+        for (path, (adoption, _)) in &plan.adopted {
+            self.save_adopted_base(&change.location.full(path), adoption)?;
+        }
         Ok(Unsynced::default())
     }
 
     fn keep(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        if change.manifest.as_ref().is_some_and(|manifest| manifest.unfinished) {
+            self.plugin.tidy_others()?;
+        }
         let union = change.union();
         union.save(&change.location.manifest)?;
         change.manifest = Some(union);
         {
             // They are on the manifest already, which keeps other entities from removing them as unneeded.
             let _locked = self.lock_directories();
-            self.claim_directories(change.plan.directories.iter().map(|path| change.location.full(path)))?;
+            let directories = change.plan.entries.iter().filter(|(_, entry)| entry.is_directory());
+            self.claim_directories(directories.map(|(path, _)| change.location.full(path)))?;
         }
         change.take_from_orphans()?;
+        self.release(change.plan.adopted.values().map(|(adoption, _)| adoption))?;
         Ok(Unsynced::default())
     }
 
@@ -268,11 +280,12 @@ impl TreeChange {
         let plan = &self.plan;
         let is_wanted = |path: &PathBuf| self.staged.as_ref().is_some_and(|staged| staged.entries.contains_key(path));
         union.unfinished = true;
-        union.dropped.retain(|path| !plan.foreign.contains(path));
+        union.dropped.retain(|path| !plan.foreign.contains(path) && !plan.adopted.contains_key(path));
         union.leaving = union.entries.keys().filter(|path| !is_wanted(path)).cloned().collect();
         let orphaned = plan.orphaned.iter().map(|(path, (_, states))| (path, &states[..]));
         let new = plan.entries.iter().map(|(path, entry)| (path, std::slice::from_ref(entry)));
-        for (path, more) in orphaned.chain(new) {
+        let adopted = plan.adopted.iter().map(|(path, (_, current))| (path, current.as_slice()));
+        for (path, more) in orphaned.chain(adopted).chain(new) {
             let states = union.entries.entry(path.clone()).or_default();
             for entry in more {
                 if !states.contains(entry) {

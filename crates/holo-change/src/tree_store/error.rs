@@ -2,6 +2,7 @@
 
 use crate::error::PathError;
 use crate::image::Unmanageable;
+use crate::tracked::Unmanaged;
 use std::path::PathBuf;
 
 /// The reason that a version of a tree is not put into place.
@@ -16,6 +17,9 @@ pub enum TreeError {
     /// A file cannot be copied.
     #[error(transparent)]
     Unmanageable(#[from] Unmanageable),
+    /// The state of a path cannot be managed.
+    #[error(transparent)]
+    Unmanaged(#[from] Unmanaged),
     /// Two entities make the same path.
     #[error("{path} is brought by both {first} and {second}{}", and_more(*.more))]
     BroughtByBoth {

@@ -1,11 +1,14 @@
 //! A directory of an entity, compared with its manifest.
 
 use super::location::TreeLocation;
+use super::owners::PathOwners;
 use super::plan::Plan;
 use super::{TreeError, TreeStore};
+use crate::claims::Claims;
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::manifest::Manifest;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A directory that an entity makes, or will make, something in.
@@ -30,7 +33,14 @@ impl OwnedTree {
     /// If the directory or the manifest cannot be read.
     pub fn open(store: &TreeStore, id: &str, directory: &Path) -> Result<OwnedTree> {
         let manifest_location = store.manifest(id, directory);
-        let manifest = Manifest::load(&manifest_location)?;
+        let mut manifest = Manifest::load(&manifest_location)?;
+        if let Some(manifest) = &mut manifest {
+            let taken = store.taken_from(id)?;
+            let below = taken.iter().filter_map(|path| path.strip_prefix(directory).ok());
+            below.for_each(|path| {
+                manifest.release(path, false);
+            });
+        }
         let mut location = TreeLocation {
             store: store.clone(),
             id: id.to_owned(),
@@ -119,8 +129,11 @@ impl OwnedTree {
     ///
     /// # Errors
     /// If a path cannot be read, or a base could not be restored.
-    pub fn losses_of_removal(&self, owners: &super::PathOwners) -> std::result::Result<Vec<PathBuf>, TreeError> {
-        let nothing = std::collections::BTreeMap::new();
-        Ok(Plan::new(&self.location, self.manifest.as_ref(), &nothing, owners, &[])?.losses)
+    pub fn losses_of_removal(
+        &self,
+        owners: &PathOwners,
+        claims: &Claims,
+    ) -> std::result::Result<Vec<PathBuf>, TreeError> {
+        Ok(Plan::new(&self.location, self.manifest.as_ref(), &BTreeMap::new(), owners, claims)?.losses)
     }
 }

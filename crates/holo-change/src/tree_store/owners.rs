@@ -45,7 +45,7 @@ impl OwnedPath {
     }
 
     fn can_be_taken(&self) -> bool {
-        self.is_orphaned && !self.states.is_empty()
+        self.is_orphaned
     }
 }
 
@@ -95,7 +95,7 @@ impl PathOwners {
     /// Returns the files that orphans have made at a path.
     pub(super) fn orphaned_at(&self, path: &Path) -> impl Iterator<Item = &OwnedPath> {
         let all = self.paths.get(path).into_iter().flatten();
-        all.filter(|owned| owned.can_be_taken() && !owned.is_directory())
+        all.filter(|owned| owned.can_be_taken() && !owned.states.is_empty() && !owned.is_directory())
     }
 
     /// Returns true if another entity has something at a path.

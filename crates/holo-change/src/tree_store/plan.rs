@@ -1,9 +1,10 @@
 //! The plan of a change: what has to be done, and which changes of a user would be lost by that.
 
+use super::adoption::Adoption;
 use super::error::TreeError;
 use super::location::TreeLocation;
 use super::owners::PathOwners;
-use crate::claims::Claim;
+use crate::claims::{Claim, Claims};
 use crate::error::PathError;
 use crate::image::Stamp;
 use crate::manifest::{Manifest, ManifestEntry};
@@ -35,6 +36,8 @@ pub(super) struct Plan {
     pub(super) foreign: Vec<PathBuf>,
     /// Paths that orphans have brought and are ours from now on: the orphans, and the states that the paths may have.
     pub(super) orphaned: BTreeMap<PathBuf, (Vec<String>, Vec<ManifestEntry>)>,
+    /// Paths that are taken over from entities of other plugins; and their states now.
+    pub(super) adopted: BTreeMap<PathBuf, (Adoption, Option<ManifestEntry>)>,
     /// Paths with changes of a user that would be lost.
     pub(super) losses: Vec<PathBuf>,
 }
@@ -48,6 +51,7 @@ struct Planning<'a> {
     wanted: &'a BTreeMap<PathBuf, ManifestEntry>,
     /// The last directory that was missing: nothing can be below it.
     missing: Option<PathBuf>,
+    claims: &'a Claims,
     plan: Plan,
 }
 
@@ -58,16 +62,24 @@ impl Plan {
         manifest: Option<&Manifest>,
         wanted: &BTreeMap<PathBuf, ManifestEntry>,
         owners: &PathOwners,
-        claims: &[Claim],
+        claims: &Claims,
     ) -> Result<Plan, TreeError> {
         reject_conflicts(location, wanted, owners, claims)?;
         let Some(directory) = &location.directory else { return Ok(Plan::default()) };
         let none = BTreeMap::new();
         let listed = manifest.map_or(&none, |manifest| &manifest.entries);
         let is_unfinished = manifest.is_some_and(|manifest| manifest.unfinished);
-        let mut planning =
-            Planning { location, directory, listed, is_unfinished, wanted, missing: None, plan: Plan::default() };
-        let own_directories = location.store.own_directories()?;
+        let mut planning = Planning {
+            location,
+            directory,
+            listed,
+            is_unfinished,
+            wanted,
+            claims,
+            missing: None,
+            plan: Plan::default(),
+        };
+        let made_directories = location.store.made_directories()?;
         for (path, entry) in wanted {
             let full = location.full(path);
             let mut states = listed.get(path).cloned();
@@ -77,12 +89,18 @@ impl Plan {
                 all.extend_from_slice(&orphaned.states);
                 states.get_or_insert_default().extend_from_slice(&orphaned.states);
             }
-            planning.plan_wanted(path, entry, states.as_deref(), own_directories.contains(&full))?;
+            // A killed run may have listed the path, and not have told the entity that had it.
+            let is_adopted =
+                (states.is_none() || is_unfinished) && planning.plan_adopted(path, entry.is_directory())?;
+            planning.plan_wanted(path, entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
         }
         for (path, states) in listed.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
+            let full = location.full(path);
+            // A killed run may have been about to take it over from an entity that is about it again.
+            let was_given_back = || is_unfinished && location.store.rival(&full, claims).is_some();
             if location.is_overlaid(path) {
                 planning.plan_waiting(path, states)?;
-            } else if !owners.has(&location.full(path)) {
+            } else if !owners.has(&full) && !was_given_back() {
                 planning.plan_gone(path, states)?;
             }
         }
@@ -95,12 +113,12 @@ fn reject_conflicts(
     location: &TreeLocation,
     wanted: &BTreeMap<PathBuf, ManifestEntry>,
     owners: &PathOwners,
-    claims: &[Claim],
+    claims: &Claims,
 ) -> Result<(), TreeError> {
     let mut conflicts = wanted.iter().filter_map(|(path, entry)| {
         let path = location.full(path);
-        let claims_it = |claim: &&Claim| claim.covers(&path) && !(claim.is_directory && entry.is_directory());
-        let claimed = || claims.iter().find(claims_it).map(Claim::shown);
+        let rival = || location.store.rival(&path, claims).filter(|_| !entry.is_directory());
+        let claimed = || claims.conflict(&path, entry.is_directory()).or_else(rival).map(Claim::shown);
         let other = owners.conflict(&path, entry.is_directory()).map(str::to_owned).or_else(claimed)?;
         Some((path, other))
     });
@@ -110,6 +128,30 @@ fn reject_conflicts(
 }
 
 impl Planning<'_> {
+    /// Plans to take a path over from an entity of another plugin, if one holds it. Returns true if there is a directory that such an entity
+    /// has made.
+    fn plan_adopted(&mut self, path: &Path, is_directory_wanted: bool) -> Result<bool, TreeError> {
+        let location = self.location;
+        let Some(adoption) = location.store.adoption(&location.id, &location.full(path), false)? else {
+            return Ok(false);
+        };
+        let file = location.at(self.directory, path);
+        let is_directory = file.stat()?.is_some_and(|stat| stat.kind == Kind::Directory);
+        // One that was made where nothing was is that of the last entity with something in it.
+        if is_directory && (adoption.was_directory || (is_directory_wanted && !adoption.has_base())) {
+            return Ok(false);
+        }
+        if adoption.was_directory {
+            return Err(TreeError::IsDirectory(file.shown()));
+        }
+        if adoption.loses_changes {
+            self.plan.losses.push(path.to_owned());
+        }
+        let current = ManifestEntry::of(&file, &*location.store.digests)?;
+        self.plan.adopted.insert(path.to_owned(), (adoption, current));
+        Ok(is_directory)
+    }
+
     fn plan_wanted(
         &mut self,
         path: &Path,
@@ -206,6 +248,7 @@ impl Planning<'_> {
                     self.plan.losses.push(path.to_owned());
                 }
             }
+            None if self.plan.adopted.contains_key(path) => {}
             None => {
                 // A killed run may have saved the same base already, which does no harm.
                 self.plan.foreign.push(path.to_owned());
@@ -224,6 +267,7 @@ impl Planning<'_> {
         match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
             None if self.location.has_base(path)? => self.plan.gone.push(path.to_owned()),
             None => {}
+            Some((Kind::Directory, _)) if self.is_claimed(path) => {}
             Some((Kind::Directory, _)) if states.iter().any(ManifestEntry::is_directory) => {
                 self.plan.gone_directories.push(path.to_owned());
             }
@@ -242,6 +286,11 @@ impl Planning<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if an entity of another plugin is about the path itself.
+    fn is_claimed(&self, path: &Path) -> bool {
+        self.claims.conflict(&self.location.full(path), false).is_some()
     }
 
     fn finish(self) -> Plan {

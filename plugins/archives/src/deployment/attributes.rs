@@ -23,6 +23,7 @@ impl Deployment<'_> {
     pub(super) fn set_attributes(
         &self,
         state: &mut CurrentState,
+        force: bool,
         changes: &mut Vec<String>,
     ) -> Result<(), ArchiveError> {
         let Ownership { uid, gid } = self.owner()?;
@@ -30,7 +31,7 @@ impl Deployment<'_> {
         if wrong.is_empty() {
             return Ok(());
         }
-        self.adopt(state)?;
+        self.adopt(state, force)?;
         let Some(current) = &state.current else { return Ok(()) };
         if current.stat.names > 1 {
             return Err(ArchiveError::SeveralNames(state.path.shown()));
@@ -43,7 +44,7 @@ impl Deployment<'_> {
     }
 
     /// Saves the base of a file that was there before us, and records it as our download.
-    pub(super) fn adopt(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
+    pub(super) fn adopt(&self, state: &mut CurrentState, force: bool) -> Result<(), ArchiveError> {
         let current = state.current.as_ref().filter(|_| !state.record.has_download());
         let Some(sha256) = current.map(|current| current.digests.sha256.clone()) else { return Ok(()) };
         let adopted = DownloadRecord {
@@ -52,9 +53,10 @@ impl Deployment<'_> {
             source: self.source(),
             validators: Validators::default(),
         };
-        self.save_base_of_download(state)?;
+        let taken = self.save_base_of_download(state, force)?;
         state.record.download = Some(adopted);
-        Ok(self.save_record(state)?)
+        self.save_record(state)?;
+        self.release(&taken, state)
     }
 
     /// Returns descriptions of those of owner, group and mode that are not as desired.

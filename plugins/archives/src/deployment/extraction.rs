@@ -74,7 +74,8 @@ impl Deployment<'_> {
         let mut staged = extracted.staging()?;
         let into_staging = self.extract_into_staging(&mut staged, local, directory, owner, output);
         into_staging.map_err(|error| failed(extracted, error))?;
-        make_top(&top.followed()?, owner)?;
+        let made = top.followed().map_err(ArchiveError::from).and_then(|top| make_top(&top, owner));
+        made.map_err(|error| failed(extracted, error))?;
         extracted.reopen()?;
         let waited = extracted.waiting();
         let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;

@@ -7,12 +7,13 @@ use crate::download::{
     self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators,
 };
 use crate::error::ArchiveError;
-use crate::record::DownloadRecord;
+use crate::record::{ArchiveRecord, DownloadRecord};
+use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
-use holo_change::tree_store::TreeError;
+use holo_change::tree_store::{Adoption, OwnedTree, TreeError};
 use holo_change::{Durability, Stamp, set_ownership};
-use holo_plugin::Output;
+use holo_plugin::{ForceTo, Output};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -32,13 +33,14 @@ impl Deployment<'_> {
     pub(super) fn fetch(
         &self,
         state: &mut CurrentState,
+        force: bool,
         changes: &mut Vec<String>,
         output: &mut Output<'_>,
     ) -> Result<Option<LocalArchive>, ArchiveError> {
         if state.download == DownloadState::Present && self.archive.checksum.is_none() {
             // The same URL may lead to something else by now.
             if let Some(complete) = self.revalidate(state, output)? {
-                return self.put_into_place(complete, state, changes).map(Some);
+                return self.put_into_place(complete, state, force, changes).map(Some);
             }
         }
         match state.download {
@@ -53,16 +55,16 @@ impl Deployment<'_> {
             }
             DownloadState::CleanedUp if self.archive.checksum.is_some() => Ok(None),
             DownloadState::CleanedUp => match self.revalidate(state, output)? {
-                Some(complete) => self.put_into_place(complete, state, changes).map(Some),
+                Some(complete) => self.put_into_place(complete, state, force, changes).map(Some),
                 None => Ok(None),
             },
             DownloadState::Missing | DownloadState::Modified => {
                 self.prepare(state)?;
                 if let Some(complete) = self.download_of_predecessor(state, output)? {
-                    return self.put_into_place(complete, state, changes).map(Some);
+                    return self.put_into_place(complete, state, force, changes).map(Some);
                 }
                 match self.download(None, state, output)? {
-                    Download::Complete(complete) => self.put_into_place(complete, state, changes).map(Some),
+                    Download::Complete(complete) => self.put_into_place(complete, state, force, changes).map(Some),
                     Download::Unmodified => Err(ArchiveError::MissingIsUnmodified),
                 }
             }
@@ -77,7 +79,7 @@ impl Deployment<'_> {
         output: &mut Output<'_>,
     ) -> Result<Option<CompleteDownload>, ArchiveError> {
         let Some(recorded) = state.recorded().cloned() else { return Ok(None) };
-        let is_file = self.archive.addresses().first().is_some_and(|address| address.file().is_some());
+        let is_file = self.is_local();
         // Without validators, it would be downloaded every time.
         if recorded.validators.is_empty() && !is_file && !self.must_extract(state) {
             return Ok(None);
@@ -142,7 +144,7 @@ impl Deployment<'_> {
             return Ok(Some(false));
         };
         let addresses = self.archive.addresses();
-        let is_file = addresses.first().is_some_and(|address| address.file().is_some());
+        let is_file = self.is_local();
         // As in an apply: without validators, it is downloaded once.
         if recorded.validators.is_empty() && !is_file {
             return Ok(Some(false));
@@ -154,6 +156,11 @@ impl Deployment<'_> {
         let request = self.request(Some(previous), &addresses)?;
         // An apply does not fail either if no server answers.
         Ok(download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
+    }
+
+    /// Returns true if the download is a file of this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.archive.addresses().first().is_some_and(|address| address.file().is_some())
     }
 
     fn credentials(&self) -> Result<Option<Credentials>, PathError> {
@@ -180,6 +187,7 @@ impl Deployment<'_> {
         &self,
         mut complete: CompleteDownload,
         state: &mut CurrentState,
+        force: bool,
         changes: &mut Vec<String>,
     ) -> Result<LocalArchive, ArchiveError> {
         self.store.wait_for_turn(self.id);
@@ -187,9 +195,10 @@ impl Deployment<'_> {
         let Ownership { uid, gid } = self.owner()?;
         set_ownership(&complete.file, &complete.path.shown(), uid, gid, self.archive.mode())?;
         Durability::Each.sync([&complete.path], [])?;
-        self.save_base_of_download(state)?;
+        let taken = self.save_base_of_download(state, force)?;
         state.record.incoming = Some(self.download_record(&complete));
         self.save_record(state)?;
+        self.release(&taken, state)?;
         self.store.has_changed.set(true);
         complete.path.rename_to(&state.path)?;
         Durability::Each.sync([], [&state.path])?;
@@ -221,20 +230,59 @@ impl Deployment<'_> {
         }
     }
 
-    /// Saves the base of the file at the path, unless it is a download of ours.
-    pub(super) fn save_base_of_download(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
+    /// Saves the base of the file at the path, unless it is a download of ours. Returns what is taken over from an entity of another plugin,
+    /// which has to be released as soon as the download is on record.
+    pub(super) fn save_base_of_download(
+        &self,
+        state: &mut CurrentState,
+        force: bool,
+    ) -> Result<Option<Adoption>, ArchiveError> {
         if state.record.has_download() {
-            return Ok(());
+            return Ok(None);
         }
         let path = self.path()?;
+        if let Some(adoption) = self.store.trees.adoption(self.id, Path::new(&path), true)? {
+            if adoption.loses_changes && !force {
+                return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
+            }
+            state.record.path = Some(path.clone());
+            self.save_record(state)?;
+            self.store.trees.save_adopted_base(Path::new(&path), &adoption)?;
+            return Ok(Some(adoption));
+        }
         if state.path.stat()?.is_none() {
             // A killed run may have saved the base of a file that was there then.
-            return Ok(self.store.trees.bases().remove(Path::new(&path))?);
+            self.store.trees.bases().remove(Path::new(&path))?;
+            return Ok(None);
         }
         // The base is removed with the record, if this run is killed before it is needed.
         state.record.path = Some(path.clone());
         self.save_record(state)?;
-        Ok(self.store.trees.bases().save([(Path::new(&path), state.path.clone())])?)
+        self.store.trees.bases().save([(Path::new(&path), state.path.clone())])?;
+        Ok(None)
+    }
+
+    /// Completes the takeover of the path, if a run was killed when it had recorded the download, and had not told the entity that had the path.
+    pub(super) fn complete_takeover(&self) -> Result<(), ArchiveError> {
+        let (path, trees) = (self.path()?, &self.store.trees);
+        let path = Path::new(&path);
+        let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
+        let has_download = remembered.is_some_and(|remembered| remembered.base.has_download());
+        if !has_download || trees.rival(path, &self.store.claims()).is_some() {
+            return Ok(());
+        }
+        let adoption = trees.adoption(self.id, path, true)?;
+        adoption.iter().try_for_each(|adoption| trees.save_adopted_base(path, adoption))?;
+        Ok(trees.release(&adoption)?)
+    }
+
+    /// Tells the entity that had the path, which may be this one with a tree, that it is that of the download.
+    pub(super) fn release(&self, taken: &Option<Adoption>, state: &mut CurrentState) -> Result<(), ArchiveError> {
+        self.store.trees.release(taken)?;
+        if let Some(tree) = self.tree()?.filter(|_| taken.is_some()) {
+            state.extracted = Some(OwnedTree::open(&self.store.trees, self.id, Path::new(&tree))?);
+        }
+        Ok(())
     }
 
     fn download_record(&self, complete: &CompleteDownload) -> DownloadRecord {

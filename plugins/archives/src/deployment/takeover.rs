@@ -147,7 +147,8 @@ impl Deployment<'_> {
             let digests = self.store.checksums.digests(&location, self.archive.checksum().as_ref())?;
             let is_desired = match self.archive.checksum() {
                 Some(checksum) => digests.matches(&checksum).is_ok(),
-                None => recorded.source == self.source(),
+                // A file is read as fast where it comes from, and may have changed.
+                None => recorded.source == self.source() && !self.is_local(),
             };
             if !is_desired || !orphan.base.knows(&digests.sha256) {
                 continue;

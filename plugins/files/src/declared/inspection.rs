@@ -5,8 +5,8 @@ use super::entity::DeclaredFile;
 use super::wanted::{self, DeclaredError, Wanted};
 use super::words;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims;
-use holo_change::tracked::{self, Decision, Found, State, Tracker, Tracks};
+use holo_change::claims::{Claim, Claims};
+use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
 use holo_plugin::{Entity, FilePair, ForceTo, Host, Verdict};
 use std::path::{Path, PathBuf};
 
@@ -75,14 +75,12 @@ impl<'a> Inspection<'a> {
         self.tracker.rename_to_canonical(&mut remembered.base);
         let takes_over = self.tracker.adopt(&mut remembered, [path.clone()])?;
         if !takes_over.is_empty() {
-            let other = claims::all(self.host.locations())
-                .into_iter()
-                .find(|claim| takes_over.contains(&claim.id) && claim.covers(&path));
-            if let Some(other) = other {
+            let claims = Claims::read(self.host.locations());
+            if let Some(other) = takes_over.iter().find_map(|id| claims.of(id, &path)) {
                 return Err(DeclaredError::Never(format!(
                     "{} is made by {} and by {}; one of both has to go",
                     self.shown(&entity.path),
-                    claims::Claim::new(&entity.id(), &path, &entity.sources).shown(),
+                    Claim::new(&entity.id(), &path, &entity.sources).shown(),
                     other.shown()
                 )));
             }
@@ -103,13 +101,14 @@ impl<'a> Inspection<'a> {
         let track = subject.remembered.base.get(&subject.path);
         let track =
             track.map(|track| track.seen_as(|state| wanted::as_far_as_declared(definition, state, &current, &desired)));
-        let mut decision = tracked::decide(track.as_ref(), &current, &desired);
+        let mut decision = self.tracker.decide(&subject.path, track.as_ref(), &current, &desired)?;
         // Another entity may have made what goes with a directory, and a person may have changed it.
         let children = || wanted.states.iter().filter(|(path, _)| *path != subject.path).map(|(path, _)| path);
         let taken = self.tracker.adopt(&mut subject.remembered, children().cloned())?;
         for path in children() {
             if let Some(track) = subject.remembered.base.get(path)
-                && tracked::decide(Some(track), &self.tracker.state(path)?, &State::Absent) == Decision::NeedsForce
+                && self.tracker.decide(path, Some(track), &self.tracker.state(path)?, &State::Absent)?
+                    == Decision::NeedsForce
             {
                 decision = Decision::NeedsForce;
             }
@@ -123,7 +122,7 @@ impl<'a> Inspection<'a> {
         let mut leftovers = Found::new();
         for (path, track) in subject.remembered.base.iter().filter(|(path, _)| !path.starts_with(&subject.path)) {
             let current = self.tracker.state_of(&subject.remembered.base, &path)?;
-            if tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce && !force {
+            if self.tracker.decide(&path, Some(track), &current, &track.base)? == Decision::NeedsForce && !force {
                 let shown = self.shown(&path);
                 return Err(DeclaredError::NeedsForce(format!("{shown} was made before, and has been changed")));
             }
@@ -187,7 +186,8 @@ impl<'a> Inspection<'a> {
         let mut scrubbing = Scrubbing { found: Found::new(), needs_force: false };
         for (path, track) in tracks.iter().filter(|(path, _)| !self.tracker.is_overlaid(path)) {
             let current = self.tracker.state_of(tracks, &path)?;
-            scrubbing.needs_force |= tracked::decide(Some(track), &current, &track.base) == Decision::NeedsForce;
+            let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
+            scrubbing.needs_force |= decision == Decision::NeedsForce;
             scrubbing.found.insert(path, current);
         }
         Ok(scrubbing)

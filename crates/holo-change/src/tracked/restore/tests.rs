@@ -1,7 +1,8 @@
 //! Tests of restorations that are disturbed, or killed on the way.
 
+use super::super::decision::decide;
 use super::super::tests::Lab;
-use super::super::{Decision, PathChange, decide};
+use super::super::{Decision, PathChange};
 use super::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,8 +1,10 @@
 //! Tests of entities that take over paths from others, of the same plugin or of another one.
 
+use super::super::stores::PluginStore;
 use super::super::{DIRECTORIES, Found, PathChange};
 use super::*;
 use crate::base_store::BaseStore;
+use crate::claims;
 use crate::error::PathError;
 use crate::locations::Locations;
 use crate::notices::Notices;
@@ -102,7 +104,7 @@ impl Run {
     }
 
     fn holder(&self, path: &str, id: &str) -> Option<String> {
-        self.tracker.holder(Path::new(path), id).unwrap().map(|origin| origin.id)
+        self.tracker.held().find(Path::new(path), &self.tracker.own.plugin, id).map(|held| held.origin.id.clone())
     }
 
     fn paths(&self, id: &str) -> Vec<String> {
@@ -118,7 +120,7 @@ impl Run {
         self.bases.keep(&remembered).unwrap();
     }
 
-    fn publish(&self, claims: &[claims::Claim]) {
+    fn publish(&self, claims: &[Claim]) {
         claims::publish(&self.locations, claims, &[]).unwrap();
     }
 }
@@ -166,8 +168,8 @@ fn directories_on_the_way_go_with_whoever_has_something_in_them_last() {
     let machine = Machine::new();
     machine.make("p", "a:one", &[("/d/deep/x", "1")]);
     machine.make("q", "a:two", &[("/d/deep/x", "2")]);
-    assert!(machine.run("q").tracker.is_directory_of_others(Path::new("/d")).unwrap());
-    assert!(!machine.run("q").tracker.is_directory_of_others(Path::new("/e")).unwrap());
+    assert!(machine.run("q").tracker.directories().unwrap().contains(Path::new("/d")));
+    assert!(!machine.run("q").tracker.directories().unwrap().contains(Path::new("/e")));
     assert!(machine.run("q").own().place(DIRECTORIES).exists().unwrap());
     machine.scrub("q", "a:two");
     assert!(!machine.path("d").exists());
@@ -207,8 +209,8 @@ fn whoever_holds_a_path_is_found() {
     assert_eq!(run.holder("/d/x", "a:one"), None);
     assert_eq!(run.holder("/d/y", "a:two").as_deref(), Some("a:two"), "that of another plugin is another entity");
     assert_eq!(run.holder("/d", "a:two"), None);
-    let below = |claims: &[claims::Claim]| run.tracker.held_below(Path::new("/d"), claims);
-    let claim = |id: &str, path: &str| claims::Claim::new(id, Path::new(path), &[]);
+    let below = |claims: &[Claim]| run.tracker.held_below(Path::new("/d"), &claims.iter().cloned().collect());
+    let claim = |id: &str, path: &str| Claim::new(id, Path::new(path), &[]);
     assert_eq!(below(&[]), [Path::new("/d/x"), Path::new("/d/y")]);
     assert_eq!(below(&[claim("a:one", "/d/x")]), [Path::new("/d/y")]);
     // It is about something else by now, or something else is about it.
@@ -252,7 +254,7 @@ fn a_takeover_that_was_killed_is_ended() {
     run.tracker.forget_taken(&mut other).unwrap();
     assert!(other.base.get(Path::new("/x")).is_some());
 
-    machine.run("p").publish(&[claims::Claim::new("a:one", Path::new("/y"), &[])]);
+    machine.run("p").publish(&[Claim::new("a:one", Path::new("/y"), &[])]);
     let run = machine.run("q");
     assert!(run.own().has_takeovers().unwrap());
     run.tracker.recover_intents(&mut run.remembered("a:two")).unwrap();
@@ -266,7 +268,7 @@ fn a_takeover_that_was_killed_is_given_up_if_the_old_owner_is_defined_again() {
     let machine = Machine::new();
     machine.make("p", "a:one", &[("/x", "1")]);
     machine.run("q").begin_takeover("a:two", "/x");
-    machine.run("p").publish(&[claims::Claim::new("a:one", Path::new("/x"), &[])]);
+    machine.run("p").publish(&[Claim::new("a:one", Path::new("/x"), &[])]);
     let run = machine.run("q");
     run.tracker.recover_intents(&mut run.remembered("a:two")).unwrap();
     assert_eq!((machine.run("p").paths("a:one"), run.paths("a:two")), (vec!["/x".into()], Vec::<String>::new()));

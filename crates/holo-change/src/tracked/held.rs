@@ -1,0 +1,214 @@
+//! The paths that entities hold which are not defined any more, or are about something else by now: others may take them over.
+
+use super::contents::Digest;
+use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
+use super::stores::PluginStore;
+use super::tracks::{Origin, Track, Tracks};
+use crate::canonical::CanonicalPaths;
+use crate::claims::{self, Claim, Claims};
+use crate::error::Result;
+use crate::locations::Locations;
+use crate::manifest::{EntryKind, ManifestEntry};
+use crate::path_handle::ExtendedAttributes;
+use crate::paths::path_bytes;
+use holo_protocol::Text;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The paths that entities hold, by canonical path.
+#[derive(Debug, Default)]
+pub(crate) struct Held(BTreeMap<PathBuf, Vec<HeldPath>>);
+
+/// A path that an entity holds.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldPath {
+    pub(crate) origin: Origin,
+    holding: Holding,
+}
+
+/// The record of a path that an entity holds.
+#[derive(Clone, Debug)]
+enum Holding {
+    /// In a record with tracks.
+    Tracked(Box<Track>),
+    /// On the manifest of a tree: the states that it may have.
+    Listed(Vec<ManifestEntry>),
+    /// A file beside trees: the digests that its content may have.
+    Beside(Vec<Digest>),
+}
+
+impl Held {
+    /// Reads what the entities of all plugins hold, each as their plugin has published it, or everything if it has not.
+    pub(crate) fn read(locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> Held {
+        let mut held = Held::default();
+        let mut stores = vec![own.clone()];
+        stores.extend(own.others());
+        for store in stores {
+            // A plugin that has listed its entities in this run knows which of them there is something to be had from.
+            let ids = claims::holders(locations, &store.plugin);
+            for (id, tracks) in store.records_of(ids.as_ref()) {
+                for (path, canonical) in canonical_of(&tracks, canonical) {
+                    let Some(track) = tracks.get(&path).cloned() else { continue };
+                    held.add(canonical, &store, &id, &path, Holding::Tracked(Box::new(track)));
+                }
+            }
+            for (id, record) in store.tree_records_of(ids.as_ref()) {
+                for (path, states) in store.listed(&id, &record) {
+                    held.add(path.clone(), &store, &id, &path, Holding::Listed(states));
+                }
+                if let Some((path, digests)) = record.file() {
+                    held.add(path.clone(), &store, &id, &path, Holding::Beside(digests));
+                }
+            }
+        }
+        held
+    }
+
+    fn add(&mut self, canonical: PathBuf, store: &PluginStore, id: &str, path: &Path, holding: Holding) {
+        let origin = Origin { plugin: store.plugin.clone(), id: id.to_owned(), path: Text(path_bytes(path)) };
+        self.0.entry(canonical).or_default().push(HeldPath { origin, holding });
+    }
+
+    /// Returns what an entity holds at a path, other than this one.
+    pub(crate) fn find(&self, path: &Path, plugin: &str, id: &str) -> Option<&HeldPath> {
+        self.0.get(path)?.iter().find(|held| held.origin.plugin != plugin || held.origin.id != id)
+    }
+
+    /// Returns what an entity other than this one, whose plugin has trees, can take over at a path. Entities of that plugin hand the trees
+    /// themselves over, so that only what is beside those is taken from them, unless the path itself is beside a tree.
+    pub(crate) fn find_for_tree(&self, path: &Path, plugin: &str, id: &str, is_beside: bool) -> Option<&HeldPath> {
+        let can_be_taken = |held: &&HeldPath| match held.holding {
+            _ if held.origin.plugin != plugin => true,
+            // An entity may have had the path in its own tree before.
+            Holding::Listed(_) => is_beside,
+            Holding::Tracked(_) | Holding::Beside(_) => held.origin.id != id,
+        };
+        self.0.get(path)?.iter().find(can_be_taken)
+    }
+
+    /// Returns what an entity of another plugin holds at a path.
+    pub(crate) fn find_of_others(&self, path: &Path, plugin: &str) -> Option<&HeldPath> {
+        self.0.get(path)?.iter().find(|held| held.origin.plugin != plugin)
+    }
+
+    /// Returns the paths in a directory that are held by no entity that claims them.
+    pub(crate) fn free_below<'h>(&'h self, directory: &Path, claims: &Claims) -> impl Iterator<Item = &'h Path> {
+        let is_free = |path: &Path, held: &[HeldPath]| held.iter().all(|held| held.claim(path, claims).is_none());
+        let below = self.0.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
+        below
+            .filter(move |(path, held)| is_free(path, held))
+            .map(|(path, _)| path.as_path())
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+}
+
+impl HeldPath {
+    /// Returns the claim to the path by the entity that holds it, if it is still about that.
+    pub(crate) fn claim<'c>(&self, path: &Path, claims: &'c Claims) -> Option<&'c Claim> {
+        claims.of(&self.origin.id, path)
+    }
+
+    /// Returns the path as a track. The base of one that is on a manifest lies in a file of its own, and its current state tells which of
+    /// its possible ones it has.
+    ///
+    /// # Errors
+    /// If the base cannot be read.
+    pub(crate) fn track(&self, own: &PluginStore, current: Option<State>) -> Result<Track> {
+        let last = match &self.holding {
+            Holding::Tracked(track) => return Ok((**track).clone()),
+            Holding::Listed(states) => states.last().and_then(to_state),
+            Holding::Beside(digests) => digests.first().cloned().map(file_with),
+        };
+        let Some(store) = own.store(&self.origin.plugin) else { return Ok(Track::new(State::Absent)) };
+        let base_file = store.tree_bases().location(&self.origin.path());
+        let base = match State::of(&base_file) {
+            Ok(base) => base,
+            Err(Unmanaged::Path(error)) => return Err(error),
+            Err(_) => State::Absent,
+        };
+        let provisioned = match current {
+            Some(current) if self.may_be(&current) => Some(current),
+            // A killed run may have restored it.
+            Some(current) if current == base => None,
+            _ => last,
+        };
+        let extended = match base.attributes() {
+            Some(_) => ExtendedAttributes::of(&base_file)?,
+            None => ExtendedAttributes::default(),
+        };
+        Ok(Track { provisioned, extended, ..Track::new(base) })
+    }
+
+    fn may_be(&self, state: &State) -> bool {
+        match &self.holding {
+            Holding::Tracked(_) => false,
+            Holding::Listed(states) => states.iter().any(|entry| describes(entry, state)),
+            Holding::Beside(digests) => state.content().is_some_and(|content| digests.contains(content)),
+        }
+    }
+}
+
+/// Returns the paths of an entity that others have taken over, and could not tell before they were killed.
+pub(crate) fn taken_from(own: &PluginStore, own_id: &str) -> Result<Vec<PathBuf>> {
+    let mut stores = vec![own.clone()];
+    stores.extend(own.others());
+    let mut taken = Vec::new();
+    for store in stores {
+        if !store.has_takeovers()? {
+            continue;
+        }
+        for (id, theirs) in store.records() {
+            let origins = theirs.0.values().filter_map(|track| track.taken_from.as_ref());
+            let is_ours = |origin: &&Origin| origin.plugin == own.plugin && origin.id == own_id && id != own_id;
+            taken.extend(origins.filter(is_ours).map(Origin::path));
+        }
+    }
+    Ok(taken)
+}
+
+/// The paths of tracks, each with its canonical one. What is below a tracked path belongs to that, wherever a symlink in its place may
+/// lead to. A path that cannot be looked at is left out.
+pub(super) fn canonical_of(tracks: &Tracks, canonical: &CanonicalPaths) -> Vec<(PathBuf, PathBuf)> {
+    let canonical = |path: PathBuf| {
+        let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last()?;
+        let below = path.strip_prefix(top).ok()?;
+        let top = canonical.of(top).ok()?;
+        let canonical = if below.as_os_str().is_empty() { top } else { top.join(below) };
+        Some((path, canonical))
+    };
+    tracks.iter().filter_map(|(path, _)| canonical(path)).collect()
+}
+
+/// Returns true if a path in this state is what the entry says.
+fn describes(entry: &ManifestEntry, state: &State) -> bool {
+    let is_owner = |uid: u32, gid: u32| {
+        entry.owner.uid.unwrap_or_else(our_uid) == uid && entry.owner.gid.is_none_or(|wanted| wanted == gid)
+    };
+    match (&entry.kind, state) {
+        (EntryKind::File { mode, sha256, .. }, State::File { content, attributes }) => {
+            content.as_str() == sha256 && *mode == attributes.mode && is_owner(attributes.uid, attributes.gid)
+        }
+        (EntryKind::Symlink { target }, State::Symlink { target: other, uid, gid }) => {
+            *target == *other.0 && is_owner(*uid, *gid)
+        }
+        _ => false,
+    }
+}
+
+fn to_state(entry: &ManifestEntry) -> Option<State> {
+    let (uid, gid) = (entry.owner.uid.unwrap_or_else(our_uid), entry.owner.gid.unwrap_or_else(our_gid));
+    Some(match &entry.kind {
+        EntryKind::Directory { mode } => State::Directory { attributes: Attributes { mode: *mode, uid, gid } },
+        EntryKind::File { mode, sha256, .. } => State::File {
+            content: Digest::try_from(sha256.clone()).ok()?,
+            attributes: Attributes { mode: *mode, uid, gid },
+        },
+        EntryKind::Symlink { target } => State::Symlink { target: target.clone().into(), uid, gid },
+    })
+}
+
+/// A file with this content. Nobody knows its mode.
+fn file_with(content: Digest) -> State {
+    State::File { content, attributes: Attributes { mode: 0o600, uid: our_uid(), gid: our_gid() } }
+}

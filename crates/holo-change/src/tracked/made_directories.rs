@@ -1,0 +1,143 @@
+//! The directories that the plugins have made on the way to something: each keeps a list of its own, and it does not matter whose list a
+//! directory is on. It goes with the last thing in it, whichever plugin removes that.
+
+use super::directories::OwnDirectories;
+use super::stores::PluginStore;
+use crate::error::Result;
+use crate::manifest::{Manifest, ManifestEntry};
+use crate::path_handle::{Kind, PathHandle};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The lists of all plugins.
+#[derive(Debug)]
+pub struct MadeDirectories {
+    store: PluginStore,
+    own: OwnDirectories,
+    others: Vec<(PluginStore, OwnDirectories)>,
+}
+
+impl MadeDirectories {
+    /// Reads the lists of a plugin, and of those beside it.
+    pub(crate) fn read(store: &PluginStore) -> Result<MadeDirectories> {
+        let mut others = Vec::new();
+        for other in store.others() {
+            let list = other.directories()?;
+            others.push((other, list));
+        }
+        Ok(MadeDirectories { store: store.clone(), own: store.directories()?, others })
+    }
+
+    /// Returns true if a plugin has made the directory on the way to something.
+    #[must_use]
+    pub fn contains(&self, path: &Path) -> bool {
+        self.own.contains(path) || self.others.iter().any(|(_, list)| list.contains(path))
+    }
+
+    /// Returns all directories on the lists.
+    pub fn iter(&self) -> impl Iterator<Item = PathBuf> {
+        self.own.iter().chain(self.others.iter().flat_map(|(_, list)| list.iter()))
+    }
+
+    /// Adds directories to the plugin's own list, as [`OwnDirectories::add`].
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn add(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        self.own.add(paths)
+    }
+
+    /// Takes a directory off all lists: it has become an entity's own.
+    ///
+    /// # Errors
+    /// If a list cannot be written, or its plugin does not come to an end.
+    pub fn take(&mut self, path: &Path) -> Result<()> {
+        self.own.take(path)?;
+        self.change_others(|list| list.contains(path), |list| list.take(path))
+    }
+
+    /// Keeps those directories on the plugin's own list for which this holds, as [`OwnDirectories::keep_only`].
+    ///
+    /// # Errors
+    /// If the list cannot be written.
+    pub fn keep_only(&mut self, is_kept: impl Fn(&Path) -> bool) -> Result<()> {
+        self.own.keep_only(is_kept)
+    }
+
+    /// Removes those directories among these that are empty, the deepest first, and takes them off the lists; without `among`, those of the
+    /// plugin itself. One that an entity has listed in a manifest stays.
+    ///
+    /// # Errors
+    /// If one cannot be looked at, or a list cannot be written.
+    pub fn remove_empty(
+        &mut self,
+        place: impl Fn(&Path) -> PathHandle,
+        among: Option<&BTreeSet<PathBuf>>,
+    ) -> Result<()> {
+        let candidates: BTreeSet<PathBuf> = match among {
+            Some(among) => among.iter().filter(|path| self.contains(path)).cloned().collect(),
+            None => self.own.iter().collect(),
+        };
+        let listed = self.listed(&candidates);
+        let mut gone = BTreeSet::new();
+        for path in candidates.iter().rev().filter(|path| !listed.contains(*path)) {
+            // If a symlink has taken the place of one above, it leads to what is not ours.
+            let mut above = path.ancestors().filter(|above| self.contains(above));
+            let is_ours = above.all(|path| {
+                let stat = place(path).stat();
+                stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.kind == Kind::Directory))
+            });
+            if !is_ours || place(path).remove_directory()? {
+                gone.insert(path.clone());
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.own.keep_only(|path| !gone.contains(path))?;
+        self.change_others(
+            |list| gone.iter().any(|path| list.contains(path)),
+            |list| list.keep_only(|path| !gone.contains(path)),
+        )
+    }
+
+    /// Changes the lists of other plugins for which this holds, while those are not at work.
+    fn change_others(
+        &mut self,
+        concerns: impl Fn(&OwnDirectories) -> bool,
+        change: impl Fn(&mut OwnDirectories) -> Result<()>,
+    ) -> Result<()> {
+        for (store, list) in self.others.iter_mut().filter(|(_, list)| concerns(list)) {
+            let _held = store.hold()?;
+            *list = store.directories()?;
+            change(list)?;
+            store.tidy()?;
+        }
+        Ok(())
+    }
+
+    /// Returns those of these directories that entities have listed in manifests. What cannot be read lists nothing.
+    fn listed(&self, among: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let mut listed = BTreeSet::new();
+        if among.is_empty() {
+            return listed;
+        }
+        let stores = self.others.iter().map(|(store, _)| store).chain([&self.store]);
+        for store in stores.filter(|store| store.has_trees()) {
+            for (id, tree) in store.trees() {
+                let in_tree = |path: &&PathBuf| path.starts_with(&tree);
+                if !among.iter().any(|path| in_tree(&path)) {
+                    continue;
+                }
+                let manifest = Manifest::load(&store.manifest(&id, &tree)).ok().flatten().unwrap_or_default();
+                let is_listed = |path: &&PathBuf| {
+                    let below = path.strip_prefix(&tree).unwrap_or(Path::new(""));
+                    let states = manifest.entries.get(below);
+                    states.is_some_and(|states| states.iter().any(ManifestEntry::is_directory))
+                };
+                listed.extend(among.iter().filter(in_tree).filter(is_listed).cloned());
+            }
+        }
+        listed
+    }
+}
