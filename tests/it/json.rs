@@ -529,11 +529,15 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["history", "show", "--diff"], 0));
     let root = hooks()
         .file("etc/os-release", "ID=debian\n")
-        .file("var/lib/dpkg/info/x.list", "/.\n/etc/a\n")
+        .file("var/lib/dpkg/info/x.list", "/.\n/etc/a\n/etc/based\n")
+        .file("etc/based", "base\n")
+        .script("usr/share/holo/files/10-ours/etc/based.holoscript", "#!/bin/sh\ncat\n")
         .file("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
     note(lines(&root, &["apply"], 0));
     note(lines(&root, &["doctor"], 1));
     note(lines(&root, &["why", "/etc/a"], 0));
+    note(lines(&root, &["blame", "/etc/a"], 0));
+    note(lines(&root, &["blame", "/etc/based"], 0));
     note(lines(&root, &["why", "reload"], 0));
     note(lines(&root, &["why", "/etc/a/b"], 1));
     note(lines_of_adopt());
