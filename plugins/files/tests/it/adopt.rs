@@ -1,0 +1,56 @@
+//! A configuration file whose package's archive is there becomes a patch of what the package has brought.
+
+use bstr::ByteSlice;
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+use std::fs;
+
+const ORIGINAL: &str = "one\ntwo\nthree\nfour\nfive\n";
+const EDITED: &str = "one\ntwo\n3\nfour\nfive\nsix\n";
+const PATCH: &str = "etc/holo/resources/files/90-local/etc/web.conf.holopatch";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let needs = [Need::Program("dpkg-deb"), Need::Program("md5sum")];
+    vec![trial_of("an edit of a package's file is a patch of the original, which is the base", &needs, patched)]
+}
+
+fn patched() {
+    let root = ScratchRoot::new()
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("build/DEBIAN/control", "Package: web\nVersion: 1:2\nArchitecture: all\nMaintainer: x\nDescription: x\n")
+        .file("build/etc/web.conf", ORIGINAL)
+        .dir("var/cache/apt/archives")
+        .file("var/lib/dpkg/info/web.list", "/.\n/etc\n/etc/web.conf\n")
+        .file("etc/web.conf", EDITED);
+    let path = |path: &str| root.join(path).display().to_string();
+    let sum = root.run("md5sum", &[path("build/etc/web.conf")]).stdout;
+    let sum = sum.get(..32).unwrap().to_str().unwrap();
+    let status =
+        format!("Package: web\nStatus: install ok installed\nVersion: 1:2\nConffiles:\n /etc/web.conf {sum}\n");
+    root.write("var/lib/dpkg/status", status);
+    let run = root.run("dpkg-deb", &["--build", &path("build"), &path("var/cache/apt/archives/web_1%3a2_all.deb")]);
+    assert!(run.success(), "{run}");
+    fs::remove_dir_all(root.join("build")).unwrap();
+
+    let run = root.holo(&["adopt", "--all"]);
+    assert!(run.success() && run.stdout.contains_str("not as web has brought it"), "{run}");
+    assert!(root.read(PATCH).contains_str("-three\n+3\n"), "{}", root.read(PATCH));
+    // The resource directory of packages need not be there.
+    fs::create_dir_all(root.join("usr/share/holo/files")).unwrap();
+    let run = root.holo(&["check"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+    assert_eq!(root.read("var/lib/holo/files/base/etc/web.conf"), ORIGINAL);
+    // The next version of the package has the edit, too.
+    root.write("etc/web.conf.dpkg-dist", ORIGINAL.replace("one", "eins"));
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(root.read("etc/web.conf"), EDITED.replace("one", "eins"));
+    // Without the patch, there is what the package has brought.
+    fs::remove_file(root.join(PATCH)).unwrap();
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(root.read("etc/web.conf"), ORIGINAL.replace("one", "eins"));
+}
