@@ -75,8 +75,8 @@ pub fn scan(
     }
     let mut answers = Answers::default();
     answers.ask(plugins.iter_mut().enumerate(), limit, at_once, interrupt)?;
-    let suffices = match limit {
-        _ if let Interest::Subject(subject) = interest => {
+    let suffices = match (interest, limit) {
+        (Interest::Subject(subject), _) => {
             let (found, neighbours) = answers.about(subject);
             let others = answers.missing(neighbours);
             if !others.is_empty() {
@@ -86,8 +86,8 @@ pub fn scan(
             }
             found
         }
-        ScanLimit::Prefix(prefix) => answers.ids().any(|id| id.starts_with(prefix)),
-        ScanLimit::Ids(ids) => {
+        (_, ScanLimit::Prefix(prefix)) => answers.ids().any(|id| id.starts_with(prefix)),
+        (_, ScanLimit::Ids(ids)) => {
             let others = answers.missing(answers.named_by(ids));
             if !others.is_empty() {
                 let limit = ScanLimit::Ids(&others);

@@ -17,6 +17,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
+use std::path::Path;
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -124,7 +125,7 @@ impl Page {
         };
         let mut page = Page {
             host: safe(rustix::system::uname().nodename().to_bytes()),
-            root: (root != "/").then(|| safe(root.as_os_str().as_encoded_bytes())),
+            root: (root != Path::new("/")).then(|| safe(root.as_os_str().as_encoded_bytes())),
             version: env!("CARGO_PKG_VERSION"),
             time: runs::shown(now),
             machine_time: runs::for_machines(now),
