@@ -395,7 +395,7 @@ const SHELL_FAULTS: [Fault; 55] = [
         "apply_sends_nonsense",
         "mkdir -p",
         "echo 'send: 1ST=x' >&3; mkdir -p",
-        "!! apply note:a: says \"send: 1ST=x\", where \"send: KEY=VALUE\" is expected",
+        "!! apply note:a: says \"send: 1ST=x\", where \"send: KEY=VALUE\" or \"keep: KEY=VALUE\" is expected",
     ),
     fault(
         "check_sends",

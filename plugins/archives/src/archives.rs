@@ -1,5 +1,6 @@
 //! The plugin: its entities, and the application of sets of them.
 
+use crate::address::Address;
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired, Queued};
 use crate::inventory::{DefinedArchive, Inventory, canonical};
@@ -50,7 +51,12 @@ impl Plugin for Archives {
         let inventory = Arc::new(inventory);
         let entity = |id, desired| {
             let (inventory, shared) = (Arc::clone(&inventory), Arc::clone(&self.shared));
-            ArchiveEntity { id, desired, inventory, shared }
+            let local_source = match &desired {
+                Desired::Defined(archive, _) => archive.addresses().first().and_then(Address::file),
+                Desired::Undefined(_) => None,
+            };
+            let local_source = local_source.map(|file| host.below_root(&file)).filter(|file| file.exists());
+            ArchiveEntity { id, desired, inventory, shared, local_source }
         };
         let mut entities = Vec::new();
         for (id, orphan) in &inventory.orphans {

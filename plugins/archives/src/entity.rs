@@ -23,6 +23,8 @@ pub(crate) struct ArchiveEntity {
     pub(crate) desired: Desired,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
+    /// The file of this machine that it comes from, if it does and that is there.
+    pub(crate) local_source: Option<PathBuf>,
 }
 
 /// The desired state of an archive.
@@ -166,7 +168,8 @@ impl Entity for ArchiveEntity {
         edges.provides.extend(provided.iter().map(|path| asset("path", path)));
         let file = archive.addresses().first().and_then(crate::address::Address::file);
         let file = file.as_ref().and_then(|file: &PathBuf| file.to_str());
-        report.sources.extend(file.map(Into::into));
+        // It says what there shall be as much as the definition does.
+        report.sources.extend(self.local_source.iter().map(|source| holo_change::path_bytes(source)));
         let parents = provided.iter().filter_map(|path| parent(path));
         let needed = parents.chain(archive.password_file.as_deref()).chain(file);
         for path in needed {
@@ -286,6 +289,7 @@ mod tests {
             ),
             inventory: Arc::clone(&inventory),
             shared: Arc::default(),
+            local_source: None,
         };
         let mut paths = archive("/srv/new", "/opt/shared").work_paths(&host);
         paths.sort();

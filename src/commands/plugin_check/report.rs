@@ -119,15 +119,16 @@ fn judge_id(harness: &mut Harness<'_, '_>, subject: &str, id: &BStr) {
 
 fn judge_sources(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     let resources = harness.scratch.directories().resources.clone();
+    // What a resource file leads to may be a source beside it.
+    let any_inside = entity.sources.iter().any(|source| source.to_path_lossy().starts_with(&resources));
     for source in &entity.sources {
         let path = source.to_path_lossy();
         let of = format!("SOURCE of {} is {}", plain(&entity.id), quoted(source));
         let problem = path.symlink_metadata().err();
         let why = problem.as_ref().map(reason).unwrap_or_default();
         let exists = harness.fail_unless(Rule::Scan, subject, problem.is_none(), format!("{of}: {why}"));
-        let is_inside = path.starts_with(&resources);
         let text = format!("{of}, which is not in $HOLO_RESOURCE_DIR");
-        harness.warn_unless(Rule::Environment, subject, is_inside || !exists, text);
+        harness.warn_unless(Rule::Environment, subject, any_inside || !exists, text);
     }
 }
 

@@ -72,6 +72,7 @@ impl Tracker {
             self.remove_empty_folders();
             return Ok(());
         }
+        self.own.tidy_others()?;
         self.bases.settle()?;
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();

@@ -252,6 +252,9 @@ impl PluginStore {
             if store.place(UNTIDY).exists()? {
                 let _held = store.hold()?;
                 store.tidy()?;
+            } else {
+                // The run may have been killed in between.
+                store.remove_empty_folders();
             }
         }
         Ok(())

@@ -507,7 +507,7 @@ fn stdin() {
 }
 
 fn plugins_environment() {
-    let command = "shell = true\ncommand = 'env | grep ^HOLO_ | cut -d= -f1 | sort'";
+    let command = "shell = true\ncommand = 'env | grep ^HOLO_ | grep -v ^HOLO_TEST_ | cut -d= -f1 | sort'";
     let bench = Bench::new(&format!("{command}\nhealth_check = [{{ command = ['sh', '-c', 'env >@/health'] }}]"));
     let outcome = bench.run(bench.plugin("apply").env("HOLO_REFRESH", "1").env("HOLO_JOBS", "2"), |_| {});
     assert_eq!(outcome.said, "HOLO_REFRESH\nHOLO_ROOT_DIR\n", "{outcome:?}");

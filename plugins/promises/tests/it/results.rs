@@ -381,9 +381,9 @@ fn edges() {
     let report = machine.short(&run.stdout_lossy());
     let expected = "ENTITY: promise:line:/etc/x\nSOURCE: 10.toml\nREQUIRES: package:git\nPROVIDES: path /etc/x\n\
          NEEDS: path /usr/share/holo/promises/modules/keep_line.py\nNEEDS: path /usr/bin/env\n\
-         found in: 10.toml\nmodule: modules/keep_line.py\nwith: line = a\n\
+         WRITTEN: 10.toml:11: promise:line:/etc/x\nfound in: 10.toml\nmodule: modules/keep_line.py\nwith: line = a\n\
          ENTITY: promise:own:/etc/y\nSOURCE: 10.toml\nNEEDS: path /usr/share/holo/promises/modules/own_lines.sh\n\
-         found in: 10.toml\nmodule: modules/own_lines.sh\nwith: text = a\n";
+         WRITTEN: 10.toml:16: promise:own:/etc/y\nfound in: 10.toml\nmodule: modules/own_lines.sh\nwith: text = a\n";
     assert_eq!(report, expected);
 }
 
