@@ -31,7 +31,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("it ends when it has been quiet, as things are then", converged),
         case("it ends after an event", once),
         trial_of("an idle watch makes no system call", &[Need::Program("strace")], idle),
-        trial_of("a limit of the system is named", &[Need::Program("unshare")], limits),
+        trial_of(
+            "a limit of the system is named",
+            &[Need::Program("unshare"), Need::Trial("user namespaces", has_user_namespaces)],
+            limits,
+        ),
         case("errors of definitions do not end it", broken),
     ]
 }
@@ -348,6 +352,11 @@ fn idle() {
     let made: Vec<&str> = calls.lines().filter(|line| line.contains(" = ") && !line.contains("= ?")).collect();
     assert!(made.is_empty(), "{calls}");
     watching.stop(&root);
+}
+
+fn has_user_namespaces() -> bool {
+    let root = ScratchRoot::new();
+    root.run("unshare", &["--user", "--map-root-user", "true"]).success()
 }
 
 fn limits() {

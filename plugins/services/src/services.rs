@@ -16,7 +16,7 @@ use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{
     API_VERSION_4, Adopted, Adoption, Asset, Candidate, Diagnosis, Host, Job, Level, Output, Plugin, ScanError,
-    SetAnswers, Silence, missing_programs,
+    SetAnswers, Silence, missing_programs, process,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -137,6 +137,10 @@ impl Plugin for Services {
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
+        // Where there is no manager of services, nobody has told it anything.
+        if providers::for_host(host).programs().iter().any(|program| process::find(program).is_none()) {
+            return Ok(Vec::new());
+        }
         let entities = self.scan(host, &mut Output::new(&mut Silence))?;
         let name = |declared: &Declared<Service>| match &declared.entity {
             Service::Unit(unit) if !unit.is_orphan() => Some(unit.name.clone()),
