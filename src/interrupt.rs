@@ -2,7 +2,7 @@
 
 use crate::error::FatalError;
 use holo_protocol::words::reason;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -72,6 +72,17 @@ impl Interrupt {
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
+    }
+
+    /// Waits for so long, unless the run is to end.
+    ///
+    /// # Errors
+    /// As [`check`](Interrupt::check).
+    pub fn pause(&self, time: Duration) -> Result<(), FatalError> {
+        let timeout = Timespec::try_from(time).ok();
+        // An error here can only mean that the wait ends earlier than needed.
+        let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], timeout.as_ref());
+        self.check()
     }
 
     /// Waits for a signal that asks for the end.

@@ -15,7 +15,6 @@ pub use error::{LockError, Survivors};
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use file::{is_at, open, survivors_in, try_acquire, try_lock};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -71,10 +70,7 @@ pub fn acquire_within(
     loop {
         match Lock::acquire(path) {
             Err(error) if error.is_held() && begun.elapsed() < patience => {
-                let timeout = Timespec::try_from(LOOK_AGAIN).ok();
-                // An error here can only mean that we look again earlier than needed.
-                let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], timeout.as_ref());
-                interrupt.check()?;
+                interrupt.pause(LOOK_AGAIN)?;
             }
             acquired => return Ok(acquired),
         }
@@ -108,10 +104,7 @@ pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(
         if !survivors.programs.is_empty() || begun.elapsed() > TIME_TO_TELL {
             tell.take().into_iter().for_each(|tell| tell(&survivors));
         }
-        let timeout = Timespec::try_from(LOOK_AGAIN).ok();
-        // An error here can only mean that we look again earlier than needed.
-        let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], timeout.as_ref());
-        interrupt.check()?;
+        interrupt.pause(LOOK_AGAIN)?;
     }
     Ok(())
 }

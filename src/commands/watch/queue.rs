@@ -5,7 +5,6 @@ use super::sources::Sources;
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use crate::report::Reporter;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -78,7 +77,7 @@ impl Queue {
                     self.settle(interrupt, &mut heard, reporter)?;
                     return Ok(Woken::Heard(heard));
                 }
-                pause(interrupt, BREATH.min(self.settle))?;
+                interrupt.pause(BREATH.min(self.settle))?;
                 continue;
             }
             let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
@@ -111,7 +110,7 @@ impl Queue {
                 break;
             }
             self.take(heard, reporter)?;
-            pause(interrupt, BREATH.min(self.settle / 4))?;
+            interrupt.pause(BREATH.min(self.settle / 4))?;
         }
         Ok(())
     }
@@ -140,12 +139,4 @@ impl Queue {
             }
         }
     }
-}
-
-/// Waits for so long, unless the run is to end.
-fn pause(interrupt: &Interrupt, time: Duration) -> Result<(), FatalError> {
-    let timeout = Timespec::try_from(time).ok();
-    // An error here can only mean that we look again earlier than needed.
-    let _ = poll(&mut [PollFd::new(interrupt, PollFlags::IN)], timeout.as_ref());
-    interrupt.check()
 }
