@@ -11,7 +11,6 @@ mod findings;
 mod hints;
 mod json;
 mod json_state;
-pub mod line;
 mod noticed;
 mod paragraphs;
 mod remark;

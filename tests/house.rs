@@ -49,6 +49,7 @@ fn dependencies_point_one_way() {
             "holo-change",
             "holo-definitions",
             "holo-diff",
+            "holo-events",
             "holo-facts",
             "holo-index",
             "holo-process",
@@ -64,6 +65,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
+    assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
     let sdk = [

@@ -14,9 +14,9 @@ use crate::inventory::Purpose;
 use crate::lock::{self, Acquired, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::line::Tally;
 use crate::report::{Event, Remarks, Reporter};
 use crate::settings::Settings;
+use holo_events::Tally;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -9,10 +9,10 @@ use crate::exit;
 use crate::inventory::{Inventory, Purpose};
 use crate::limited::Interest;
 use crate::plugin::OperationError;
-use crate::report::line::Line;
 use crate::report::{BlamedLine, Event, Remarks, Reporter};
 use crate::subject::Subject;
 use bstr::{BString, ByteSlice};
+use holo_events::Line;
 use holo_protocol::{Asset, Origin, Span};
 use holo_system::System;
 use std::fs;
@@ -119,7 +119,7 @@ fn show(file: &File<'_>, spans: &[Span], inventory: &Inventory, reporter: &mut d
             origin: (&origin).into(),
             source: source.as_ref().map(Into::into),
             source_line,
-            package: file.package.filter(|_| span.origin == Origin::Base),
+            package: file.package.filter(|_| span.origin == Origin::Base).map(Into::into),
             line: first,
             count: span.count,
             text: (&of_span.concat()).into(),

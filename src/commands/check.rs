@@ -10,9 +10,9 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::line::Tally;
 use crate::report::{Event, Reporter};
 use crate::settings::Settings;
+use holo_events::Tally;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let preview = Preview { differences: arguments.diff, ..Preview::default() };

@@ -7,10 +7,10 @@ use crate::cli::{Generations, GenerationsVerb};
 use crate::error::FatalError;
 use crate::exit;
 use crate::generations::{Counts, Difference, Generation, How, Pin, Store};
-use crate::report::line::{GenerationLine, InputChange, InputDifference, Line};
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks};
 use bstr::ByteSlice;
+use holo_events::{GenerationLine, InputChange, InputDifference, Line};
 
 /// The number of differences that people are shown by their names.
 const NAMED: usize = 3;
@@ -57,7 +57,7 @@ fn line(generation: &Generation, used: bool) -> GenerationLine<'_> {
     GenerationLine {
         generation: *number,
         time: time.to_string(),
-        run,
+        run: run.into(),
         used,
         files: *files,
         added,

@@ -9,10 +9,10 @@ use crate::cli::{History as Arguments, HistoryVerb};
 use crate::error::FatalError;
 use crate::exit;
 use crate::history::{EntityRecord, History, Run, RunState};
-use crate::report::line::Line;
 use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks, Reporter, Severity};
 use crate::subject::Subject;
+use holo_events::Line;
 pub(super) use subject::{Sought, records};
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {

@@ -2,8 +2,8 @@
 
 use super::process::ProcessMark;
 use crate::report::End;
-use crate::report::line::Tally;
 use crate::run_id::RunId;
+use holo_events::Tally;
 use holo_protocol::Text;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
 //! The events of a run, as data.
 
-use super::line::{Line, Tally};
 use super::remark::{Remark, Severity};
 use super::table::{Description, Table};
 use crate::entity::Entity;
@@ -9,6 +8,7 @@ use crate::finding::Finding;
 use crate::preview::Difference;
 use crate::run_id::RunId;
 use bstr::{BStr, BString};
+use holo_events::{Line, Tally};
 use holo_protocol::session::Stream;
 use holo_protocol::{Level, Message};
 use std::collections::BTreeMap;

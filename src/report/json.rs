@@ -3,12 +3,12 @@
 use super::console::Console;
 use super::event::{End, Event, Noticed};
 use super::json_state::JsonState;
-use super::line::{self, Action, Asset, Edges, Information, Level, Line, Outcome, Refusal, Text};
 use super::remark::{Remark, RemarkKind, Severity};
 use super::{Consumer, noticed};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use bstr::BString;
+use holo_events::{self as line, Edges, Information, Line, Outcome, Refusal, Text};
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
 use std::mem;
@@ -48,7 +48,7 @@ impl Json {
                 let (written, removed) = (paths(&adopted.written), paths(&adopted.removed));
                 self.state.line(&Line::Adopted {
                     id: (&adopted.id).into(),
-                    plugin: &adopted.plugin,
+                    plugin: (&adopted.plugin).into(),
                     reason: adopted.reason.as_ref().map(Text::from),
                     group: adopted.group.as_ref().map(Text::from),
                     written: written.iter().map(Text::from).collect(),
@@ -57,7 +57,7 @@ impl Json {
                 })
             }
             Event::Finding(finding) => self.state.line(&Line::Finding {
-                check: &finding.check,
+                check: (&finding.check).into(),
                 level: finding.level().into(),
                 title: finding.title().into(),
                 remedy: finding.remedy().map(Text::from),
@@ -144,7 +144,7 @@ impl Json {
         let information = report.information.iter();
         self.state.line(&Line::Entity {
             id: entity.id().into(),
-            plugin,
+            plugin: plugin.into(),
             action: (&report.action).into(),
             sources: report.sources.iter().map(Text::from).collect(),
             information: information
@@ -163,6 +163,7 @@ impl Json {
         });
         let line = Line::End {
             id: entity.id().into(),
+            plugin: entity.plugin_id().into(),
             result: outcome,
             duration: line::seconds(duration),
             changed: texts(|message| match message {
@@ -225,43 +226,6 @@ fn refusal(message: &Message) -> Option<Refusal<'_>> {
         Message::RequiresForceToRestore => Some(Refusal::Restore),
         Message::RequiresForce(reason) => Some(Refusal::Other { reason: reason.into() }),
         _ => None,
-    }
-}
-
-impl<'a> From<&'a holo_protocol::Action> for Action<'a> {
-    fn from(action: &'a holo_protocol::Action) -> Self {
-        Action { verb: (&action.verb).into(), reason: action.reason.as_ref().map(Text::from) }
-    }
-}
-
-impl<'a> From<&'a holo_protocol::Edges> for Edges<'a> {
-    fn from(edges: &'a holo_protocol::Edges) -> Self {
-        let texts = |list: &'a [BString]| list.iter().map(Text::from).collect();
-        let assets = |list: &'a [holo_protocol::Asset]| {
-            list.iter().map(|asset| Asset { kind: (&asset.kind).into(), value: (&asset.value).into() }).collect()
-        };
-        Edges {
-            after: texts(&edges.after),
-            before: texts(&edges.before),
-            requires: texts(&edges.requires),
-            subscribes: texts(&edges.subscribes),
-            notifies: texts(&edges.notifies),
-            provides: assets(&edges.provides),
-            needs: assets(&edges.needs),
-            owns: assets(&edges.owns),
-            watch: texts(&edges.watch),
-            orphan: edges.orphan,
-        }
-    }
-}
-
-impl From<holo_protocol::Level> for Level {
-    fn from(level: holo_protocol::Level) -> Self {
-        match level {
-            holo_protocol::Level::Ok => Level::Ok,
-            holo_protocol::Level::Warning => Level::Warning,
-            holo_protocol::Level::Error => Level::Error,
-        }
     }
 }
 

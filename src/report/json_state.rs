@@ -1,9 +1,9 @@
 //! The state of the JSON Lines of a run.
 
-use super::line::{self, Line, Outcome, Stream, Tally, Text};
 use crate::preview::Difference;
 use crate::run_id::RunId;
 use bstr::{BStr, BString};
+use holo_events::{self as line, Line, Outcome, Tally, Text};
 use holo_protocol::session;
 use jiff::{Timestamp, Unit};
 use std::mem;
@@ -114,7 +114,7 @@ impl JsonState {
         let error: Option<BString> = broken_off.and_then(told);
         let run = self.run.as_ref();
         let line = Line::Summary {
-            run: run.map(|run| run.id.as_str()),
+            run: run.map(|run| run.id.as_str().into()),
             time: run.map(|run| run.time.to_string()),
             duration: run.map(|run| line::seconds(run.begun.elapsed())),
             tally: self.tally,
@@ -140,15 +140,6 @@ impl JsonState {
 
     fn id(&self) -> Option<Text<'_>> {
         self.entity.as_ref().map(Text::from)
-    }
-}
-
-impl From<session::Stream> for Stream {
-    fn from(stream: session::Stream) -> Self {
-        match stream {
-            session::Stream::Stdout => Stream::Stdout,
-            session::Stream::Stderr => Stream::Stderr,
-        }
     }
 }
 

@@ -307,7 +307,7 @@ fn messages_are_fields_of_the_end() {
         of(&lines, "end").into_iter().map(without_time).collect::<Vec<_>>()
     };
     let find = |ends: &[Value], id: &str| ends.iter().find(|end| end["id"] == id).unwrap().clone();
-    let end = |id: &str, result: &str| json!({"version": 1, "event": "end", "id": id, "result": result});
+    let end = |id: &str, result: &str| json!({"version": 1, "event": "end", "id": id, "plugin": "versatile", "result": result});
     let with = |id: &str, result: &str, field: &str, value: Value| {
         let mut end = end(id, result);
         end[field] = value;

@@ -1,7 +1,7 @@
 //! Records as they are shown.
 
 use crate::history::{Counts, EntityRecord, RefusalRecord, Run, RunState};
-use crate::report::line::{self, DiffLine, RecordLine, Refusal, RunLine, Text};
+use holo_events::{self as line, DiffLine, RecordLine, Refusal, RunLine, Text};
 use holo_protocol::Text as Bytes;
 use jiff::Timestamp;
 use std::path::Path;
@@ -71,13 +71,13 @@ pub(super) fn run(run: &Run) -> RunLine<'_> {
     let (began, ended) = (run.began.as_ref(), run.ended.as_ref());
     let who = began.map(|began| &began.who);
     RunLine {
-        run: run.id.as_str(),
-        result: result(run),
+        run: run.id.as_str().into(),
+        result: result(run).into(),
         time: began.map(|began| began.time.to_string()),
         duration: ended.and_then(|ended| ended.duration).map(line::seconds),
         exit_code: ended.and_then(|ended| ended.exit_code),
         tally: run.counts().into(),
-        holo: began.map(|began| began.holo.as_str()),
+        holo: began.map(|began| began.holo.as_str().into()),
         command: began.iter().flat_map(|began| &began.command).map(as_text).collect(),
         uid: who.map(|who| who.uid),
         sudo_user: who.and_then(|who| who.sudo_user.as_ref()).map(as_text),
@@ -92,12 +92,12 @@ pub(super) fn run(run: &Run) -> RunLine<'_> {
 pub(super) fn record(record: &EntityRecord, with_diffs: bool) -> RecordLine<'_> {
     let diffs = record.diffs.iter().filter(|_| with_diffs);
     RecordLine {
-        run: record.run.as_str(),
+        run: record.run.as_str().into(),
         id: as_text(&record.id),
-        plugin: &record.plugin,
+        plugin: (&record.plugin).into(),
         time: record.time.to_string(),
         duration: line::seconds(record.duration),
-        result: record.result.name(),
+        result: record.result.name().into(),
         changed: record.changes.iter().map(as_text).collect(),
         refused: record.refused.iter().map(line_of_refusal).collect(),
         reason: record.reason.as_ref().map(as_text),

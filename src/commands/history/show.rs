@@ -4,10 +4,10 @@ use super::lines;
 use crate::cli::HistoryShow;
 use crate::exit;
 use crate::history::{EntityRecord, History, Run};
-use crate::report::line::Line;
 use crate::report::table::{Cell, Description};
 use crate::report::{Event, Remarks, Reporter, Severity};
 use crate::run_id::RunId;
+use holo_events::Line;
 use holo_protocol::Text;
 
 /// Shows a run, and what it did.

@@ -5,9 +5,9 @@ use super::neighbours::{Around, Neighbour};
 use crate::history::EntityRecord;
 use crate::index::EntityIndex;
 use crate::inventory::Inventory;
-use crate::report::line::{Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
 use crate::root::Root;
 use bstr::{BString, ByteSlice};
+use holo_events::{Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
 use holo_protocol::Action;
 use holo_protocol::report::Information;
 use holo_system::System;
@@ -86,7 +86,7 @@ impl Answer {
         WhyLine {
             managed: self.id.is_some(),
             id: self.id.as_ref().map(Into::into),
-            plugin: self.id.is_some().then_some(&self.plugin),
+            plugin: self.id.is_some().then(|| (&self.plugin).into()),
             path: self.path.as_ref().map(|path| bytes(path).into()),
             package: self.package.as_ref().map(Packaged::line),
             sources: self.sources.iter().map(Source::line).collect(),
@@ -98,7 +98,7 @@ impl Answer {
             after: self.around.after.iter().map(Neighbour::line).collect(),
             before: self.around.before.iter().map(Neighbour::line).collect(),
             within: self.within.as_ref().map(Into::into),
-            changed_by: self.last_change.as_ref().map(|record| record.run.as_str()),
+            changed_by: self.last_change.as_ref().map(|record| record.run.as_str().into()),
             changed_at: self.last_change.as_ref().map(|record| record.time.to_string()),
             edited: self.edited,
         }
@@ -129,7 +129,7 @@ impl Neighbour {
     fn line(&self) -> NeighbourLine<'_> {
         NeighbourLine {
             id: (&self.id).into(),
-            key: self.key,
+            key: self.key.into(),
             asset: self.asset.clone(),
             location: self.location.as_ref().map(Into::into),
         }
@@ -138,7 +138,7 @@ impl Neighbour {
 
 impl Packaged {
     fn line(&self) -> PackagedLine<'_> {
-        PackagedLine { name: &self.name, modified: self.is_modified }
+        PackagedLine { name: (&self.name).into(), modified: self.is_modified }
     }
 
     /// Finds the packages of all paths in some answers, at once.

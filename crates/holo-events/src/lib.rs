@@ -1,12 +1,36 @@
-//! The lines of `--json`, as types.
+//! The lines of `--json`, as types: `holo` writes them, and programs that run it read them.
 //!
 //! `schema/holo-output.schema.json` is made of them by a test, so that `holo` itself has no need of the library that makes schemas. Within
 //! a version, kinds of lines and fields are only ever added.
+//!
+//! ```
+//! use holo_events::{Line, Outcome};
+//!
+//! let line = br#"{"version":1,"event":"end","id":"file:/etc/motd","plugin":"files","result":"changed","duration":0.2}"#;
+//! let line = Line::parse(line)?;
+//! assert!(matches!(line, Line::End { result: Outcome::Changed, .. }));
+//! # Ok::<(), holo_events::LineError>(())
+//! ```
 
-use bstr::{BStr, ByteSlice};
+mod error;
+mod from_protocol;
+mod history;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod text;
+mod why;
+
+pub use error::LineError;
+pub use history::{DiffLine, RecordLine, RunLine};
+pub use tally::Tally;
+pub use text::Text;
+pub use why::{NeighbourLine, PackagedLine, SourceLine, WhyLine};
+
 #[cfg(test)]
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// The version of the lines, which each of them begins with.
@@ -15,7 +39,7 @@ pub const VERSION: u8 = 1;
 /// A line of the output of `holo --json`: what `event` names.
 ///
 /// Readers should pass over events and fields that they do not know: a later holo may add some without counting the version up.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema), schemars(transform = tests::with_version))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line<'a> {
@@ -24,7 +48,7 @@ pub enum Line<'a> {
         /// Its ID.
         id: Text<'a>,
         /// The ID of its plugin.
-        plugin: &'a str,
+        plugin: Cow<'a, str>,
         /// The action that applying it takes.
         action: Action<'a>,
         /// The resource files that define it.
@@ -32,7 +56,7 @@ pub enum Line<'a> {
         /// More lines that its plugin shows to people.
         information: Vec<Information<'a>>,
         /// Its dependencies on others, and theirs on it.
-        #[serde(skip_serializing_if = "Edges::is_empty")]
+        #[serde(default, skip_serializing_if = "Edges::is_empty")]
         edges: Box<Edges<'a>>,
     },
     /// `adopt`: something is described by resource files now, or would be.
@@ -40,32 +64,32 @@ pub enum Line<'a> {
         /// The entity's ID.
         id: Text<'a>,
         /// The ID of its plugin.
-        plugin: &'a str,
+        plugin: Cow<'a, str>,
         /// The reason for which it was found, with `--all`.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
         /// The name of those that belong together.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<Text<'a>>,
         /// The paths of the resource files that it is in; none if it is as they have it.
         written: Vec<Text<'a>>,
         /// The paths of those that are not needed any more.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<Text<'a>>,
         /// True if that would be done only.
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "is_false")]
         pending: bool,
     },
     /// `doctor`: something that was looked at.
     Finding {
         /// The name of the check, or the ID of the plugin, that found it.
-        check: &'a str,
+        check: Cow<'a, str>,
         /// How bad it is.
         level: Level,
         /// The finding in a few words.
         title: Text<'a>,
         /// What a person can do about it.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         remedy: Option<Text<'a>>,
     },
     /// `selectors`: a string that selects something.
@@ -83,7 +107,7 @@ pub enum Line<'a> {
     /// Something that a plugin, or what it called, printed: a piece of text, not necessarily whole lines.
     Output {
         /// The entity that it belongs to; none while scanning, or if it came too late to be told.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
         /// The stream that it was printed on.
         stream: Stream,
@@ -93,7 +117,7 @@ pub enum Line<'a> {
     /// Something that should be looked into.
     Warning {
         /// The entity that it is about, if it is about one.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
         /// The text of the warning.
         text: Text<'a>,
@@ -101,7 +125,7 @@ pub enum Line<'a> {
     /// Something that went wrong.
     Error {
         /// The entity that it is about, if it is about one.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
         /// The text of the error.
         text: Text<'a>,
@@ -116,45 +140,47 @@ pub enum Line<'a> {
         /// The entity's ID.
         id: Text<'a>,
         /// The name of what there was; only of what applying makes.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Text<'a>>,
         /// The name of what there is, or would be; only of what applying makes.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Text<'a>>,
         /// The difference, in the form of git.
         text: Text<'a>,
         /// True if one of them is not text, so that the difference only says that they differ.
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "is_false")]
         binary: bool,
     },
     /// `apply`, `check`: an entity is done with.
     End {
         /// Its ID.
         id: Text<'a>,
+        /// The ID of its plugin.
+        plugin: Cow<'a, str>,
         /// The result of the work.
         result: Outcome,
         /// The time that it took, in seconds, since its plugin was asked, or had done with the entity before it.
         duration: f64,
         /// The changes that were made, as fragments in the past tense; a plugin need not name them.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<Text<'a>>,
         /// The changes that would be made; a plugin need not name them.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         would_change: Vec<Text<'a>>,
         /// The changes that would have to be forced.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         refused: Vec<Refusal<'a>>,
         /// The values that it has sent to entities that are refreshed because of it, each `KEY=VALUE`.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sent: Vec<Text<'a>>,
         /// The values that belong to the state that it is in, each `KEY=VALUE`.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kept: Vec<Text<'a>>,
         /// True if its plugin cannot tell what applying it would do.
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "is_false")]
         unknown: bool,
         /// The reason for which it was skipped, or failed; a plugin may have given it itself, in `output`.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
     },
     /// `why`: an entity, or a path that none manages.
@@ -162,21 +188,21 @@ pub enum Line<'a> {
     /// `blame`: consecutive lines of a file that have come from the same place.
     Blame {
         /// The entity's ID.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<Text<'a>>,
         /// The path of the file.
         path: Text<'a>,
         /// `base`, `edited`, `resource`, `holoscript`, or other words.
         origin: Text<'a>,
         /// The resource file, or the program among them.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<Text<'a>>,
         /// The number of the first of the lines in that.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         source_line: Option<usize>,
         /// The package that owns the file, for lines of the base.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        package: Option<&'a str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        package: Option<Cow<'a, str>>,
         /// The number of the first of the lines in the file.
         line: usize,
         /// The number of the lines.
@@ -202,10 +228,10 @@ pub enum Line<'a> {
         /// Its ID.
         id: Text<'a>,
         /// What happened, if that is known.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
         /// True if only `--force` could bring it back.
-        #[serde(skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "is_false")]
         needs_force: bool,
     },
     /// `watch`: an entity is in its desired state again, and not because it was repaired.
@@ -218,33 +244,37 @@ pub enum Line<'a> {
         /// Its ID.
         id: Text<'a>,
         /// The changes that were made, as fragments in the past tense; a plugin need not name them.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<Text<'a>>,
     },
     /// The last line of every run.
     Summary {
         /// `apply`, `check`: the ID of the run.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        run: Option<&'a str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<Cow<'a, str>>,
         /// `apply`, `check`: the time at which it began, in UTC.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         time: Option<String>,
         /// `apply`, `check`: the time that it took, in seconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         duration: Option<f64>,
         /// `apply`, `check`: how many entities ended in which way, if work on them was begun.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         tally: Option<Tally>,
         /// The exit status that follows.
         exit_code: u8,
         /// The reason for which the run could not begin, or ended before its time; other errors are in `error`s above.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<Text<'a>>,
     },
+    /// A line that this version does not know; it is never written.
+    #[serde(other, skip_serializing)]
+    #[cfg_attr(test, schemars(skip))]
+    Unknown,
 }
 
 /// A generation: the inputs of a run that changed something.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct GenerationLine<'a> {
     /// Its number.
@@ -252,7 +282,7 @@ pub struct GenerationLine<'a> {
     /// The time at which it was kept, in UTC.
     pub time: String,
     /// The ID of the run that kept it.
-    pub run: &'a str,
+    pub run: Cow<'a, str>,
     /// True if it is used instead of today's inputs.
     pub used: bool,
     /// The number of its files.
@@ -264,15 +294,15 @@ pub struct GenerationLine<'a> {
     /// The number of inputs that only the generation before it had.
     pub removed: usize,
     /// The first of these, by their paths.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<InputDifference<'a>>,
     /// The files that inputs lead to, and that are not kept.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_kept: Vec<Text<'a>>,
 }
 
 /// An input that differs from the same one of an earlier generation.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct InputDifference<'a> {
     /// Its path below the root.
@@ -282,7 +312,7 @@ pub struct InputDifference<'a> {
 }
 
 /// The way in which an input differs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum InputChange {
@@ -295,7 +325,7 @@ pub enum InputChange {
 }
 
 /// The difference of an input between two generations.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct InputDiffLine<'a> {
     /// Its path below the root.
@@ -303,23 +333,23 @@ pub struct InputDiffLine<'a> {
     /// The difference, in the form of git.
     pub text: Text<'a>,
     /// True if not everybody may read it, so that the difference only says that it differs.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub sensitive: bool,
 }
 
 /// The action that applying an entity takes, in a word, and the reason.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Action<'a> {
     /// Such as `Working on`.
     pub verb: Text<'a>,
     /// The reason for an unusual action, if it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<'a>>,
 }
 
 /// Something that a plugin tells people.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Information<'a> {
     /// Such as `store at`.
@@ -329,38 +359,38 @@ pub struct Information<'a> {
 }
 
 /// An entity's dependencies on others, and theirs on it, as its plugin declares them. Only what there is has a field.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Edges<'a> {
     /// The IDs of entities that it comes after.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Text<'a>>,
     /// The IDs of entities that it comes before.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Text<'a>>,
     /// The IDs of entities that have to be in their desired state first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Text<'a>>,
     /// The IDs of entities whose change refreshes it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribes: Vec<Text<'a>>,
     /// The IDs of entities that its change refreshes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notifies: Vec<Text<'a>>,
     /// The assets that it provides.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provides: Vec<Asset<'a>>,
     /// The assets that others have to provide.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Asset<'a>>,
     /// The assets that it alone decides about.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owns: Vec<Asset<'a>>,
     /// Paths where a change may mean drift.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<Text<'a>>,
     /// True if nothing defines it any more.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub orphan: bool,
 }
 
@@ -371,7 +401,7 @@ impl Edges<'_> {
 }
 
 /// Something that an entity provides, needs or owns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Asset<'a> {
     /// Such as `path` or `user`.
@@ -381,7 +411,7 @@ pub struct Asset<'a> {
 }
 
 /// A change that would have to be forced.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Refusal<'a> {
@@ -397,7 +427,7 @@ pub enum Refusal<'a> {
 }
 
 /// The level of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -410,7 +440,7 @@ pub enum Level {
 }
 
 /// The result of the work on an entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -429,7 +459,7 @@ pub enum Outcome {
 }
 
 /// One of the two streams of a program.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
@@ -437,22 +467,6 @@ pub enum Stream {
     Stdout,
     /// Standard error.
     Stderr,
-}
-
-/// Bytes: a string where they are UTF-8, which nearly all are, otherwise an array of their values, so that nothing is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Text<'a>(pub &'a BStr);
-
-impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Text<'a> {
-    fn from(bytes: &'a T) -> Self {
-        Text(bytes.as_ref().as_bstr())
-    }
-}
-
-impl Serialize for Text<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        holo_protocol::Text::serialize_bytes(self.0, serializer)
-    }
 }
 
 /// Returns a duration as it is written: in seconds, to the millisecond.
@@ -479,12 +493,20 @@ impl Line<'_> {
     }
 }
 
-mod history;
-mod tally;
-#[cfg(test)]
-mod tests;
-mod why;
-
-pub use history::{DiffLine, RecordLine, RunLine};
-pub use tally::Tally;
-pub use why::{NeighbourLine, PackagedLine, SourceLine, WhyLine};
+impl Line<'static> {
+    /// Reads a line, with or without its newline.
+    ///
+    /// # Errors
+    /// If it is none, or of another version.
+    pub fn parse(line: &[u8]) -> Result<Line<'static>, LineError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u8,
+        }
+        let Versioned { version } = serde_json::from_slice(line).map_err(LineError::NotALine)?;
+        if version != VERSION {
+            return Err(LineError::Version { version });
+        }
+        serde_json::from_slice(line).map_err(LineError::NotALine)
+    }
+}

@@ -3,89 +3,90 @@
 use super::{Information, Text};
 #[cfg(test)]
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// An entity, or a path that none manages.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct WhyLine<'a> {
     /// True if an entity manages it.
     pub managed: bool,
     /// The ID of the entity.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Text<'a>>,
     /// The ID of its plugin.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub plugin: Option<&'a str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Cow<'a, str>>,
     /// The path that it makes, or that was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Text<'a>>,
     /// The package that owns that path.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<PackagedLine<'a>>,
     /// The resource files that define it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceLine<'a>>,
     /// More lines that its plugin shows to people.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub information: Vec<Information<'a>>,
     /// The entities that come before it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<NeighbourLine<'a>>,
     /// The entities that come after it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<NeighbourLine<'a>>,
     /// The entity that provides the directory which the path is in.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Text<'a>>,
     /// The ID of the run that changed it last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub changed_by: Option<&'a str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_by: Option<Cow<'a, str>>,
     /// The time at which that was, in UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<String>,
     /// True if a person has changed it since it was applied last, if that can be told.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<bool>,
 }
 
 /// A resource file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct SourceLine<'a> {
     /// Its path.
     pub path: Text<'a>,
     /// The line in which the definition begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// The package that owns it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<PackagedLine<'a>>,
 }
 
 /// The package that owns a path.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct PackagedLine<'a> {
     /// Its name.
-    pub name: &'a str,
+    pub name: Cow<'a, str>,
     /// True if the file differs from what the package brought, if that can be told.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<bool>,
 }
 
 /// An entity that comes before another one, or after it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct NeighbourLine<'a> {
     /// Its ID.
     pub id: Text<'a>,
     /// The key that says so, such as `REQUIRES`.
-    pub key: &'a str,
+    pub key: Cow<'a, str>,
     /// The asset, if it is by something that one needs or owns: `path /etc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asset: Option<String>,
     /// The file that says so, with a line if that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<Text<'a>>,
 }

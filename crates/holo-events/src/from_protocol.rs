@@ -1,0 +1,51 @@
+//! What plugins say, as it stands in lines.
+
+use crate::{Action, Asset, Edges, Level, Stream, Text};
+use bstr::BString;
+use holo_protocol::session;
+
+impl<'a> From<&'a holo_protocol::Action> for Action<'a> {
+    fn from(action: &'a holo_protocol::Action) -> Self {
+        Action { verb: (&action.verb).into(), reason: action.reason.as_ref().map(Text::from) }
+    }
+}
+
+impl<'a> From<&'a holo_protocol::Edges> for Edges<'a> {
+    fn from(edges: &'a holo_protocol::Edges) -> Self {
+        let texts = |list: &'a [BString]| list.iter().map(Text::from).collect();
+        let assets = |list: &'a [holo_protocol::Asset]| {
+            list.iter().map(|asset| Asset { kind: (&asset.kind).into(), value: (&asset.value).into() }).collect()
+        };
+        Edges {
+            after: texts(&edges.after),
+            before: texts(&edges.before),
+            requires: texts(&edges.requires),
+            subscribes: texts(&edges.subscribes),
+            notifies: texts(&edges.notifies),
+            provides: assets(&edges.provides),
+            needs: assets(&edges.needs),
+            owns: assets(&edges.owns),
+            watch: texts(&edges.watch),
+            orphan: edges.orphan,
+        }
+    }
+}
+
+impl From<holo_protocol::Level> for Level {
+    fn from(level: holo_protocol::Level) -> Self {
+        match level {
+            holo_protocol::Level::Ok => Level::Ok,
+            holo_protocol::Level::Warning => Level::Warning,
+            holo_protocol::Level::Error => Level::Error,
+        }
+    }
+}
+
+impl From<session::Stream> for Stream {
+    fn from(stream: session::Stream) -> Self {
+        match stream {
+            session::Stream::Stdout => Stream::Stdout,
+            session::Stream::Stderr => Stream::Stderr,
+        }
+    }
+}
