@@ -7,15 +7,18 @@
 //! - `begun.json`: the run that began last, from before it changes anything. It tells that a run was killed.
 //! - `last.json`: the last run that had nothing to do.
 //!
-//! A [`Recorder`] makes records of the events of a run, a [`Writer`] appends them, and a [`History`] reads them.
+//! A [`Recorder`] makes records of the events of a run, a [`Writer`] appends them, and a [`History`] reads them. Of what became of entities
+//! the system's journal is told, too.
 
 mod begun;
+mod journal;
 mod process;
 mod reader;
 mod record;
 mod recorder;
 #[cfg(test)]
 mod tests;
+mod words;
 mod writer;
 
 pub use process::ProcessMark;

@@ -1,6 +1,6 @@
 //! `holo history`
 
-pub(super) mod lines;
+mod lines;
 mod show;
 mod subject;
 
@@ -96,7 +96,7 @@ fn show_records(records: &[EntityRecord], reporter: &mut dyn Reporter) {
                 record.result.name().into(),
                 Cell::Duration(record.duration),
                 (&record.id.0).into(),
-                (&lines::what(record)).into(),
+                (&record.what()).into(),
             ]
         })
         .collect();

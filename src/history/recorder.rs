@@ -3,6 +3,7 @@
 mod draft;
 mod who;
 
+use super::journal::Journal;
 use super::process::ProcessMark;
 use super::record::{Began, Counts, Ended, LastRun, Record, RunResult, VERSION};
 use super::writer::{self, Writer};
@@ -24,6 +25,8 @@ use std::time::Instant;
 pub struct Recorder<'a> {
     reporter: &'a mut dyn Reporter,
     root: Root,
+    /// False if nobody wants to know.
+    observes: bool,
     began: Began,
     /// The time at which the run began, on a clock that nobody sets.
     start: Instant,
@@ -31,6 +34,7 @@ pub struct Recorder<'a> {
     /// What has been said of the entity at work.
     draft: Draft,
     counts: Counts,
+    journal: Journal,
     /// The error that was told last.
     last_error: Option<BString>,
 }
@@ -63,11 +67,13 @@ impl<'a> Recorder<'a> {
         Recorder {
             reporter,
             root: settings.root.clone(),
+            observes: settings.keeps_history,
             began,
             start: Instant::now(),
             state: if settings.keeps_history { State::Idle } else { State::Off },
             draft: Draft::default(),
             counts: Counts::default(),
+            journal: Journal::new(settings),
             last_error: None,
         }
     }
@@ -107,6 +113,7 @@ impl<'a> Recorder<'a> {
             }
         };
         self.check(written);
+        self.journal.finish();
     }
 
     /// Returns the reason for which the run ended before its time.
@@ -147,7 +154,9 @@ impl<'a> Recorder<'a> {
                     if result == RunResult::Changed {
                         draft.compare(&self.root);
                     }
-                    self.write(&Record::Entity(draft.finish(&self.began.run, entity, result, *duration)));
+                    let record = draft.finish(&self.began.run, entity, result, *duration);
+                    self.journal.tell(&record);
+                    self.write(&Record::Entity(record));
                 }
             }
             _ => {}
@@ -193,7 +202,7 @@ impl<'a> Recorder<'a> {
 impl Reporter for Recorder<'_> {
     fn event(&mut self, event: Event<'_>) {
         // What is said of an entity is on record before others can act on it.
-        if !matches!(self.state, State::Off) {
+        if self.observes {
             self.observe(&event);
         }
         self.reporter.event(event);

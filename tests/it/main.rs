@@ -18,6 +18,7 @@ mod facts;
 mod from_ansible;
 mod generations;
 mod history;
+mod journal;
 mod json;
 mod own_resources;
 mod paths;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
         ("history", history::trials()),
+        ("journal", journal::trials()),
         ("json", json::trials()),
         ("own_resources", own_resources::trials()),
         ("paths", paths::trials()),

@@ -46,26 +46,6 @@ pub(super) fn command(run: &Run) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the changes to an entity, or the reason why there are none.
-pub(in crate::commands) fn what(record: &EntityRecord) -> String {
-    let mut what: Vec<String> = record.changes.iter().map(|Bytes(text)| text.to_string()).collect();
-    what.extend(record.refused.iter().map(refusal));
-    what.extend(record.reason.as_ref().map(|Bytes(reason)| reason.to_string()));
-    if !record.refreshed_by.is_empty() {
-        let sources: Vec<String> = record.refreshed_by.iter().map(|Bytes(id)| id.to_string()).collect();
-        what.push(format!("refreshed by {}", sources.join(", ")));
-    }
-    what.join("; ")
-}
-
-pub(super) fn refusal(refusal: &RefusalRecord) -> String {
-    match refusal {
-        RefusalRecord::Overwrite => "modified by user".to_owned(),
-        RefusalRecord::Restore => "deleted by user".to_owned(),
-        RefusalRecord::Other { reason } => reason.0.to_string(),
-    }
-}
-
 /// Returns the line of a run for programs.
 pub(super) fn run(run: &Run) -> RunLine<'_> {
     let (began, ended) = (run.began.as_ref(), run.ended.as_ref());

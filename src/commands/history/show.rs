@@ -71,7 +71,7 @@ fn show_entity(record: &EntityRecord, with_diffs: bool, reporter: &mut dyn Repor
     let mut shown: Vec<(&str, Cell)> = vec![("result", record.result.name().into())];
     shown.push(("took", Cell::Duration(record.duration)));
     shown.extend(record.changes.iter().map(|Text(change)| ("change", change.into())));
-    shown.extend(record.refused.iter().map(|refusal| ("refused", (&lines::refusal(refusal)).into())));
+    shown.extend(record.refused.iter().map(|refusal| ("refused", (&refusal.words()).into())));
     shown.extend(record.reason.as_ref().map(|Text(reason)| ("reason", reason.into())));
     shown.extend(record.refreshed_by.iter().map(|Text(id)| ("refreshed by", id.into())));
     if let Some(Text(output)) = &record.output {

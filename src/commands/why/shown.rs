@@ -2,7 +2,6 @@
 
 use super::answer::{Answer, Packaged, Source};
 use super::neighbours::Neighbour;
-use crate::commands::history::lines;
 use crate::report::table::Cell;
 use bstr::ByteSlice;
 
@@ -44,7 +43,7 @@ pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
     if let Some(change) = &answer.last_change {
         shown.push(("changed", Cell::Time(change.time)));
         shown.push(("by run", (&change.run).into()));
-        shown.push(("change", (&lines::what(change)).into()));
+        shown.push(("change", (&change.what()).into()));
     }
     if let (Some(id), Some(edited)) = (&answer.id, answer.edited) {
         let text = if edited { format!("yes; see holo diff {id}") } else { "no".to_owned() };

@@ -1,0 +1,121 @@
+//! The journal of systemd, which is told of each entity that was changed, refused, or failed.
+//!
+//! Lines are sent by a thread of their own, which is started for the first one. A journal that does not read them holds a run up for no longer
+//! than [`PATIENCE`], at its end; lines that it has not taken by then are lost.
+
+use super::record::{EntityRecord, RunResult};
+use crate::settings::Settings;
+use log::{Level, Record};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+use systemd_journal_logger::JournalLog;
+
+/// The socket of the journal.
+const SOCKET: &str = "/run/systemd/journal/socket";
+/// The time that a journal has for what it has not read when a run ends.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The journal, as far as a run has got with it.
+#[derive(Debug)]
+pub(super) enum Journal {
+    /// There is nothing to tell yet.
+    Silent,
+    Open(Thread),
+    /// There is no journal, or it must not be told.
+    Off,
+}
+
+/// The thread that tells the journal.
+#[derive(Debug)]
+pub(super) struct Thread {
+    lines: Sender<Line>,
+    /// Ends when all lines are sent.
+    sent: Receiver<()>,
+}
+
+/// A line about an entity.
+#[derive(Debug)]
+struct Line {
+    level: Level,
+    message: String,
+    run: String,
+    entity: String,
+    result: &'static str,
+}
+
+impl Journal {
+    /// Returns the journal of a run. It is that of the system which runs, so other roots have none.
+    pub(super) fn new(settings: &Settings) -> Journal {
+        if settings.keeps_history && !settings.root.is_test() { Journal::Silent } else { Journal::Off }
+    }
+
+    /// Tells of an entity. Differences and what programs have printed are not part of that: more people may read the journal than records.
+    pub(super) fn tell(&mut self, record: &EntityRecord) {
+        let Some(line) = Line::new(record).filter(|_| !matches!(self, Journal::Off)) else { return };
+        if matches!(self, Journal::Silent) {
+            *self = Thread::start().map_or(Journal::Off, Journal::Open);
+        }
+        if let Journal::Open(thread) = self {
+            // Without a journal that listens, there is no thread.
+            let _ = thread.lines.send(line);
+        }
+    }
+
+    /// Returns when everything is told, or the journal has had the time for it.
+    pub(super) fn finish(self) {
+        if let Journal::Open(Thread { lines, sent }) = self {
+            drop(lines);
+            let _ = sent.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+impl Thread {
+    fn start() -> Option<Thread> {
+        if !Path::new(SOCKET).exists() {
+            return None;
+        }
+        let (lines, received) = channel();
+        let (sending, sent) = channel();
+        thread::Builder::new()
+            .spawn(move || {
+                send(&received);
+                drop(sending);
+            })
+            .ok()?;
+        Some(Thread { lines, sent })
+    }
+}
+
+fn send(lines: &Receiver<Line>) {
+    let Ok(log) = JournalLog::empty() else { return };
+    let log = log.with_syslog_identifier(env!("CARGO_PKG_NAME").to_owned());
+    for Line { level, message, run, entity, result } in lines {
+        let fields = [("HOLO_RUN", run.as_str()), ("HOLO_ENTITY", &entity), ("HOLO_RESULT", result)];
+        // One line that the journal does not take does not keep it from the others.
+        let _ = log
+            .journal_send(&Record::builder().level(level).args(format_args!("{message}")).key_values(&fields).build());
+    }
+}
+
+impl Line {
+    fn new(record: &EntityRecord) -> Option<Line> {
+        let level = match record.result {
+            RunResult::Changed => Level::Info,
+            RunResult::Refused => Level::Warn,
+            RunResult::Failed => Level::Error,
+            RunResult::Unchanged | RunResult::Skipped | RunResult::Interrupted => return None,
+        };
+        let (id, result, what) = (&record.id.0, record.result.name(), record.what());
+        let colon = if what.is_empty() { "" } else { ": " };
+        Some(Line {
+            level,
+            message: format!("{id}: {result}{colon}{what}"),
+            run: record.run.to_string(),
+            entity: id.to_string(),
+            result,
+        })
+    }
+}
