@@ -73,7 +73,7 @@ pub use location::Location;
 pub use naming::{NameError, NameKeys};
 pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
-pub use schema::{schema, schema_with};
+pub use schema::{schema, schema_of_two, schema_with};
 pub use similar::{did_you_mean, similar};
 pub use templates::Templates;
 pub use untyped::UntypedDefinition;

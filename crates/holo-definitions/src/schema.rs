@@ -9,9 +9,13 @@ use serde_json::{Map, Value, json};
 /// The JSON Schema of definition files with this type's tables.
 #[must_use]
 pub fn schema<D: Definition + JsonSchema>(title: &str) -> Value {
-    let mut whole = schemars::schema_for!(D).to_value();
-    add_definitions(&mut whole, "properties", schemars::schema_for!(CommonKeys).to_value());
-    file_schema(title, vec![(D::TABLE, whole)])
+    file_schema(title, vec![(D::TABLE, table::<D>())])
+}
+
+/// The same of files that hold tables of two types.
+#[must_use]
+pub fn schema_of_two<D: Definition + JsonSchema, E: Definition + JsonSchema>(title: &str) -> Value {
+    file_schema(title, vec![(D::TABLE, table::<D>()), (E::TABLE, table::<E>())])
 }
 
 /// The same of files that also hold tables that declare something for all of them.
@@ -21,9 +25,14 @@ where
     D: Definition + JsonSchema,
     M: Declaration + JsonSchema,
 {
+    file_schema(title, vec![(M::TABLE, schemars::schema_for!(M).to_value()), (D::TABLE, table::<D>())])
+}
+
+/// The schema of a type's tables, with the common keys.
+fn table<D: Definition + JsonSchema>() -> Value {
     let mut whole = schemars::schema_for!(D).to_value();
     add_definitions(&mut whole, "properties", schemars::schema_for!(CommonKeys).to_value());
-    file_schema(title, vec![(M::TABLE, schemars::schema_for!(M).to_value()), (D::TABLE, whole)])
+    whole
 }
 
 /// Adds a schema's definitions, and this part of it, to another one.

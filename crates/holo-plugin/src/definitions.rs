@@ -20,12 +20,26 @@ pub fn read_with<D: Definition, M: Declaration>(
     output: &mut Output<'_>,
 ) -> (Definitions<D>, Declarations<M>) {
     let (definitions, declarations, findings) = Definitions::read_with(host.resources(), &host.templates());
+    say_all(findings, definitions.is_complete(), host, output);
+    (definitions, declarations)
+}
+
+/// Reads all definition files of the plugin, in which there are tables of two types; what is wrong is said on `output`.
+pub fn read_two<D: Definition, E: Definition>(
+    host: &Host,
+    output: &mut Output<'_>,
+) -> (Definitions<D>, Definitions<E>) {
+    let (definitions, others, findings) = Definitions::read_two(host.resources(), &host.templates());
+    say_all(findings, definitions.is_complete(), host, output);
+    (definitions, others)
+}
+
+fn say_all(findings: Vec<Finding>, is_complete: bool, host: &Host, output: &mut Output<'_>) {
     say(findings, output);
     host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
-    if !definitions.is_complete() {
+    if !is_complete {
         output.warning("no entity is scrubbed until this is mended, as its definition may be what is missing");
     }
-    (definitions, declarations)
 }
 
 /// Says what has been found in definitions.

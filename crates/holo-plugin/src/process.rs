@@ -44,14 +44,24 @@ pub enum FilterError {
 
 /// Runs a program that gets one file and makes another; its stderr is relayed as it comes.
 ///
-/// It may take as long as it likes, so it stays in our process group and ends with that.
+/// Without a time limit it may take as long as it likes, so it stays in our process group and ends with that.
 ///
 /// # Errors
 /// If it cannot be started or does not end with 0, in words that read after "execution of PATH failed: ".
-pub fn filter(program: &Path, input: File, result: File, output: &mut Output<'_>) -> Result<(), FilterError> {
+pub fn filter(
+    program: &Path,
+    input: File,
+    result: File,
+    timeout: Option<Duration>,
+    output: &mut Output<'_>,
+) -> Result<(), FilterError> {
     let path = if program.components().count() == 1 { Path::new(".").join(program) } else { program.to_owned() };
     let mut filter = Program::new(path);
-    filter.stdin_file(input).stdout_file(result).in_our_group().linger(Duration::ZERO);
+    filter.stdin_file(input).stdout_file(result);
+    match timeout {
+        None => filter.in_our_group().linger(Duration::ZERO),
+        Some(limit) => filter.timeout(limit),
+    };
     let ended = run(&filter, output)?;
     ended.failure().map_or(Ok(()), |failure| Err(FilterError::Failed(failure)))
 }

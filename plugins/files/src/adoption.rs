@@ -7,7 +7,7 @@ mod trees;
 mod unmanaged;
 
 use crate::managed::ManagedFile;
-use crate::overlay::{self, PREFIX};
+use crate::overlay::{self, FileEntity, PREFIX};
 use bstr::{BStr, ByteSlice};
 use holo_plugin::{Adopted, Adoption, Candidate, Entity, Host, Output, ScanError, Silence, Verdict};
 use std::os::unix::ffi::OsStrExt;
@@ -39,13 +39,14 @@ pub(crate) fn adopt(
     let Ok(found) = find(id, output) else { return Adopted::Failed };
     let Some(entity) = found else { return unmanaged::adopt(path, host, adoption, output) };
     match &entity {
-        ManagedFile::Overlay(overlaid) => {
-            let verdict = entity.check(host, host.mode(false), &mut Output::new(&mut Silence));
-            if verdict == Verdict::InDesiredState && !overlaid.is_orphan() {
-                return Adopted::Unchanged;
+        ManagedFile::Overlay(overlaid) => adopt_overlay(overlaid, host, adoption, output),
+        ManagedFile::WithSidecar(overlaid) => match &overlaid.common.skipped {
+            Some(reason) => {
+                output.error(format!("cannot adopt {id}: it is left out, as {reason}"));
+                Adopted::Failed
             }
-            overlay::adopt::adopt(overlaid, host, adoption, output)
-        }
+            None => adopt_overlay(&overlaid.entity, host, adoption, output),
+        },
         ManagedFile::Declared(declared) => match Adopted::defined_already(&**declared, host, output) {
             Some(adopted) => adopted,
             None => unmanaged::adopt(path, host, adoption, output),
@@ -59,4 +60,12 @@ pub(crate) fn adopt(
             Adopted::Failed
         }
     }
+}
+
+fn adopt_overlay(overlaid: &FileEntity, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+    let verdict = overlaid.check(host, host.mode(false), &mut Output::new(&mut Silence));
+    if verdict == Verdict::InDesiredState && !overlaid.is_orphan() {
+        return Adopted::Unchanged;
+    }
+    overlay::adopt::adopt(overlaid, host, adoption, output)
 }

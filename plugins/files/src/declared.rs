@@ -14,7 +14,7 @@ pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, remove_empty_folder, tidy};
 
-use crate::overlay::{FileEntity, PREFIX};
+use crate::overlay::{FileEntity, OverlayDefinition, PREFIX};
 use bstr::ByteSlice;
 use definition::Ensure;
 use holo_change::CanonicalPaths;
@@ -137,8 +137,9 @@ struct Declaration {
 }
 
 impl Found {
-    pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> Found {
-        let definitions = definitions::read(host, output);
+    /// Reads what is declared, and what is said of overlays beside their resource files.
+    pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> (Found, Definitions<OverlayDefinition>) {
+        let (definitions, sidecars) = definitions::read_two(host, output);
         let records = match inspection::bases(host).and_then(|bases| bases.all(output)) {
             Ok(records) => records,
             Err(error) => {
@@ -146,10 +147,16 @@ impl Found {
                 BTreeMap::new()
             }
         };
-        Found { definitions, records }
+        (Found { definitions, records }, sidecars)
     }
 
-    /// Returns true if there is nothing, as on a machine that has overlays alone.
+    /// Returns the locations of declarations, by the IDs of their entities.
+    pub(crate) fn locations(&self) -> BTreeMap<String, String> {
+        let defined = self.definitions.valid.iter();
+        defined.map(|(id, defined)| (id.clone(), defined.common.location.to_string())).collect()
+    }
+
+    /// Returns true if nothing is declared, as on a machine that has overlays alone.
     pub(crate) fn is_empty(&self) -> bool {
         self.definitions.valid.is_empty() && self.records.is_empty()
     }
@@ -230,6 +237,7 @@ impl Found {
                 canonical: path.clone(),
                 path: path.clone(),
                 sources: Vec::new(),
+                timeout: None,
                 definition: None,
                 overlay: None,
                 orphan: Some(report),
@@ -271,6 +279,7 @@ impl Declaration {
             path: self.path,
             canonical: self.canonical,
             sources: self.defined.common.sources.clone(),
+            timeout: self.defined.common.keys.timeout,
             definition: Some(self.defined.definition),
             overlay,
             orphan: None,

@@ -3,9 +3,11 @@
 use crate::adoption;
 use crate::declared;
 use crate::managed::{ManagedFile, tidy_up};
-use crate::overlay::{self, FileEntity};
-use bstr::BStr;
+use crate::overlay::{self, FileEntity, OverlayDefinition};
+use crate::sidecars;
+use bstr::{BStr, ByteSlice};
 use holo_plugin::declared::apply_together;
+use holo_plugin::definitions::Definitions;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, Host, Job, Output, Plugin, ScanError, ScanLimit,
@@ -33,7 +35,7 @@ pub(crate) struct Tidying {
 
 impl Tidying {
     fn found(&self, files: &[ManagedFile]) {
-        let count = files.iter().filter(|file| !matches!(file, ManagedFile::Overlay(_))).count();
+        let count = files.iter().filter(|file| !file.is_overlay()).count();
         self.left.store(count, Ordering::Relaxed);
     }
 
@@ -72,14 +74,14 @@ impl Plugin for Files {
         limit: ScanLimit<'_>,
         output: &mut Output<'_>,
     ) -> Result<Vec<ManagedFile>, ScanError> {
-        let found = declared::Found::read(host, output);
+        let (found, sidecars) = declared::Found::read(host, output);
         // What is declared may have to do with any overlay: its path may lead to the same file.
         let overlays = match limit {
             ScanLimit::Ids(ids) if found.is_empty() => overlay::scan::some(host, ids, output)?,
             ScanLimit::Ids(_) => overlay::scan::all(host, output)?,
             ScanLimit::Prefix(prefix) => overlay::scan::beginning(host, prefix, output)?,
         };
-        let files = with_declared(host, found, overlays, output);
+        let files = with_declared(host, (found, sidecars), overlays, output);
         self.tidying.found(&files);
         Ok(files)
     }
@@ -103,6 +105,10 @@ impl Plugin for Files {
         let mut with_scripts = Vec::new();
         for (place, job) in set.iter().enumerate() {
             let verdict = match job.entity {
+                ManagedFile::WithSidecar(_) => {
+                    with_scripts.push((place, job));
+                    continue;
+                }
                 ManagedFile::Overlay(_) => match checked.next().flatten() {
                     Some(checked) => checked.tell(&mut answers.output(place)),
                     None => {
@@ -134,10 +140,12 @@ impl Plugin for Files {
         if !overlays.is_empty() {
             overlay::apply(host, &overlays, records, &mut Part { places, answers });
         }
-        if overlays.len() < set.len() {
-            let mut answers = LastLater { answers, left: set.len() - overlays.len(), last: None };
+        apply_with_sidecars(host, set, records, answers);
+        let left = set.iter().filter(|job| !job.entity.is_overlay()).count();
+        if left > 0 {
+            let mut answers = LastLater { answers, left, last: None };
             apply_declared(host, set, records, &mut answers);
-            let is_last = self.tidying.applied(set.len() - overlays.len());
+            let is_last = self.tidying.applied(left);
             if let Some((place, applied)) = answers.last.take() {
                 if is_last {
                     tidy_up(host, |_| true, &mut answers.output(place));
@@ -177,7 +185,20 @@ impl Sink for Unheard {
     fn write(&mut self, _: Stream, _: &[u8]) {}
 }
 
-/// Applies an entity that is not a mere overlay.
+/// Applies the overlays of a set that have sidecars.
+fn apply_with_sidecars(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answers: &mut dyn SetAnswers) {
+    let (mut overlays, mut places) = (Vec::new(), Table::new());
+    for (place, job) in set.iter().enumerate() {
+        if let ManagedFile::WithSidecar(entity) = job.entity {
+            overlays.push(Job { entity: &**entity, mode: job.mode });
+            places.push(place);
+        }
+    }
+    let mut part = Part { places, answers };
+    apply_together(host, &overlays, &mut part, |jobs, answers| overlay::apply(host, jobs, records, answers));
+}
+
+/// Applies the entities of a set that are not mere overlays.
 fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answers: &mut dyn SetAnswers) {
     let (mut declared, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
@@ -197,22 +218,31 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answ
     }
 }
 
-/// The overlays, and what is declared beside or instead of them.
+/// The overlays with their sidecars, and what is declared beside or instead of them.
 fn with_declared(
     host: &Host,
-    found: declared::Found,
-    overlays: Vec<FileEntity>,
+    (found, defined): (declared::Found, Definitions<OverlayDefinition>),
+    mut overlays: Vec<FileEntity>,
     output: &mut Output<'_>,
 ) -> Vec<ManagedFile> {
+    // It has been said what is wrong with its sidecar, and without that it is not applied as it was meant.
+    let is_broken = |overlay: &FileEntity| defined.is_broken(&overlay.id().to_str_lossy());
+    overlays.retain(|overlay| overlay.is_orphan() || !is_broken(overlay));
+    let mut sidecars = sidecars::by_path(defined);
+    if !sidecars.is_empty() {
+        sidecars::refuse_idle(&sidecars, &found.locations(), host, output);
+    }
     if found.is_empty() {
-        return overlays.into_iter().map(ManagedFile::Overlay).collect();
+        return overlays.into_iter().map(|overlay| ManagedFile::laid(overlay, &mut sidecars)).collect();
     }
     let mut by_path: BTreeMap<PathBuf, FileEntity> =
         overlays.into_iter().map(|entity| (entity.path.clone(), entity)).collect();
     let mut entities = found.into_entities(&mut by_path, host, output);
     let overlay = |(path, entity): (PathBuf, FileEntity)| match entities.leaving.remove(&path) {
-        Some(declared) => ManagedFile::OverlayAfter(Box::new(declared), entity),
-        None => ManagedFile::Overlay(entity),
+        Some(declared) => {
+            ManagedFile::OverlayAfter(Box::new(declared), Box::new(sidecars::attach(entity, &mut sidecars)))
+        }
+        None => ManagedFile::laid(entity, &mut sidecars),
     };
     let mut files: Vec<ManagedFile> = by_path.into_iter().map(overlay).collect();
     files.extend(entities.declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));

@@ -6,6 +6,8 @@ mod files;
 mod managed;
 mod origins;
 mod overlay;
+mod sidecars;
+mod validation;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]

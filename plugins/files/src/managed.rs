@@ -2,6 +2,7 @@
 
 use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::overlay::FileEntity;
+use crate::sidecars::{self, Sidecars};
 use holo_plugin::declared::Declared;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict};
 use std::path::Path;
@@ -10,8 +11,10 @@ use std::path::Path;
 pub(crate) enum ManagedFile {
     /// One that others have installed, with what is laid over it.
     Overlay(FileEntity),
+    /// The same, with what a sidecar says of it.
+    WithSidecar(Box<Declared<FileEntity>>),
     /// One that has an overlay now, and was declared before.
-    OverlayAfter(Box<DeclaredFile>, FileEntity),
+    OverlayAfter(Box<DeclaredFile>, Box<Declared<FileEntity>>),
     /// One that is declared as a whole, or was.
     Declared(Box<Declared<DeclaredFile>>),
     /// One that is left alone.
@@ -19,17 +22,35 @@ pub(crate) enum ManagedFile {
 }
 
 impl ManagedFile {
+    /// An overlay, with its sidecar if it has one.
+    pub(crate) fn laid(overlay: FileEntity, sidecars: &mut Sidecars) -> ManagedFile {
+        if !sidecars.contains_key(&overlay.path) {
+            return ManagedFile::Overlay(overlay);
+        }
+        let overlay = sidecars::attach(overlay, sidecars);
+        match overlay.entity.sidecar {
+            Some(_) => ManagedFile::WithSidecar(Box::new(overlay)),
+            None => ManagedFile::Overlay(overlay.entity),
+        }
+    }
+
+    /// Returns true if nothing else is, or was, at its path.
+    pub(crate) fn is_overlay(&self) -> bool {
+        matches!(self, ManagedFile::Overlay(_) | ManagedFile::WithSidecar(_))
+    }
+
     pub(crate) fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let ends_well = |applied: &Applied| {
             matches!(applied, Applied::Changed(_) | Applied::ChangedQuietly(_) | Applied::Unchanged)
         };
         match self {
             ManagedFile::Overlay(entity) => entity.apply(host, mode, output),
+            ManagedFile::WithSidecar(entity) => entity.apply(host, mode, output),
             ManagedFile::Declared(entity) => entity.apply(host, mode, output),
             ManagedFile::OverlayAfter(declared, overlay) => {
                 // If nothing is laid over it any more, the overlay goes first.
                 let steps: [&dyn Entity; 2] =
-                    if overlay.is_orphan() { [overlay, &**declared] } else { [&**declared, overlay] };
+                    if overlay.entity.is_orphan() { [&**overlay, &**declared] } else { [&**declared, &**overlay] };
                 let first = steps[0].apply(host, mode, output);
                 if ends_well(&first) { steps[1].apply(host, mode, output) } else { first }
             }
@@ -44,7 +65,10 @@ impl ManagedFile {
 impl Entity for ManagedFile {
     fn report(&self) -> EntityReport {
         match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.report(),
+            ManagedFile::Overlay(entity) => entity.report(),
+            ManagedFile::OverlayAfter(_, entity) if entity.entity.sidecar.is_none() => entity.entity.report(),
+            ManagedFile::OverlayAfter(_, entity) => entity.report(),
+            ManagedFile::WithSidecar(entity) => entity.report(),
             ManagedFile::Declared(entity) => entity.report(),
             ManagedFile::Contradicted(contradicted) => contradicted.report.clone(),
         }
@@ -52,7 +76,7 @@ impl Entity for ManagedFile {
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let applied = self.apply_alone(host, mode, output);
-        if !matches!(self, ManagedFile::Overlay(_)) {
+        if !self.is_overlay() {
             // Version 3 is going to ask for the others.
             let id = self.report().id;
             tidy_up(host, |other| id == other, output);
@@ -62,7 +86,9 @@ impl Entity for ManagedFile {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.check(host, mode, output),
+            ManagedFile::Overlay(entity) => entity.check(host, mode, output),
+            ManagedFile::WithSidecar(entity) => entity.check(host, mode, output),
+            ManagedFile::OverlayAfter(_, entity) => entity.check(host, mode, output),
             ManagedFile::Declared(entity) => entity.check(host, mode, output),
             ManagedFile::Contradicted(contradicted) => {
                 output.error(format!("skipping target: {}", contradicted.reason));
@@ -73,7 +99,9 @@ impl Entity for ManagedFile {
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
         match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
+            ManagedFile::Overlay(entity) => entity.diff(host),
+            ManagedFile::WithSidecar(entity) => entity.diff(host),
+            ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
             ManagedFile::Declared(entity) => entity.diff(host),
             ManagedFile::Contradicted(_) => None,
         }
@@ -81,7 +109,9 @@ impl Entity for ManagedFile {
 
     fn blame(&self, host: &Host, path: Option<&Path>) -> Option<Vec<Span>> {
         match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.blame(host, path),
+            ManagedFile::Overlay(entity) => entity.blame(host, path),
+            ManagedFile::WithSidecar(entity) => entity.blame(host, path),
+            ManagedFile::OverlayAfter(_, entity) => entity.blame(host, path),
             ManagedFile::Declared(entity) => entity.blame(host, path),
             ManagedFile::Contradicted(_) => None,
         }
@@ -89,7 +119,9 @@ impl Entity for ManagedFile {
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
         match self {
-            ManagedFile::Overlay(entity) | ManagedFile::OverlayAfter(_, entity) => entity.preview(host),
+            ManagedFile::Overlay(entity) => entity.preview(host),
+            ManagedFile::WithSidecar(entity) => entity.preview(host),
+            ManagedFile::OverlayAfter(_, entity) => entity.preview(host),
             ManagedFile::Declared(entity) => entity.preview(host),
             ManagedFile::Contradicted(_) => None,
         }

@@ -19,6 +19,8 @@ mod provision;
 pub(crate) mod record;
 pub(crate) mod scan;
 mod scrub;
+mod secrets;
+pub(crate) mod sidecar;
 mod stock;
 
 pub(crate) use blame::{from_template, rendered};
@@ -27,6 +29,7 @@ use change::{Consequences, Outcome};
 pub(crate) use check::{Checked, check_many};
 pub(crate) use entity::{FileEntity, PATCH_SUFFIX, PREFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 pub(crate) use layout::Layout;
+pub(crate) use sidecar::OverlayDefinition;
 
 use context::Context;
 use holo_change::image_store::ImageStore;
@@ -42,7 +45,13 @@ const LOOKED_AT_TOGETHER: usize = 512;
 
 /// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
-    match Context::open(host, records) {
+    let opened = Context::open(host, records).and_then(|context| {
+        let mut sensitive =
+            set.iter().filter(|job| job.entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive));
+        sensitive.try_for_each(|job| secrets::remember(&job.entity.path, &context.layout.images))?;
+        Ok(context)
+    });
+    match opened {
         Ok(context) => work_on(set, context, answers),
         Err(error) => fail(set.len(), &error.to_string(), answers),
     }
@@ -91,6 +100,8 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     }
     tell(commits.flush(&context.layout.images), &mut own_bases, answers);
     context.separate_bases(&mut own_bases);
+    let orphans = set.iter().filter(|job| job.entity.is_orphan()).map(|job| job.entity.path.as_path());
+    secrets::forget(orphans, context.host, &context.layout.images);
     context.close();
 }
 
@@ -125,7 +136,7 @@ impl Entity for FileEntity {
     }
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
-        Some(FilePair::new(self.shown_provisioned(), self.shown_target()))
+        (!self.is_sensitive()).then(|| FilePair::new(self.shown_provisioned(), self.shown_target()))
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
@@ -133,7 +144,7 @@ impl Entity for FileEntity {
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
-        blame::blame(self, host).ok().flatten()
+        if self.is_sensitive() { None } else { blame::blame(self, host).ok().flatten() }
     }
 }
 

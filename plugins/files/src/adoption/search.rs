@@ -40,6 +40,7 @@ pub(crate) fn candidates(host: &Host, managed: &[ManagedFile]) -> Vec<Candidate>
 fn edited<'e>(host: &'e Host, managed: &'e [ManagedFile]) -> Vec<Candidate> {
     let overlays = managed.iter().filter_map(|file| match file {
         ManagedFile::Overlay(overlaid) => Some(overlaid),
+        ManagedFile::WithSidecar(overlaid) => Some(&overlaid.entity).filter(|_| overlaid.common.skipped.is_none()),
         _ => None,
     });
     let overlays: Vec<&FileEntity> = overlays.filter(|overlaid| !overlaid.is_orphan()).collect();

@@ -4,6 +4,7 @@ use super::definition::{Ensure, FileDefinition};
 use crate::overlay::FileEntity;
 use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A path that is declared, or was.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct DeclaredFile {
     pub(crate) canonical: PathBuf,
     /// The files that declare it, as the user knows them.
     pub(crate) sources: Vec<PathBuf>,
+    /// The time limit of programs.
+    pub(crate) timeout: Option<Duration>,
     /// The declaration; `None` for an orphan.
     pub(crate) definition: Option<FileDefinition>,
     /// The overlay that the path had before, and that still has to be taken away.

@@ -7,15 +7,11 @@ use super::preview;
 use super::unchanged::Known;
 use super::wanted::DeclaredError;
 use super::words;
+use crate::validation::{Validation, ValidationError};
 use holo_change::base_store::Remembered;
-use holo_change::error::PathError;
-use holo_change::tracked::{
-    Decision, Digest, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged,
-};
+use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, TrackStore, Tracker, Tracks, Unmanaged};
 use holo_change::{Commits, Ended, Image, PathHandle, Tree, commit};
-use holo_plugin::process::{self, Program};
 use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The maximal number of attempts to make a file by force that is changed by others each time.
@@ -164,7 +160,7 @@ impl<'a> Executor<'a> {
         }
         let desired = wanted.desired();
         if let Some(bytes) = wanted.bytes.as_deref().filter(|_| decision != Decision::Nothing) {
-            self.validate(entity, definition, bytes, &mut answers.output(index))?;
+            validate(entity, definition, bytes, inspection.host, &mut answers.output(index))?;
         }
         let replaces = current.content().is_some() && current.content() != desired.content();
         if let Some(suffix) = definition.backup.as_deref().filter(|_| replaces) {
@@ -295,38 +291,19 @@ impl<'a> Executor<'a> {
         let what = if back == words::FORGET { remembered.id.clone() } else { shown };
         Ok(Applied::Changed(vec![format!("{} {what}", back.1)]))
     }
+}
 
-    /// Runs the declared program on the new file.
-    fn validate(
-        &self,
-        entity: &DeclaredFile,
-        definition: &FileDefinition,
-        bytes: &[u8],
-        output: &mut Output<'_>,
-    ) -> Result<(), DeclaredError> {
-        let Some(command) = &definition.validate else { return Ok(()) };
-        // Programs may go by the name, and some by its ending.
-        let name = entity.path.file_name().unwrap_or_default();
-        let folder = format!("validate-{}", Digest::of_bytes(entity.id().as_bytes()).as_str());
-        let place = Tree::open(self.inspection.host.cache_dir())?.place(&Path::new(&folder).join(name));
-        place.create_folder()?;
-        place.create()?.write_all(bytes).map_err(|error| PathError::new("write", place.shown(), error))?;
-        let path = place.shown().display().to_string();
-        let program = Program::from_words(command.words().iter().map(|word| word.replace("{}", &path)));
-        let ended = if definition.sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
-        let removed = place.remove();
-        place.remove_empty_folders(Path::new(""));
-        removed?;
-        match ended?.failure() {
-            None => Ok(()),
-            Some(failure) => {
-                let declared = command.words().join(" ");
-                let silence =
-                    if definition.sensitive { "; what it says is not shown, as the file is sensitive" } else { "" };
-                Err(DeclaredError::Never(format!("validation by `{declared}` failed: {failure}{silence}")))
-            }
-        }
-    }
+/// Runs the declared program on the new file.
+fn validate(
+    entity: &DeclaredFile,
+    definition: &FileDefinition,
+    bytes: &[u8],
+    host: &Host,
+    output: &mut Output<'_>,
+) -> Result<(), DeclaredError> {
+    let Some(command) = &definition.validate else { return Ok(()) };
+    let validation = Validation { command, sensitive: definition.sensitive, timeout: entity.timeout };
+    validation.run(&entity.path, bytes, host, output).map_err(|ValidationError(reason)| DeclaredError::Never(reason))
 }
 
 /// Keeps the current file beside the new one.

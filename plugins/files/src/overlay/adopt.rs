@@ -96,6 +96,10 @@ impl Target<'_> {
         self.write_patch(&current, &made_text, &wanted)
     }
 
+    fn resource_mode(&self, current: &Image) -> u32 {
+        resource_mode(if self.entity.is_sensitive() { 0 } else { current.mode })
+    }
+
     /// Returns true if a resource is one of the administrator's.
     fn is_local(&self, resource: &Resource) -> bool {
         let own = self.host.below_root(Path::new("/etc/holo/resources"));
@@ -172,7 +176,7 @@ impl Target<'_> {
                     Some(_) => None,
                     None => read(current)?,
                 };
-                self.write(b"", text.or(read.as_deref()).unwrap_or_default(), resource_mode(current.mode))?;
+                self.write(b"", text.or(read.as_deref()).unwrap_or_default(), self.resource_mode(current))?;
             }
         }
         self.remove_local_patch()?;
@@ -187,7 +191,7 @@ impl Target<'_> {
             self.remove_local_patch()?;
         } else {
             let patch = patch(&self.entity.path, made, wanted);
-            self.write(PATCH_SUFFIX, &patch, resource_mode(current.mode))?;
+            self.write(PATCH_SUFFIX, &patch, self.resource_mode(current))?;
         }
         Ok(Adopted::Done { definition: String::new() })
     }

@@ -116,7 +116,8 @@ fn script_content(
     let program = entity.shown_resource(resource);
     let input = open_input(input)?;
     let written = result.create()?;
-    process::filter(&program, input, written, output)
+    let timeout = entity.sidecar.as_ref().and_then(|sidecar| sidecar.timeout);
+    process::filter(&program, input, written, timeout, output)
         .map_err(|reason| EvaluationError(format!("execution of {} failed: {reason}", program.display())))?;
     // The programs that it has called may have moved any directory.
     layout.forget();

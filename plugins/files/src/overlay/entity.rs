@@ -1,5 +1,8 @@
 //! A managed file: its path, and the resource files that define it.
 
+use crate::overlay::secrets;
+use crate::overlay::sidecar::Sidecar;
+use crate::validation::Validation;
 use bstr::{BString, ByteSlice};
 use holo_change::image_store::{BASE, PROVISIONED, below};
 use holo_plugin::facts::Knowledge;
@@ -27,6 +30,8 @@ pub(crate) struct FileEntity {
     pub(crate) resources: Vec<Resource>,
     /// True if the target is still a file or symlink; looked at only for orphans.
     pub(crate) target_exists: bool,
+    /// What was said of it beside its resources.
+    pub(crate) sidecar: Option<Arc<Sidecar>>,
     /// By which all of this is found.
     host: Arc<Host>,
 }
@@ -55,7 +60,7 @@ pub(crate) enum Kind {
 
 impl FileEntity {
     pub(crate) fn new(path: PathBuf, host: &Arc<Host>) -> FileEntity {
-        FileEntity { path, resources: Vec::new(), target_exists: false, host: Arc::clone(host) }
+        FileEntity { path, resources: Vec::new(), target_exists: false, sidecar: None, host: Arc::clone(host) }
     }
 
     pub(crate) fn host(&self) -> &Host {
@@ -88,8 +93,24 @@ impl FileEntity {
         self.resources.get(first..).filter(|deciding| !deciding.is_empty())
     }
 
-    /// Returns true if programs have a part in the target's content.
+    /// The program that has to find the new content well.
+    pub(crate) fn validation(&self) -> Option<Validation<'_>> {
+        let sidecar = self.sidecar.as_deref()?;
+        let Sidecar { validate, sensitive, timeout } = sidecar;
+        validate.as_ref().map(|command| Validation { command, sensitive: *sensitive, timeout: *timeout })
+    }
+
+    /// Returns true if nobody may see the content.
+    pub(crate) fn is_sensitive(&self) -> bool {
+        self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || secrets::is_known(&self.host, &self.path)
+    }
+
+    /// Returns true if programs have a part in the target's content, or look at it before it is written.
     pub(crate) fn runs_programs(&self) -> bool {
+        self.validation().is_some() || self.runs_scripts()
+    }
+
+    fn runs_scripts(&self) -> bool {
         let mut decide = self.resources.iter().rev().take_while(|resource| resource.kind != Kind::Plain);
         decide.any(|resource| resource.kind == Kind::Script)
     }

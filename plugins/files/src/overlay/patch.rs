@@ -52,7 +52,7 @@ fn load(entity: &FileEntity, resource: &Resource, layout: &Layout) -> Result<Loa
     let image = Image::load(&place)?.ok_or_else(|| PathError::missing("open", place.shown()))?;
     let patch = Patch::parse(&read(&image)?.unwrap_or_default());
     let patch = patch.map_err(|error| failed(&format!("{name} is not a patch, {error}")))?;
-    Ok(Loaded { patch, is_private: image.mode & 0o077 == 0 })
+    Ok(Loaded { patch, is_private: image.mode & 0o077 == 0 || entity.is_sensitive() })
 }
 
 fn failed(reason: &str) -> EvaluationError {

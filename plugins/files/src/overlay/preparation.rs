@@ -97,7 +97,8 @@ impl Context<'_> {
 
     /// Returns true if the change of an entity can be prepared while others are: nothing but files has a part in it.
     pub(crate) fn can_prepare_concurrently(&self, entity: &FileEntity) -> bool {
-        self.threads > 1 && !self.recovery.was_needed() && (entity.is_orphan() || entity.deciding_resources().is_some())
+        let is_plain = entity.is_orphan() || entity.deciding_resources().is_some() && !entity.runs_programs();
+        self.threads > 1 && !self.recovery.was_needed() && is_plain
     }
 
     /// Begins to work on many entities, and prepares their changes.

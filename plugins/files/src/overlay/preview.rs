@@ -9,7 +9,7 @@ use crate::overlay::patch;
 use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_change::{Content, Image, Unmanageable};
-use holo_plugin::{FilePair, Host, MAX_REPLACED, Output, Preview, Shown, Silence};
+use holo_plugin::{FilePair, Host, MAX_REPLACED, Output, Preview, SENSITIVE, Shown, Silence};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,22 +41,32 @@ pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePai
     let is_desired = current.as_ref().map_or(Ok(false), |current| current.equals(&desired.image));
     let pair = is_desired.map_err(EvaluationError::from).and_then(|is_desired| match is_desired {
         true => Ok(None),
-        false => pair(entity, host, current.as_ref().filter(|_| waiting.is_some()), &desired.image).map(Some),
+        false => pair(entity, host, (current.as_ref(), waiting.is_some()), &desired.image).map(Some),
     });
     desired.clean_up();
     pair
 }
 
-/// Returns the target, or what is going to be moved there before, and a copy of what it would be.
-fn pair(entity: &FileEntity, host: &Host, moved: Option<&Image>, desired: &Image) -> Result<FilePair, EvaluationError> {
+/// Returns the target, or a copy of what is going to be moved there before, and a copy of what it would be.
+fn pair(
+    entity: &FileEntity,
+    host: &Host,
+    (current, is_moved): (Option<&Image>, bool),
+    desired: &Image,
+) -> Result<FilePair, EvaluationError> {
     let failed = |error| PathError::new("write", host.cache_dir(), error);
     let preview = Preview::new(host, &entity.id()).map_err(failed)?;
     let below = Path::new("file");
+    let shown = |image: &Image| match &image.content {
+        Content::File { .. } if entity.is_sensitive() => Ok(Shown::File { content: SENSITIVE.to_vec(), mode: 0 }),
+        _ => shown(image),
+    };
     shown(desired)?.write(&preview.to(below)).map_err(failed)?;
     let target = entity.shown_target();
-    let from = match moved {
-        Some(moved) => {
-            shown(moved)?.write(&preview.from(below)).map_err(failed)?;
+    let copied = if entity.is_sensitive() { current } else { current.filter(|_| is_moved) };
+    let from = match copied {
+        Some(current) => {
+            shown(current)?.write(&preview.from(below)).map_err(failed)?;
             preview.from(below)
         }
         None => target.clone(),

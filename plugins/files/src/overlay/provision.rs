@@ -5,12 +5,13 @@ use crate::overlay::context::Context;
 use crate::overlay::desired;
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{FileEntity, Kind};
-use crate::overlay::evaluation::EvaluationError;
+use crate::overlay::evaluation::{EvaluationError, read};
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::patch;
 use crate::overlay::preview;
 use crate::overlay::stock::Stock;
+use crate::validation::{Validation, ValidationError};
 use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
 use holo_plugin::{Applied, ForceTo, Mode, Output, Silence};
 use std::os::unix::ffi::OsStrExt;
@@ -145,6 +146,9 @@ fn try_prepare(
     let desired = desired::evaluate(entity, &base, layout, output)?;
     change.consequences.scratch.extend(desired.scratch);
     let desired = desired.image;
+    if let Some(validation) = entity.validation().filter(|_| !equals(current.as_ref(), &desired).unwrap_or(false)) {
+        validate(entity, validation, &desired, output)?;
+    }
     let current = if entity.runs_programs() {
         // They take as long as they like, and the target may have been saved meanwhile.
         if let Some(meanwhile) = change.files.meanwhile(&target)? {
@@ -176,8 +180,24 @@ fn try_prepare(
         return Ok(Applied::Unchanged);
     }
     change.files.stage_target(&desired, &layout.images)?;
-    entity.host().keep_replaced(&entity.path, || current.as_ref().map(preview::shown_if_small).transpose(), output);
+    if !entity.is_sensitive() {
+        entity.host().keep_replaced(&entity.path, || current.as_ref().map(preview::shown_if_small).transpose(), output);
+    }
     Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
+}
+
+/// Has a program look at what the target shall be.
+fn validate(
+    entity: &FileEntity,
+    validation: Validation<'_>,
+    desired: &Image,
+    output: &mut Output<'_>,
+) -> Result<(), EvaluationError> {
+    let skipping = |reason: String| EvaluationError(format!("skipping target: {reason}"));
+    let Some(content) = read(desired)? else {
+        return Err(skipping("it would be a symlink, which no program can validate".to_owned()));
+    };
+    validation.run(&entity.path, &content, entity.host(), output).map_err(|ValidationError(reason)| skipping(reason))
 }
 
 /// Makes a new stock file the base.

@@ -12,6 +12,7 @@ mod known;
 mod meanwhile;
 mod random;
 mod record;
+mod sidecar;
 mod version_3;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ("meanwhile", meanwhile::trials()),
         ("random", random::trials()),
         ("record", record::trials()),
+        ("sidecar", sidecar::trials()),
         ("version_3", version_3::trials()),
     ])
 }

@@ -1,0 +1,56 @@
+//! All sidecars: those of overlays that are there, and those of no use.
+
+use crate::overlay::sidecar::{OverlayDefinition, Sidecar};
+use crate::overlay::{FileEntity, scan};
+use holo_plugin::declared::Declared;
+use holo_plugin::definitions::{Defined, Definitions};
+use holo_plugin::{Host, Output, Silence};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Sidecars by the paths of their targets.
+pub(crate) type Sidecars = BTreeMap<PathBuf, Defined<OverlayDefinition>>;
+
+/// Returns the sidecars by their paths.
+pub(crate) fn by_path(sidecars: Definitions<OverlayDefinition>) -> Sidecars {
+    sidecars.valid.into_values().map(|defined| (PathBuf::from(&defined.definition.path), defined)).collect()
+}
+
+/// Gives an overlay its sidecar, if it has one. An orphan has none: what is left to do with it does not depend on that.
+pub(crate) fn attach(mut overlay: FileEntity, sidecars: &mut Sidecars) -> Declared<FileEntity> {
+    let sidecar = if overlay.is_orphan() { None } else { sidecars.remove(&overlay.path) };
+    let Some(Defined { definition, common }) = sidecar else { return Declared::orphan(overlay) };
+    let OverlayDefinition { validate, sensitive, .. } = definition;
+    let sidecar = Sidecar { validate, sensitive, timeout: common.keys.timeout };
+    overlay.sidecar = Some(Arc::new(sidecar));
+    Declared::new(overlay, common)
+}
+
+/// Says which sidecars are of no use, as nothing is laid over their paths, given the locations of declarations by the IDs of their
+/// entities. Those that are not for this system may be.
+pub(crate) fn refuse_idle(
+    sidecars: &Sidecars,
+    declared: &BTreeMap<String, String>,
+    host: &Host,
+    output: &mut Output<'_>,
+) {
+    for (path, Defined { common, .. }) in sidecars.iter().filter(|(_, defined)| defined.common.skipped.is_none()) {
+        let id = format!("file:{}", path.display());
+        let found = scan::one(host, id.as_str().into(), &mut Output::new(&mut Silence)).ok().flatten();
+        if found.is_some_and(|overlay| !overlay.is_orphan()) {
+            continue;
+        }
+        let reason = match declared.get(&id) {
+            Some(location) => format!("this path is declared in {location}; write these keys there"),
+            None => {
+                let directory = host.resources().weakest().display();
+                format!(
+                    "nothing is laid over this path; a resource file for it is {directory}/10-NAME{}",
+                    path.display()
+                )
+            }
+        };
+        output.error(format!("{}: {id}: {reason}", common.location));
+    }
+}
