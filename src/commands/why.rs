@@ -1,6 +1,7 @@
 //! `holo why`
 
 mod answer;
+mod data;
 mod neighbours;
 mod shown;
 
@@ -34,21 +35,9 @@ use std::path::Path;
 pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let subject = Subject::new(&arguments.subject, &settings.root);
-    let interest = Interest::Subject(&subject);
-    let mut inventory = discover_what_answers(settings, Purpose::Inspect, interest, interrupt, *reporter)?;
-    let is_meant = |index: &EntityIndex| {
-        let entity = &inventory.entities[*index];
-        let is_source = || {
-            entity
-                .report()
-                .sources
-                .iter()
-                .any(|source| *source == subject.given || is_at(source, &subject, &settings.root))
-        };
-        subject.is_of(entity.id(), &entity.edges()) || is_source()
-    };
-    let indexes: Vec<EntityIndex> = inventory.entities.entries().map(|(index, _)| index).filter(is_meant).collect();
-    let mut answers = managed(&indexes, &inventory, &settings.root);
+    let mut inventory = ask(&subject, settings, interrupt, *reporter)?;
+    let indexes = inventory.as_ref().map_or_else(Vec::new, |inventory| meant(&subject, inventory, &settings.root));
+    let mut answers = inventory.as_ref().map_or_else(Vec::new, |known| managed(&indexes, known, &settings.root));
     if answers.is_empty() {
         let exists = settings.root.join(subject.path()).symlink_metadata().is_ok();
         if !exists && !subject.is_path() {
@@ -56,17 +45,49 @@ pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, Fata
             reporter.event(Event::Aside(Severity::Error, &text));
             return Ok(exit::FAILED);
         }
-        answers.push(Answer { exists: Some(exists), ..unmanaged(&subject, &inventory) });
+        answers.push(Answer { exists: Some(exists), ..unmanaged(&subject, inventory.as_ref()) });
     }
     Packaged::find(&System::new(&settings.root.join("")), &settings.root, &mut answers);
     for (index, answer) in indexes.iter().zip(&mut answers) {
-        answer.edited = edited(*index, &mut inventory, settings, interrupt)?;
+        if let Some(inventory) = &mut inventory {
+            answer.edited = edited(*index, inventory, settings, interrupt)?;
+        }
+        answer.data = data::read_by(&answer.sources, settings, *reporter);
         answer.last_change = last_change(answer, &settings.root);
     }
     for answer in &answers {
         show(answer, *reporter);
     }
     Ok(if indexes.is_empty() { exit::FAILED } else { exit::DONE })
+}
+
+/// Asks the plugins. Where none is configured, nothing is managed.
+fn ask(
+    subject: &Subject,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+) -> Result<Option<Inventory>, FatalError> {
+    let (holorc, snippets) = (settings.root.holorc(), settings.root.holorc_snippets());
+    if [&holorc, &snippets].iter().all(|path| is_missing(path)) {
+        let text = format!("there is no {}, so nothing is managed", holorc.display());
+        reporter.event(Event::Aside(Severity::Warning, &text));
+        return Ok(None);
+    }
+    let interest = Interest::Subject(subject);
+    discover_what_answers(settings, Purpose::Inspect, interest, interrupt, reporter).map(Some)
+}
+
+fn is_missing(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Returns the entities that a subject stands for.
+fn meant(subject: &Subject, inventory: &Inventory, root: &Root) -> Vec<EntityIndex> {
+    let is_source = |source: &BString| *source == subject.given || is_at(source, subject, root);
+    let is_meant =
+        |entity: &Entity| subject.is_of(entity.id(), &entity.edges()) || entity.report().sources.iter().any(is_source);
+    inventory.entities.entries().filter(|(_, entity)| is_meant(entity)).map(|(index, _)| index).collect()
 }
 
 /// Returns true if a resource file is the path that was given.
@@ -81,11 +102,11 @@ fn managed(indexes: &[EntityIndex], inventory: &Inventory, root: &Root) -> Vec<A
 }
 
 /// Returns the answer about a path that no entity manages.
-fn unmanaged(subject: &Subject, inventory: &Inventory) -> Answer {
+fn unmanaged(subject: &Subject, inventory: Option<&Inventory>) -> Answer {
     let provider = |path: &Path| {
         let path = bytes(path);
         let provides = |entity: &&Entity| entity.edges().provides.iter().any(|asset| asset.value == path);
-        inventory
+        inventory?
             .entities
             .iter()
             .filter(|entity| entity.has_edges())

@@ -35,6 +35,7 @@ mod terminal;
 mod together;
 mod watch;
 mod webapp;
+mod why;
 
 use std::process::ExitCode;
 
@@ -68,5 +69,6 @@ fn main() -> ExitCode {
         ("together", together::trials()),
         ("watch", watch::trials()),
         ("webapp", webapp::trials()),
+        ("why", why::trials()),
     ])
 }

@@ -25,7 +25,7 @@ pub use error::LineError;
 pub use history::{DiffLine, RecordLine, RunLine};
 pub use tally::Tally;
 pub use text::Text;
-pub use why::{NeighbourLine, PackagedLine, SourceLine, WhyLine};
+pub use why::{DatumLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
 
 #[cfg(test)]
 use schemars::JsonSchema;

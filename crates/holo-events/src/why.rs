@@ -27,6 +27,9 @@ pub struct WhyLine<'a> {
     /// The resource files that define it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceLine<'a>>,
+    /// The data that templates among these files read, by their keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<DatumLine<'a>>,
     /// More lines that its plugin shows to people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub information: Vec<Information<'a>>,
@@ -62,6 +65,19 @@ pub struct SourceLine<'a> {
     /// The package that owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<PackagedLine<'a>>,
+}
+
+/// A value of data that a template reads.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct DatumLine<'a> {
+    /// Its key.
+    pub key: Cow<'a, str>,
+    /// The file that it stands in.
+    pub file: Text<'a>,
+    /// The line, if that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// The package that owns a path.

@@ -1,6 +1,9 @@
 //! Facts and data, found out when they are first asked for.
 
+mod reads;
 mod scope;
+
+pub use reads::is_template;
 
 use crate::data::{Data, Layer};
 use crate::facts::Facts;

@@ -27,6 +27,6 @@ pub use data::{Data, Origin, Standing};
 pub use document::{from_toml, from_yaml};
 pub use facts::Facts;
 pub use holo_definitions::LocatedError;
-pub use knowledge::Knowledge;
+pub use knowledge::{Knowledge, is_template};
 pub use template::{Expression, Templates};
 pub use warning::Warning;

@@ -39,6 +39,12 @@ impl Templates {
         Templates { environment }
     }
 
+    /// The same, for which what is undefined is empty.
+    pub(crate) fn leniently(mut self) -> Templates {
+        self.environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+        self
+    }
+
     /// Adds a table to the scope, which is found out only if a template looks into it.
     pub(crate) fn with_table(
         mut self,

@@ -7,7 +7,7 @@ use crate::index::EntityIndex;
 use crate::inventory::Inventory;
 use crate::root::Root;
 use bstr::{BString, ByteSlice};
-use holo_events::{Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
+use holo_events::{DatumLine, Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
 use holo_protocol::Action;
 use holo_protocol::report::Information;
 use holo_system::System;
@@ -28,6 +28,8 @@ pub(super) struct Answer {
     pub(super) exists: Option<bool>,
     pub(super) package: Option<Packaged>,
     pub(super) sources: Vec<Source>,
+    /// The data that templates among the resource files read.
+    pub(super) data: Vec<Datum>,
     pub(super) information: Vec<Information>,
     pub(super) around: Around,
     /// The entity that provides a directory which the path is in.
@@ -45,6 +47,15 @@ pub(super) struct Source {
     /// The line in which the definition begins.
     pub(super) line: Option<usize>,
     pub(super) package: Option<Packaged>,
+}
+
+/// A value of data that a template reads.
+#[derive(Clone, Debug)]
+pub(super) struct Datum {
+    pub(super) key: String,
+    /// The file that it stands in.
+    pub(super) file: PathBuf,
+    pub(super) line: Option<usize>,
 }
 
 /// The package that owns a path.
@@ -90,6 +101,7 @@ impl Answer {
             path: self.path.as_ref().map(|path| bytes(path).into()),
             package: self.package.as_ref().map(Packaged::line),
             sources: self.sources.iter().map(Source::line).collect(),
+            data: self.data.iter().map(Datum::line).collect(),
             information: self
                 .information
                 .iter()
@@ -122,6 +134,12 @@ impl Source {
             line: self.line,
             package: self.package.as_ref().map(Packaged::line),
         }
+    }
+}
+
+impl Datum {
+    fn line(&self) -> DatumLine<'_> {
+        DatumLine { key: (&self.key).into(), file: bytes(&self.file).into(), line: self.line }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The answer as people read it.
 
-use super::answer::{Answer, Packaged, Source};
+use super::answer::{Answer, Datum, Packaged, Source};
 use super::neighbours::Neighbour;
 use crate::report::table::Cell;
 use bstr::ByteSlice;
+use holo_facts::key;
 
-/// The number of neighbours that are shown in each direction.
+/// The number of neighbours in each direction, and of values of data, that are shown.
 const SHOWN: usize = 20;
 
 pub(super) fn heading(answer: &Answer) -> String {
@@ -33,6 +34,7 @@ pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
         let package = answer.package.as_ref().map_or_else(|| "none".to_owned(), packaged);
         shown.push(("package", (&package).into()));
     }
+    add_data(&mut shown, &answer.data);
     for line in &answer.information {
         // Keys of plugins may be long, and are part of the value then.
         shown.push(("note", (&format!("{}: {}", line.key.as_bstr(), line.value.as_bstr())).into()));
@@ -64,6 +66,16 @@ fn packaged(package: &Packaged) -> String {
         Some(true) => format!("{} (modified since)", package.name),
         Some(false) => format!("{} (unmodified)", package.name),
         None => package.name.clone(),
+    }
+}
+
+fn add_data(shown: &mut Vec<(&str, Cell)>, data: &[Datum]) {
+    for Datum { key, file, line } in data.iter().take(SHOWN) {
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        shown.push(("data", (&format!("{} in {}{line}", key::shown(key), file.display())).into()));
+    }
+    if data.len() > SHOWN {
+        shown.push(("data", (&format!("{} more", data.len() - SHOWN)).into()));
     }
 }
 

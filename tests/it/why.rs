@@ -1,0 +1,118 @@
+//! `holo why`: what it finds out from data, from package managers, and of a system that is not managed at all.
+
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+
+/// Makes a package with a configuration file, a program and a resource file, and installs it below the root.
+const PACKAGE: &str = r#"
+cd $HOLO_ROOT_DIR
+mkdir -p tmp/rpm
+cat >tmp/rpm/tool.spec <<'EOF'
+Name: tool
+Version: 1
+Release: 1
+Summary: test
+License: MIT
+BuildArch: noarch
+%description
+test
+%install
+mkdir -p %{buildroot}/etc %{buildroot}/usr/bin %{buildroot}/usr/share/holo/files/10-tool/etc
+echo stock >%{buildroot}/etc/tool.conf
+echo program >%{buildroot}/usr/bin/tool
+echo managed >%{buildroot}/usr/share/holo/files/10-tool/etc/motd
+%files
+%config /etc/tool.conf
+/usr/bin/tool
+/usr/share/holo/files/10-tool/etc/motd
+EOF
+export HOME=$PWD/tmp/rpm
+rpmbuild --quiet -bb --define "_topdir $HOME/build" tmp/rpm/tool.spec >/dev/null 2>tmp/rpm/log || { cat tmp/rpm/log >&2; exit 1; }
+rpm --root $PWD --dbpath /var/lib/rpm --initdb
+rpm --root $PWD --dbpath /var/lib/rpm --install --nodeps --nosignature tmp/rpm/build/RPMS/noarch/tool-1-1.noarch.rpm
+"#;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let needs = [Need::Root, Need::Program("rpm"), Need::Program("rpmbuild")];
+    let mut trials =
+        holo_testing::trials![data_that_templates_read_is_named, without_configuration_there_are_packages_still];
+    trials.push(trial_of("the packages of a database of rpm are named", &needs, packages_of_rpm));
+    trials
+}
+
+/// Returns the answer, without the blanks before each line.
+#[track_caller]
+fn why(root: &ScratchRoot, subject: &str, status: i32) -> Vec<String> {
+    let run = root.holo(&["why", subject]);
+    assert_eq!(run.status, Some(status), "{run}");
+    run.stdout_lossy().lines().map(|line| line.trim().replace(&format!("{}/", root.path().display()), "/")).collect()
+}
+
+#[track_caller]
+fn has(answer: &[String], line: &str) {
+    assert!(answer.iter().any(|found| found == line), "no line {line:?} in {answer:#?}");
+}
+
+fn data_that_templates_read_is_named() {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", "stock\n")
+        .file("etc/holo/data/common.toml", "owner = \"us\"\nunread = 1\n\n[web]\nport = 80\n")
+        .file("etc/holo/data/os/debian.toml", "[web]\nport = 8080\n")
+        .file("etc/holo/data/hierarchy.toml", "layers = [\"os/{{ facts.os.id }}\", \"common\"]\n")
+        .resource("files/10-x/etc/motd.holotemplate", "{{ input }}{{ data.web.port }} {{ lookup('owner') }}\n")
+        .resource("files/20.toml.jinja", "[[file]]\npath = \"/srv/a\"\ncontent = \"{{ data.owner }}\"\n");
+    let answer = why(&root, "/etc/motd", 0);
+    has(&answer, "data owner in /etc/holo/data/common.toml:1");
+    has(&answer, "data web.port in /etc/holo/data/os/debian.toml:2");
+    assert!(!answer.iter().any(|line| line.contains("unread")), "{answer:#?}");
+    has(&why(&root, "/srv/a", 0), "data owner in /etc/holo/data/common.toml:1");
+    let json = root.holo(&["why", "--json", "/etc/motd"]).stdout_lossy().into_owned();
+    assert!(json.contains("\"data\":[{\"key\":\"owner\",\"file\":\""), "{json}");
+    // Data that is broken is said, and the rest of the answer is there.
+    root.write("etc/holo/data/common.toml", "owner = \n");
+    let run = root.holo(&["why", "/etc/motd"]);
+    assert!(run.success() && run.stderr_lossy().contains("etc/holo/data/common.toml"), "{run}");
+}
+
+fn without_configuration_there_are_packages_still() {
+    let digest = "1b3c6c3a2a6e0a8d8b1b9c3fd3f4c1aa";
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", "edited\n")
+        .file("var/lib/dpkg/status", format!("Package: base\nConffiles:\n /etc/motd {digest}\n"))
+        .file("var/lib/dpkg/info/base.list", "/.\n/etc\n/etc/motd\n");
+    let run = root.holo(&["why", "/etc/motd"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains(">> there is no ") && run.stderr_lossy().contains("etc/holorc"), "{run}");
+    let answer = why(&root, "/etc/motd", 1);
+    has(&answer, "managed by nobody");
+    has(&answer, "package base (modified since)");
+    let run = root.holo(&["why", "nothing"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    // What is there and cannot be understood leaves open what is managed.
+    root.write("etc/holorc", "nonsense\n");
+    assert_eq!(root.holo(&["why", "/etc/motd"]).status, Some(255));
+}
+
+fn packages_of_rpm() {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=fedora\n")
+        .symlink("bin", "usr/bin")
+        .file("etc/motd", "stock\n");
+    let made = root.run("/bin/sh", &["-ec", PACKAGE]);
+    assert!(made.success(), "{made}");
+    has(&why(&root, "/etc/tool.conf", 1), "package tool (unmodified)");
+    has(&why(&root, "/bin/tool", 1), "package tool (unmodified)");
+    root.write("etc/tool.conf", "edited\n");
+    has(&why(&root, "/etc/tool.conf", 1), "package tool (modified since)");
+    has(&why(&root, "/etc/os-release", 1), "package none");
+    let answer = why(&root, "/etc/motd", 0);
+    has(&answer, "defined by /usr/share/holo/files/10-tool/etc/motd, package tool (unmodified)");
+    has(&answer, "package none");
+}
