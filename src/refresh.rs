@@ -14,9 +14,9 @@ use crate::error::FatalError;
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Text;
+use jiff::{Timestamp, Unit};
 use ledger::{Ledger, Record, Stage};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
 
 /// The refreshes that are due, or may become so.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ struct State {
     /// The ID of the target's plugin.
     plugin: String,
     sent: Vec<BString>,
+    /// The time since when it is due; before that, the time at which it was first expected. Ledgers of old do not have it.
+    since: Option<Timestamp>,
 }
 
 /// The name of the file in the dispatcher's directory.
@@ -58,17 +60,16 @@ impl Refreshes {
             in_ledger: BTreeMap::new(),
             is_untidy: false,
         };
-        for Record { source: Text(source), target: Text(target), plugin, state, sent } in records {
+        for Record { source: Text(source), target: Text(target), plugin, state, sent, since } in records {
             let sent = sent.into_iter().map(|Text(text)| text).collect();
-            let state = (state != Stage::Done).then_some(State { due: state == Stage::Due, plugin, sent });
+            let state = (state != Stage::Done).then_some(State { due: state == Stage::Due, plugin, sent, since });
             refreshes.set(source.as_bstr(), target.as_bstr(), state);
         }
         let is_empty = root.engine_state().exists() && !root.runs().exists();
         refreshes.is_untidy = refreshes.refreshes.is_empty() && (is_empty || refreshes.ledger.has_files());
-        let is_untold = |targets: &BTreeMap<BString, State>| targets.values().any(|state| !state.due);
-        let untold = refreshes.refreshes.iter().filter(|(_, targets)| is_untold(targets));
-        let untold: Vec<BString> = untold.map(|(source, _)| source.clone()).collect();
-        untold.iter().for_each(|source| refreshes.changed(source.as_bstr()));
+        let sources: Vec<BString> = refreshes.refreshes.keys().cloned().collect();
+        // They were expected when the run that did not come to say so was at work on their sources.
+        sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), |since| since));
         Ok(refreshes)
     }
 
@@ -82,10 +83,10 @@ impl Refreshes {
         })
     }
 
-    /// Returns the time at which an earlier run has last written down what is due.
+    /// Returns the time since when the refresh of a target is due, if it is, and that is known.
     #[must_use]
-    pub fn written(&self) -> Option<SystemTime> {
-        self.ledger.written()
+    pub fn due_since(&self, target: &BStr) -> Option<Timestamp> {
+        self.due_states(target).filter_map(|state| state.since).min()
     }
 
     /// Forgets the refreshes of targets that are gone, by the target's ID and that of its plugin.
@@ -111,6 +112,8 @@ impl Refreshes {
                     // Values that were sent to the successor itself were sent later.
                     state.sent.retain(|sent| own.sent.iter().all(|other| key(other) != key(sent)));
                     state.sent.extend(own.sent.iter().cloned());
+                    state.since =
+                        [own, &handed].iter().filter(|of| of.due || !state.due).filter_map(|of| of.since).min();
                     state.due |= own.due;
                 }
                 self.put(source.as_bstr(), successor, Some(state));
@@ -123,15 +126,21 @@ impl Refreshes {
     /// before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
         if self.get(source, target).is_none() {
-            let state = State { due: false, plugin: plugin.to_owned(), sent: Vec::new() };
+            let state = State { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: now() };
             self.put(source, target, Some(state));
         }
     }
 
     /// Notes that the source has changed: the refreshes that were expected of it are due.
     pub fn changed(&mut self, source: &BStr) {
-        for (target, state) in self.targets_of(source) {
-            self.put(source, target.as_bstr(), Some(State { due: true, ..state }));
+        self.make_due(source, |_| now());
+    }
+
+    /// Has the refreshes that were expected of a source be due, since a time that may be that since when they were expected.
+    fn make_due(&mut self, source: &BStr, since: impl Fn(Option<Timestamp>) -> Option<Timestamp>) {
+        for (target, state) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
+            let since = since(state.since);
+            self.put(source, target.as_bstr(), Some(State { due: true, since, ..state }));
         }
     }
 
@@ -286,14 +295,19 @@ impl Refreshes {
     }
 
     fn record_of(&self, source: &BString, target: &BString) -> Record {
-        let (state, plugin, sent) = match self.get(source.as_bstr(), target.as_bstr()) {
-            Some(State { due: true, plugin, sent }) => (Stage::Due, plugin.clone(), sent.clone()),
-            Some(State { due: false, plugin, sent }) => (Stage::Expected, plugin.clone(), sent.clone()),
-            None => (Stage::Done, String::new(), Vec::new()),
+        let (source_id, target_id) = (Text(source.clone()), Text(target.clone()));
+        let Some(State { due, plugin, sent, since }) = self.get(source.as_bstr(), target.as_bstr()).cloned() else {
+            return Record::done(source_id, target_id);
         };
         let sent = sent.into_iter().map(Text).collect();
-        Record { source: Text(source.clone()), target: Text(target.clone()), plugin, state, sent }
+        let state = if due { Stage::Due } else { Stage::Expected };
+        Record { source: source_id, target: target_id, plugin, state, sent, since }
     }
+}
+
+/// Returns the time, to the second.
+fn now() -> Option<Timestamp> {
+    Timestamp::now().round(Unit::Second).ok()
 }
 
 /// Returns the key of `KEY=VALUE`.

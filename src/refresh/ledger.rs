@@ -5,11 +5,11 @@
 use crate::error::FatalError;
 use bstr::ByteSlice;
 use holo_protocol::Text;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 const VERSION: u32 = 2;
 
@@ -32,6 +32,16 @@ pub(super) struct Record {
     /// The values that the source has sent to the target, each `KEY=VALUE`, no key twice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) sent: Vec<Text>,
+    /// The time since when it is due, or expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
+}
+
+impl Record {
+    /// Returns that a refresh is over.
+    pub(super) fn done(source: Text, target: Text) -> Record {
+        Record { source, target, plugin: String::new(), state: Stage::Done, sent: Vec::new(), since: None }
+    }
 }
 
 /// The stage of a refresh.
@@ -95,11 +105,6 @@ impl Ledger {
             Err(error) => return Err(FatalError::io("open", &path, error)),
         };
         Ok((Ledger { path, journal: None }, records))
-    }
-
-    /// Returns the time at which it was last written.
-    pub(super) fn written(&self) -> Option<SystemTime> {
-        fs::metadata(&self.path).ok()?.modified().ok()
     }
 
     /// Returns true if this run has begun it anew.

@@ -44,6 +44,38 @@ fn a_run_that_ended_before_it_could_tell_is_taken_to_have_changed_something() {
 }
 
 #[test]
+fn it_is_known_since_when_a_refresh_is_due() {
+    let (_folder, root) = root();
+    let since = |text: &str| text.parse::<Timestamp>().ok();
+    let mut refreshes = Refreshes::load(&root).unwrap();
+    refreshes.expect(id("file"), id("service"), "p");
+    assert_eq!(refreshes.due_since(id("service")), None);
+    refreshes.changed(id("file"));
+    assert!(refreshes.due_since(id("service")).is_some());
+    // What is written about other refreshes later does not make it younger.
+    let record = |source: &str, state: &str, time: &str| {
+        format!("{{\"source\":\"{source}\",\"target\":\"service\",\"plugin\":\"p\",\"state\":\"{state}\"{time}}}\n")
+    };
+    let lines = [
+        record("file", "due", ",\"since\":\"2025-02-01T00:00:00Z\""),
+        record("killed", "expected", ",\"since\":\"2025-01-01T00:00:00Z\""),
+        record("old", "due", ""),
+    ];
+    let folder = root.engine_state();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(FILE), format!("{{\"version\":2}}\n{}", lines.concat())).unwrap();
+    let mut later = Refreshes::load(&root).unwrap();
+    later.expect(id("new"), id("service"), "p");
+    later.changed(id("new"));
+    later.changed(id("file"));
+    later.finish().unwrap();
+    let mut last = Refreshes::load(&root).unwrap();
+    assert_eq!(last.due_since(id("service")), since("2025-01-01T00:00:00Z"));
+    last.hand_over(id("service"), &[(id("daemon"), "p")]);
+    assert_eq!(last.due_since(id("daemon")), since("2025-01-01T00:00:00Z"));
+}
+
+#[test]
 fn what_is_sent_goes_with_the_refresh() {
     let (_folder, root) = root();
     let mut refreshes = Refreshes::load(&root).unwrap();

@@ -91,6 +91,15 @@ const CASES: &[Case] = &[
         "a file that can be read",
     ),
     case(
+        "limits that are not understood",
+        |root| {
+            fs::create_dir_all(root.join("etc/holo")).unwrap();
+            root.write("etc/holo/engine.toml", "[runs]\ndays = \"many\"\n");
+        },
+        "warning configuration ",
+        "the usual limits count",
+    ),
+    case(
         "no plugins",
         |root| root.write("etc/holorc", "# plugin demo\n"),
         "warning configuration no plugin is asked for",
@@ -210,7 +219,7 @@ const CASES: &[Case] = &[
     case(
         "a refresh that is due",
         |root| root.write(LEDGER.0, LEDGER.1),
-        "warning refreshes demo:a is to be refreshed since 20",
+        "warning refreshes demo:a is to be refreshed since 2025-03-04 ",
         "holo apply demo:a",
     ),
     case(
@@ -273,7 +282,7 @@ const CASES: &[Case] = &[
 
 const LEDGER: (&str, &str) = (
     "var/lib/holo/.engine/refreshes.json",
-    "{\"version\":2}\n{\"source\":\"demo:b\",\"target\":\"demo:a\",\"plugin\":\"demo\",\"state\":\"due\"}\n",
+    "{\"version\":2}\n{\"source\":\"demo:b\",\"target\":\"demo:a\",\"plugin\":\"demo\",\"state\":\"due\",\"since\":\"2025-03-04T12:00:00Z\"}\n",
 );
 
 /// Returns the output with single blanks.

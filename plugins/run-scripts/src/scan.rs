@@ -5,12 +5,13 @@ use crate::script::{PREFIX, Script};
 use bstr::BStr;
 use holo_change::error::PathError;
 use holo_plugin::definitions::ListError;
-use holo_plugin::{Host, Output, Plugin, ScanError};
+use holo_plugin::{Diagnosis, Host, Level, Output, Plugin, ScanError};
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Display, Path, PathBuf};
 
 /// Comments have a meaning from this version of the interface on.
 const VERSION_OF_COMMENTS: u32 = 4;
@@ -30,12 +31,32 @@ impl Plugin for RunScripts {
         Ok(files.into_iter().filter_map(|file| script(host, file.below.into(), file.path, output)).collect())
     }
 
+    fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
+        let files = host.resources().list(Path::new("")).unwrap_or_default();
+        let shown = files.iter().filter(|file| is_script_without_right(&file.path)).map(|file| file.path.display());
+        let diagnosis = |path: Display<'_>| {
+            let title = format!("{path} is a script that cannot be executed, so that it is not run");
+            Diagnosis::new(Level::Warning, title, format!("chmod +x {path}"))
+        };
+        shown.map(diagnosis).collect()
+    }
+
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Script>, ScanError> {
         let name = id.strip_prefix(PREFIX).filter(|name| !name.contains(&b'/'));
         let name = name.map(|name| OsStr::from_bytes(name).to_owned());
         let found = name.and_then(|name| Some((host.resources().directory_of(Path::new(&name)).ok()?, name)));
         Ok(found.and_then(|(directory, name)| script(host, name.clone(), directory.join(name), output)))
     }
+}
+
+/// Returns true if it is a file with an interpreter in its first line that nobody may execute.
+fn is_script_without_right(path: &Path) -> bool {
+    let is_plain = |metadata: Metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 == 0;
+    let mut begin = [0; 2];
+    // A pipe would keep us waiting, so it is known to be a file before it is opened.
+    fs::metadata(path).is_ok_and(is_plain)
+        && File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+        && begin == *b"#!"
 }
 
 /// The script of this name, if there is an executable file, or a symlink to one.

@@ -2,6 +2,7 @@
 
 use super::{Check, Findings, Scene};
 use crate::config::ConfigError;
+use crate::retention::Retention;
 
 pub(super) const CHECK: Check = Check {
     name: "configuration",
@@ -11,6 +12,12 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
+    if let (_, Some(mistake)) = Retention::read(scene.root) {
+        findings.warn(
+            mistake.to_string(),
+            "the usual limits count until it is mended; holo(8) lists its keys under Records of runs",
+        );
+    }
     match &scene.configuration {
         Ok(configuration) => {
             for file in &configuration.leftovers {

@@ -14,10 +14,10 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
             return findings.fail(reason, "it has to be known for an apply to begin; anybody but root cannot read it");
         }
     };
-    let since = refreshes.written().map(|time| format!(" since {} or before", shown(time)));
     for (target, sources) in refreshes.due() {
         let sources = bstr::join(", ", sources);
-        let since = since.as_deref().unwrap_or_default();
+        let since =
+            refreshes.due_since(target).map(|time| format!(" since {}", shown(time.into()))).unwrap_or_default();
         let title = format!("{target} is to be refreshed{since}, because of {}", sources.as_bstr());
         findings.warn(title, format!("holo apply {target}"));
     }

@@ -3,6 +3,7 @@
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{Kind, Resource};
 use crate::overlay::hint::DIRECTORIES;
+use bstr::ByteSlice;
 use holo_change::image_store::BASE;
 use holo_plugin::definitions::ResourceFile;
 use holo_plugin::{Diagnosis, Host, Level};
@@ -16,6 +17,8 @@ use walkdir::WalkDir;
 const STOCK: [&str; 6] = [".pacnew", ".apk-new", ".dpkg-dist", ".dpkg-new", ".ucf-dist", ".rpmnew"];
 /// The suffix of a file that is about to take its target's place.
 const TEMPORARY: &str = ".holonew";
+/// The suffixes of the names of definitions.
+const DEFINITIONS: [&str; 2] = [".toml", ".toml.jinja"];
 /// Where configuration files are that package managers have an eye on.
 const CONFIGURATION: &str = "/etc";
 
@@ -24,6 +27,7 @@ pub(crate) fn diagnose(host: &Host) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = distribution(host).into_iter().collect();
     let resources = host.resources().walk().unwrap_or_default();
     found.extend(resources.iter().filter_map(|file| resource(file, host)));
+    found.extend(without_disambiguator(&resources));
     found.extend(beside_targets(host));
     if found.is_empty() {
         found.push(Diagnosis::new(Level::Ok, "no new stock file waits, and every overlay is where it is read", ""));
@@ -46,7 +50,6 @@ fn resource(file: &ResourceFile, host: &Host) -> Option<Diagnosis> {
     let Some(Component::Normal(first)) = components.next() else { return None };
     let rest = components.as_path();
     if rest.as_os_str().is_empty() {
-        // Files beside definitions may be the sources of those.
         return None;
     }
     if let Some(directory) = first.to_str().filter(|first| DIRECTORIES.contains(first)) {
@@ -64,6 +67,23 @@ fn resource(file: &ResourceFile, host: &Host) -> Option<Diagnosis> {
         let title = format!("{shown} is a holoscript that cannot be executed");
         Diagnosis::new(Level::Error, title, format!("chmod +x {shown}"))
     })
+}
+
+/// Finds the files beside definitions that are not their sources either.
+fn without_disambiguator(resources: &[ResourceFile]) -> Vec<Diagnosis> {
+    let name = |file: &ResourceFile| file.below.as_os_str().as_bytes().to_vec();
+    let is_definition = |file: &&&ResourceFile| DEFINITIONS.iter().any(|suffix| name(file).ends_with_str(suffix));
+    let beside: Vec<&ResourceFile> = resources.iter().filter(|file| file.below.components().count() == 1).collect();
+    let definitions = beside.iter().filter(is_definition).filter_map(|file| fs::read(&file.path).ok());
+    let definitions: Vec<Vec<u8>> = definitions.collect();
+    let is_source = |file: &&&ResourceFile| definitions.iter().any(|text| text.contains_str(name(file)));
+    let unread = beside.iter().filter(|file| !is_definition(file) && !is_source(file));
+    let diagnosis = |file: &&ResourceFile| {
+        let title =
+            format!("{} is read by nobody: it is in no disambiguator, and no definition names it", file.path.display());
+        Diagnosis::new(Level::Warning, title, "move it to where it is to be laid over something: 10-NAME/PATH")
+    };
+    unread.map(diagnosis).collect()
 }
 
 /// Finds the files that package managers and killed applies have left beside others.

@@ -10,7 +10,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// What is written where, with which mode, and the finding and remedy that come of it.
-const CASES: [(&str, &str, u32, &str, &str); 9] = [
+const CASES: [(&str, &str, u32, &str, &str); 10] = [
     (
         "etc/os-release",
         "ID=haiku\n",
@@ -24,6 +24,13 @@ const CASES: [(&str, &str, u32, &str, &str); 9] = [
         0o644,
         "warning /usr/share/holo/files/etc/motd is laid over /motd, as etc is taken for a disambiguator",
         "10-etc",
+    ),
+    (
+        "usr/share/holo/files/motd",
+        "own\n",
+        0o644,
+        "warning /usr/share/holo/files/motd is read by nobody: it is in no disambiguator, and no definition names it",
+        "10-NAME/PATH",
     ),
     (
         "usr/share/holo/files/10-x/etc/motd.holoscript",
@@ -118,4 +125,8 @@ fn everything_that_is_wrong_is_found() {
 fn nothing_else_is() {
     let fine = "ok no new stock file waits, and every overlay is where it is read";
     assert_eq!(findings(&well()), [(fine.to_owned(), String::new())]);
+    let root = well();
+    root.write("usr/share/holo/files/source", "x\n");
+    root.write("usr/share/holo/files/a.toml", "[[file]]\npath = \"/etc/x\"\nsource = \"source\"\n");
+    assert_eq!(findings(&root), [(fine.to_owned(), String::new())]);
 }

@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         under_version_3_comments_are_comments,
         a_script_that_cannot_be_read_or_named_harms_no_other,
         an_unknown_script_is_named,
+        a_script_that_cannot_be_executed_is_found,
     ]
 }
 
@@ -195,4 +196,15 @@ fn an_unknown_script_is_named() {
         assert_eq!(output.ended.code(), Some(1));
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("!! unknown entity ID \"{id}\"\n"));
     }
+}
+
+fn a_script_that_cannot_be_executed_is_found() {
+    let root = root(&[("a", "echo a")]);
+    root.write("usr/share/holo/run-scripts/README", "no script\n");
+    assert!(!root.holo(&["doctor"]).stdout_lossy().contains("run-scripts/"));
+    root.write("usr/share/holo/run-scripts/b", "#!/bin/sh\n");
+    let run = root.holo(&["doctor"]);
+    let path = root.join("usr/share/holo/run-scripts/b");
+    assert!(run.stdout_lossy().contains(&format!("{} is a script that cannot be executed", path.display())), "{run}");
+    assert_eq!(run.status, Some(1), "{run}");
 }
