@@ -1,6 +1,7 @@
 //! Walks the plan: which entities are worked on, left out and refreshed.
 
 mod blocked;
+mod holds;
 
 use crate::entity::Entity;
 use crate::error::{FatalError, IoError};
@@ -19,8 +20,10 @@ use crate::settings::Settings;
 use crate::view::View;
 use blocked::Blocked;
 use bstr::{BStr, BString};
+use holds::Hold;
 use holo_events::Tally;
 use holo_protocol::{FilePair, Message};
+use std::collections::HashSet;
 use std::iter;
 use std::time::Duration;
 
@@ -51,6 +54,18 @@ pub struct Walk<'a> {
     values: Option<Values>,
     /// The end of each entity that has been done with, or looked at for another one.
     ends: PerEntity<Option<End>>,
+    /// The entities that are not changed as something that they require is not.
+    waiting: HashSet<EntityIndex>,
+}
+
+/// The work that is wanted on a set.
+struct Request<'a> {
+    task: Task,
+    /// For each entity another one that comes before it and is pending.
+    pending: Vec<Option<&'a BStr>>,
+    previews: Vec<Option<Preview>>,
+    /// The reason for which the entities are only checked, if they are.
+    hold: Option<Hold>,
 }
 
 impl<'a> Walk<'a> {
@@ -77,6 +92,7 @@ impl<'a> Walk<'a> {
             refreshes,
             values: None,
             ends: Table::filled(None, inventory.entities.len()),
+            waiting: HashSet::new(),
         }
     }
 
@@ -115,7 +131,9 @@ impl<'a> Walk<'a> {
         let sets = self.plan.sets(self.selected);
         let sets = if self.fail_fast { sets.into_iter().flatten().map(|entity| vec![entity]).collect() } else { sets };
         for set in sets {
-            self.work_on_set(&set, reporter)?;
+            for (hold, part) in self.parts(&set) {
+                self.work_on_part(&part, hold, reporter)?;
+            }
             for end in set.iter().filter_map(|&entity| self.ends[entity]) {
                 tally.count(end.into());
                 tally.left_out += usize::from(end == End::ConditionNotMet);
@@ -143,15 +161,27 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Works on entities of one plugin that do not depend on each other, and keeps how each of them ended.
-    fn work_on_set(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<(), FatalError> {
-        let able = self.leave_out(set, reporter)?;
-        self.expect_refreshes(&able)?;
+    /// Works on entities of one plugin that do not depend on each other, and keeps how each of them ended. Those that are held are checked.
+    fn work_on_part(
+        &mut self,
+        part: &[EntityIndex],
+        hold: Option<Hold>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), FatalError> {
+        let able = self.leave_out(part, reporter)?;
+        let task = if hold.is_some() { Task::Check } else { self.task };
+        if hold.is_none() {
+            self.expect_refreshes(&able)?;
+        }
         let pending = able.iter().map(|&entity| self.pending_before(entity)).collect();
-        let previews = self.previews(&able)?;
-        let ended = self.work_with(&able, self.task, pending, previews, reporter)?;
+        let request = Request { task, previews: self.previews(&able)?, pending, hold };
+        let ended = self.work_with(&able, request, reporter)?;
         for (&entity, ended) in able.iter().zip(ended) {
             self.ends[entity] = Some(ended.end);
+            if hold.is_some() {
+                // Whatever it is found to be, no refresh has become due or was done.
+                continue;
+            }
             if let Some(values) = &mut self.values {
                 values.note(self.entities[entity].id(), &ended.kept, ended.end == End::Changed);
             }
@@ -164,7 +194,9 @@ impl<'a> Walk<'a> {
     /// Returns the ID of an entity that comes before this one and is pending in a check, so that this one would find it in another state.
     fn pending_before(&self, entity: EntityIndex) -> Option<&'a BStr> {
         let mut before = self.plan.waits_for(entity).filter(|_| self.task == Task::Check);
-        before.find(|&other| self.ends[other] == Some(End::Pending)).map(|other| self.entities[other].id())
+        before
+            .find(|&other| self.ends[other] == Some(End::Pending) && self.hold(other).is_none())
+            .map(|other| self.entities[other].id())
     }
 
     /// Asks the plugin of these entities for what it would make of them.
@@ -176,25 +208,18 @@ impl<'a> Walk<'a> {
         Ok(pairs.into_iter().zip(&ids).map(load).collect())
     }
 
-    fn work(
-        &mut self,
-        set: &[EntityIndex],
-        task: Task,
-        pending: Vec<Option<&BStr>>,
-        reporter: &mut dyn Reporter,
-    ) -> Result<Vec<Ended>, FatalError> {
-        self.work_with(set, task, pending, Vec::new(), reporter)
+    fn work(&mut self, set: &[EntityIndex], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, FatalError> {
+        self.work_with(set, Request { task, pending: Vec::new(), previews: Vec::new(), hold: None }, reporter)
     }
 
     /// Has a plugin work on its entities, some of which come after others that are pending. Returns how each of them ended.
     fn work_with(
         &mut self,
         set: &[EntityIndex],
-        task: Task,
-        pending: Vec<Option<&BStr>>,
-        previews: Vec<Option<Preview>>,
+        request: Request<'_>,
         reporter: &mut dyn Reporter,
     ) -> Result<Vec<Ended>, FatalError> {
+        let Request { task, pending, previews, hold } = request;
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
         let received: Vec<Vec<BString>> = entities.iter().map(|entity| self.refreshes.received(entity.id())).collect();
@@ -207,8 +232,13 @@ impl<'a> Walk<'a> {
         let works =
             works.map(|(entity, pending)| Work::new(entity, self.refreshes.due_because_of(entity.id()), pending));
         let works = works.collect();
-        let mut in_order =
-            InOrder::new(works, task, self.view, reporter).with_force(self.forces).with_previews(previews);
+        // What is held could not be forced either.
+        let forces = self.forces || hold.is_some();
+        let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);
+        let mut in_order = InOrder::new(works, task, self.view, reporter)
+            .with_force(forces)
+            .with_previews(previews)
+            .held_back(explained);
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
             in_order.take(index, progress);
         })?;
@@ -219,10 +249,13 @@ impl<'a> Walk<'a> {
     fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, FatalError> {
         let mut able = Vec::new();
         for &entity in set {
-            let Some(Blocked { end, reason }) = self.blocked(entity)? else {
+            let Some(Blocked { end, reason, waits }) = self.blocked(entity)? else {
                 able.push(entity);
                 continue;
             };
+            if waits {
+                self.waiting.insert(entity);
+            }
             self.ends[entity] = Some(end);
             reporter.event(Event::Begin(&self.entities[entity]));
             match end {
@@ -243,7 +276,7 @@ impl<'a> Walk<'a> {
         } else {
             // It is not applied, by force or otherwise.
             let forces = std::mem::take(&mut self.forces);
-            let ended = self.work(&[entity], Task::Check, Vec::new(), &mut Silence)?;
+            let ended = self.work(&[entity], Task::Check, &mut Silence)?;
             self.forces = forces;
             // Of what its plugin cannot tell nothing is claimed, and nobody is kept from work because of it.
             ended.first().map_or(End::Pending, |ended| if ended.is_unknown { End::Unchanged } else { ended.end })
@@ -260,7 +293,7 @@ impl<'a> Walk<'a> {
         let sources: Vec<EntityIndex> =
             set.iter().copied().filter(|&entity| !self.plan.refreshes(entity).is_empty()).collect();
         let mut is_anything_new = false;
-        let verdicts = self.work(&sources, Task::Check, Vec::new(), &mut Silence)?;
+        let verdicts = self.work(&sources, Task::Check, &mut Silence)?;
         for (&source, verdict) in sources.iter().zip(verdicts) {
             let can_tell = self.plugins[self.entities[source].plugin].can_check();
             if matches!(verdict.end, End::Unchanged | End::ConditionNotMet) && can_tell {

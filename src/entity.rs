@@ -4,7 +4,7 @@ use crate::index::PluginIndex;
 use crate::resources::Resources;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::{self, Outline};
-use holo_protocol::{API_VERSION_4, Edges, EntityReport};
+use holo_protocol::{API_VERSION_4, Controls, Edges, EntityReport};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -61,6 +61,12 @@ impl Entity {
     #[must_use]
     pub fn has_edges(&self) -> bool {
         self.outline.has_edges
+    }
+
+    /// Returns when, and how often, it may be worked on.
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        if self.outline.has_controls { report::controls(self.lines()) } else { Controls::NONE }
     }
 
     /// Returns its plugin's report, with paths as the user knows them.

@@ -25,6 +25,8 @@ pub struct InOrder<'a> {
     task: Task,
     /// True if a check looks at what force would do.
     forces: bool,
+    /// The reason for which entities that would be changed are not, if they should have been.
+    held_back: Option<&'static str>,
     view: View<'a>,
     /// The previews of the entities that have one.
     previews: Vec<Option<Preview>>,
@@ -150,8 +152,18 @@ impl<'a> InOrder<'a> {
         let works = Table::from(works);
         let next = Box::new(works.indexes());
         let (previews, done_before) = (Vec::new(), Instant::now());
-        let mut in_order =
-            InOrder { works, task, forces: false, view, previews, reporter, next, current: None, done_before };
+        let mut in_order = InOrder {
+            works,
+            task,
+            forces: false,
+            held_back: None,
+            view,
+            previews,
+            reporter,
+            next,
+            current: None,
+            done_before,
+        };
         in_order.begin_next();
         in_order
     }
@@ -160,6 +172,12 @@ impl<'a> InOrder<'a> {
     #[must_use]
     pub fn with_force(self, forces: bool) -> InOrder<'a> {
         InOrder { forces, ..self }
+    }
+
+    /// Says of each entity that would be changed why it is not, if there is a reason.
+    #[must_use]
+    pub fn held_back(self, held_back: Option<&'static str>) -> InOrder<'a> {
+        InOrder { held_back, ..self }
     }
 
     /// Shows what the work makes of each entity, or would make, as these previews have it.
@@ -254,6 +272,9 @@ impl<'a> InOrder<'a> {
         }
         self.show_preview(index);
         let Work { entity, end, duration, .. } = self.works[index];
+        if let Some(reason) = self.held_back.filter(|_| end == Some(End::Pending)) {
+            self.reporter.warning(reason);
+        }
         self.reporter.event(Event::End(entity, end.unwrap_or(silent(self.task)), duration));
         self.begin_next();
     }

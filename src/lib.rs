@@ -48,6 +48,7 @@ pub mod retention;
 pub mod root;
 pub mod run_id;
 pub mod scan;
+pub mod schedule;
 pub mod select;
 pub mod settings;
 pub mod subject;

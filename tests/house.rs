@@ -62,7 +62,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process"]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&["holo-process"]));
-    assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&[]));
+    assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));

@@ -13,6 +13,8 @@ pub(super) struct Blocked {
     pub(super) end: End,
     /// The reason, in words.
     pub(super) reason: String,
+    /// True if it waits for an entity that is not changed now.
+    pub(super) waits: bool,
 }
 
 impl Walk<'_> {
@@ -25,7 +27,7 @@ impl Walk<'_> {
     fn by_conflict(&self, entity: EntityIndex) -> Option<Blocked> {
         let conflicts = self.plan.conflicts_of(entity);
         let conflicts: Vec<String> = conflicts.map(|conflict| conflict.describe(self.entities)).collect();
-        (!conflicts.is_empty()).then(|| Blocked { end: End::Failed, reason: conflicts.join("; ") })
+        (!conflicts.is_empty()).then(|| Blocked { end: End::Failed, reason: conflicts.join("; "), waits: false })
     }
 
     /// Leaves an orphan alone until those have taken over that own by now what it owned.
@@ -44,7 +46,8 @@ impl Walk<'_> {
                 Some(End::DependencyFailed) => (End::DependencyFailed, ", which was skipped"),
                 Some(End::Failed) => (End::DependencyFailed, ", which failed"),
             };
-            Some(Blocked { end, reason: takes_over + state })
+            let waits = end == End::Pending && self.hold(successor).is_some();
+            Some(Blocked { end, reason: takes_over + state, waits })
         })
     }
 
@@ -53,7 +56,7 @@ impl Walk<'_> {
             let required = match requirement {
                 Requirement::Unknown(id) => {
                     let reason = format!("requires {id}, which does not exist");
-                    return Ok(Some(Blocked { end: End::Failed, reason }));
+                    return Ok(Some(Blocked { end: End::Failed, reason, waits: false }));
                 }
                 Requirement::Entity(required) => *required,
             };
@@ -61,6 +64,10 @@ impl Walk<'_> {
                 Some(end) => end,
                 None => self.check_unselected(required)?,
             };
+            if let (End::Pending, Some(hold)) = (end, self.hold(required)) {
+                let reason = format!("requires {}, {}", self.entities[required].id(), hold.of_requirement());
+                return Ok(Some(Blocked { end: End::Pending, reason, waits: true }));
+            }
             let state = match end {
                 End::Unchanged | End::ConditionNotMet | End::Changed => continue,
                 // It is only looked at now, and would have been applied by the time.
@@ -71,7 +78,7 @@ impl Walk<'_> {
                 End::Failed => "which failed",
             };
             let reason = format!("requires {}, {state}", self.entities[required].id());
-            return Ok(Some(Blocked { end: End::DependencyFailed, reason }));
+            return Ok(Some(Blocked { end: End::DependencyFailed, reason, waits: false }));
         }
         Ok(None)
     }

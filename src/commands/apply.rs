@@ -50,8 +50,10 @@ pub(super) fn apply(
     let done = walk(arguments, settings, interrupt, &mut recorder, &mut lock, patience);
     let exits_zero = arguments.exit_zero || settings.exit_zero;
     let exit_code = match &done {
-        Ok(tally) if exits_zero || (!tally.has_failed() && tally.hindered() == 0) => exit::DONE,
-        Ok(_) => exit::FAILED,
+        Ok(_) if exits_zero => exit::DONE,
+        Ok(tally) if tally.has_failed() || tally.hindered() > 0 => exit::FAILED,
+        Ok(tally) if tally.pending > 0 => exit::PENDING,
+        Ok(_) => exit::DONE,
         Err(fatal) => fatal.exit_code(),
     };
     recorder.finish(&done, exit_code);

@@ -151,6 +151,7 @@ impl Json {
                 .map(|line| Information { key: (&line.key).into(), value: (&line.value).into() })
                 .collect(),
             edges: Box::new(Edges::from(&report.edges)),
+            controls: (report.controls != holo_protocol::Controls::NONE).then(|| Box::new((&report.controls).into())),
         })
     }
 

@@ -540,6 +540,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["blame", "/etc/based"], 0));
     note(lines(&root, &["why", "reload"], 0));
     note(lines(&root, &["why", "/etc/a/b"], 1));
+    note(lines(&crate::controls::root("ENTITY: x:a\nPOLL: 1m\n"), &["scan"], 0));
     note(lines_of_adopt());
     note(lines_of_generations());
     let schema = schema();

@@ -8,6 +8,7 @@
 
 mod adopted;
 mod completion;
+mod controls;
 mod crash;
 mod diff_against_git;
 mod disturbed;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("adopted", adopted::trials()),
         ("completion", completion::trials()),
+        ("controls", controls::trials()),
         ("crash", crash::trials()),
         ("diff_against_git", diff_against_git::trials()),
         ("disturbed", disturbed::trials()),

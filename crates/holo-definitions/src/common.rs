@@ -8,9 +8,11 @@ use crate::command::Command;
 use crate::definition::Invalid;
 use crate::reading::{self, ValueError};
 use crate::templates::Templates;
+use holo_protocol::controls::{self, ControlError, Controls, Days, Hours, Limit, Schedule, Semaphore};
 use merge::Merge;
 use serde::{Deserialize, Deserializer, de};
 use std::ops::Range;
+use std::str::FromStr;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -95,6 +97,26 @@ common_keys! {
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     "retry_delay" retry_delay: Option<Duration>, Value;
+    /// True if that time grows by half with each attempt.
+    "retry_backoff" retry_backoff: bool, Value;
+    /// True if it is only ever checked, and never changed.
+    "noop" noop: bool, Value;
+    /// The interval at which a watch checks it, such as `1m`.
+    #[serde(deserialize_with = "interval")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
+    "poll" poll: Option<Duration>, Value;
+    /// The number of repairs by a watch, and the time that they are counted in; `3/10m` if nothing is said.
+    #[serde(deserialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    "limit" limit: Option<Limit>, Value;
+    /// A name, and the number of entities of that name that may be worked on at a time, such as `db:2`.
+    #[serde(deserialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    "semaphore" semaphore: Option<Semaphore>, Value;
+    /// The times at which it may be changed; at any time if nothing is said.
+    #[serde(deserialize_with = "schedule")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<ScheduleTable>"))]
+    "schedule" schedule: Option<Schedule>, Value;
     /// The checks that have to be well after an apply, also after one that changed nothing.
     "health_check" health_check: Vec<HealthCheck>, List;
 }
@@ -139,7 +161,7 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-            crate::duration::parse(text).map_err(E::custom)
+            holo_protocol::duration::parse(text).map_err(E::custom)
         }
 
         fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
@@ -147,6 +169,44 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
         }
     }
     deserializer.deserialize_any(Visitor).map(Some)
+}
+
+/// Reads a duration that is long enough to come again and again.
+fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer)?.map(controls::interval).transpose().map_err(de::Error::custom)
+}
+
+/// Reads a text that is a value.
+fn text<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err = ControlError>,
+    D: Deserializer<'de>,
+{
+    String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
+}
+
+/// Times at which something may be changed, as they are written.
+#[derive(Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+struct ScheduleTable {
+    /// Ranges of hours in local time, each up to its end, such as `2-5`, `22:30-4` or `2-5,12-13`.
+    #[serde(deserialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    hours: Option<Hours>,
+    /// Days of the week, such as `mon-fri` or `sat,sun`.
+    #[serde(deserialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    days: Option<Days>,
+}
+
+fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Schedule>, D::Error> {
+    let ScheduleTable { hours, days } = ScheduleTable::deserialize(deserializer)?;
+    if hours.is_none() && days.is_none() {
+        let problem = "needs hours, days or both, as in { hours = \"2-5\", days = \"mon-fri\" }";
+        return Err(de::Error::custom(problem));
+    }
+    Ok(Some(Schedule { hours, days }))
 }
 
 /// Reads entity IDs: they are lines of the scan report.
@@ -243,10 +303,25 @@ impl CommonKeys {
         }
     }
 
-    /// Returns the time to wait before another attempt.
+    /// Returns the time to wait before another attempt, which are counted from 1.
     #[must_use]
-    pub fn delay(&self) -> Duration {
-        self.retry_delay.unwrap_or(Duration::from_secs(1))
+    pub fn delay(&self, attempt: u32) -> Duration {
+        let first = self.retry_delay.unwrap_or(Duration::from_secs(1));
+        // By then it is longer than can be said.
+        let grows = if self.retry_backoff { attempt.saturating_sub(1).min(200) } else { 0 };
+        (0..grows).try_fold(first, |delay, _| delay.checked_add(delay / 2)).unwrap_or(Duration::MAX)
+    }
+
+    /// Returns when, and how often, the entity may be worked on.
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        Controls {
+            noop: self.noop,
+            poll: self.poll,
+            limit: self.limit,
+            semaphore: self.semaphore.clone(),
+            schedule: self.schedule.clone(),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use toml::{Table, Value};
 /// The keys that a name may be in; the first that is there counts.
 const NAME_KEYS: [&str; 2] = ["name", "path"];
 /// Common keys that are durations, in whatever unit they are written.
-const DURATIONS: [&str; 2] = ["timeout", "retry_delay"];
+const DURATIONS: [&str; 3] = ["timeout", "retry_delay", "poll"];
 
 /// A definition, as all files together say it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -153,7 +153,7 @@ fn finish(
     let lines =
         of_both.map(|(key, _)| (key.get_ref().to_string(), sources.location(&key.span()).to_string())).collect();
     let mut common = values(common.get_ref());
-    for (key, duration) in DURATIONS.into_iter().zip([keys.timeout, keys.retry_delay]) {
+    for (key, duration) in DURATIONS.into_iter().zip([keys.timeout, keys.retry_delay, keys.poll]) {
         if let Some(duration) = duration {
             common.insert(key.to_owned(), Value::Float(duration.as_secs_f64()));
         }

@@ -1,6 +1,6 @@
 //! What plugins say, as it stands in lines.
 
-use crate::{Action, Asset, Edges, Level, Stream, Text};
+use crate::{Action, Asset, Controls, Edges, Level, Stream, Text};
 use bstr::BString;
 use holo_protocol::session;
 
@@ -27,6 +27,18 @@ impl<'a> From<&'a holo_protocol::Edges> for Edges<'a> {
             owns: assets(&edges.owns),
             watch: texts(&edges.watch),
             orphan: edges.orphan,
+        }
+    }
+}
+
+impl From<&holo_protocol::Controls> for Controls {
+    fn from(controls: &holo_protocol::Controls) -> Self {
+        Controls {
+            noop: controls.noop,
+            poll: controls.poll.map(|poll| poll.as_secs_f64()),
+            limit: controls.limit.as_ref().map(ToString::to_string),
+            semaphore: controls.semaphore.as_ref().map(ToString::to_string),
+            schedule: controls.schedule.as_ref().map(ToString::to_string),
         }
     }
 }

@@ -58,6 +58,9 @@ pub enum Line<'a> {
         /// Its dependencies on others, and theirs on it.
         #[serde(default, skip_serializing_if = "Edges::is_empty")]
         edges: Box<Edges<'a>>,
+        /// When, and how often, it may be worked on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        controls: Option<Box<Controls>>,
     },
     /// `adopt`: something is described by resource files now, or would be.
     Adopted {
@@ -392,6 +395,27 @@ pub struct Edges<'a> {
     /// True if nothing defines it any more.
     #[serde(default, skip_serializing_if = "is_false")]
     pub orphan: bool,
+}
+
+/// When, and how often, an entity may be worked on, in the forms of scan reports.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Controls {
+    /// True if it is only ever checked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub noop: bool,
+    /// The interval at which a watch checks it, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<f64>,
+    /// The number of repairs by a watch in a time, such as `3/10m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// A name, and the number of entities of that name that may be worked on at a time, such as `db:2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub semaphore: Option<String>,
+    /// The times at which it may be changed, such as `hours=2-5 days=mon-fri`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
 }
 
 impl Edges<'_> {

@@ -1,6 +1,6 @@
 //! The schema of the lines, which is that of their types.
 
-use super::{Action, Edges, Line, Outcome, Refusal, Stream, Tally, Text, VERSION};
+use super::{Action, Controls, Edges, Line, Outcome, Refusal, Stream, Tally, Text, VERSION};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -80,6 +80,7 @@ fn lines_are_read_as_they_were_written() {
         sources: Vec::new(),
         information: Vec::new(),
         edges: Box::new(Edges { requires: vec!["c:d".into()], ..Edges::default() }),
+        controls: Some(Box::new(Controls { noop: true, limit: Some("3/10m".to_owned()), ..Controls::default() })),
     });
     reads_back(&Line::Why(Box::default()));
     let tally = Some(Tally { failed: 1, ..Tally::default() });

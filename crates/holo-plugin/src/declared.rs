@@ -36,8 +36,8 @@ impl<E: Entity> Entity for Declared<E> {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        if let Some(reason) = &self.common.skipped {
-            return Applied::Skipped(reason.clone());
+        if let Some(reason) = self.left_out() {
+            return Applied::Skipped(reason);
         }
         let mut applied = self.entity.apply(host, mode, output);
         for attempt in 1..=self.common.keys.retries {
@@ -72,8 +72,14 @@ impl<E: Entity> Entity for Declared<E> {
 }
 
 impl<E> Declared<E> {
+    /// Returns the reason for which an apply leaves it out, if it does. A dispatcher that knows `noop` asks for no apply of what has it.
+    fn left_out(&self) -> Option<String> {
+        let noop = || self.common.keys.noop.then(|| "it is only checked (noop)".to_owned());
+        self.common.skipped.clone().or_else(noop)
+    }
+
     fn wait(&self, attempt: u32, output: &mut Output<'_>) {
-        let (delay, retries) = (self.common.keys.delay(), self.common.keys.retries);
+        let (delay, retries) = (self.common.keys.delay(attempt), self.common.keys.retries);
         output.warning(format!("trying again in {delay:?} ({attempt} of {retries})"));
         thread::sleep(delay);
     }
@@ -100,10 +106,10 @@ pub fn apply_together<'e, E>(
 ) {
     let mut attempted = Vec::new();
     for (index, job) in set.iter().enumerate() {
-        match &job.entity.common.skipped {
+        match job.entity.left_out() {
             Some(reason) => {
                 answers.begin(index);
-                answers.end(index, Applied::Skipped(reason.clone()));
+                answers.end(index, Applied::Skipped(reason));
             }
             None => attempted.push(Attempted { index, job: *job, begun: false, changed: false }),
         }
@@ -119,7 +125,7 @@ pub fn apply_together<'e, E>(
         attempt += 1;
         // They wait together: the longest of their delays.
         let keys = |attempted: &Attempted<'e, E>| &attempted.job.entity.common.keys;
-        if let Some(delay) = attempted.iter().map(|attempted| keys(attempted).delay()).max() {
+        if let Some(delay) = attempted.iter().map(|attempted| keys(attempted).delay(attempt)).max() {
             for again in &attempted {
                 let retries = keys(again).retries;
                 answers.output(again.index).warning(format!("trying again in {delay:?} ({attempt} of {retries})"));

@@ -61,6 +61,7 @@ pub fn say(findings: Vec<Finding>, output: &mut Output<'_>) {
 /// Adds to a report what every entity has: the place of its definition, its edges, and whether it is left out.
 pub fn complete(common: &Common, report: &mut EntityReport) {
     add_edges(&common.keys, report);
+    report.controls = common.keys.controls();
     report.edges.written.push(Written { location: common.location.to_string().into(), id: report.id.clone() });
     for source in common.sources.iter().rev() {
         let path = holo_change::path_bytes(source);

@@ -4,8 +4,10 @@
 //! `holo-plugin-interface(7)`; a change here is a change of that page.
 
 mod adoption;
+pub mod controls;
 pub mod diagnosis;
 mod difference;
+pub mod duration;
 pub mod environment;
 pub mod info;
 mod limit;
@@ -19,6 +21,7 @@ mod touched;
 pub mod words;
 
 pub use adoption::{AdoptMessage, Candidate};
+pub use controls::{ControlError, Controls, Limit, Schedule, Semaphore};
 pub use diagnosis::{Diagnosis, Level};
 pub use difference::{FilePair, Label};
 pub use environment::{API_VERSION_3, API_VERSION_4};

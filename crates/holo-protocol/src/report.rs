@@ -9,6 +9,7 @@ mod tests;
 pub use edges::{Asset, Edges, Written};
 pub use outline::{Outline, OutlinedReport, ReportReader};
 
+use crate::controls::{ControlError, Controls};
 use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 use edges::EdgeLine;
@@ -26,6 +27,8 @@ pub struct EntityReport {
     pub sources: Vec<BString>,
     /// The edges between it and others; none under version 3.
     pub edges: Edges,
+    /// When, and how often, it may be worked on; nothing is said under version 3.
+    pub controls: Controls,
     /// Further information for people.
     pub information: Vec<Information>,
 }
@@ -70,6 +73,16 @@ pub enum ReportErrorKind {
     /// An ID that a person has written has not the form `LOCATION: ID`.
     #[error("expected \"WRITTEN: LOCATION: ID\" (value was \"{0}\")")]
     Written(BString),
+    /// The value of a line that says when the entity may be worked on.
+    #[error("{error} (line was \"{key}: {value}\")")]
+    Control {
+        /// The key.
+        key: BString,
+        /// The value.
+        value: BString,
+        /// What is wrong with it.
+        error: ControlError,
+    },
     /// The line belongs to an entity, but no entity was begun.
     #[error("expected entity ID, found attribute \"{0}\"")]
     OutsideEntity(BString),
@@ -89,6 +102,7 @@ impl EntityReport {
             action: Action::default(),
             sources: Vec::new(),
             edges: Edges::default(),
+            controls: Controls::NONE,
             information: Vec::new(),
         }
     }
@@ -125,7 +139,7 @@ impl EntityReport {
             self.action = Action::parse(value);
         } else if let Some(edge) = EdgeLine::of_version(version, key, value).ok().flatten() {
             self.edges.take(&edge);
-        } else {
+        } else if version < API_VERSION_4 || !self.controls.take(key, value).unwrap_or_default() {
             self.inform(key, value);
         }
     }
@@ -147,6 +161,7 @@ impl EntityReport {
         }
         if version >= API_VERSION_4 {
             self.edges.write(&mut line);
+            self.controls.write(&mut line);
         }
         for Information { key, value } in &self.information {
             line(key, value);
@@ -157,6 +172,19 @@ impl EntityReport {
     pub fn inform(&mut self, key: impl Into<BString>, value: impl Into<BString>) {
         self.information.push(Information { key: key.into(), value: value.into() });
     }
+}
+
+/// Returns what an entity of version 4 says about when it may be worked on, given the lines of its [`Outline`].
+#[must_use]
+pub fn controls(lines: &[u8]) -> Controls {
+    let mut controls = Controls::NONE;
+    for line in Line::each(lines) {
+        if let Line::Attribute { key, value, .. } = line {
+            // A line that is wrong is an error of the report.
+            let _ = controls.take(key, value);
+        }
+    }
+    controls
 }
 
 /// Returns the resource files of an entity, given the lines of its [`Outline`].

@@ -94,6 +94,7 @@ fn parse(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) -> Option<
             ReportErrorKind::Written(value) => {
                 format!("is \"WRITTEN: {}\", where \"WRITTEN: LOCATION: ID\" is expected", plain(value))
             }
+            ReportErrorKind::Control { key, value, error } => format!("is \"{key}: {}\": {error}", plain(value)),
             ReportErrorKind::OutsideEntity(line) => format!("is {}, where \"ENTITY: ID\" is expected", quoted(line)),
         };
         harness.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));

@@ -54,6 +54,14 @@ impl Merge for u32 {
     }
 }
 
+impl Merge for bool {
+    /// Nothing is said by false.
+    fn merge(&mut self, other: &bool, _: Rule) -> Option<(String, String)> {
+        *self |= other;
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,11 +78,56 @@ mod tests {
         let other = "after = ['c', 'a']\nretries = 2\nretry_delay = '5s'\nhealth_check = [{ command = ['x'] }, { command = 'y' }]\n";
         assert_eq!(keys.unite(&read(other)), []);
         assert_eq!(keys.after, ["a", "b", "c"]);
-        assert_eq!((keys.retries, keys.health_check.len(), keys.delay().as_secs()), (2, 2, 5));
+        assert_eq!((keys.retries, keys.health_check.len(), keys.delay(1).as_secs()), (2, 2, 5));
         let contradictions = keys.unite(&read("retries = 3\nretry_delay = 7\ntimeout = 9\n"));
         let both = |key, own: &str, other: &str| Contradiction { key, own: own.to_owned(), other: other.to_owned() };
         assert_eq!(contradictions, [both("retries", "2", "3"), both("retry_delay", "5s", "7s")]);
         assert_eq!((keys.retries, keys.timeout.map(|time| time.as_secs())), (2, Some(9)));
+    }
+
+    #[test]
+    fn what_says_when_to_work_is_united_too() {
+        let mut keys = read("limit = '3/10m'\npoll = '1m'\n");
+        let other = "noop = true\nretry_backoff = true\nlimit = '5/1h'\nschedule = { hours = '2-5' }\n";
+        let contradiction = Contradiction { key: "limit", own: "3/10m".to_owned(), other: "5/1h".to_owned() };
+        assert_eq!(keys.unite(&read(other)), [contradiction]);
+        assert!(keys.noop && keys.retry_backoff && keys.schedule.is_some());
+        assert_eq!(keys.unite(&read("noop = false\nschedule = { hours = '2-6' }\n"))[0].other, "hours=2-6");
+    }
+
+    #[test]
+    fn delays_grow_by_half_if_that_is_wanted() {
+        let keys = read("retry_delay = '4s'\nretry_backoff = true\n");
+        assert_eq!([1, 2, 3].map(|attempt| keys.delay(attempt).as_secs()), [4, 6, 9]);
+        assert!(keys.delay(u32::MAX) > keys.delay(90));
+        assert_eq!(read("retry_delay = 4\n").delay(7).as_secs(), 4);
+        assert!(read("retry_delay = 0\nretry_backoff = true\n").delay(u32::MAX).is_zero());
+    }
+
+    #[test]
+    fn values_that_say_when_to_work_are_checked() {
+        for (text, says) in [
+            ("noop = 'yes'\n", "noop: expected true or false"),
+            ("retry_backoff = 2\n", "retry_backoff: expected true or false"),
+            ("poll = '1'\n", "poll: a duration needs a unit"),
+            ("poll = 0\n", "poll: that is too short: a second is the least"),
+            ("poll = true\n", "poll: expected a duration such as \"90s\" or a number of seconds, found true"),
+            ("limit = 3\n", "limit: expected a string, found 3; write it in quotes: \"3\""),
+            ("limit = '3'\n", "limit: expected a number, a slash and a duration, as in \"3/10m\""),
+            (
+                "semaphore = 'db'\n",
+                "semaphore: expected a name, a colon and a number of entities, at least 1, as in \"db:2\"",
+            ),
+            ("schedule = '2-5'\n", "schedule: expected a table"),
+            ("schedule = {}\n", "schedule: needs hours, days or both, as in { hours = \"2-5\", days = \"mon-fri\" }"),
+            ("schedule = { hours = '5' }\n", "schedule.hours: expected ranges of hours, as in"),
+            ("schedule = { days = 'weekdays' }\n", "schedule.days: expected days of the week, as in"),
+            ("schedule = { hour = '2-5' }\n", "schedule.hour: unknown key, did you mean hours?"),
+        ] {
+            let error = CommonKeys::read(DeTable::parse(text).unwrap().into_inner()).unwrap_err();
+            assert!(error.to_string().starts_with(says), "{text}{error}");
+            assert!(error.span().is_some());
+        }
     }
 
     #[test]

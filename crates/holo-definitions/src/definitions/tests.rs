@@ -112,7 +112,10 @@ fn reads_tables_with_their_own_and_common_keys() {
     let thing = &definitions.valid["thing:a b"];
     assert_eq!((thing.definition.name.as_str(), thing.definition.size), ("a b", 3));
     let keys = &thing.common.keys;
-    assert_eq!((keys.retries, keys.timeout, keys.delay()), (2, Some(Duration::from_secs(300)), Duration::from_secs(3)));
+    assert_eq!(
+        (keys.retries, keys.timeout, keys.delay(1)),
+        (2, Some(Duration::from_secs(300)), Duration::from_secs(3))
+    );
     assert_eq!(keys.health_check[0].command.words(), ["check", "a b", "c"]);
     assert_eq!(keys.requires, ["x:y"]);
     assert!(thing.common.sources[0].ends_with("01.toml"));

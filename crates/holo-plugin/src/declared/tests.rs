@@ -130,6 +130,32 @@ fn failures_are_tried_again_as_often_as_declared() {
     assert_eq!(heard.said.matches("trying again").count(), 3);
 }
 
+#[test]
+fn delays_between_attempts_grow_if_that_is_declared() {
+    let heard = apply(|| {
+        let mut entity = declared(9, 2, None, "");
+        (entity.common.keys.retry_backoff, entity.common.keys.retry_delay) = (true, Some(Duration::from_millis(2)));
+        vec![entity]
+    });
+    assert_eq!(heard.said, ">> trying again in 2ms (1 of 2)\n>> trying again in 3ms (2 of 2)\n");
+}
+
+#[test]
+fn what_is_only_checked_is_not_applied_whoever_asks_for_it() {
+    let noop = || {
+        let mut entity = declared(0, 0, None, "");
+        entity.common.keys.noop = true;
+        entity
+    };
+    let heard = apply(|| vec![noop()]);
+    assert_eq!(heard.ended, [(0, Applied::Skipped("it is only checked (noop)".into()))]);
+    let entity = noop();
+    let mut unheard = Heard::default();
+    let verdict = entity.check(&host(), Mode::default(), &mut Output::new(&mut unheard));
+    assert_eq!(verdict, Verdict::WouldChange(vec!["would fail".into()]));
+    assert!(entity.report().controls.noop);
+}
+
 /// Ends its attempts so, one after the other.
 struct Ends(std::sync::Mutex<Vec<Applied>>);
 

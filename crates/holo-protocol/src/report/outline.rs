@@ -3,6 +3,8 @@
 use super::edges::EdgeLine;
 use super::line::Line;
 use super::{Edges, ReportError, ReportErrorKind};
+use crate::controls::Controls;
+use crate::environment::API_VERSION_4;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,8 +18,10 @@ pub struct Outline {
     pub lines: Range<usize>,
     /// The range of its ID in the report.
     pub id: Range<usize>,
-    /// True if it has a key of version 4.
+    /// True if it has a key of version 4 that is about others, or about how it is dealt with.
     pub has_edges: bool,
+    /// True if it says when it may be worked on.
+    pub has_controls: bool,
     /// True if lists of entities have it.
     pub is_listed: bool,
 }
@@ -105,6 +109,15 @@ impl OutlinedReport {
     }
 }
 
+/// Returns true if a line says when its entity may be worked on.
+fn is_control(key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
+    Controls::default().take(key, value).map_err(|error| ReportErrorKind::Control {
+        key: key.into(),
+        value: value.into(),
+        error,
+    })
+}
+
 /// Returns the outlines of the entities of a whole report.
 pub(super) fn whole(report: &[u8], version: u32) -> Result<Vec<Outline>, Vec<ReportError>> {
     Outliner::new(version).finish(report)
@@ -142,7 +155,8 @@ impl Outliner {
                 self.end_entity(self.read);
                 let end = self.read + line.len();
                 let lines = self.read..end;
-                self.outlines.push(Outline { lines, id: end - id.len()..end, has_edges: false, is_listed: true });
+                let id = end - id.len()..end;
+                self.outlines.push(Outline { lines, id, has_edges: false, has_controls: false, is_listed: true });
                 Ok(())
             }
             Some(line @ Line::Attribute { key, value, .. }) => {
@@ -152,6 +166,8 @@ impl Outliner {
                     if let EdgeLine::Unlisted(is_unlisted) = edge {
                         outline.is_listed = !is_unlisted;
                     }
+                } else if self.version >= API_VERSION_4 && is_control(key, value)? {
+                    outline.has_controls = true;
                 }
                 Ok(())
             }

@@ -48,6 +48,24 @@ fn edges_are_keys_of_version_4() {
 }
 
 #[test]
+fn a_line_says_when_an_entity_may_be_worked_on() {
+    let report = "ENTITY: a\nNOOP: yes\nPOLL: 1m\nLIMIT: 3/10m\nSEMAPHORE: db:2\nSCHEDULE: hours=2-5\nfound in: m\nENTITY: b\nAFTER: a\n";
+    let [a, b] = &EntityReport::parse_all(report.as_bytes(), 4).unwrap()[..] else { panic!("two entities") };
+    assert!(a.controls.noop && a.controls.schedule.is_some() && a.information.len() == 1);
+    assert_eq!(b.controls, Controls::NONE);
+    let mut text = Vec::new();
+    [a, b].iter().for_each(|entity| entity.write(&mut text, 4));
+    assert_eq!(text.as_bstr(), report);
+    let outlined = outline::whole(report.as_bytes(), 4).unwrap();
+    assert_eq!(outlined.iter().map(|of| of.has_controls).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(controls(&report.as_bytes()[outlined[0].lines.clone()]), a.controls);
+    assert_eq!(parse(report).unwrap()[0].information.len(), 6);
+    let errors = EntityReport::parse_all(b"ENTITY: a\nLIMIT: often\n", 4).unwrap_err();
+    let says = "line 2: expected a number, a slash and a duration, as in \"3/10m\" (line was \"LIMIT: often\")";
+    assert_eq!(errors[0].to_string(), says);
+}
+
+#[test]
 fn an_action_without_a_whole_parenthesis_is_a_verb() {
     for value in ["Executing", "Executing (now", "now)", "(now)", "Executing(now)"] {
         let entities = parse(&format!("ENTITY: a\nACTION: {value}\n")).unwrap();

@@ -1,5 +1,6 @@
 //! Durations as people write them: on command lines, in the environment and in definitions.
 
+use std::fmt;
 use std::time::Duration;
 
 /// The longest text that is looked at, and the most digits in a row: what is longer is not meant.
@@ -41,6 +42,11 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         humantime::DurationError::NumberOverflow => DurationError::Overflow,
         _ => DurationError::Form,
     })
+}
+
+/// Returns a duration in the same form.
+pub fn shown(duration: Duration) -> impl fmt::Display {
+    humantime::format_duration(duration)
 }
 
 #[cfg(test)]

@@ -1,0 +1,240 @@
+//! What an entity says about when, and how often, it may be worked on.
+
+mod schedule;
+
+pub use schedule::{Day, Days, Hours, Schedule, Window};
+
+use crate::duration::{self, DurationError};
+use bstr::{BStr, ByteSlice};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The least time between two polls.
+const LEAST: Duration = Duration::from_secs(1);
+
+const NOOP: &str = "NOOP";
+const POLL: &str = "POLL";
+const LIMIT: &str = "LIMIT";
+const SEMAPHORE: &str = "SEMAPHORE";
+const SCHEDULE: &str = "SCHEDULE";
+
+/// When, and how often, an entity may be worked on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Controls {
+    /// True if it is only ever checked (`NOOP: yes`).
+    pub noop: bool,
+    /// A watch checks it at this interval (`POLL`).
+    pub poll: Option<Duration>,
+    /// A watch repairs it so often at most (`LIMIT`).
+    pub limit: Option<Limit>,
+    /// So many entities of the same name are worked on at a time (`SEMAPHORE`).
+    pub semaphore: Option<Semaphore>,
+    /// It is changed at these times only (`SCHEDULE`).
+    pub schedule: Option<Schedule>,
+}
+
+/// A number of repairs in a time: `3/10m`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// So many times …
+    pub times: u32,
+    /// … in this time.
+    pub within: Duration,
+}
+
+/// A name, and a number of entities that may have it while they are worked on: `db:2`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Semaphore {
+    /// The name.
+    pub name: String,
+    /// The number.
+    pub count: u32,
+}
+
+/// A value that is not what it has to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// Not `yes`.
+    #[error("expected \"yes\", or no such line")]
+    Noop,
+    /// Not a duration.
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    /// Shorter than a second.
+    #[error("that is too short: a second is the least")]
+    TooShort,
+    /// Not a limit.
+    #[error("expected a number, a slash and a duration, as in \"3/10m\"")]
+    Limit,
+    /// A limit of no repairs at all.
+    #[error("at least one repair has to be allowed; what is never to be changed has \"noop\"")]
+    NoRepair,
+    /// Not a semaphore.
+    #[error("expected a name, a colon and a number of entities, at least 1, as in \"db:2\"")]
+    Semaphore,
+    /// Not hours.
+    #[error("expected ranges of hours, as in \"2-5\", \"22-4\" or \"2-5,12:30-13\"")]
+    Hours,
+    /// Not days.
+    #[error("expected days of the week, as in \"mon-fri\" or \"sat,sun\"")]
+    Days,
+    /// Not a schedule.
+    #[error("expected \"hours=RANGES\", \"days=RANGES\" or both, as in \"hours=2-5 days=mon-fri\"")]
+    Schedule,
+}
+
+impl Controls {
+    /// Nothing is said.
+    pub const NONE: Controls = Controls { noop: false, poll: None, limit: None, semaphore: None, schedule: None };
+
+    /// Takes a line of a scan report. Returns true if it is about this.
+    pub(crate) fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ControlError> {
+        let text = value.to_str().unwrap_or_default().trim();
+        match key.to_str().unwrap_or_default() {
+            NOOP if text == "yes" => self.noop = true,
+            NOOP => return Err(ControlError::Noop),
+            POLL => self.poll = Some(interval(duration::parse(text)?)?),
+            LIMIT => self.limit = Some(text.parse()?),
+            SEMAPHORE => self.semaphore = Some(text.parse()?),
+            SCHEDULE => self.schedule = Some(text.parse()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes the lines of all that is said.
+    pub(crate) fn write(&self, line: &mut impl FnMut(&[u8], &[u8])) {
+        let Controls { noop, poll, limit, semaphore, schedule } = self;
+        let values = [
+            (NOOP, noop.then(|| "yes".to_owned())),
+            (POLL, poll.map(|poll| duration::shown(poll).to_string())),
+            (LIMIT, limit.as_ref().map(ToString::to_string)),
+            (SEMAPHORE, semaphore.as_ref().map(ToString::to_string)),
+            (SCHEDULE, schedule.as_ref().map(ToString::to_string)),
+        ];
+        for (key, value) in values {
+            value.iter().for_each(|value| line(key.as_bytes(), value.as_bytes()));
+        }
+    }
+}
+
+/// Returns a duration that is not too short to come again and again.
+///
+/// # Errors
+/// If it is shorter than a second.
+pub fn interval(duration: Duration) -> Result<Duration, ControlError> {
+    if duration < LEAST { Err(ControlError::TooShort) } else { Ok(duration) }
+}
+
+impl Limit {
+    /// The limit of entities that have none of their own.
+    pub const DEFAULT: Limit = Limit { times: 3, within: Duration::from_secs(10 * 60) };
+}
+
+impl FromStr for Limit {
+    type Err = ControlError;
+
+    fn from_str(text: &str) -> Result<Limit, ControlError> {
+        let (times, within) = text.split_once('/').ok_or(ControlError::Limit)?;
+        let times = times.trim().parse().map_err(|_| ControlError::Limit)?;
+        let within = interval(duration::parse(within.trim())?)?;
+        if times == 0 { Err(ControlError::NoRepair) } else { Ok(Limit { times, within }) }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.times, duration::shown(self.within))
+    }
+}
+
+impl FromStr for Semaphore {
+    type Err = ControlError;
+
+    fn from_str(text: &str) -> Result<Semaphore, ControlError> {
+        let (name, count) = text.rsplit_once(':').ok_or(ControlError::Semaphore)?;
+        let count = count.parse().ok().filter(|&count| count > 0).ok_or(ControlError::Semaphore)?;
+        let is_name = !name.is_empty() && name.trim() == name && !name.contains(char::is_control);
+        if is_name { Ok(Semaphore { name: name.to_owned(), count }) } else { Err(ControlError::Semaphore) }
+    }
+}
+
+impl fmt::Display for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.count)
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[(&str, &str)]) -> Result<Controls, ControlError> {
+        let mut controls = Controls::NONE;
+        for (key, value) in lines {
+            assert!(controls.take(BStr::new(key), BStr::new(value))?, "{key}");
+        }
+        Ok(controls)
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let controls = read(&[
+            ("NOOP", "yes"),
+            ("POLL", "90s"),
+            ("LIMIT", "5/1h"),
+            ("SEMAPHORE", "a:b:2"),
+            ("SCHEDULE", "days=mon-fri hours=22:30-4,12-13"),
+        ])
+        .unwrap();
+        assert_eq!(controls.poll, Some(Duration::from_secs(90)));
+        assert_eq!(controls.limit, Some(Limit { times: 5, within: Duration::from_secs(3600) }));
+        assert_eq!(controls.semaphore, Some(Semaphore { name: "a:b".to_owned(), count: 2 }));
+        let mut lines = Vec::new();
+        controls.write(&mut |key, value| {
+            lines.push((String::from_utf8(key.into()).unwrap(), String::from_utf8(value.into()).unwrap()));
+        });
+        assert_eq!(lines[4].1, "hours=22:30-4,12-13 days=mon-fri");
+        let again: Vec<(&str, &str)> = lines.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(read(&again).unwrap(), controls);
+        assert_eq!(Controls::default().take(BStr::new("AFTER"), BStr::new("x")), Ok(false));
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for (key, value, says) in [
+            ("NOOP", "no", "expected \"yes\""),
+            ("POLL", "5", "needs a unit"),
+            ("POLL", "10ms", "too short"),
+            ("LIMIT", "3", "as in \"3/10m\""),
+            ("LIMIT", "x/10m", "as in \"3/10m\""),
+            ("LIMIT", "-1/10m", "as in \"3/10m\""),
+            ("LIMIT", "0/10m", "at least one repair"),
+            ("LIMIT", "3/0s", "too short"),
+            ("SEMAPHORE", "db", "as in \"db:2\""),
+            ("SEMAPHORE", ":2", "as in \"db:2\""),
+            ("SEMAPHORE", "db:0", "as in \"db:2\""),
+            ("SCHEDULE", "", "hours=RANGES"),
+            ("SCHEDULE", "hours=2-5 hours=3-4", "hours=RANGES"),
+            ("SCHEDULE", "2-5", "hours=RANGES"),
+            ("SCHEDULE", "hours=2", "as in \"2-5\""),
+            ("SCHEDULE", "days=weekdays", "as in \"mon-fri\""),
+        ] {
+            let error = read(&[(key, value)]).unwrap_err().to_string();
+            assert!(error.contains(says), "{key}: {value}: {error}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Schedules in the time zone of the system.
+
+use holo_protocol::Schedule;
+use holo_protocol::controls::Day;
+use jiff::civil::Time;
+use jiff::{ToSpan, Zoned};
+
+/// Returns true if something may be changed at this time.
+#[must_use]
+pub fn is_open(schedule: &Schedule, now: &Zoned) -> bool {
+    let minute = i32::from(now.hour()) * 60 + i32::from(now.minute());
+    schedule.contains(day(now), u16::try_from(minute).unwrap_or_default())
+}
+
+/// Returns the next time at which something may be changed that may not be now, if there is any.
+#[must_use]
+pub fn next_opening(schedule: &Schedule, now: &Zoned) -> Option<Zoned> {
+    // A begin that falls into an hour which a change of clocks leaves out is an hour later, or comes the week after.
+    (0..=8).find_map(|days| {
+        let date = now.checked_add(days.days()).ok()?;
+        let begin = |minute: u16| {
+            let time = Time::new(i8::try_from(minute / 60).ok()?, i8::try_from(minute % 60).ok()?, 0, 0).ok()?;
+            date.date().to_datetime(time).to_zoned(now.time_zone().clone()).ok()
+        };
+        schedule.begins(day(&date)).filter_map(begin).filter(|begin| begin > now).min()
+    })
+}
+
+fn day(time: &Zoned) -> Day {
+    Day::from_monday(u8::try_from(time.weekday().to_monday_zero_offset()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Zoned {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn it_is_local_time_that_counts() {
+        let schedule: Schedule = "hours=2-5 days=mon-fri".parse().unwrap();
+        // A Friday.
+        assert!(is_open(&schedule, &at("2026-11-20T04:59:59+01:00[Europe/Berlin]")));
+        assert!(!is_open(&schedule, &at("2026-11-20T05:00:00+01:00[Europe/Berlin]")));
+        assert!(!is_open(&schedule, &at("2026-11-21T03:00:00+01:00[Europe/Berlin]")));
+    }
+
+    #[test]
+    fn the_next_opening_may_be_days_away() {
+        let next = |schedule: &str, now: &str| next_opening(&schedule.parse().unwrap(), &at(now)).unwrap().to_string();
+        let friday = "2026-11-20T05:00:00+01:00[Europe/Berlin]";
+        assert_eq!(next("hours=2-5 days=mon-fri", friday), "2026-11-23T02:00:00+01:00[Europe/Berlin]");
+        assert_eq!(next("hours=12-13,6:30-7", friday), "2026-11-20T06:30:00+01:00[Europe/Berlin]");
+        assert_eq!(next("days=fri", friday), "2026-11-27T00:00:00+01:00[Europe/Berlin]");
+        // In that night there is no 2:30.
+        let before = "2026-03-29T01:00:00+01:00[Europe/Berlin]";
+        assert_eq!(next("hours=2:30-5", before), "2026-03-29T03:30:00+02:00[Europe/Berlin]");
+    }
+}

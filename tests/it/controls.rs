@@ -1,0 +1,189 @@
+//! What entities say about when they may be worked on: `noop`, `schedule` and `semaphore`, with plugins in a few lines of shell.
+
+use holo_testing::{Run, ScratchRoot, binaries::built};
+use jiff::{ToSpan, Zoned};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    holo_testing::trials![
+        what_is_only_checked_is_never_changed,
+        what_requires_something_that_is_only_checked_is_pending_too,
+        what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due,
+        outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due,
+        no_more_entities_of_a_semaphore_are_worked_on_at_a_time,
+        a_wrong_value_is_an_error_with_its_line,
+        definitions_have_the_same_keys,
+    ]
+}
+
+/// A plugin whose entities are files in `state/`: one that is there is as desired. Its report is the file `report`, and what it does is in `log`.
+const PLUGIN: &str = r#"#!/bin/sh
+state=$HOLO_ROOT_DIR/state/${2#x:}
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan) cat "$HOLO_ROOT_DIR/report" ;;
+check)
+    [ -z "$HOLO_REFRESH" ] || { echo 'would change: restart' >&3; exit; }
+    [ ! -e "$state.forced" ] || { echo 'requires --force: it is somebody else'\''s' >&3; exit; }
+    [ -e "$state" ] && echo 'not changed' >&3 || echo 'would change: create' >&3 ;;
+apply)
+    echo "apply $2 ${HOLO_REFRESH:+refreshed}" >>"$HOLO_ROOT_DIR/log"
+    [ -e "$state" ] && [ -z "$HOLO_REFRESH" ] && echo 'not changed' >&3 || { : >"$state"; echo 'changed: created' >&3; } ;;
+esac
+"#;
+
+pub(crate) fn root(report: &str) -> ScratchRoot {
+    let root = ScratchRoot::new().binary(built("holo")).holorc("plugin x\n").dir("usr/share/holo/x").dir("state");
+    root.script("usr/lib/holo/holo-x", PLUGIN).file("report", report).file("log", "")
+}
+
+/// Hours that are not now, nor will be soon.
+fn other_hours() -> String {
+    let begin = Zoned::now().checked_add(3.hours()).unwrap().hour();
+    format!("{begin}-{}", begin + 1)
+}
+
+fn log(root: &ScratchRoot) -> String {
+    root.read("log").to_string()
+}
+
+#[track_caller]
+fn expect(run: &Run, status: i32, stdout: &[&str], stderr: &[&str]) {
+    assert_eq!(run.status, Some(status), "{run}");
+    let (out, err) = (run.stdout_lossy(), run.stderr_lossy());
+    let lines =
+        |text: &str| -> Vec<String> { text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect() };
+    assert_eq!(
+        (lines(&out), lines(&err)),
+        (stdout.iter().map(ToString::to_string).collect(), stderr.iter().map(ToString::to_string).collect()),
+        "{run}"
+    );
+}
+
+fn what_is_only_checked_is_never_changed() {
+    let root = root("ENTITY: x:a\nNOOP: yes\nENTITY: x:b\n");
+    let noop = ">> only checked, as its definition says noop";
+    let run = root.holo(&["apply"]);
+    expect(&run, 3, &["Working on x:a", "create", "Working on x:b", "created"], &[noop]);
+    assert_eq!(log(&root), "apply x:b \n");
+    assert_eq!(root.holo(&["check"]).status, Some(3));
+    // Force changes it as little, and what would need force is pending.
+    root.write("state/a.forced", "");
+    assert_eq!(root.holo(&["apply", "--force"]).status, Some(3));
+    assert_eq!(root.holo(&["apply", "--exit-zero"]).status, Some(0));
+    root.write("state/a", "");
+    std::fs::remove_file(root.join("state/a.forced")).unwrap();
+    expect(&root.holo(&["apply"]), 0, &[], &[]);
+    assert!(!log(&root).contains("x:a"));
+}
+
+fn what_requires_something_that_is_only_checked_is_pending_too() {
+    let root = root("ENTITY: x:a\nNOOP: yes\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nREQUIRES: x:b\nENTITY: x:d\n");
+    let run = root.holo(&["apply", "--json"]);
+    assert_eq!(run.status, Some(3), "{run}");
+    assert!(run.stdout_lossy().contains(r#""pending":3"#), "{run}");
+    assert!(run.stdout_lossy().contains("requires x:a, which is only checked"), "{run}");
+    assert!(run.stdout_lossy().contains("requires x:b, which waits itself"), "{run}");
+    assert_eq!(log(&root), "apply x:d \n");
+    assert_eq!(root.holo(&["check", "x:b"]).status, Some(3));
+    root.write("state/a", "");
+    assert_eq!(root.holo(&["apply"]).status, Some(0));
+}
+
+fn what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due() {
+    let report = "ENTITY: x:a\nNOOP: yes\nNOTIFIES: x:c\nENTITY: x:b\nNOTIFIES: x:d\nENTITY: x:c\nENTITY: x:d\n";
+    let root = root(&format!("{report}NOOP: yes\n"));
+    ["state/c", "state/d"].iter().for_each(|path| root.write(path, ""));
+    let run = root.holo(&["check"]);
+    assert!(!run.stdout_lossy().contains("x:c"), "{run}");
+    assert_eq!(root.holo(&["apply"]).status, Some(3));
+    assert_eq!(log(&root), "apply x:b \napply x:c \n");
+    // The other one is refreshed when it may be.
+    root.write("report", report);
+    root.write("log", "");
+    assert_eq!(root.holo(&["apply"]).status, Some(3));
+    assert!(log(&root).contains("apply x:d refreshed\n"), "{}", log(&root));
+    root.write("log", "");
+    assert_eq!(root.holo(&["apply"]).status, Some(3));
+    assert!(!log(&root).contains("refreshed"), "{}", log(&root));
+}
+
+fn outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due() {
+    let report = |hours: &str| format!("ENTITY: x:a\nNOTIFIES: x:b\nENTITY: x:b\nSCHEDULE: hours={hours}\n");
+    let root = root(&report(&other_hours()));
+    root.write("state/b", "");
+    let waits = ">> not changed now, as its schedule is for other times";
+    let stdout = ["Working on x:a", "created", "Working on x:b", "restart"];
+    let would = ">> Would be refreshed";
+    expect(&root.holo(&["apply"]), 3, &stdout, &[would, waits]);
+    expect(&root.holo(&["apply"]), 3, &stdout[2..], &[would, waits]);
+    expect(&root.holo(&["check"]), 3, &stdout[2..], &[would]);
+    root.write("report", report("0-24"));
+    assert_eq!(root.holo(&["apply"]).status, Some(0));
+    assert!(log(&root).ends_with("apply x:b refreshed\n"), "{}", log(&root));
+    assert_eq!(root.holo(&["check"]).status, Some(0));
+}
+
+/// A session that writes the entities of each set that it is to apply into `log`.
+const SESSION: &str = r#"#!/bin/sh
+[ $1 = session ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\nSESSION=1\n'; exit; }
+while read -r line; do
+    request=$(echo "$line" | sed 's/.*"request":\([0-9]*\).*/\1/')
+    case $line in *'"operation":"scan"'*)
+        printf '{"answer":"report","request":%s,"text":"' $request >&3
+        for name in a b c d e f; do
+            printf 'ENTITY: x:%s\\n' $name >&3
+            case $name in [bcde]) printf 'SEMAPHORE: db:2\\n' >&3 ;; esac
+        done
+        echo '"}' >&3 ;;
+    *)
+        entities=$(echo "$line" | sed 's/.*"entities":\[\([^]]*\)\].*/\1/; s/[",]/ /g')
+        echo $entities >>"$HOLO_ROOT_DIR/log"
+        for entity in $entities; do
+            printf '{"answer":"result","request":%s,"entity":"%s","messages":["not changed"],"result":"done"}\n' $request $entity >&3
+        done ;;
+    esac
+    printf '{"answer":"end","request":%s,"result":"done"}\n' $request >&3
+done
+"#;
+
+fn no_more_entities_of_a_semaphore_are_worked_on_at_a_time() {
+    let root = root("").script("usr/lib/holo/holo-x", SESSION);
+    let run = root.holo(&["apply"]);
+    assert_eq!((run.status, log(&root)), (Some(0), "x:a x:b x:c\nx:d x:e x:f\n".to_owned()), "{run}");
+}
+
+fn a_wrong_value_is_an_error_with_its_line() {
+    let root = root("ENTITY: x:a\nSCHEDULE: hours=2\n");
+    let run = root.holo(&["scan"]);
+    let says = "!! error in scan report of x, line 2: expected ranges of hours, as in \"2-5\", \"22-4\" or \"2-5,12:30-13\" (line was \"SCHEDULE: hours=2\")";
+    assert!(run.stderr_lossy().contains(says), "{run}");
+    let plugin = PLUGIN.replace("cat \"$HOLO_ROOT_DIR/report\"", "printf 'ENTITY: x:a\\nSCHEDULE: hours=2\\n'");
+    let root = root.script("usr/lib/holo/holo-x", plugin);
+    let run = root.holo(&["plugin", "check", "usr/lib/holo/holo-x"]);
+    assert!(run.stderr_lossy().contains("line 2 is \"SCHEDULE: hours=2\": expected ranges of hours"), "{run}");
+}
+
+fn definitions_have_the_same_keys() {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("files").file("etc/os-release", "ID=unittest\n");
+    let definition = "[[file]]\npath = \"/etc/x\"\ncontent = \"x\"\n";
+    let keys = "noop = true\npoll = \"1m30s\"\nlimit = \"5/1h\"\nsemaphore = \"db:2\"\nschedule = { hours = \"2-5\", days = \"mon-fri\" }\n";
+    let root = root.resource("files/x.toml", format!("{definition}{keys}"));
+    let run = root.holo(&["scan", "--porcelain"]);
+    assert!(run.success(), "{run}");
+    let run = root.holo(&["scan", "--json"]);
+    let controls =
+        r#""controls":{"noop":true,"poll":90.0,"limit":"5/1h","semaphore":"db:2","schedule":"hours=2-5 days=mon-fri"}"#;
+    assert!(run.stdout_lossy().contains(controls), "{run}");
+    assert_eq!(root.holo(&["apply"]).status, Some(3));
+    assert!(!root.exists("etc/x"));
+    let run = root.holo(&["definitions", "files"]);
+    assert!(run.stdout_lossy().contains(r#""poll":90.0"#) && run.stdout_lossy().contains(r#""noop":true"#), "{run}");
+    root.write("usr/share/holo/files/x.toml", format!("{definition}limit = \"often\"\n"));
+    let run = root.holo(&["scan"]);
+    assert!(
+        run.stderr_lossy()
+            .contains("x.toml:4: file:/etc/x: limit: expected a number, a slash and a duration, as in \"3/10m\""),
+        "{run}"
+    );
+}
