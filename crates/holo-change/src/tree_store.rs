@@ -26,6 +26,7 @@ mod location;
 mod owned_tree;
 mod owners;
 mod plan;
+mod preview;
 mod staging;
 
 pub use adoption::Adoption;
@@ -33,6 +34,7 @@ pub use change::{NewVersion, TreeChange};
 pub use error::TreeError;
 pub use owned_tree::{Drift, OwnedTree};
 pub use owners::{PathOwners, TreeOwner};
+pub use preview::PendingEntry;
 pub use staging::StagedTree;
 
 use crate::base_store::BaseStore;
@@ -40,7 +42,7 @@ use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
 use crate::error::Result;
 use crate::locations::Locations;
-use crate::manifest::{self, FileDigests, Manifest};
+use crate::manifest::{self, EntryKind, FileDigests, Manifest, ManifestEntry, Ownership};
 use crate::path_handle::{Kind, PathHandle, Tree};
 use crate::tracked::{Held, MadeDirectories, Overlays, PluginStore, taken_from};
 use std::cell::RefCell;
@@ -99,6 +101,21 @@ impl TreeStore {
     #[must_use]
     pub fn state(&self, path: &Path) -> PathHandle {
         self.state.place(path)
+    }
+
+    /// Returns the file, directory or symlink at a path, in the form of an entry of a manifest.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn entry(&self, path: &PathHandle) -> Result<Option<ManifestEntry>> {
+        match path.stat()? {
+            Some(stat) if stat.kind == Kind::Directory => Ok(Some(ManifestEntry {
+                kind: EntryKind::Directory { mode: stat.mode },
+                owner: Ownership { uid: Some(stat.uid), gid: Some(stat.gid) },
+            })),
+            Some(_) => ManifestEntry::of(path, &*self.digests),
+            None => Ok(None),
+        }
     }
 
     /// Returns the bases. A path has one, whichever entities have made something there.

@@ -51,6 +51,21 @@ impl Preview {
         Ok(Preview { folder })
     }
 
+    /// Makes both of texts that describe the entity with this ID; an empty one is for nothing at all.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub fn texts(host: &Host, id: &str, from: &str, to: &str) -> io::Result<FilePair> {
+        let preview = Preview::new(host, id.as_bytes())?;
+        let below = Path::new("text");
+        for (path, text) in [(preview.from(below), from), (preview.to(below), to)] {
+            if !text.is_empty() {
+                Shown::File { content: text.into(), mode: 0 }.write(&path)?;
+            }
+        }
+        Ok(preview.pair(below, Path::new(id)))
+    }
+
     /// Returns the path of what there is, at this path below the entity.
     #[must_use]
     pub fn from(&self, below: &Path) -> PathBuf {

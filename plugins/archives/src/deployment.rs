@@ -3,6 +3,7 @@
 mod attributes;
 mod extraction;
 mod fetch;
+mod preview;
 mod state;
 mod takeover;
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(crate) use error::DownloadError;
 use error::TransferError;
 pub(crate) use http::Timeouts;
-pub(crate) use local::copy;
+pub(crate) use local::{copy, open};
 pub(crate) use partial::PART_SUFFIX;
 
 /// The limit of a download's size if the definition has none.
@@ -139,7 +139,7 @@ pub(crate) fn is_unmodified(request: &Request<'_>, host: &Host) -> Result<bool, 
 fn is_unmodified_at(request: &Request<'_>, address: &Address, host: &Host) -> Result<bool, TransferError> {
     let Some(previous) = &request.previous else { return Ok(false) };
     if let Some(path) = address.file() {
-        let source = local::open(&path, host)?;
+        let source = open(&path, host)?;
         return Ok(request.checksums.digests(&source, None)?.sha256 == previous.sha256);
     }
     match Client::new(request, address)?.get(0, None)? {

@@ -4,13 +4,14 @@ use crate::definition::{Archive, Ensure, parent};
 use crate::deployment::Deployment;
 use crate::error::ArchiveError;
 use crate::inventory::{Inventory, PREFIX, canonical};
+use crate::listing::Listing;
 use crate::record::ArchiveRecord;
 use crate::removal::Removal;
 use crate::shared::{Shared, WorkPaths};
 use crate::store::Store;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Verdict};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,6 +125,20 @@ impl ArchiveEntity {
         Ok(changes)
     }
 
+    fn try_preview(&self, host: &Host) -> Result<Listing, ArchiveError> {
+        let store = self.store(host)?;
+        let report = self.report();
+        let removal = Removal { store: &store, id: &self.id, path: self.path(), report: &report };
+        match &self.desired {
+            Desired::Undefined(_) if self.has_successor(&store)? => Ok(Listing::default()),
+            Desired::Undefined(_) => removal.preview(true),
+            Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => removal.preview(false),
+            Desired::Defined(archive, timeout) => {
+                Deployment { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }.preview()
+            }
+        }
+    }
+
     fn try_check(&self, host: &Host, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
         let store = self.store(host)?;
         let report = self.report();
@@ -230,6 +245,11 @@ impl Entity for ArchiveEntity {
 
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        let (from, to) = self.try_preview(host).ok()?.into_texts()?;
+        Preview::texts(host, &self.id, &from, &to).ok()
     }
 }
 

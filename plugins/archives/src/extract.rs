@@ -1,4 +1,4 @@
-//! Extraction of archives into a staging directory. Nothing that is in use is touched.
+//! Extraction of archives into a staging directory, or nowhere, to know their entries. Nothing that is in use is touched.
 
 mod error;
 mod names;
@@ -12,7 +12,7 @@ use crate::limits::{Allowance, Limits};
 use error::EntryError;
 use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
 use holo_change::{PathHandle, Stamp, Tree, set_ownership};
-use holo_plugin::{Meter, Output};
+use holo_plugin::{Meter, Output, Silence};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek};
@@ -48,10 +48,30 @@ pub(crate) fn extract(
     extraction: Extraction<'_>,
     output: &mut Output<'_>,
 ) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
+    read(file, Some(into), extraction, output)
+}
+
+/// Returns the entries that extracting everything would make. Nothing is written.
+///
+/// # Errors
+/// If something is wrong with the archive.
+pub(crate) fn list(
+    file: &mut File,
+    extraction: Extraction<'_>,
+) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
+    read(file, None, extraction, &mut Output::new(&mut Silence))
+}
+
+fn read(
+    file: &mut File,
+    into: Option<&Arc<Tree>>,
+    extraction: Extraction<'_>,
+    output: &mut Output<'_>,
+) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
     let size = file.metadata().map_err(ExtractError::Unreadable)?.len();
     let allowance = Allowance::new(extraction.limits, size);
     let mut staging = Staging {
-        tree: Arc::clone(into),
+        tree: into.cloned(),
         extraction,
         allowance: &allowance,
         progress: Progress {
@@ -75,7 +95,8 @@ pub(crate) fn extract(
 
 /// The staging directory while entries are extracted into it.
 struct Staging<'a, 'o> {
-    tree: Arc<Tree>,
+    /// The directory itself, unless only the entries are to be known.
+    tree: Option<Arc<Tree>>,
     extraction: Extraction<'a>,
     allowance: &'a Allowance,
     progress: Progress<'a, 'o>,
@@ -132,7 +153,9 @@ impl Staging<'_, '_> {
 
     fn make_directory(&mut self, path: PathBuf, mode: u32) -> Result<(), EntryError> {
         // It is private in the staging directory; it gets its mode where it is going to be.
-        self.tree.place(&path).create_directory(0o700)?;
+        if let Some(tree) = &self.tree {
+            tree.place(&path).create_directory(0o700)?;
+        }
         self.add(path, EntryKind::Directory { mode });
         Ok(())
     }
@@ -147,25 +170,40 @@ impl Staging<'_, '_> {
     ) -> Result<(), EntryError> {
         let mode = mode & ALLOWED_MODE;
         let location = self.free_location(&path)?;
-        let mut file = location.create()?;
+        let mut file = location.as_ref().map(PathHandle::create).transpose()?;
         let mut tee =
-            Tee { content, file: &mut file, allowance: self.allowance, progress: &mut self.progress, size: 0 };
+            Tee { content, file: file.as_mut(), allowance: self.allowance, progress: &mut self.progress, size: 0 };
         let digests = Digests::read_with(&mut tee, None, &mut self.buffer)?;
         if tee.size != size {
             return Err(EntryError::Truncated { actual: tee.size, size });
         }
+        let sha256 = digests.sha256.clone();
+        if let (Some(location), Some(file)) = (&location, &file) {
+            self.complete(location, file, mode, modified, digests)?;
+        }
+        self.add(path, EntryKind::File { mode, size, sha256 });
+        Ok(())
+    }
+
+    /// Gives a file that was written its properties, and takes note of its digests.
+    fn complete(
+        &self,
+        location: &PathHandle,
+        file: &File,
+        mode: u32,
+        modified: Option<u64>,
+        digests: Digests,
+    ) -> Result<(), EntryError> {
         let Ownership { uid, gid } = self.extraction.owner;
         let shown = location.shown();
-        set_ownership(&file, &shown, uid, gid, mode)?;
+        set_ownership(file, &shown, uid, gid, mode)?;
         if let Some(time) =
             modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
         {
             // A time that the file system cannot hold is no reason to fail.
             let _ = file.set_times(FileTimes::new().set_modified(time));
         }
-        let sha256 = digests.sha256.clone();
-        self.extraction.checksums.note_written(&Stamp::of_open(&file, &shown)?, digests);
-        self.add(path, EntryKind::File { mode, size, sha256 });
+        self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests);
         Ok(())
     }
 
@@ -173,10 +211,11 @@ impl Staging<'_, '_> {
         if target.is_empty() || target.contains(&0) {
             return Err(EntryError::EmptySymlink);
         }
-        let location = self.free_location(&path)?;
-        let Ownership { uid, gid } = self.extraction.owner;
-        location.create_symlink(target)?;
-        location.give_to(uid, gid)?;
+        if let Some(location) = self.free_location(&path)? {
+            let Ownership { uid, gid } = self.extraction.owner;
+            location.create_symlink(target)?;
+            location.give_to(uid, gid)?;
+        }
         self.symlinks.insert(path.clone(), target.to_owned());
         self.add(path, EntryKind::Symlink { target: target.to_owned() });
         Ok(())
@@ -191,20 +230,21 @@ impl Staging<'_, '_> {
         if path == target {
             return Ok(());
         }
-        let location = self.free_location(&path)?;
-        location.remove()?;
-        self.tree.place(target).link_to(&location)?;
+        if let (Some(location), Some(tree)) = (self.free_location(&path)?, &self.tree) {
+            location.remove()?;
+            tree.place(target).link_to(&location)?;
+        }
         self.add(path, entry.kind);
         Ok(())
     }
 
-    /// Returns the location of a file or symlink, after the directories above it have been made.
-    fn free_location(&mut self, path: &Path) -> Result<PathHandle, EntryError> {
+    /// Returns the location of a file or symlink, if it is to be written, after the directories above it have been made.
+    fn free_location(&mut self, path: &Path) -> Result<Option<PathHandle>, EntryError> {
         self.make_parents(path)?;
         match self.entries.get(path) {
             Some(entry) if entry.is_directory() => Err(EntryError::AlsoDirectory),
             // As with tar, the last entry of a name counts.
-            _ => Ok(self.tree.place(path)),
+            _ => Ok(self.tree.as_ref().map(|tree| tree.place(path))),
         }
     }
 
@@ -225,10 +265,10 @@ impl Staging<'_, '_> {
     }
 }
 
-/// A reader of a content that also writes it to a file.
+/// A reader of a content that also writes it to a file, if there is one.
 struct Tee<'a, 'p, 'o, R> {
     content: &'a mut R,
-    file: &'a mut File,
+    file: Option<&'a mut File>,
     allowance: &'a Allowance,
     progress: &'a mut Progress<'p, 'o>,
     size: u64,
@@ -240,7 +280,9 @@ impl<R: Read> Read for Tee<'_, '_, '_, R> {
         self.allowance.count_written(length as u64)?;
         self.size += length as u64;
         self.progress.show();
-        io::Write::write_all(self.file, buffer.get(..length).unwrap_or_default())?;
+        if let Some(file) = &mut self.file {
+            io::Write::write_all(file, buffer.get(..length).unwrap_or_default())?;
+        }
         Ok(length)
     }
 }

@@ -13,6 +13,7 @@ mod extract;
 mod format;
 mod inventory;
 mod limits;
+mod listing;
 mod record;
 mod removal;
 mod shared;

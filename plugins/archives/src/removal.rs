@@ -1,12 +1,13 @@
 //! Removal of an archive: its download and what was extracted go, and bases are restored.
 
 use crate::error::ArchiveError;
+use crate::listing::Listing;
 use crate::record::ArchiveRecord;
 use crate::store::Store;
-use crate::trees::{RemovedTree, remove_tree, would_remove_tree};
+use crate::trees::{self, RemovedTree, remove_tree, would_remove_tree};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
-use holo_change::tree_store::OwnedTree;
+use holo_change::tree_store::{OwnedTree, PendingEntry};
 use holo_change::{Durability, Kind, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Output};
 use std::path::{Path, PathBuf};
@@ -130,6 +131,26 @@ impl Removal<'_> {
             changes.push(format!("would forget {}", self.id));
         }
         Ok(changes)
+    }
+
+    /// Returns the paths that removing or scrubbing it by force would change.
+    pub(crate) fn preview(&self, scrubs: bool) -> Result<Listing, ArchiveError> {
+        let (record, mut listing) = (self.record()?, Listing::default());
+        for directory in &record.trees {
+            trees::pending_removal(self.store, self.id, directory)?
+                .into_iter()
+                .for_each(|pending| listing.add(pending));
+        }
+        let (file, path) = (self.location(), self.canonical()?);
+        let found = if scrubs && self.has_another()? { Found::Foreign } else { self.found(&file, &record)? };
+        let stays = if scrubs { matches!(found, Found::Base | Found::Foreign) } else { found == Found::Nothing };
+        if !stays {
+            let bases = self.store.trees.bases();
+            let is_restored = scrubs && bases.has(&path)?;
+            let after = if is_restored { self.store.trees.entry(&bases.location(&path))? } else { None };
+            listing.add(PendingEntry { before: self.store.trees.entry(&file)?, after, path });
+        }
+        Ok(listing)
     }
 
     /// Returns true if only files under overlays are left.

@@ -2,8 +2,9 @@
 
 use crate::error::ArchiveError;
 use crate::store::Store;
-use holo_change::tree_store::{OwnedTree, TreeError};
+use holo_change::tree_store::{OwnedTree, PendingEntry, TreeError};
 use holo_plugin::{ForceTo, Output};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The number of changed files that are named.
@@ -53,6 +54,13 @@ pub(crate) fn would_remove_tree(
         return Ok(Some(format!("would remove what was extracted to {directory}")));
     }
     Err(explain(TreeError::LosesChanges(losses), directory, output))
+}
+
+/// Returns the paths that [`remove_tree`] would change by force.
+pub(crate) fn pending_removal(store: &Store, id: &str, directory: &str) -> Result<Vec<PendingEntry>, ArchiveError> {
+    let extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
+    let owners = store.owners_in_tree(id, Path::new(directory))?;
+    Ok(extracted.pending(&BTreeMap::new(), &owners, &store.claims())?)
 }
 
 /// Names files that stay until no overlay lies over them.

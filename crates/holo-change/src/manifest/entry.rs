@@ -23,6 +23,17 @@ pub struct Ownership {
 }
 
 impl Ownership {
+    /// Returns the owner that something would have, where that is not what this one asks for, or what is made without asking.
+    #[must_use]
+    pub fn changed_to(self, after: Ownership) -> Ownership {
+        let own_user = rustix::process::geteuid().as_raw();
+        let own_group = rustix::process::getegid().as_raw();
+        Ownership {
+            uid: after.uid.filter(|uid| *uid != self.uid.unwrap_or(own_user)),
+            gid: after.gid.filter(|gid| *gid != self.gid.unwrap_or(own_group)),
+        }
+    }
+
     /// Returns true if a file has this owner. A group that was not asked for may come from the directory.
     #[must_use]
     pub fn matches(self, stat: &FileStat) -> bool {

@@ -8,7 +8,7 @@ use crate::error::ArchiveError;
 use crate::extract::{Extraction, extract};
 use crate::trees::{RemovedTree, explain, remove_tree, warn_of_waiting};
 use holo_change::manifest::Ownership;
-use holo_change::tree_store::{NewVersion, OwnedTree, StagedTree};
+use holo_change::tree_store::{Drift, NewVersion, OwnedTree, StagedTree};
 use holo_change::{Durability, PathHandle};
 use holo_plugin::Output;
 use std::io::Seek;
@@ -27,8 +27,7 @@ impl Deployment<'_> {
             (_, DownloadState::CleanedUp) => return false,
             _ => return true,
         };
-        let is_same = extracted.manifest().is_some_and(|manifest| Some(&manifest.recipe) == recipe.as_ref());
-        !is_same || extracted.is_unfinished() || state.drift.is_missing || !state.drift.changed.is_empty()
+        recipe.is_none_or(|recipe| must_make(extracted, &recipe, &state.drift))
     }
 
     /// Returns everything that decides about the extracted tree.
@@ -143,6 +142,12 @@ impl Deployment<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns true if a tree is not what was extracted by this recipe.
+pub(super) fn must_make(extracted: &OwnedTree, recipe: &str, drift: &Drift) -> bool {
+    let is_same = extracted.manifest().is_some_and(|manifest| manifest.recipe == recipe);
+    !is_same || extracted.is_unfinished() || drift.is_missing || !drift.changed.is_empty()
 }
 
 fn make_top(top: &PathHandle, owner: Ownership) -> Result<(), ArchiveError> {

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Returns the location of a file below the root.
-pub(super) fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
+pub(crate) fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
     Tree::open(host.root()).and_then(|root| root.place(path).followed())
 }
 

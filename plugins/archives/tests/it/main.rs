@@ -11,6 +11,7 @@ mod downloads;
 mod extraction;
 mod hostile;
 mod manual;
+mod previews;
 mod shared;
 mod support;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ("extraction", extraction::trials()),
         ("hostile", hostile::trials()),
         ("manual", manual::trials()),
+        ("previews", previews::trials()),
         ("shared", shared::trials()),
     ])
 }

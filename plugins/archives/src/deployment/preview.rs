@@ -1,0 +1,137 @@
+//! Previews of deployments: the paths that would change.
+
+use super::Deployment;
+use super::extraction::must_make;
+use super::state::{CurrentState, DownloadState};
+use crate::checksum::Digests;
+use crate::download;
+use crate::error::ArchiveError;
+use crate::extract::{Extraction, list};
+use crate::listing::Listing;
+use crate::trees;
+use holo_change::manifest::{EntryKind, ManifestEntry};
+use holo_change::tree_store::PendingEntry;
+use std::fs::File;
+use std::io::Seek;
+use std::path::{Path, PathBuf};
+
+/// The content of the download after an apply.
+enum Content {
+    /// It is there, or on this machine.
+    Local { file: File, digests: Digests },
+    /// It was extracted and removed before, and stays so.
+    CleanedUp,
+    /// It has to be downloaded first.
+    Unknown(String),
+}
+
+impl Deployment<'_> {
+    /// Returns the paths that an apply by force would change.
+    pub(crate) fn preview(&self) -> Result<Listing, ArchiveError> {
+        let mut listing = Listing::default();
+        self.check_claims()?;
+        let state = self.inspect()?;
+        if state.is_created {
+            return Ok(listing);
+        }
+        let content = self.content(&state)?;
+        self.preview_download(&state, &content, &mut listing)?;
+        self.preview_extraction(&state, content, &mut listing)?;
+        let wanted = self.tree()?;
+        for directory in state.record.trees.iter().filter(|tree| wanted.as_ref() != Some(tree)) {
+            for pending in trees::pending_removal(self.store, self.id, directory)? {
+                listing.add_leftover(pending);
+            }
+        }
+        Ok(listing)
+    }
+
+    fn content(&self, state: &CurrentState) -> Result<Content, ArchiveError> {
+        let has_changed = self.has_source_changed(state)? == Some(true);
+        match (state.download, &state.current) {
+            (DownloadState::Present, Some(current)) if !has_changed => {
+                Ok(Content::Local { file: current.file.try_clone()?, digests: current.digests.clone() })
+            }
+            (DownloadState::CleanedUp, _) if !has_changed => Ok(Content::CleanedUp),
+            _ => self.source_content(),
+        }
+    }
+
+    /// Returns what would be downloaded, if that is a file of this machine.
+    fn source_content(&self) -> Result<Content, ArchiveError> {
+        let addresses = self.archive.addresses();
+        let Some(address) = addresses.first() else { return Ok(Content::Unknown("unknown".to_owned())) };
+        let unknown = || Content::Unknown(format!("unknown until {address} is downloaded"));
+        let Some(path) = address.file() else { return Ok(unknown()) };
+        let Ok(source) = download::open(&path, self.host) else { return Ok(unknown()) };
+        let Some(file) = source.open_if_file()? else { return Ok(unknown()) };
+        let checksum = self.archive.checksum();
+        let digests = self.store.checksums.digests(&source, checksum.as_ref())?;
+        let is_wrong = checksum.is_some_and(|checksum| digests.matches(&checksum).is_err());
+        Ok(if is_wrong { unknown() } else { Content::Local { file, digests } })
+    }
+
+    fn preview_download(
+        &self,
+        state: &CurrentState,
+        content: &Content,
+        listing: &mut Listing,
+    ) -> Result<(), ArchiveError> {
+        let path = PathBuf::from(self.path()?);
+        let before = self.store.trees.entry(&state.path)?;
+        let after = match content {
+            Content::CleanedUp => None,
+            Content::Local { .. } if self.archive.cleanup => None,
+            Content::Local { file, digests } => {
+                let kind = EntryKind::File {
+                    mode: self.archive.mode(),
+                    size: file.metadata()?.len(),
+                    sha256: digests.sha256.clone(),
+                };
+                Some(ManifestEntry { kind, owner: self.owner()? })
+            }
+            Content::Unknown(_) if self.archive.cleanup => None,
+            Content::Unknown(reason) => {
+                listing.add_unknown(path, before, reason);
+                return Ok(());
+            }
+        };
+        listing.add(PendingEntry { path, before, after });
+        Ok(())
+    }
+
+    fn preview_extraction(
+        &self,
+        state: &CurrentState,
+        content: Content,
+        listing: &mut Listing,
+    ) -> Result<(), ArchiveError> {
+        let (Some(directory), Some(extracted)) = (&self.archive.extract_to, &state.extracted) else { return Ok(()) };
+        let top = PathBuf::from(self.tree()?.unwrap_or_default());
+        let (mut file, digests) = match content {
+            Content::Local { file, digests } => (file, digests),
+            Content::CleanedUp => return Ok(()),
+            Content::Unknown(reason) => {
+                listing.add_unknown(top.join(""), None, &reason);
+                return Ok(());
+            }
+        };
+        if !must_make(extracted, &self.recipe(&digests.sha256)?, &state.drift) {
+            return Ok(());
+        }
+        let extraction = Extraction {
+            top: Path::new(directory),
+            strip: self.archive.strip_components,
+            limits: self.archive.limits(),
+            owner: self.owner()?,
+            checksums: &self.store.checksums,
+        };
+        file.rewind()?;
+        let entries = list(&mut file, extraction)?;
+        let owners = self.store.owners_in_tree(self.id, &top)?;
+        for pending in extracted.pending(&entries, &owners, &self.store.claims())? {
+            listing.add(pending);
+        }
+        Ok(())
+    }
+}
