@@ -134,10 +134,33 @@ impl BaseStore {
     /// # Errors
     /// If the folder cannot be read.
     pub fn all<T: DeserializeOwned>(&self, notices: &mut dyn Notices) -> Result<BTreeMap<String, Remembered<T>>> {
+        let mut all = self.beginning("", notices)?;
+        all.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
+        Ok(all)
+    }
+
+    /// The same of the entities of one type, for a plugin whose types have different records. None may be in a journal.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn all_of<T: DeserializeOwned>(
+        &self,
+        entity_type: &str,
+        notices: &mut dyn Notices,
+    ) -> Result<BTreeMap<String, Remembered<T>>> {
+        self.beginning(&format!("{entity_type}:"), notices)
+    }
+
+    fn beginning<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        notices: &mut dyn Notices,
+    ) -> Result<BTreeMap<String, Remembered<T>>> {
         let mut all = BTreeMap::new();
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
         for name in folder.siblings()? {
-            if !name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
+            let bytes = name.as_encoded_bytes();
+            if !bytes.ends_with(SUFFIX.as_bytes()) || !bytes.starts_with(prefix.as_bytes()) {
                 continue;
             }
             let place = folder.sibling(&name);
@@ -149,7 +172,6 @@ impl BaseStore {
                 Err(error) => notices.unreadable_record(&error),
             }
         }
-        all.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
         Ok(all)
     }
 

@@ -8,9 +8,9 @@ use crate::sidecars;
 use bstr::{BStr, ByteSlice};
 use holo_plugin::declared::apply_together;
 use holo_plugin::definitions::Definitions;
-use holo_plugin::index::{Table, define_index};
+use holo_plugin::index::Table;
 use holo_plugin::{
-    Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, Host, Job, Output, Plugin, ScanError, ScanLimit,
+    Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, Host, Job, Output, Part, Plugin, ScanError, ScanLimit,
     SetAnswers, Sink, Stream, Verdict, in_threads,
 };
 use std::collections::BTreeMap;
@@ -281,39 +281,5 @@ impl SetAnswers for LastLater<'_> {
         } else {
             self.answers.end(place, applied);
         }
-    }
-}
-
-define_index! {
-    /// The index of an entity among some of a set.
-    PartIndex
-}
-
-/// The answers to some of a set.
-struct Part<'a> {
-    /// Their indexes in the set.
-    places: Table<PartIndex, usize>,
-    answers: &'a mut dyn SetAnswers,
-}
-
-impl SetAnswers for Part<'_> {
-    fn begin(&mut self, place: usize) {
-        self.answers.begin(self.places[PartIndex::from(place)]);
-    }
-
-    fn output(&mut self, place: usize) -> Output<'_> {
-        self.answers.output(self.places[PartIndex::from(place)])
-    }
-
-    fn hold_back(&mut self) {
-        self.answers.hold_back();
-    }
-
-    fn flush(&mut self) {
-        self.answers.flush();
-    }
-
-    fn end(&mut self, place: usize, applied: Applied) {
-        self.answers.end(self.places[PartIndex::from(place)], applied);
     }
 }

@@ -185,6 +185,7 @@ fn validate_version(version: &str) -> Result<(), Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repository::Repository;
 
     fn problem(definition: &str) -> Option<String> {
         let package: Package = toml::from_str(definition).unwrap();
@@ -259,7 +260,8 @@ mod tests {
 
     #[test]
     fn the_schema_is_that_of_the_types() {
-        let schema = holo_plugin::definitions::schema::<Package>("Definitions of holo's plugin packages");
+        let schema =
+            holo_plugin::definitions::schema_of_two::<Package, Repository>("Definitions of holo's plugin packages");
         holo_testing::schema_is_kept("holo-packages.schema.json", &schema);
     }
 }

@@ -4,6 +4,7 @@ use crate::base::Base;
 use crate::check::{Finding, check_all};
 use crate::declaration::{Ensure, Wanted};
 use crate::provider::PackageProvider;
+use crate::repository::INDEX;
 use crate::simulate::Names;
 use holo_change::base_store::{Legacy, Orphan};
 use holo_plugin::provider::UnknownProviderError;
@@ -23,6 +24,8 @@ pub(crate) struct PackageEntity {
     /// The one name of the package, which no other one has.
     pub(crate) owned: String,
     pub(crate) past: Past,
+    /// True if the repositories of its manager go first.
+    pub(crate) comes_after_repositories: bool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -121,6 +124,14 @@ impl PackageEntity {
             Past::Living(_) => EntityReport::new(self.wanted.id.as_str()),
         };
         report.edges.owns = vec![Asset::new("package", self.owned.as_str())];
+        if let Ok(provider) = &self.provider
+            && self.comes_after_repositories
+        {
+            let index = Asset::new(INDEX, provider.name());
+            if !report.edges.needs.contains(&index) {
+                report.edges.needs.push(index);
+            }
+        }
         if matches!(self.past, Past::Orphan(_)) {
             return report;
         }

@@ -1,5 +1,6 @@
 //! Something that did not work, and its words.
 
+use crate::repository::masked;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::{Output, Stream};
 
@@ -25,7 +26,8 @@ impl PackageError {
 
     /// Returns the problem of a program that failed.
     pub(crate) fn from_program(program: &Program, failure: &str, captured: &Captured) -> PackageError {
-        let lines = captured.ended.last_lines(LINES_SHOWN);
+        // A manager may say from where it could not fetch something, with a password in the address.
+        let lines = captured.ended.last_lines(LINES_SHOWN).iter().map(|line| masked(line)).collect();
         PackageError { summary: format!("{}: {failure}", name(program)), lines, is_general: false }
     }
 

@@ -3,9 +3,12 @@
 use crate::adoption::{self, Known};
 use crate::declaration::{Package, Wanted};
 use crate::entity::{PackageEntity, Past, ProviderError, Shared};
+use crate::managed::{Managed, with_those};
 use crate::names::{FullNames, things};
 use crate::provider::PackageProvider;
 use crate::providers;
+use crate::repositories::{self, Repositories};
+use crate::repository::Repository;
 use crate::transaction;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
@@ -24,12 +27,13 @@ pub(crate) struct Packages {
 }
 
 impl Plugin for Packages {
-    type Entity = Declared<PackageEntity>;
+    type Entity = Managed;
 
     const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
-        let definitions = definitions::read::<Package>(host, output);
+        let (definitions, repositories) = definitions::read_two::<Package, Repository>(host, output);
+        let repositories = repositories::scan(host, repositories, output);
         let memory = BaseStore::open(host.locations()).map_err(|error| {
             output.error(error.to_string());
             ScanError
@@ -65,7 +69,14 @@ impl Plugin for Packages {
             let owned = owned.get(&wanted.id).cloned().unwrap_or_default();
             let legacy = legacies.remove(&wanted.id).unwrap_or_default();
             found.push((
-                PackageEntity { wanted, provider, owned, past: Past::Living(legacy), shared: Arc::default() },
+                PackageEntity {
+                    wanted,
+                    provider,
+                    owned,
+                    past: Past::Living(legacy),
+                    comes_after_repositories: false,
+                    shared: Arc::default(),
+                },
                 common,
             ));
         }
@@ -74,13 +85,30 @@ impl Plugin for Packages {
             let (mut wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.name_of_base(base));
             wanted.recall_orphan(&kept);
             let past = Past::Orphan(Box::new(orphan));
-            found.push((PackageEntity { wanted, provider, owned, past, shared: Arc::default() }, Common::default()));
+            found.push((
+                PackageEntity {
+                    wanted,
+                    provider,
+                    owned,
+                    past,
+                    comes_after_repositories: false,
+                    shared: Arc::default(),
+                },
+                Common::default(),
+            ));
         }
         let taken_part = found.iter().filter(|(_, common)| common.skipped.is_none());
         let all = taken_part.filter_map(|(entity, _)| Some((entity.wanted.clone(), *entity.provider.as_ref().ok()?)));
         let shared = Arc::new(Shared::new(all.collect()));
-        let entity = |(entity, common)| Declared::new(PackageEntity { shared: Arc::clone(&shared), ..entity }, common);
-        Ok(found.into_iter().map(entity).collect())
+        let entity = |(entity, common): (PackageEntity, Common)| {
+            let entity = PackageEntity { shared: Arc::clone(&shared), ..entity };
+            let comes_later = comes_after_repositories(&entity, &common, &repositories);
+            Declared::new(PackageEntity { comes_after_repositories: comes_later, ..entity }, common)
+        };
+        let packages: Vec<_> =
+            found.into_iter().map(entity).map(|package| Managed::Package(Box::new(package))).collect();
+        let repositories = repositories.all.into_iter().map(|one| Managed::Repository(Box::new(one)));
+        Ok(repositories.chain(packages).collect())
     }
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
@@ -96,12 +124,19 @@ impl Plugin for Packages {
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         self.known.forget();
-        apply_together(host, set, answers, |jobs, answers| transaction::apply(host, jobs, answers));
+        with_those(set, answers, Managed::repository, |jobs, answers| {
+            apply_together(host, jobs, answers, |jobs, answers| repositories::apply(host, jobs, answers));
+        });
+        with_those(set, answers, Managed::package, |jobs, answers| {
+            apply_together(host, jobs, answers, |jobs, answers| transaction::apply(host, jobs, answers));
+        });
     }
 
     fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers<Verdict>) {
         for (index, job) in set.iter().enumerate() {
-            job.entity.entity.shared.expect(set.len());
+            if let Some(package) = job.entity.package() {
+                package.entity.shared.expect(set.len());
+            }
             let verdict = job.entity.check(host, job.mode, &mut answers.output(index));
             answers.end(index, verdict);
         }
@@ -109,7 +144,8 @@ impl Plugin for Packages {
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         let entities = self.scan(host, &mut Output::new(&mut Silence))?;
-        let living = entities.iter().map(|declared| &declared.entity).filter(|entity| !entity.wanted.is_orphan);
+        let packages = entities.iter().filter_map(Managed::package).map(|declared| &declared.entity);
+        let living = packages.filter(|entity| !entity.wanted.is_orphan);
         let defined = living.map(|entity| entity.wanted.key.clone()).collect();
         adoption::candidates(host, &self.known, &defined).map_err(|problem| {
             problem.tell(output);
@@ -122,6 +158,16 @@ impl Plugin for Packages {
         let defined = entity.and_then(|entity| Adopted::defined_already(&entity, host, output));
         defined.unwrap_or_else(|| adoption::adopt(host, &self.known, &adoption.id.to_string(), output))
     }
+}
+
+/// Returns true if a package comes after the repositories of its manager: unless one of those, or it, says the opposite.
+fn comes_after_repositories(entity: &PackageEntity, common: &Common, repositories: &Repositories) -> bool {
+    let Ok(provider) = &entity.provider else { return false };
+    let keys = &common.keys;
+    let is_repository = |id: &str| repositories.all.iter().any(|one| one.entity.id == id);
+    repositories.managers().contains(provider.name())
+        && !repositories.named_by().contains(entity.wanted.id.as_str())
+        && !keys.before.iter().chain(&keys.notifies).any(|id| is_repository(id.as_str()))
 }
 
 /// Leaves out packages that are defined under two names. Who knows of owners does that, and says so.

@@ -2,8 +2,10 @@
 
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Item, Key, Mark, Offers, Step, Transaction};
+use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use holo_plugin::Host;
+use holo_plugin::definitions::Invalid;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root};
@@ -88,6 +90,30 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns true if a package that was asked for in a version is held by that.
     fn pins(&self) -> bool {
         false
+    }
+
+    /// Returns the files that a repository is made of. Asks nobody.
+    ///
+    /// # Errors
+    /// The key of the definition that the manager has no use for.
+    fn repository(&self, _: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+        let why = "has no file for each repository; declare its list of repositories as a file";
+        Err(Invalid::new("name", format!("{} {why}", self.name())))
+    }
+
+    /// The files that its repositories need.
+    fn repository_needs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the reason why the manager would not see a repository's files, if there is one.
+    fn repository_obstacle(&self, _: &Root) -> Option<String> {
+        None
+    }
+
+    /// Returns the program that has the manager trust the key of a repository, where the repository's files are not enough for that.
+    fn trust(&self, _: &System<'_>, _: &Repository) -> Option<Program> {
+        None
     }
 
     /// Returns true if it failed for a reason that is no single package's fault, such as a network that is down.

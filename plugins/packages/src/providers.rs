@@ -5,6 +5,7 @@ mod apt;
 mod dnf;
 mod pacman;
 mod rpm_database;
+mod rpm_repository;
 mod zypper;
 
 use crate::provider::PackageProvider;

@@ -1,15 +1,18 @@
 //! apt and dpkg: Debian, Ubuntu and their like.
 
 mod base;
+mod repository;
 mod words;
 
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
+use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::debian;
 use holo_change::error::PathError;
 use holo_plugin::Host;
+use holo_plugin::definitions::Invalid;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root, package_manager};
@@ -94,8 +97,13 @@ impl PackageProvider for Apt {
 
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apt(system, "apt-get")?;
-        program.args(["--quiet", "update"]);
+        // Otherwise an index that could not be fetched is a warning, and the old one is used.
+        program.args(["--quiet", "-o", "APT::Update::Error-Mode=any", "update"]);
         Ok(program)
+    }
+
+    fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+        repository::files(repository)
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {

@@ -1,18 +1,22 @@
 //! dnf: Fedora, RHEL and their like.
 
 use super::rpm_database::{self, plain};
+use super::rpm_repository;
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
+use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::rpm;
 use holo_plugin::Host;
+use holo_plugin::definitions::Invalid;
 use holo_plugin::process::Program;
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+const REPOSITORIES: &str = "/etc/yum.repos.d";
 const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
 /// Packages that every system has, beside that with the distribution's release.
 const BASE: [&str; 4] = ["basesystem", "dnf", "filesystem", "setup"];
@@ -92,6 +96,10 @@ impl PackageProvider for Dnf {
         let mut program = dnf(system);
         program.args(["--quiet", "makecache", "--refresh"]);
         Ok(program)
+    }
+
+    fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+        rpm_repository::files(repository, self.name(), REPOSITORIES)
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {

@@ -1,14 +1,18 @@
 //! pacman: Arch Linux and its like.
 
+mod repository;
+
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
+use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::pacman;
 use holo_plugin::Host;
+use holo_plugin::definitions::Invalid;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
-use holo_plugin::system::{PackageManager, package_manager};
+use holo_plugin::system::{PackageManager, Root, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -102,6 +106,18 @@ impl PackageProvider for Pacman {
         let mut program = pacman(system);
         program.args(["--noconfirm", "--noprogressbar", "-Sy"]);
         Ok(program)
+    }
+
+    fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+        repository::files(repository)
+    }
+
+    fn repository_needs(&self) -> &'static [&'static str] {
+        &[repository::CONFIGURATION]
+    }
+
+    fn repository_obstacle(&self, root: &Root) -> Option<String> {
+        repository::obstacle(root)
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {

@@ -1,12 +1,15 @@
 //! zypper: openSUSE and SLES.
 
 use super::rpm_database::{self, plain};
+use super::rpm_repository;
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
+use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::rpm;
 use holo_plugin::Host;
+use holo_plugin::definitions::Invalid;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
@@ -14,6 +17,7 @@ use roxmltree::{Document, Node};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+const REPOSITORIES: &str = "/etc/zypp/repos.d";
 const LOCKS: &str = "etc/zypp/locks";
 /// The names of packages that are there for others only, one a line.
 const AUTOMATIC: &str = "var/lib/zypp/AutoInstalled";
@@ -91,6 +95,21 @@ impl PackageProvider for Zypper {
         let mut program = zypper(system);
         program.args(["--quiet", "refresh"]);
         Ok(program)
+    }
+
+    fn repository(&self, repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+        rpm_repository::files(repository, self.name(), REPOSITORIES)
+    }
+
+    /// It asks a person about keys, or trusts any; this one is declared.
+    fn trust(&self, system: &System<'_>, repository: &Repository) -> Option<Program> {
+        repository.key()?;
+        let mut program = Program::new("rpm");
+        if let Some(root) = system.root() {
+            program.arg("--root").arg(root);
+        }
+        program.arg("--import").arg(system.path(rpm_repository::key_path(repository).trim_start_matches('/')));
+        Some(program)
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {

@@ -32,6 +32,26 @@ index() {
     mv Release.new Release
 }
 
+# Makes a repository $R/signed with a suite and a component, which has one package, and $R/example.asc, the key that it is signed by.
+sign() {
+    REPO=$R/signed
+    mkdir -p "$REPO/pool" "$REPO/dists/stable/main/binary-amd64"
+    make tool 1.0
+    cd "$REPO"
+    apt-ftparchive packages pool >dists/stable/main/binary-amd64/Packages
+    cd dists/stable
+    apt-ftparchive -o APT::FTPArchive::Release::Suite=stable -o APT::FTPArchive::Release::Codename=stable \
+        -o APT::FTPArchive::Release::Components=main -o APT::FTPArchive::Release::Architectures=amd64 release . >../Release
+    mv ../Release Release
+    GNUPGHOME=$(mktemp -d)
+    export GNUPGHOME
+    gpg --batch --quiet --passphrase '' --quick-generate-key test@example.org ed25519 sign never 2>/dev/null
+    gpg --batch --quiet --clearsign --output InRelease Release
+    gpg --batch --quiet --armor --export >"$R/example.asc"
+    gpgconf --kill all
+    rm -rf "$GNUPGHOME"
+}
+
 case ${1:-all} in
 all)
     for version in 0.9~rc1 1.0 1.1 2:0.9; do make foo $version; done
@@ -63,6 +83,9 @@ END
     ;;
 index)
     index
+    ;;
+sign)
+    sign
     ;;
 make)
     shift

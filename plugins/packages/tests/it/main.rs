@@ -9,6 +9,7 @@
 mod apt;
 mod names;
 mod pacman;
+mod repositories;
 mod rpm;
 mod support;
 mod system;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("apt", apt::trials()),
         ("pacman", pacman::trials()),
+        ("repositories", repositories::trials()),
         ("rpm", rpm::trials()),
         ("system", system::trials()),
         ("names", names::trials()),

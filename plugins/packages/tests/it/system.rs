@@ -12,6 +12,7 @@ const DEFINITIONS: &str = "/usr/share/holo/packages/10-test.toml";
 pub(crate) fn trials() -> Vec<Trial> {
     let apt = [Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
     let strace = [Need::Program("strace")];
+    let gpg = [Need::Program("gpg")];
     let test = |name: &str, more: &[Need], test: fn(&Overlay)| -> Trial {
         trial_of(name, &[overlay::NEEDS, &apt, more].concat(), move || {
             let system = Overlay::new().plugin("packages");
@@ -24,7 +25,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test("packages come and go on a system that is in use", &[], life),
         test("what is installed is asked for once, and nothing else is", &strace, all_installed),
-        test("the examples of the man page do what it says", &[], examples),
+        test("a repository is trusted by its key alone", &gpg, signed),
+        test("the examples of the man page do what it says", &gpg, examples),
     ]
 }
 
@@ -49,6 +51,35 @@ fn life(system: &Overlay) {
     system.must(&format!("rm {DEFINITIONS}"));
     let run = system.holo(&["apply"]);
     assert_eq!(deeds_of(&run), ["removed bar 1.0"], "{run}");
+}
+
+/// The key stands in the definition.
+fn signed(system: &Overlay) {
+    system.must("R=/srv sh /srv/build-deb.sh sign");
+    let repository = "[[repository]]\nname = \"example\"\nuris = [\"file:///srv/signed\"]\nsuites = [\"stable\"]\n\
+                      components = [\"main\"]\narchitectures = [\"amd64\"]\n";
+    let package = "[[package]]\nname = \"tool\"\nprovider = \"apt\"\n";
+    system.write(DEFINITIONS, format!("{repository}{package}"));
+    let run = system.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("is not signed") || run.stderr_lossy().contains("NO_PUBKEY"), "{run}");
+    let key = system.read("/srv/example.asc").to_string();
+    system.write(DEFINITIONS, format!("{repository}signed_by = \"\"\"\n{key}\"\"\"\n{package}"));
+    let run = system.holo(&["apply"]);
+    let deeds = [
+        "wrote /etc/apt/sources.list.d/example.sources",
+        "wrote /etc/apt/keyrings/example.asc",
+        "fetched the index of packages",
+        "installed tool 1.0",
+    ];
+    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert_eq!(system.read("/etc/apt/keyrings/example.asc"), key);
+    let again = system.holo(&["apply"]);
+    assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
+    system.must(&format!("rm {DEFINITIONS}"));
+    let run = system.holo(&["apply"]);
+    assert!(run.success() && deeds_of(&run).contains(&"removed tool 1.0".to_owned()), "{run}");
+    assert!(!system.exists("/etc/apt/keyrings/example.asc"), "{run}");
 }
 
 /// All packages that the machine has are declared.
@@ -100,6 +131,7 @@ fn examples(system: &Overlay) {
         system.must(&format!("R=/srv sh /srv/build-deb.sh make {package}"));
     }
     system.must("apt-get -q update; apt-get -qy install apache2 redis=5:7.0.11-1");
+    system.must("R=/srv sh /srv/build-deb.sh sign; cp /srv/example.asc /usr/share/keyrings/example.asc");
     let mut sayings = 0;
     for block in blocks {
         if let Some(command) = block.strip_prefix("# holo ") {
@@ -110,8 +142,8 @@ fn examples(system: &Overlay) {
         } else if let Some(command) = block.strip_prefix("# ") {
             system.must(command);
         } else {
-            system.write(DEFINITIONS, &block);
+            system.write(DEFINITIONS, block.replace("https://deb.example.org/", "file:///srv/signed"));
         }
     }
-    assert!(sayings >= 3);
+    assert!(sayings >= 4);
 }

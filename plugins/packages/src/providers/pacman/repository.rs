@@ -1,0 +1,50 @@
+//! The file that a repository of pacman is made of: a section, which the configuration has to include.
+
+use crate::repository::{Repository, RepositoryFile};
+use holo_plugin::definitions::Invalid;
+use holo_plugin::system::Root;
+
+/// The file that is always read.
+pub(super) const CONFIGURATION: &str = "/etc/pacman.conf";
+const DIRECTORY: &str = "/etc/pacman.d/repositories";
+const REFUSED: [(&str, &str); 5] = [
+    ("suites", "knows no suites"),
+    ("components", "knows no components"),
+    ("architectures", "has no architectures for a repository; they are part of its address"),
+    ("signed_by", "has a keyring of its own; add the key with pacman-key"),
+    ("pin", "prefers the repositories that come first"),
+];
+
+/// Returns the file.
+///
+/// # Errors
+/// The key that pacman has no use for.
+pub(super) fn files(repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
+    let path = format!("{DIRECTORY}/{}.conf", repository.name);
+    if repository.is_gone() {
+        return Ok(vec![RepositoryFile::absent(path)]);
+    }
+    repository.refuse("pacman", &REFUSED)?;
+    let mut text = format!("[{}]\n", repository.name);
+    if repository.trusted {
+        text += "SigLevel = Never\n";
+    }
+    repository.uris.iter().for_each(|uri| text += &format!("Server = {uri}\n"));
+    Ok(vec![RepositoryFile { path, content: Some(text), sensitive: repository.has_login() }])
+}
+
+/// Returns the reason why pacman would not read the file, if there is one.
+pub(super) fn obstacle(root: &Root) -> Option<String> {
+    let configuration = root.text(CONFIGURATION.trim_start_matches('/')).unwrap_or_default();
+    let included = configuration.lines().filter_map(|line| {
+        let (key, value) = line.trim().split_once('=')?;
+        (key.trim() == "Include").then_some(value.trim())
+    });
+    // In test mode, the configuration of the root may name a directory below it.
+    let mut files = included.filter_map(|value| value.split_once(DIRECTORY)).map(|(_, rest)| rest);
+    let words = || {
+        let path = root.shown(CONFIGURATION);
+        format!("{} has no line \"Include = {DIRECTORY}/*.conf\", so pacman would not see this", path.display())
+    };
+    (!files.any(|rest| ["/*", "/*.conf"].contains(&rest))).then(words)
+}

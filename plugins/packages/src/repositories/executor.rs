@@ -1,0 +1,241 @@
+//! Applies repositories: their files first, and then the index is fetched once for all that have changed.
+
+use super::entity::RepositoryEntity;
+use super::inspection::{Inspection, Plan, PlannedFile, RepositoryError};
+use super::record::{AnyRecord, Record};
+use crate::error::PackageError;
+use crate::manager::Manager;
+use crate::provider::PackageProvider;
+use holo_change::Tree;
+use holo_change::base_store::Remembered;
+use holo_change::tracked::{Found, PathChange, State};
+use holo_plugin::{Applied, ForceTo, Host, Job, MAX_REPLACED, Output, SetAnswers, Shown};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::PathBuf;
+
+/// A repository whose files are as they shall be, while the index is not.
+struct Changed<'a> {
+    index: usize,
+    entity: &'a RepositoryEntity,
+    remembered: Remembered<Record>,
+    /// The words for what was done.
+    said: Vec<String>,
+}
+
+/// The result of applying the files of a repository.
+enum Files<'a> {
+    Ended(Applied),
+    Changed(&'static dyn PackageProvider, Changed<'a>),
+}
+
+/// Applies repositories, in their order.
+pub(crate) fn apply<'a>(host: &Host, jobs: &[Job<'a, RepositoryEntity>], answers: &mut dyn SetAnswers) {
+    let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(RepositoryError::from);
+    let opened = opened.and_then(|held| Ok((held, Inspection::open(host)?)));
+    let (_held, inspection) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            for index in 0..jobs.len() {
+                let applied = told(error.clone(), true, &mut answers.output(index));
+                answers.end(index, applied);
+            }
+            return;
+        }
+    };
+    let mut changed: BTreeMap<&str, (&'static dyn PackageProvider, Vec<Changed<'a>>)> = BTreeMap::new();
+    // An entity that has a path now takes over from the one that had it.
+    let (orphans, defined): (Vec<_>, Vec<_>) =
+        jobs.iter().enumerate().partition(|(_, job)| job.entity.definition.is_none());
+    for (index, job) in defined.into_iter().chain(orphans) {
+        match apply_files(&inspection, index, job, answers) {
+            Ok(Files::Ended(applied)) => answers.end(index, applied),
+            Ok(Files::Changed(provider, one)) => {
+                changed.entry(provider.name()).or_insert((provider, Vec::new())).1.push(one);
+            }
+            Err(error) => {
+                let applied = told(error, false, &mut answers.output(index));
+                answers.end(index, applied);
+            }
+        }
+    }
+    for (provider, all) in changed.into_values() {
+        fetch(&inspection, provider, all, answers);
+    }
+    let ids: BTreeSet<&str> = jobs.iter().map(|job| job.entity.id.as_str()).collect();
+    if let Some(last) = jobs.len().checked_sub(1)
+        && let Err(error) = inspection.tracker.tidy::<AnyRecord>(|id| ids.contains(id), &mut answers.output(last))
+    {
+        answers.output(last).warning(error.to_string());
+    }
+}
+
+fn told(error: RepositoryError, nothing_changed: bool, output: &mut Output<'_>) -> Applied {
+    match error {
+        RepositoryError::Meanwhile => Applied::NeedsForce(ForceTo::Overwrite),
+        RepositoryError::Failed(problem) => {
+            problem.tell(output);
+            if nothing_changed { Applied::FAILED_UNCHANGED } else { Applied::FAILED }
+        }
+    }
+}
+
+fn apply_files<'a>(
+    inspection: &Inspection<'_>,
+    index: usize,
+    job: &Job<'a, RepositoryEntity>,
+    answers: &mut dyn SetAnswers,
+) -> Result<Files<'a>, RepositoryError> {
+    let entity = job.entity;
+    let provider = match inspection.provider(entity) {
+        Ok(provider) => provider,
+        Err(error) => return Ok(Files::Ended(told(error, true, &mut answers.output(index)))),
+    };
+    let mut record = inspection.recall(entity)?;
+    if let Some(record) = &mut record {
+        inspection.tracker.recover_intents(record)?;
+    }
+    let is_present = entity.definition.as_ref().is_some_and(|definition| !definition.is_gone());
+    if is_present && let Err(error) = inspection.check_way(entity) {
+        return Ok(Files::Ended(told(error, true, &mut answers.output(index))));
+    }
+    if entity.definition.is_none() && record.is_none() {
+        return Ok(Files::Ended(Applied::Unchanged));
+    }
+    let plan = inspection.plan(entity, record)?;
+    if plan.needs_force && !job.mode.force {
+        return Ok(Files::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
+    }
+    let is_due = plan.remembered.base.is_index_due && entity.definition.is_some();
+    if entity.definition.is_some() && plan.changes_nothing() && plan.takes_over.is_empty() && !is_due {
+        return Ok(Files::Ended(Applied::Unchanged));
+    }
+    answers.begin(index);
+    let is_changed = !plan.changes_nothing() || is_due;
+    let said: Vec<String> =
+        plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path))).collect();
+    let remembered = carry_out(inspection, entity, plan, job.mode.force, &mut answers.output(index))?;
+    if !is_changed {
+        // Nothing but a record has to go, or another one has left its files to it.
+        let applied = if entity.definition.is_none() { Applied::Changed(Vec::new()) } else { Applied::Unchanged };
+        return Ok(Files::Ended(applied));
+    }
+    Ok(Files::Changed(provider, Changed { index, entity, remembered, said }))
+}
+
+/// Makes the files of a repository, or brings back what was there before. From the first step on it is on record that the index is due.
+fn carry_out(
+    inspection: &Inspection<'_>,
+    entity: &RepositoryEntity,
+    plan: Plan,
+    force: bool,
+    output: &mut Output<'_>,
+) -> Result<Remembered<Record>, RepositoryError> {
+    let is_due = plan.remembered.base.is_index_due || !plan.changes_nothing();
+    let tracker = &inspection.tracker;
+    let Plan { remembered, takes_over, files, leftovers, .. } = plan;
+    let mut remembered = Remembered::new(&entity.full_report(), remembered.base);
+    remembered.base.is_index_due = is_due;
+    if entity.definition.is_none() {
+        tracker.scrub(&mut remembered, &if force { Found::new() } else { leftovers })?;
+        return Ok(remembered);
+    }
+    if !leftovers.is_empty() {
+        let paths: Vec<PathBuf> = leftovers.keys().cloned().collect();
+        tracker.put_back(&mut remembered, &paths, &if force { Found::new() } else { leftovers })?;
+    }
+    tracker.keep_many(files.iter().filter_map(|file| file.bytes.as_deref()))?;
+    let mut changes = Vec::new();
+    for file in files {
+        if file.current != file.desired {
+            keep_replaced(inspection, &file, &remembered.base, output);
+        }
+        let found = (!force).then_some(file.current);
+        let change = PathChange::new(file.path, file.desired);
+        changes.push(PathChange { found, sensitive: file.sensitive, ..change });
+    }
+    tracker.make(&mut remembered, &changes)?;
+    for other in takes_over {
+        output.warning(format!("{} takes over from {other}", remembered.id));
+    }
+    Ok(remembered)
+}
+
+/// Keeps what is replaced for the record of the run, unless it is secret.
+fn keep_replaced(inspection: &Inspection<'_>, file: &PlannedFile, record: &Record, output: &mut Output<'_>) {
+    let was_secret = record.tracks.get(&file.path).is_some_and(|track| track.sensitive);
+    if file.sensitive || was_secret {
+        return;
+    }
+    let before = || -> Result<Option<Shown>, RepositoryError> {
+        let State::File { attributes, .. } = &file.current else { return Ok(None) };
+        let mut content = Vec::new();
+        let opened = inspection.tracker.place(&file.path).open()?;
+        let read = opened.take(MAX_REPLACED + 1).read_to_end(&mut content);
+        read.map_err(|error| PackageError::new(error.to_string()))?;
+        Ok(Some(Shown::File { content, mode: attributes.mode }))
+    };
+    inspection.host.keep_replaced(&file.path, before, output);
+}
+
+/// Fetches the index for all repositories of a package manager that have changed.
+fn fetch(
+    inspection: &Inspection<'_>,
+    provider: &'static dyn PackageProvider,
+    all: Vec<Changed<'_>>,
+    answers: &mut dyn SetAnswers,
+) {
+    let Some(first) = all.iter().find(|one| one.entity.definition.is_some()).or(all.first()) else { return };
+    let fetched = {
+        let output = &mut answers.output(first.index);
+        refresh(inspection.host, provider, &all, output)
+    };
+    let told_by = first.index;
+    for Changed { index, entity, mut remembered, mut said } in all {
+        let output = &mut answers.output(index);
+        let applied = match &fetched {
+            // It is gone, whatever becomes of the others.
+            Err(problem) if entity.definition.is_none() => {
+                output.warning(format!("the index of packages could not be fetched: {}", problem.summary));
+                Applied::Changed(said)
+            }
+            Err(problem) => {
+                let problem = if index == told_by { problem.clone() } else { problem.for_others() };
+                told(problem.into(), false, output)
+            }
+            Ok(()) => {
+                remembered.base.is_index_due = false;
+                let kept = match entity.definition {
+                    Some(_) => inspection.bases.keep(&remembered),
+                    None => Ok(()),
+                };
+                match kept {
+                    Ok(()) => {
+                        if index == told_by {
+                            said.push("fetched the index of packages".to_owned());
+                        }
+                        Applied::Changed(said)
+                    }
+                    Err(error) => told(error.into(), false, output),
+                }
+            }
+        };
+        answers.end(index, applied);
+    }
+}
+
+fn refresh(
+    host: &Host,
+    provider: &'static dyn PackageProvider,
+    changed: &[Changed<'_>],
+    output: &mut Output<'_>,
+) -> Result<(), PackageError> {
+    let mut manager = Manager::new(host, provider)?;
+    manager.system.timeout = changed.iter().filter_map(|one| one.entity.timeout).max();
+    for definition in changed.iter().filter_map(|one| one.entity.definition.as_ref()) {
+        if let Some(mut program) = provider.trust(&manager.system, definition) {
+            manager.fetch(&mut program, output)?;
+        }
+    }
+    manager.refresh(output)
+}

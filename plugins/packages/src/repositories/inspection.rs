@@ -1,0 +1,263 @@
+//! Looking at repositories: what is known of them, what has to be done, and what a person has changed.
+
+use super::entity::RepositoryEntity;
+use super::record::Record;
+use crate::error::PackageError;
+use crate::provider::PackageProvider;
+use crate::repository::RepositoryFile;
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::claims::{Claim, Claims};
+use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Tracker, Unmanaged};
+use holo_plugin::system::Root;
+use holo_plugin::{FilePair, ForceTo, Host, Verdict};
+use std::path::{Path, PathBuf};
+
+/// The reason why a repository cannot be what it shall be.
+#[derive(Clone, Debug)]
+pub(super) enum RepositoryError {
+    /// Somebody has changed a file since it was looked at.
+    Meanwhile,
+    Failed(PackageError),
+}
+
+impl From<Unmanaged> for RepositoryError {
+    fn from(error: Unmanaged) -> Self {
+        match error {
+            Unmanaged::Meanwhile(_) => RepositoryError::Meanwhile,
+            error => RepositoryError::Failed(PackageError::new(error.to_string())),
+        }
+    }
+}
+
+impl From<holo_change::PathError> for RepositoryError {
+    fn from(error: holo_change::PathError) -> Self {
+        RepositoryError::Failed(PackageError::new(error.to_string()))
+    }
+}
+
+impl From<PackageError> for RepositoryError {
+    fn from(problem: PackageError) -> Self {
+        RepositoryError::Failed(problem)
+    }
+}
+
+/// The host's files, and what is known of them.
+pub(super) struct Inspection<'a> {
+    pub(super) host: &'a Host,
+    pub(super) bases: BaseStore,
+    pub(super) tracker: Tracker,
+}
+
+/// A file that a repository is made of, as it is and as it shall be.
+pub(super) struct PlannedFile {
+    pub(super) path: PathBuf,
+    pub(super) current: State,
+    pub(super) desired: State,
+    /// The content, if it is to be there.
+    pub(super) bytes: Option<Vec<u8>>,
+    pub(super) sensitive: bool,
+}
+
+impl PlannedFile {
+    fn is_done(&self) -> bool {
+        self.current == self.desired
+    }
+}
+
+/// The things that have to be done for a repository.
+pub(super) struct Plan {
+    pub(super) remembered: Remembered<Record>,
+    /// The entities that had one of the paths before.
+    pub(super) takes_over: Vec<String>,
+    pub(super) files: Vec<PlannedFile>,
+    /// The paths that it was made of and is not any more, whose bases come back.
+    pub(super) leftovers: Found,
+    /// True if something of a person's would be lost.
+    pub(super) needs_force: bool,
+}
+
+impl Plan {
+    /// Returns true if no file has to be changed.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.leftovers.is_empty() && self.files.iter().all(PlannedFile::is_done)
+    }
+
+    /// Returns the words for the changes, for each a verb such as `write` and a path.
+    pub(super) fn changes(&self) -> impl Iterator<Item = (Verb, &Path)> {
+        let restored = self.leftovers.keys().filter_map(|path| {
+            let track = self.remembered.base.tracks.get(path)?;
+            let current = self.leftovers.get(path)?;
+            let verb = if track.base == State::Absent { Verb::Remove } else { Verb::Restore };
+            (*current != track.base).then_some((verb, path.as_path()))
+        });
+        let made =
+            self.files.iter().filter(|file| !file.is_done()).map(|file| {
+                (if file.desired == State::Absent { Verb::Remove } else { Verb::Write }, file.path.as_path())
+            });
+        restored.chain(made)
+    }
+}
+
+/// A thing that is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Write,
+    Remove,
+    Restore,
+}
+
+impl Verb {
+    pub(super) fn present(self) -> &'static str {
+        match self {
+            Verb::Write => "write",
+            Verb::Remove => "remove",
+            Verb::Restore => "restore",
+        }
+    }
+
+    pub(super) fn past(self) -> &'static str {
+        match self {
+            Verb::Write => "wrote",
+            Verb::Remove => "removed",
+            Verb::Restore => "restored",
+        }
+    }
+}
+
+impl<'a> Inspection<'a> {
+    pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, RepositoryError> {
+        let bases = BaseStore::open(host.locations())?;
+        let tracker = Tracker::open(host.locations(), &bases)?;
+        Ok(Inspection { host, bases, tracker })
+    }
+
+    pub(super) fn recall(&self, entity: &RepositoryEntity) -> Result<Option<Remembered<Record>>, RepositoryError> {
+        Ok(self.bases.recall(&entity.id)?)
+    }
+
+    /// Finds out what has to be done, given what is known.
+    pub(super) fn plan(
+        &self,
+        entity: &RepositoryEntity,
+        record: Option<Remembered<Record>>,
+    ) -> Result<Plan, RepositoryError> {
+        let provider = self.provider(entity)?;
+        let new = || {
+            let record = Record { provider: provider.name().to_owned(), ..Record::default() };
+            Remembered::new(&entity.full_report(), record)
+        };
+        let mut remembered = record.unwrap_or_else(new);
+        self.tracker.rename_to_canonical(&mut remembered.base.tracks);
+        let mut wanted: Vec<(PathBuf, &RepositoryFile)> = Vec::new();
+        for file in &entity.files {
+            wanted.push((self.tracker.canonical(Path::new(&file.path))?, file));
+        }
+        let takes_over = self.tracker.adopt(&mut remembered, wanted.iter().map(|(path, _)| path.clone()))?;
+        self.find_rival(entity, &takes_over, &wanted)?;
+        let mut plan = Plan { remembered, takes_over, files: Vec::new(), leftovers: Found::new(), needs_force: false };
+        let tracks = &plan.remembered.base.tracks;
+        for (path, file) in wanted {
+            let current = self.tracker.state(&path)?;
+            let desired = desired(file);
+            let decision = self.tracker.decide(&path, tracks.get(&path), &current, &desired)?;
+            plan.needs_force |= decision == Decision::NeedsForce;
+            let bytes = file.content.clone().map(String::into_bytes);
+            plan.files.push(PlannedFile { path, current, desired, bytes, sensitive: file.sensitive });
+        }
+        for (path, track) in tracks.iter().filter(|(path, _)| plan.files.iter().all(|file| file.path != *path)) {
+            if self.tracker.is_overlaid(&path) {
+                continue;
+            }
+            let current = self.tracker.state_of(tracks, &path)?;
+            let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
+            plan.needs_force |= decision == Decision::NeedsForce;
+            plan.leftovers.insert(path, current);
+        }
+        Ok(plan)
+    }
+
+    fn find_rival(
+        &self,
+        entity: &RepositoryEntity,
+        takes_over: &[String],
+        wanted: &[(PathBuf, &RepositoryFile)],
+    ) -> Result<(), RepositoryError> {
+        if takes_over.is_empty() {
+            return Ok(());
+        }
+        let claims = Claims::read(self.host.locations());
+        for (path, file) in wanted {
+            let rival = takes_over.iter().find_map(|id| claims.of(id, path));
+            if let Some(other) = rival {
+                let own = Claim::new(&entity.id, path, &entity.sources).shown();
+                let shown = self.host.below_root(Path::new(&file.path));
+                let problem =
+                    format!("{} is made by {own} and by {}; one of both has to go", shown.display(), other.shown());
+                return Err(PackageError::new(problem).into());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn provider(&self, entity: &RepositoryEntity) -> Result<&'static dyn PackageProvider, RepositoryError> {
+        let provider = entity.provider.as_ref().map_err(|error| PackageError::new(error.to_string()))?;
+        Ok(*provider)
+    }
+
+    /// Fails if the package manager would not see the repository.
+    pub(super) fn check_way(&self, entity: &RepositoryEntity) -> Result<(), RepositoryError> {
+        let obstacle = self.provider(entity)?.repository_obstacle(&Root::new(self.host.root()));
+        obstacle.map_or(Ok(()), |obstacle| Err(PackageError::new(obstacle).into()))
+    }
+
+    pub(super) fn check(&self, entity: &RepositoryEntity) -> Result<Verdict, RepositoryError> {
+        let record = self.recall(entity)?;
+        if entity.definition.is_none() && record.is_none() {
+            return Ok(Verdict::InDesiredState);
+        }
+        if entity.definition.as_ref().is_some_and(|definition| !definition.is_gone()) {
+            self.check_way(entity)?;
+        }
+        let plan = self.plan(entity, record)?;
+        if plan.needs_force {
+            return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
+        }
+        let is_due = plan.remembered.base.is_index_due && entity.definition.is_some();
+        if plan.changes_nothing() && !is_due {
+            let is_orphan = entity.definition.is_none();
+            return Ok(if is_orphan { Verdict::WouldChange(Vec::new()) } else { Verdict::InDesiredState });
+        }
+        let changes = plan.changes().map(|(verb, path)| format!("would {} {}", verb.present(), self.shown(path)));
+        let fetch = "would fetch the index of packages".to_owned();
+        Ok(Verdict::WouldChange(changes.chain([fetch]).collect()))
+    }
+
+    /// Returns what was made of the first file that a person has changed, and what is there; nothing if nobody may see it.
+    pub(super) fn difference(&self, entity: &RepositoryEntity) -> Option<FilePair> {
+        let remembered = self.recall(entity).ok()??;
+        let tracks = &remembered.base.tracks;
+        let made = || tracks.iter().filter(|(_, track)| !track.sensitive && track.provisioned.is_some());
+        let is_changed = |path: &Path, made: Option<&State>| self.tracker.state(path).ok().as_ref() != made;
+        let changed = made().find(|(path, track)| is_changed(path, track.provisioned.as_ref()));
+        let (path, track) = changed.or_else(|| made().next())?;
+        self.tracker.difference(&entity.id, &path, track.provisioned.as_ref()).ok()
+    }
+
+    pub(super) fn shown(&self, path: &Path) -> String {
+        self.host.below_root(path).display().to_string()
+    }
+}
+
+fn desired(file: &RepositoryFile) -> State {
+    match &file.content {
+        None => State::Absent,
+        Some(content) => State::File {
+            content: Digest::of_bytes(content.as_bytes()),
+            attributes: Attributes {
+                mode: if file.sensitive { 0o600 } else { 0o644 },
+                uid: rustix::process::geteuid().as_raw(),
+                gid: rustix::process::getegid().as_raw(),
+            },
+        },
+    }
+}

@@ -1,0 +1,68 @@
+//! Previews: the files of a repository that would change, as they are and as they would be.
+
+use super::entity::RepositoryEntity;
+use super::inspection::{Inspection, RepositoryError};
+use crate::error::PackageError;
+use holo_change::tracked::State;
+use holo_plugin::{FilePair, Preview, SENSITIVE, Shown};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The directory in which all files of repositories are.
+const TOP: &str = "/etc";
+
+/// Returns directories with the files that differ, if any do.
+pub(super) fn preview(
+    entity: &RepositoryEntity,
+    inspection: &Inspection<'_>,
+) -> Result<Option<FilePair>, RepositoryError> {
+    let plan = inspection.plan(entity, inspection.recall(entity)?)?;
+    let failed = |error: io::Error| PackageError::new(error.to_string());
+    let preview = Preview::new(inspection.host, entity.id.as_bytes()).map_err(failed)?;
+    let mut is_empty = true;
+    let mut show = |path: PathBuf, shown: Option<Shown>| -> Result<(), RepositoryError> {
+        if let Some(shown) = shown {
+            shown.write(&path).map_err(failed)?;
+            is_empty = false;
+        }
+        Ok(())
+    };
+    let below = |path: &Path| path.strip_prefix(TOP).or(path.strip_prefix("/")).unwrap_or(path).to_owned();
+    let tracks = &plan.remembered.base.tracks;
+    let live = |path: &Path| inspection.tracker.place(path).open();
+    for file in plan.files.iter().filter(|file| file.current != file.desired) {
+        let is_secret = file.sensitive || tracks.get(&file.path).is_some_and(|track| track.sensitive);
+        show(preview.from(&below(&file.path)), shown(&file.current, is_secret, || live(&file.path))?)?;
+        let new = file.bytes.clone().map(|content| Shown::File { content, mode: 0o644 });
+        show(preview.to(&below(&file.path)), new.map(|new| if is_secret { secret() } else { new }))?;
+    }
+    for (path, current) in &plan.leftovers {
+        let Some(track) = tracks.get(path).filter(|track| track.base != *current) else { continue };
+        show(preview.from(&below(path)), shown(current, track.sensitive, || live(path))?)?;
+        let content = || match track.base.content() {
+            Some(digest) => inspection.tracker.content(digest),
+            None => live(path),
+        };
+        show(preview.to(&below(path)), shown(&track.base, track.sensitive, content)?)?;
+    }
+    Ok((!is_empty).then(|| preview.pair(Path::new(""), &inspection.host.below_root(Path::new(TOP)))))
+}
+
+fn secret() -> Shown {
+    Shown::File { content: SENSITIVE.to_vec(), mode: 0o600 }
+}
+
+fn shown(
+    state: &State,
+    is_secret: bool,
+    open: impl FnOnce() -> holo_change::error::Result<File>,
+) -> Result<Option<Shown>, RepositoryError> {
+    let Some(attributes) = state.attributes().filter(|_| state.content().is_some()) else { return Ok(None) };
+    if is_secret {
+        return Ok(Some(secret()));
+    }
+    let mut content = Vec::new();
+    open()?.read_to_end(&mut content).map_err(|error| PackageError::new(error.to_string()))?;
+    Ok(Some(Shown::File { content, mode: attributes.mode }))
+}
