@@ -50,6 +50,7 @@ mod host;
 mod kept;
 mod meter;
 mod mode;
+pub mod origins;
 mod output;
 mod part;
 mod plugin;

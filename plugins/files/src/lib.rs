@@ -4,7 +4,6 @@ mod adoption;
 mod declared;
 mod files;
 mod managed;
-mod origins;
 mod overlay;
 mod sidecars;
 mod validation;

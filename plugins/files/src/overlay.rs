@@ -23,7 +23,6 @@ mod secrets;
 pub(crate) mod sidecar;
 mod stock;
 
-pub(crate) use blame::{from_template, rendered};
 pub(crate) use change::FAILED_UNCHANGED;
 use change::{Consequences, Outcome};
 pub(crate) use check::{Checked, check_many};

@@ -1,5 +1,6 @@
 //! The `scaffold` plugin: directories of templates, rendered into directories.
 
+mod blame;
 mod change;
 mod circumstances;
 mod definition;

@@ -1,10 +1,12 @@
 //! The operations on a scaffold: it is reported, checked, applied, and compared.
 
+use crate::blame;
 use crate::difference;
 use crate::entity::Scaffold;
 use crate::error::ScaffoldError;
 use crate::executor::Executor;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict};
+use std::path::Path;
 
 impl Entity for Scaffold {
     fn report(&self) -> EntityReport {
@@ -38,6 +40,10 @@ impl Entity for Scaffold {
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
         difference::find(self, host).ok().flatten()
+    }
+
+    fn blame(&self, host: &Host, path: Option<&Path>) -> Option<Vec<Span>> {
+        blame::blame(self, path?, host).ok().flatten()
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {

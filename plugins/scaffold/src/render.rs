@@ -3,23 +3,59 @@
 use crate::definition::ScaffoldDefinition;
 use crate::engine::Render;
 use crate::error::{Result, ScaffoldError};
-use crate::source::{Entry, Item, Source};
+use crate::source::{Entry, Item, Partial, Source};
 use bstr::ByteSlice;
 use holo_plugin::Host;
 use holo_plugin::facts;
+use holo_plugin::origins::{TemplateText, Traced};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rendered items by their paths below the target; the target itself is not among them.
 pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 
+/// The templates that others have included.
+type Included = Arc<Mutex<Vec<TemplateText>>>;
+
 /// Renders all templates; nothing is written.
 pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<Rendered> {
+    render_observed(definition, file, host, &Included::default(), &mut |_, _| {})
+}
+
+/// Renders all templates, and follows the lines of the file at a path below the target to where they have come from; none if there is no such
+/// file.
+pub(crate) fn trace(
+    definition: &ScaffoldDefinition,
+    (file, host): (&Path, &Host),
+    wanted: &Path,
+) -> Result<Option<Traced>> {
+    let (included, mut template) = (Included::default(), None);
+    let rendered = render_observed(definition, file, host, &included, &mut |path, entry| {
+        if path == wanted
+            && let Item::File { bytes, .. } = &entry.item
+        {
+            template = Some(TemplateText { path: entry.shown.clone(), text: bytes.clone() });
+        }
+    })?;
+    let (Some(template), Some(Item::File { bytes, .. })) = (template, rendered.get(wanted)) else { return Ok(None) };
+    let included = included.lock().unwrap_or_else(PoisonError::into_inner);
+    let delimiters = definition.delimiters.as_ref().map(|[open, close]| (open.as_str(), close.as_str()));
+    Ok(Some(template.trace(&included, delimiters, bytes.clone())))
+}
+
+/// Renders all templates, and hands on each entry of the source with its path below the target before its content is rendered.
+fn render_observed(
+    definition: &ScaffoldDefinition,
+    file: &Path,
+    host: &Host,
+    included: &Included,
+    observe: &mut dyn FnMut(&Path, &Entry),
+) -> Result<Rendered> {
     let source = Source::open(definition, host)?;
-    let engine = renderer(definition, file, &source, host)?;
+    let engine = renderer(definition, file, &source, (host, included))?;
     let mut rendered = Rendered::new();
     // The names of the source's directories in the target; none if they are left out.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
@@ -32,6 +68,7 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
             directories.insert(entry.path.clone(), path.clone());
         }
         let Some(path) = path else { continue };
+        observe(&path, &entry);
         let Some(item) = content(entry.item, &entry.shown, definition, &*engine)? else { continue };
         if let Some(other) = made_of.insert(path.clone(), entry.shown.clone()) {
             let (one, other) = (entry.shown.display(), other.display());
@@ -46,14 +83,27 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
 }
 
 /// Returns the engine that the definition wants, over facts and data; its file, as the user knows it, is where its own data come from.
-fn renderer(definition: &ScaffoldDefinition, file: &Path, source: &Source, host: &Host) -> Result<Box<dyn Render>> {
+fn renderer(
+    definition: &ScaffoldDefinition,
+    file: &Path,
+    source: &Source,
+    (host, included): (&Host, &Included),
+) -> Result<Box<dyn Render>> {
     let engine = definition.engine.0;
     let mut knowledge = host.knowledge().clone();
     if !definition.data.is_empty() {
         let own = facts::from_toml(format!("{}: data", file.display()), definition.data.clone())?;
         knowledge = knowledge.with_layer(file, own);
     }
-    let partials = Arc::new(source.partials(engine.suffixes()));
+    let (find, included) = (source.partials(engine.suffixes()), Arc::clone(included));
+    let partials = Arc::new(move |name: &str| {
+        let Some(Partial { shown, text }) = find(name)? else { return Ok(None) };
+        let mut included = included.lock().unwrap_or_else(PoisonError::into_inner);
+        if included.iter().all(|known| known.path != shown) {
+            included.push(TemplateText { path: shown, text: text.clone().into() });
+        }
+        Ok(Some(text))
+    });
     Ok(engine.renderer(knowledge, definition.delimiters.as_ref(), partials)?)
 }
 

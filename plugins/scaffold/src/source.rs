@@ -8,6 +8,7 @@ use holo_plugin::Host;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,6 +43,13 @@ pub(crate) enum Item {
     Directory,
     File { bytes: Vec<u8>, executable: bool },
     Symlink(Vec<u8>),
+}
+
+/// A template that another one includes.
+pub(crate) struct Partial {
+    /// Its path as the user knows it.
+    pub(crate) shown: PathBuf,
+    pub(crate) text: String,
 }
 
 /// Returns the path of a definition's templates, as the user knows it.
@@ -125,7 +133,7 @@ impl Source {
     pub(crate) fn partials(
         &self,
         suffixes: &'static [&'static str],
-    ) -> impl Fn(&str) -> io::Result<Option<String>> + Send + Sync + 'static {
+    ) -> impl Fn(&str) -> io::Result<Option<Partial>> + Send + Sync + 'static {
         let layers = self.layers.clone();
         move |name| {
             let name = Path::new(name).strip_prefix(PARTIALS).unwrap_or(Path::new(name));
@@ -143,7 +151,9 @@ impl Source {
                 if let Some(mut file) = found {
                     let mut text = String::new();
                     file.read_to_string(&mut text)?;
-                    return Ok(Some(text));
+                    let name = [name.as_os_str().as_encoded_bytes(), suffix.as_bytes()].concat();
+                    let shown = layer.shown.join(PARTIALS).join(OsString::from_vec(name));
+                    return Ok(Some(Partial { shown, text }));
                 }
             }
             Ok(None)

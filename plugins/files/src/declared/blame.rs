@@ -3,9 +3,8 @@
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
 use super::wanted::{self, TEMPLATE_SUFFIX};
-use crate::origins::Traced;
-use crate::overlay::{from_template, rendered};
 use bstr::ByteSlice;
+use holo_plugin::origins::{TemplateText, Traced};
 use holo_plugin::{Host, Origin, Span};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,9 +31,10 @@ fn source_path(source: &str, host: &Host) -> Option<PathBuf> {
 
 fn from_source(content: Vec<u8>, path: &Path) -> Traced {
     if !path.as_os_str().as_encoded_bytes().ends_with(TEMPLATE_SUFFIX.as_bytes()) {
-        return rendered(content, path);
+        return Traced::resource(content, path);
     }
-    rendered(fs::read(path).unwrap_or_default(), path).become_text(content, |_, _| from_template(path))
+    let text = fs::read(path).unwrap_or_default();
+    TemplateText { path: path.to_owned(), text }.trace(&[], None, content)
 }
 
 /// Finds the lines in the table of the definition: each in a line of its own, or all in the one of the key.

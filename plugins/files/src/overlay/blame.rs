@@ -1,6 +1,5 @@
 //! The origins of the lines of a target: its base, its resource files, and what a person has changed.
 
-use crate::origins::Traced;
 use crate::overlay::desired;
 use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::evaluation::{EvaluationError, read};
@@ -8,10 +7,10 @@ use crate::overlay::layout::Layout;
 use crate::overlay::patch;
 use bstr::ByteSlice;
 use holo_change::Image;
+use holo_plugin::origins::{TemplateText, Traced};
 use holo_plugin::{Host, Origin, Output, Silence, Span};
 use std::collections::VecDeque;
 use std::fs;
-use std::path::Path;
 
 /// Returns the origins, if the target and everything that it is made of are text.
 pub(crate) fn blame(entity: &FileEntity, host: &Host) -> Result<Option<Vec<Span>>, EvaluationError> {
@@ -54,9 +53,9 @@ fn step(entity: &FileEntity, resource: &Resource, before: &Traced, made: Vec<u8>
         Kind::Plain => Traced::new(made, |index, _| line(index)),
         Kind::Script => before.become_text(made, |_, _| Origin::Holoscript(path.clone())),
         Kind::Template => {
-            let template = fs::read(&path).unwrap_or_default();
-            let rendered = rendered(template, &path).become_text(made.clone(), |_, _| from_template(&path));
-            before.become_text(made, |index, _| rendered.origin(index).cloned().unwrap_or_else(|| from_template(&path)))
+            let text = fs::read(&path).unwrap_or_default();
+            let rendered = TemplateText { path: path.clone(), text }.trace(&[], None, made.clone());
+            before.become_text(made, |index, _| rendered.origin(index).cloned().unwrap_or_else(|| line(0)))
         }
         Kind::Patch => {
             let text = fs::read(&path).unwrap_or_default();
@@ -75,14 +74,4 @@ fn step(entity: &FileEntity, resource: &Resource, before: &Traced, made: Vec<u8>
             })
         }
     }
-}
-
-/// Returns a template, with the origins of its lines.
-pub(crate) fn rendered(template: Vec<u8>, path: &Path) -> Traced {
-    Traced::new(template, |index, _| Origin::Resource { path: path.to_owned(), line: index + 1 })
-}
-
-/// Returns the origin of a line that a template has filled in.
-pub(crate) fn from_template(path: &Path) -> Origin {
-    Origin::Other(format!("template {}", path.display()).into())
 }

@@ -1,6 +1,7 @@
 //! The integration tests of the plugin `scaffold`: one module a topic, named in front of its tests.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
+mod blame;
 mod crash;
 mod known;
 mod scaffold;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("blame", blame::trials()),
         ("crash", crash::trials()),
         ("known", known::trials()),
         ("scaffold", scaffold::trials()),

@@ -1,28 +1,42 @@
 //! The origins of the lines of a text, followed through everything that has been done to it.
 
-use holo_plugin::diff::Comparison;
-use holo_plugin::{Origin, Span};
+mod template;
+
+pub use template::TemplateText;
+
+use crate::diff::Comparison;
+use crate::{Origin, Span};
+use std::path::Path;
 
 /// A text, with the origin of each of its lines.
-pub(crate) struct Traced {
+#[derive(Clone, Debug)]
+pub struct Traced {
     text: Vec<u8>,
     origins: Vec<Origin>,
 }
 
 impl Traced {
+    /// Returns the text of a resource file: each of its lines is where it stands.
+    #[must_use]
+    pub fn resource(text: Vec<u8>, path: &Path) -> Traced {
+        Traced::new(text, |index, _| Origin::Resource { path: path.to_owned(), line: index + 1 })
+    }
+
     /// Returns a text whose lines all have the same origin.
-    pub(crate) fn uniform(text: Vec<u8>, origin: &Origin) -> Traced {
+    #[must_use]
+    pub fn uniform(text: Vec<u8>, origin: &Origin) -> Traced {
         Traced::new(text, |_, _| origin.clone())
     }
 
     /// Returns a text with origins by the indexes of lines.
-    pub(crate) fn new(text: Vec<u8>, mut origin: impl FnMut(usize, &[u8]) -> Origin) -> Traced {
+    pub fn new(text: Vec<u8>, mut origin: impl FnMut(usize, &[u8]) -> Origin) -> Traced {
         let origins = lines(&text).enumerate().map(|(index, line)| origin(index, line)).collect();
         Traced { text, origins }
     }
 
     /// Returns the text that this one has become. Lines that stay keep their origins, and the others get theirs by what they are.
-    pub(crate) fn become_text(&self, text: Vec<u8>, mut origin: impl FnMut(usize, &[u8]) -> Origin) -> Traced {
+    #[must_use]
+    pub fn become_text(&self, text: Vec<u8>, mut origin: impl FnMut(usize, &[u8]) -> Origin) -> Traced {
         let comparison = Comparison::new(&self.text, &text);
         let kept = comparison.kept().into_iter().zip(&comparison.new).enumerate();
         let origins = kept.map(|(index, (kept, line))| {
@@ -33,12 +47,14 @@ impl Traced {
     }
 
     /// Returns the origins as an answer.
-    pub(crate) fn into_spans(self) -> Vec<Span> {
+    #[must_use]
+    pub fn into_spans(self) -> Vec<Span> {
         Span::join(self.origins)
     }
 
     /// Returns the origin of a line.
-    pub(crate) fn origin(&self, index: usize) -> Option<&Origin> {
+    #[must_use]
+    pub fn origin(&self, index: usize) -> Option<&Origin> {
         self.origins.get(index)
     }
 }
