@@ -8,12 +8,14 @@ mod findings;
 mod known;
 mod paths;
 mod queue;
+mod repairs;
 mod sources;
+mod timers;
 
-use super::{Context, apply, check};
+use super::{Context, check};
 use crate::apply::Walk;
 use crate::cache::CacheDirectory;
-use crate::cli::{Apply, Output, Selection, Watch};
+use crate::cli::{Selection, Watch};
 use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
@@ -23,11 +25,11 @@ use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{End, Event, Noticed, Remarks, Reporter};
-use crate::run_id::RunId;
 use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
-use fights::{DEFAULT_LIMIT, Fights, Verdict};
+use fights::Fights;
 use findings::{Finding, Findings};
+use jiff::Zoned;
 use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
 use queue::{Queue, Woken};
@@ -35,6 +37,7 @@ use sources::Sources;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use timers::Timers;
 
 /// The time after which something is tried again that could not be done for a reason of its own, such as a plugin that is being replaced.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -54,6 +57,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         queue: Queue::new(watched, arguments.settle),
         cache: None,
         fights: Fights::default(),
+        timers: Timers::default(),
         told: HashSet::new(),
         last_change: Instant::now(),
     };
@@ -71,6 +75,7 @@ struct Watcher<'a> {
     /// The directory in which plugins that watch have theirs.
     cache: Option<Arc<CacheDirectory>>,
     fights: Fights,
+    timers: Timers,
     /// What has been said about runs in general, and need not be said again.
     told: HashSet<BString>,
     /// The last time that an entity was found in another state than before, or was repaired.
@@ -87,22 +92,29 @@ impl Watcher<'_> {
                 return Ok(self.exit_code());
             }
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
-            match self.queue.wait(self.interrupt, self.reporter, self.fights.next(), end)? {
-                Woken::Heard(heard) => self.deal_with(heard)?,
-                Woken::Quiet => return Ok(self.exit_code()),
-                Woken::Due => {
-                    let due = self.fights.due(Instant::now());
-                    due.iter().for_each(|id| self.fights.forget(id.as_bstr()));
-                    let causes = due.iter().filter_map(|id| self.known.by_id.get(id)).map(|&entity| (entity, None));
-                    let drifted = self.look(&causes.collect())?;
-                    self.repair(drifted)?;
-                    continue;
+            let due = self.fights.next().into_iter().chain(self.timers.next()).min();
+            match self.queue.wait(self.interrupt, self.reporter, due, end)? {
+                Woken::Heard(heard) => {
+                    let is_event = heard.is_event();
+                    self.deal_with(heard)?;
+                    if is_event && self.arguments.once {
+                        return Ok(self.exit_code());
+                    }
                 }
-            }
-            if self.arguments.once {
-                return Ok(self.exit_code());
+                Woken::Quiet => return Ok(self.exit_code()),
+                Woken::Due => self.look_at_due()?,
             }
         }
+    }
+
+    /// Looks at what nothing was heard of, as its time has come.
+    fn look_at_due(&mut self) -> Result<(), FatalError> {
+        let now = Instant::now();
+        let released = self.fights.release(now);
+        let released = released.iter().filter_map(|id| self.known.by_id.get(id)).copied();
+        let causes = released.chain(self.timers.due(&Zoned::now(), now)).map(|entity| (entity, None));
+        let drifted = self.look(&causes.collect())?;
+        self.repair(drifted)
     }
 
     fn deal_with(&mut self, heard: Heard) -> Result<(), FatalError> {
@@ -148,6 +160,7 @@ impl Watcher<'_> {
         let found = findings.into_found();
         self.cache = Some(Arc::clone(&inventory.cache));
         drop(inventory);
+        self.timers = known.timers(Instant::now());
         self.known = known;
         self.queue.watch(paths, sources);
         Ok(self.learn(found, &Causes::new()))
@@ -201,87 +214,6 @@ impl Watcher<'_> {
             self.known.entities[entity].state = Some(state);
         }
         drifted
-    }
-
-    /// Applies entities that have drifted, if that is wanted, and what is refreshed because of that.
-    fn repair(&mut self, drifted: Vec<EntityIndex>) -> Result<(), FatalError> {
-        if !self.arguments.apply {
-            return Ok(());
-        }
-        let able: Vec<EntityIndex> = drifted.into_iter().filter(|&entity| self.may_repair(entity)).collect();
-        if able.is_empty() {
-            return Ok(());
-        }
-        let arguments = Apply {
-            force: self.arguments.force,
-            dry_run: false,
-            diff: false,
-            verify: false,
-            jobs: None,
-            timeout: None,
-            fail_fast: false,
-            exit_zero: false,
-            output: Output { json: false },
-            selection: self.known.selection(self.known.with_refreshed(&able)),
-        };
-        let mut findings = Findings::new(self.reporter, &mut self.told);
-        // Each is a run of its own.
-        let settings = Settings { run: RunId::now(), ..self.settings.clone() };
-        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, LOCK_PATIENCE);
-        let found = findings.into_found();
-        self.learn_repairs(found);
-        match done {
-            Ok(_) => Ok(()),
-            Err(fatal) => {
-                let entities = able.into_iter().map(|entity| (entity, None)).collect();
-                self.postpone(fatal, Heard { entities, ..Heard::default() })
-            }
-        }
-    }
-
-    fn may_repair(&mut self, entity: EntityIndex) -> bool {
-        let id = self.known.entities[entity].id.as_bstr();
-        match self.fights.judge(id, DEFAULT_LIMIT, Instant::now()) {
-            Verdict::Repair => true,
-            Verdict::LeftAlone => false,
-            Verdict::Stop => {
-                self.reporter.event(Event::Noticed(Noticed::LeftAlone {
-                    id,
-                    times: DEFAULT_LIMIT.times,
-                    within: DEFAULT_LIMIT.within,
-                }));
-                false
-            }
-        }
-    }
-
-    /// Takes what became of entities that were applied, and says it.
-    fn learn_repairs(&mut self, found: Vec<Finding>) {
-        for finding in found {
-            let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
-            let before = self.known.entities[entity].state;
-            let (state, noticed) = match finding.end {
-                End::Changed => {
-                    self.fights.repaired(finding.id.as_bstr(), Instant::now());
-                    let changes = &finding.changes;
-                    (State::Desired, Some(Noticed::Repaired { id: finding.id.as_bstr(), changes }))
-                }
-                End::Unchanged | End::ConditionNotMet => {
-                    let returned = Noticed::Returned(finding.id.as_bstr());
-                    (State::Desired, Some(returned).filter(|_| before != Some(State::Desired)))
-                }
-                // It has been said that it needs force.
-                End::Refused | End::Pending => (State::Drifted, None),
-                End::Failed | End::DependencyFailed => {
-                    (State::Failed, Some(finding.failure()).filter(|_| before != Some(State::Failed)))
-                }
-            };
-            if let Some(noticed) = noticed {
-                self.reporter.event(Event::Noticed(noticed));
-                self.last_change = Instant::now();
-            }
-            self.known.entities[entity].state = Some(state);
-        }
     }
 
     /// Has something be looked at again later, as it could not be done now. Only a signal ends the watch.

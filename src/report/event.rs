@@ -10,10 +10,10 @@ use crate::run_id::RunId;
 use bstr::{BStr, BString};
 use holo_events::{Line, Tally};
 use holo_protocol::session::Stream;
-use holo_protocol::{Level, Message};
+use holo_protocol::{Level, Limit, Message};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Something that happens during a run.
 #[derive(Debug)]
@@ -163,10 +163,10 @@ pub enum Noticed<'a> {
     LeftAlone {
         /// Its ID.
         id: &'a BStr,
-        /// So many times …
-        times: usize,
-        /// … within this time.
-        within: Duration,
+        /// So often, at most.
+        limit: Limit,
+        /// It is left alone until then.
+        until: Instant,
     },
 }
 

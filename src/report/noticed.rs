@@ -4,7 +4,9 @@ use super::console::Console;
 use super::event::Noticed;
 use super::remark::Severity;
 use bstr::{BString, ByteSlice, ByteVec};
+use holo_protocol::duration;
 use holo_protocol::session::Stream;
+use std::time::{Duration, Instant};
 
 /// Shows it to people.
 pub(super) fn show(noticed: &Noticed<'_>, wants_hints: bool, console: &mut Console) {
@@ -36,12 +38,18 @@ pub(super) fn show(noticed: &Noticed<'_>, wants_hints: bool, console: &mut Conso
 pub(super) fn reason(noticed: &Noticed<'_>) -> BString {
     match noticed {
         Noticed::Failed { reason, .. } => reason.map_or_else(|| "failed".into(), ToOwned::to_owned),
-        Noticed::LeftAlone { times, within, .. } => format!(
-            "repaired {times} times within {} min, and changed again: something else manages it. \
-             It is left alone for an hour, or until definitions change",
-            within.as_secs() / 60
-        )
-        .into(),
+        Noticed::LeftAlone { limit, until, .. } => {
+            let times = if limit.times == 1 { "once".to_owned() } else { format!("{} times", limit.times) };
+            // Rounded to minutes, as nobody wants it more exactly.
+            let minutes = until.saturating_duration_since(Instant::now()).as_secs().div_ceil(60);
+            format!(
+                "repaired {times} within {}, and changed again: something else manages it. \
+                 It is left alone for {}, or until definitions change",
+                duration::shown(limit.within),
+                duration::shown(Duration::from_secs(minutes * 60))
+            )
+            .into()
+        }
         Noticed::Watching(_) | Noticed::Drifted { .. } | Noticed::Returned(_) | Noticed::Repaired { .. } => {
             BString::default()
         }

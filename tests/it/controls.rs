@@ -38,7 +38,7 @@ pub(crate) fn root(report: &str) -> ScratchRoot {
 }
 
 /// Hours that are not now, nor will be soon.
-fn other_hours() -> String {
+pub(crate) fn other_hours() -> String {
     let begin = Zoned::now().checked_add(3.hours()).unwrap().hour();
     format!("{begin}-{}", begin + 1)
 }

@@ -1,5 +1,7 @@
 //! `holo watch`: what is noticed, what is put right again, and what it costs when nothing happens.
 
+mod controls;
+
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -37,6 +39,11 @@ pub(crate) fn trials() -> Vec<Trial> {
             limits,
         ),
         case("errors of definitions do not end it", broken),
+        case("what is polled is looked at though nothing is heard of it", controls::polled),
+        case("an entity has a limit of its own", controls::limited),
+        case("what is only checked is reported and not repaired", controls::noop),
+        case("outside of its schedule an entity is not repaired, nor refreshed", controls::scheduled),
+        case("what happens before a plugin listens is found", controls::missed),
     ]
 }
 
@@ -259,7 +266,7 @@ fn fights() {
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     watching.expect("drifted", "file:/srv/app/conf");
     let error = watching.expect("error", "file:/srv/app/conf")["text"].to_string();
-    assert!(error.contains("repaired 3 times within 10 min"), "{error}");
+    assert!(error.contains("repaired 3 times within 10m"), "{error}");
     watching.expect_silence();
     assert!(!root.exists("srv/app/conf"));
     fs::write(root.join("usr/share/holo/files/app.toml"), APP.replace("80", "82")).unwrap();

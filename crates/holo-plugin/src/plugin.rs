@@ -3,7 +3,7 @@
 use crate::concurrently;
 use crate::{Adopted, Adoption, Entity, Host, Job, Output, SetAnswers, Verdict};
 use bstr::BStr;
-use holo_protocol::{Candidate, Diagnosis, ScanLimit, Touched};
+use holo_protocol::{Candidate, Diagnosis, ScanLimit, WatchLine};
 
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
@@ -65,9 +65,9 @@ pub trait Plugin: Sync {
     }
 
     /// Says what happens to entities as it happens, until nobody listens any more, or it cannot. `tell` takes one event, and returns false if it
-    /// could not be told. What can be seen at the paths that the entities name (`WATCH`) need not be said. Returns false if something went wrong,
+    /// could not be told; it is told first that the plugin listens. What can be seen at the paths that the entities name (`WATCH`) need not be said. Returns false if something went wrong,
     /// which has been said on `output`.
-    fn watch(&self, _: &Host, _: &mut Output<'_>, _tell: &mut dyn FnMut(&Touched) -> bool) -> bool {
+    fn watch(&self, _: &Host, _: &mut Output<'_>, _tell: &mut dyn FnMut(&WatchLine) -> bool) -> bool {
         true
     }
 

@@ -32,4 +32,4 @@ pub use origin::{Origin, Span};
 pub use progress::Progress;
 pub use report::{Action, Asset, Edges, EntityReport, Information};
 pub use text::Text;
-pub use touched::{Touched, TouchedError};
+pub use touched::{Touched, TouchedError, WatchLine};

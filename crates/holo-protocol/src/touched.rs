@@ -2,7 +2,18 @@
 
 use bstr::{BString, ByteSlice};
 
-/// Something has happened to an entity: a line of the operation `watch`. Version 4.
+const LISTENING: &[u8] = b"listening";
+
+/// A line of the operation `watch`. Version 4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchLine {
+    /// From now on nothing is missed: what has happened before may have been.
+    Listening,
+    /// Something has happened to an entity.
+    Touched(Touched),
+}
+
+/// Something has happened to an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// The entity's ID.
@@ -13,23 +24,36 @@ pub struct Touched {
 
 /// A line names no entity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no entity: an ID is expected, or an ID, a tab and what happened")]
+#[error("{0:?} names no entity: an ID is expected, or an ID, a tab and what happened, or \"listening\"")]
 pub struct TouchedError(BString);
 
-impl Touched {
+impl WatchLine {
     /// Returns what a line says.
     ///
     /// # Errors
-    /// If it names no entity.
-    pub fn parse(line: &[u8]) -> Result<Touched, TouchedError> {
+    /// If it means nothing.
+    pub fn parse(line: &[u8]) -> Result<WatchLine, TouchedError> {
         let (id, reason) = line.split_once_str("\t").unwrap_or((line, b""));
         let is_id = id.contains(&b':') && !id.iter().any(u8::is_ascii_control);
-        if is_id { Ok(Touched { id: id.into(), reason: reason.trim().into() }) } else { Err(TouchedError(line.into())) }
+        match line {
+            LISTENING => Ok(WatchLine::Listening),
+            _ if is_id => Ok(WatchLine::Touched(Touched { id: id.into(), reason: reason.trim().into() })),
+            _ => Err(TouchedError(line.into())),
+        }
     }
 
     /// Returns the line, with its newline. Whatever would end it is a blank there.
     #[must_use]
     pub fn to_line(&self) -> BString {
+        match self {
+            WatchLine::Listening => [LISTENING, b"\n"].concat().into(),
+            WatchLine::Touched(touched) => touched.to_line(),
+        }
+    }
+}
+
+impl Touched {
+    fn to_line(&self) -> BString {
         let column =
             |text: &[u8]| text.iter().map(|&byte| if b"\t\r\n".contains(&byte) { b' ' } else { byte }).collect();
         let (id, reason): (Vec<u8>, Vec<u8>) = (column(&self.id), column(&self.reason));
@@ -46,8 +70,9 @@ mod tests {
     fn reads_what_it_writes() {
         for reason in ["", "its process ended"] {
             let touched = Touched { id: "service:nginx.service".into(), reason: reason.into() };
-            let line = touched.to_line();
-            assert_eq!(Touched::parse(line.trim_end_with(|end| end == '\n')), Ok(touched));
+            for said in [WatchLine::Touched(touched), WatchLine::Listening] {
+                assert_eq!(WatchLine::parse(said.to_line().trim_end_with(|end| end == '\n')), Ok(said));
+            }
         }
         let odd = Touched { id: "a:b\tc".into(), reason: "d\ne".into() };
         assert_eq!(odd.to_line(), "a:b c\td e\n");
@@ -55,8 +80,8 @@ mod tests {
 
     #[test]
     fn other_lines_are_errors() {
-        for line in ["", "\t", "nginx", "\ta:b", "a:\x1bb"] {
-            assert!(Touched::parse(line.as_bytes()).is_err(), "{line:?}");
+        for line in ["", "\t", "nginx", "listening ", "listening\t", "\ta:b", "a:\x1bb"] {
+            assert!(WatchLine::parse(line.as_bytes()).is_err(), "{line:?}");
         }
     }
 }

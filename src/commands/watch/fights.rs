@@ -1,23 +1,12 @@
 //! Entities that somebody else changes as often as they are repaired.
 
 use bstr::{BStr, BString};
+use holo_protocol::Limit;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The time after which an entity that was left alone is repaired again.
 const LEFT_ALONE: Duration = Duration::from_secs(60 * 60);
-
-/// How often an entity is repaired at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limit {
-    /// So many times …
-    pub(super) times: usize,
-    /// … in this time.
-    pub(super) within: Duration,
-}
-
-/// The limit of entities that have none of their own.
-pub(super) const DEFAULT_LIMIT: Limit = Limit { times: 3, within: Duration::from_secs(10 * 60) };
 
 /// The repairs of each entity, and those that are left alone.
 #[derive(Debug, Default)]
@@ -31,8 +20,8 @@ pub(super) struct Fights {
 pub(super) enum Verdict {
     /// It may be.
     Repair,
-    /// It was repaired too often: this is the first time that it is not.
-    Stop,
+    /// It was repaired too often: this is the first time that it is not. It is left alone until then.
+    Stop(Instant),
     /// It is left alone for now.
     LeftAlone,
 }
@@ -44,26 +33,22 @@ impl Fights {
             if now < until {
                 return Verdict::LeftAlone;
             }
-            self.forget(id);
+            self.left_alone.remove(id);
         }
         let Some(repairs) = self.repairs.get_mut(id) else { return Verdict::Repair };
         repairs.retain(|&at| now.duration_since(at) < limit.within);
-        if repairs.len() < limit.times {
+        let times = usize::try_from(limit.times).unwrap_or(usize::MAX);
+        let Some(&first) = repairs.len().checked_sub(times).and_then(|index| repairs.get(index)) else {
             return Verdict::Repair;
-        }
-        self.left_alone.insert(id.to_owned(), now + LEFT_ALONE);
-        Verdict::Stop
+        };
+        let until = (now + LEFT_ALONE).max(first + limit.within);
+        self.left_alone.insert(id.to_owned(), until);
+        Verdict::Stop(until)
     }
 
     /// Notes that an entity was repaired.
     pub(super) fn repaired(&mut self, id: &BStr, now: Instant) {
         self.repairs.entry(id.to_owned()).or_default().push_back(now);
-    }
-
-    /// Forgets an entity, as its definition has changed or it is gone.
-    pub(super) fn forget(&mut self, id: &BStr) {
-        self.repairs.remove(id);
-        self.left_alone.remove(id);
     }
 
     /// Returns the time at which the first of those that are left alone is to be looked at again.
@@ -72,9 +57,11 @@ impl Fights {
     }
 
     /// Returns those that need not be left alone any longer.
-    pub(super) fn due(&self, now: Instant) -> Vec<BString> {
+    pub(super) fn release(&mut self, now: Instant) -> Vec<BString> {
         let due = self.left_alone.iter().filter(|&(_, &until)| until <= now);
-        due.map(|(id, _)| id.clone()).collect()
+        let due: Vec<BString> = due.map(|(id, _)| id.clone()).collect();
+        self.left_alone.retain(|_, until| *until > now);
+        due
     }
 }
 
@@ -95,11 +82,12 @@ mod tests {
             fights.repaired(id, at(second));
         }
         assert_eq!(fights.next(), None);
-        assert_eq!(fights.judge(id, LIMIT, at(30)), Verdict::Stop);
+        assert_eq!(fights.judge(id, LIMIT, at(30)), Verdict::Stop(at(3630)));
         assert_eq!(fights.judge(id, LIMIT, at(3000)), Verdict::LeftAlone);
         assert_eq!(fights.judge("file:/y".into(), LIMIT, at(30)), Verdict::Repair);
         assert_eq!(fights.next(), Some(at(3630)));
-        assert_eq!(fights.due(at(3630)), [id]);
+        assert_eq!(fights.release(at(3630)), [id]);
+        assert_eq!(fights.next(), None);
         assert_eq!(fights.judge(id, LIMIT, at(3630)), Verdict::Repair);
     }
 
@@ -116,15 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn another_definition_is_tried_at_once() {
+    fn a_long_limit_holds_longer_than_the_hour() {
         let id = BStr::new("file:/x");
-        let now = Instant::now();
+        let begin = Instant::now();
+        let at = |hours: u64| begin + Duration::from_secs(hours * 3600);
+        let limit = Limit { times: 2, within: Duration::from_secs(24 * 3600) };
         let mut fights = Fights::default();
-        for _ in 0..3 {
-            fights.repaired(id, now);
+        for hour in [0, 2, 5] {
+            fights.repaired(id, at(hour));
         }
-        assert_eq!(fights.judge(id, LIMIT, now), Verdict::Stop);
-        fights.forget(id);
-        assert_eq!(fights.judge(id, LIMIT, now), Verdict::Repair);
+        // Two of the three count: the third was made by a person's apply.
+        assert_eq!(fights.judge(id, limit, at(6)), Verdict::Stop(at(26)));
+        assert_eq!(fights.release(at(25)), [""; 0]);
+        assert_eq!(fights.judge(id, limit, at(26)), Verdict::Repair);
     }
 }

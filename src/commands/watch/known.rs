@@ -1,17 +1,20 @@
 //! The entities that are watched, and how each of them was last.
 
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
+use super::timers::Timers;
 use crate::cli::Selection;
 use crate::entity::Entity;
 use crate::error::FatalError;
-use crate::index::{EntityIndex, PerEntity};
+use crate::index::{EntityIndex, PerEntity, PluginIndex};
 use crate::inventory::Inventory;
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
+use holo_protocol::{Controls, Limit};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// The entities that are watched.
 #[derive(Debug, Default)]
@@ -24,9 +27,21 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct KnownEntity {
     pub(super) id: BString,
+    pub(super) plugin: PluginIndex,
+    /// When it may be worked on, if anything is said.
+    controls: Option<Box<Controls>>,
     pub(super) state: Option<State>,
     /// The entities that are refreshed when it changes.
     pub(super) refreshes: Vec<EntityIndex>,
+}
+
+static NO_CONTROLS: Controls = Controls::NONE;
+
+impl KnownEntity {
+    /// Returns when, and how often, it may be worked on.
+    pub(super) fn controls(&self) -> &Controls {
+        self.controls.as_deref().unwrap_or(&NO_CONTROLS)
+    }
 }
 
 /// The state of an entity.
@@ -50,9 +65,11 @@ impl Known {
             entities.iter().enumerate().map(|(index, &entity)| (entity, index.into())).collect();
         let known = |&entity: &EntityIndex| {
             let id = inventory.entities[entity].id().to_owned();
+            let (plugin, controls) = (inventory.entities[entity].plugin, inventory.entities[entity].controls());
+            let controls = (controls != Controls::NONE).then(|| Box::new(controls));
             let state = before.by_id.get(&id).and_then(|&known| before.entities[known].state);
             let refreshes = inventory.plan.refreshes(entity).iter().filter_map(|target| new_index.get(target).copied());
-            KnownEntity { id, state, refreshes: refreshes.collect() }
+            KnownEntity { id, plugin, controls, state, refreshes: refreshes.collect() }
         };
         let entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
         let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
@@ -81,7 +98,23 @@ impl Known {
             .touched
             .into_iter()
             .filter_map(|(id, reason)| Some((*self.by_id.get(&id)?, Some(reason).filter(|reason| !reason.is_empty()))));
-        at_paths.chain(told).collect()
+        let listening = heard.listening;
+        let of_listening = self.entities.entries().filter(|(_, entity)| listening.contains(&entity.plugin));
+        at_paths.chain(told).chain(of_listening.map(|(entity, _)| (entity, None))).collect()
+    }
+
+    /// Returns the times at which entities are looked at although nothing is heard of them.
+    pub(super) fn timers(&self, now: Instant) -> Timers {
+        let mut timers = Timers::default();
+        for (entity, known) in self.entities.entries() {
+            known.controls().poll.into_iter().for_each(|interval| timers.poll(entity, interval, now));
+        }
+        timers
+    }
+
+    /// Returns how often an entity may be repaired.
+    pub(super) fn limit(&self, entity: EntityIndex) -> Limit {
+        self.entities[entity].controls().limit.unwrap_or(Limit::DEFAULT)
     }
 
     pub(super) fn selection(&self, entities: impl IntoIterator<Item = EntityIndex>) -> Selection {

@@ -4,7 +4,7 @@
 //! so that it is seen when one of them is moved, or made. What is missing is watched as soon as it is there.
 
 use crate::error::IoError;
-use crate::index::{EntityIndex, Table, define_index};
+use crate::index::{EntityIndex, PluginIndex, Table, define_index};
 use bstr::{BStr, BString, ByteSlice};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -98,6 +98,8 @@ pub(super) struct Heard {
     pub(super) entities: BTreeMap<EntityIndex, Option<Cause>>,
     /// The IDs of entities that plugins have told of, and what happened to each.
     pub(super) touched: BTreeMap<BString, BString>,
+    /// The plugins that listen by now, and may have missed what happened before.
+    pub(super) listening: Vec<PluginIndex>,
     /// True if definitions may have changed.
     pub(super) definitions: bool,
     /// True if something was missed, so that any entity may have drifted.
@@ -352,12 +354,18 @@ impl Heard {
     pub(super) fn add(&mut self, other: Heard) {
         self.entities.extend(other.entities);
         self.touched.extend(other.touched);
+        self.listening.extend(other.listening);
         self.definitions |= other.definitions;
         self.everything |= other.everything;
     }
 
     /// Returns true if there is anything to be looked at.
     pub(super) fn is_anything(&self) -> bool {
+        self.is_event() || !self.listening.is_empty()
+    }
+
+    /// Returns true if something has happened.
+    pub(super) fn is_event(&self) -> bool {
         self.everything || self.definitions || !self.entities.is_empty() || !self.touched.is_empty()
     }
 }

@@ -1,12 +1,13 @@
 //! Plugins that notice by themselves what happens to their entities: the operation `watch`, a process each.
 
 use super::paths::Heard;
+use crate::index::{PluginIndex, Table};
 use crate::plugin::Plugin;
 use crate::plugin::process::{Channel, Event, Process};
 use crate::report::{Remarks, Reporter};
 use bstr::ByteSlice;
-use holo_protocol::Touched;
 use holo_protocol::session::Stream;
+use holo_protocol::{Touched, WatchLine};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -21,6 +22,7 @@ pub(super) struct Sources(Vec<Source>);
 /// A plugin that watches.
 #[derive(Debug)]
 struct Source {
+    index: PluginIndex,
     plugin: String,
     process: Process,
     /// The line that is not whole yet.
@@ -30,18 +32,14 @@ struct Source {
 
 impl Sources {
     /// Starts those plugins that can watch. One that cannot be started is warned of.
-    pub(super) fn start<'p>(
-        plugins: impl IntoIterator<Item = &'p Plugin>,
-        reporter: &mut (impl Reporter + ?Sized),
-    ) -> Sources {
+    pub(super) fn start(plugins: &Table<PluginIndex, Plugin>, reporter: &mut (impl Reporter + ?Sized)) -> Sources {
         let mut sources = Vec::new();
-        for plugin in plugins {
+        for (index, plugin) in plugins.entries() {
             match plugin.watch() {
                 None => {}
                 Some(Ok(process)) => {
-                    let source =
-                        Source { plugin: plugin.id.clone(), process, unfinished: Vec::new(), has_ended: false };
-                    sources.push(source);
+                    let plugin = plugin.id.clone();
+                    sources.push(Source { index, plugin, process, unfinished: Vec::new(), has_ended: false });
                 }
                 Some(Err(error)) => reporter.warning(gone(&plugin.id, &error.to_string())),
             }
@@ -68,7 +66,7 @@ impl Sources {
 
 impl Source {
     fn take(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) -> io::Result<bool> {
-        let Source { plugin, process, unfinished, has_ended } = self;
+        let Source { index, plugin, process, unfinished, has_ended } = self;
         let mut any = false;
         process.take(&mut |event| {
             any = true;
@@ -77,7 +75,13 @@ impl Source {
                 Event::Chunk(Channel::Stderr, bytes) => reporter.output(Stream::Stderr, bytes),
                 Event::Chunk(Channel::Extra, bytes) => {
                     unfinished.extend_from_slice(bytes);
-                    take_lines(plugin, unfinished, heard, reporter);
+                    for line in whole_lines(unfinished).lines() {
+                        match WatchLine::parse(line) {
+                            Ok(WatchLine::Touched(Touched { id, reason })) => drop(heard.touched.insert(id, reason)),
+                            Ok(WatchLine::Listening) => heard.listening.push(*index),
+                            Err(error) => reporter.warning(format!("plugin {plugin} said during watch: {error}")),
+                        }
+                    }
                 }
                 Event::Ended(exit) => {
                     let reason = exit.status.failure().unwrap_or_else(|| "exit status 0".to_owned());
@@ -92,18 +96,14 @@ impl Source {
 }
 
 /// Takes the lines that are whole, and leaves the rest.
-fn take_lines(plugin: &str, unfinished: &mut Vec<u8>, heard: &mut Heard, reporter: &mut dyn Reporter) {
+fn whole_lines(unfinished: &mut Vec<u8>) -> Vec<u8> {
     let end = unfinished.rfind_byte(b'\n').map_or(0, |last| last + 1);
     let rest = unfinished.split_off(end);
-    for line in std::mem::replace(unfinished, rest).lines() {
-        match Touched::parse(line) {
-            Ok(Touched { id, reason }) => drop(heard.touched.insert(id, reason)),
-            Err(error) => reporter.warning(format!("plugin {plugin} said during watch: {error}")),
-        }
-    }
+    let whole = std::mem::replace(unfinished, rest);
     if unfinished.len() > MAX_LINE {
         unfinished.clear();
     }
+    whole
 }
 
 fn gone(plugin: &str, reason: &str) -> String {

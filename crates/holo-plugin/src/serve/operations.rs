@@ -210,6 +210,6 @@ pub(super) fn watch<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
         return super::complain(&error.to_string(), 1);
     }
     let mut output = OwnStreams(host.api_version());
-    let watched = plugin.watch(host, &mut Output::new(&mut output), &mut |touched| say(&touched.to_line()).is_ok());
+    let watched = plugin.watch(host, &mut Output::new(&mut output), &mut |line| say(&line.to_line()).is_ok());
     if watched { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

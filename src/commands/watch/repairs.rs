@@ -1,0 +1,118 @@
+//! Brings back what has drifted, as far as that is allowed.
+
+use super::fights::Verdict;
+use super::findings::{Finding, Findings};
+use super::known::State;
+use super::paths::Heard;
+use super::{LOCK_PATIENCE, Watcher};
+use crate::cli::{Apply, Output};
+use crate::commands::apply;
+use crate::error::FatalError;
+use crate::index::EntityIndex;
+use crate::report::{End, Event, Noticed};
+use crate::run_id::RunId;
+use crate::schedule;
+use crate::settings::Settings;
+use bstr::ByteSlice;
+use jiff::Zoned;
+use std::time::Instant;
+
+impl Watcher<'_> {
+    /// Applies entities that have drifted, if that is wanted, and what is refreshed because of that.
+    pub(super) fn repair(&mut self, drifted: Vec<EntityIndex>) -> Result<(), FatalError> {
+        if !self.arguments.apply {
+            return Ok(());
+        }
+        let able: Vec<EntityIndex> = drifted.into_iter().filter(|&entity| self.may_repair(entity)).collect();
+        if able.is_empty() {
+            return Ok(());
+        }
+        let arguments = Apply {
+            force: self.arguments.force,
+            dry_run: false,
+            diff: false,
+            verify: false,
+            jobs: None,
+            timeout: None,
+            fail_fast: false,
+            exit_zero: false,
+            output: Output { json: false },
+            selection: self.known.selection(self.known.with_refreshed(&able)),
+        };
+        let mut findings = Findings::new(self.reporter, &mut self.told);
+        // Each is a run of its own.
+        let settings = Settings { run: RunId::now(), ..self.settings.clone() };
+        let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, LOCK_PATIENCE);
+        let found = findings.into_found();
+        self.learn_repairs(found);
+        match done {
+            Ok(_) => Ok(()),
+            Err(fatal) => {
+                let entities = able.into_iter().map(|entity| (entity, None)).collect();
+                self.postpone(fatal, Heard { entities, ..Heard::default() })
+            }
+        }
+    }
+
+    fn may_repair(&mut self, entity: EntityIndex) -> bool {
+        if self.known.entities[entity].controls().noop || self.awaits_opening(entity) {
+            return false;
+        }
+        let limit = self.known.limit(entity);
+        let id = self.known.entities[entity].id.as_bstr();
+        match self.fights.judge(id, limit, Instant::now()) {
+            Verdict::Repair => true,
+            Verdict::LeftAlone => false,
+            Verdict::Stop(until) => {
+                self.reporter.event(Event::Noticed(Noticed::LeftAlone { id, limit, until }));
+                false
+            }
+        }
+    }
+
+    /// Returns true if the schedule of an entity is for other times. Then it is looked at when that opens.
+    fn awaits_opening(&mut self, entity: EntityIndex) -> bool {
+        let Some(schedule) = &self.known.entities[entity].controls().schedule else { return false };
+        let now = Zoned::now();
+        let is_closed = !schedule::is_open(schedule, &now);
+        if is_closed {
+            self.timers.await_opening(entity, schedule, &now, Instant::now());
+        }
+        is_closed
+    }
+
+    /// Takes what became of entities that were applied, and says it.
+    fn learn_repairs(&mut self, found: Vec<Finding>) {
+        for finding in found {
+            let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
+            let before = self.known.entities[entity].state;
+            let (state, noticed) = match finding.end {
+                End::Changed => {
+                    self.fights.repaired(finding.id.as_bstr(), Instant::now());
+                    let changes = &finding.changes;
+                    (State::Desired, Some(Noticed::Repaired { id: finding.id.as_bstr(), changes }))
+                }
+                End::Unchanged | End::ConditionNotMet => {
+                    let returned = Noticed::Returned(finding.id.as_bstr());
+                    (State::Desired, Some(returned).filter(|_| before != Some(State::Desired)))
+                }
+                // It is to be refreshed, and may not be changed now.
+                End::Pending if before != Some(State::Drifted) => {
+                    self.awaits_opening(entity);
+                    let reason = finding.reason();
+                    (State::Drifted, Some(Noticed::Drifted { id: finding.id.as_bstr(), reason, needs_force: false }))
+                }
+                // It has been said that it needs force.
+                End::Refused | End::Pending => (State::Drifted, None),
+                End::Failed | End::DependencyFailed => {
+                    (State::Failed, Some(finding.failure()).filter(|_| before != Some(State::Failed)))
+                }
+            };
+            if let Some(noticed) = noticed {
+                self.reporter.event(Event::Noticed(noticed));
+                self.last_change = Instant::now();
+            }
+            self.known.entities[entity].state = Some(state);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The times at which entities are looked at although nothing has been heard of them: those that are polled, and those whose schedule opens.
+
+use crate::index::EntityIndex;
+use crate::schedule;
+use holo_protocol::Schedule;
+use jiff::Zoned;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The longest time until a schedule is looked at again: the clock may have been set, or the machine been asleep.
+const AT_MOST: Duration = Duration::from_secs(60 * 60);
+
+/// The next look at each entity that has one.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    polls: BTreeMap<EntityIndex, Poll>,
+    openings: BTreeMap<EntityIndex, Opening>,
+}
+
+#[derive(Debug)]
+struct Poll {
+    at: Instant,
+    interval: Duration,
+}
+
+#[derive(Debug)]
+struct Opening {
+    at: Instant,
+    schedule: Schedule,
+}
+
+impl Timers {
+    /// Looks at an entity at an interval, from now on.
+    pub(super) fn poll(&mut self, entity: EntityIndex, interval: Duration, now: Instant) {
+        self.polls.insert(entity, Poll { at: now + interval, interval });
+    }
+
+    /// Looks at an entity when its schedule opens.
+    pub(super) fn await_opening(&mut self, entity: EntityIndex, schedule: &Schedule, time: &Zoned, now: Instant) {
+        let at = now + until_opening(schedule, time);
+        self.openings.insert(entity, Opening { at, schedule: schedule.clone() });
+    }
+
+    /// Returns the time of the next look.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let polls = self.polls.values().map(|poll| poll.at);
+        polls.chain(self.openings.values().map(|opening| opening.at)).min()
+    }
+
+    /// Returns the entities to be looked at now, which is this time of the day.
+    pub(super) fn due(&mut self, time: &Zoned, now: Instant) -> Vec<EntityIndex> {
+        let mut due = Vec::new();
+        for (&entity, poll) in self.polls.iter_mut().filter(|(_, poll)| poll.at <= now) {
+            poll.at = now + poll.interval;
+            due.push(entity);
+        }
+        self.openings.retain(|&entity, opening| {
+            let is_open = opening.at <= now && schedule::is_open(&opening.schedule, time);
+            if is_open {
+                due.push(entity);
+            } else if opening.at <= now {
+                opening.at = now + until_opening(&opening.schedule, time);
+            }
+            !is_open
+        });
+        due
+    }
+}
+
+fn until_opening(schedule: &Schedule, time: &Zoned) -> Duration {
+    let next = schedule::next_opening(schedule, time);
+    let until = next.map(|next| next.duration_since(time).unsigned_abs());
+    until.map_or(AT_MOST, |until| until.min(AT_MOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_polled_is_due_again_and_again() {
+        let (time, begin) = (Zoned::now(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut timers = Timers::default();
+        timers.poll(EntityIndex::from(7), Duration::from_secs(60), begin);
+        assert_eq!((timers.due(&time, at(59)), timers.next()), (vec![], Some(at(60))));
+        assert_eq!((timers.due(&time, at(61)), timers.next()), (vec![EntityIndex::from(7)], Some(at(121))));
+    }
+
+    #[test]
+    fn a_schedule_is_awaited_an_hour_at_a_time_whatever_the_clock_does() {
+        let begin = Instant::now();
+        let at = |minutes: u64| begin + Duration::from_secs(minutes * 60);
+        let time = |text: &str| -> Zoned { format!("2026-11-20T{text}+00:00[UTC]").parse().unwrap() };
+        let entity = EntityIndex::from(3);
+        let mut timers = Timers::default();
+        timers.await_opening(entity, &"hours=12-13".parse().unwrap(), &time("10:30:00"), begin);
+        assert_eq!(timers.next(), Some(at(60)));
+        assert_eq!((timers.due(&time("11:30:00"), at(60)), timers.next()), (vec![], Some(at(90))));
+        // The clock was set back, and later forward.
+        assert_eq!((timers.due(&time("11:15:00"), at(90)), timers.next()), (vec![], Some(at(135))));
+        assert_eq!((timers.due(&time("12:00:01"), at(135)), timers.next()), (vec![entity], None));
+    }
+}
