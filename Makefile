@@ -5,6 +5,7 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 PLUGINS = $(notdir $(wildcard plugins/*))
 BUILD = target/release
+UNITS ?= $(PREFIX)/lib/systemd/system
 # Debian's zsh looks for the completions of packages here, other zshs look there, and in /usr/local all do.
 ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wildcard /etc/debian_version)),vendor-completions,site-functions)
 
@@ -67,6 +68,11 @@ bench: build
 # Installs what is built: `make build && sudo make install`. Packagers set DESTDIR.
 install:
 	install -D -m 0755 $(BUILD)/holo '$(DESTDIR)$(PREFIX)/bin/holo'
+	install -D -m 0755 $(BUILD)/holo-agent '$(DESTDIR)$(PREFIX)/bin/holo-agent'
+	install -d -m 0755 '$(DESTDIR)$(UNITS)'
+	for unit in units/*; do \
+	    sed 's|/usr/bin/|$(PREFIX)/bin/|' $$unit >'$(DESTDIR)$(UNITS)'/$${unit##*/} || exit 1; \
+	done
 	for plugin in $(PLUGINS); do \
 	    install -D -m 0755 $(BUILD)/holo-$$plugin '$(DESTDIR)$(PREFIX)/lib/holo'/holo-$$plugin && \
 	    install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo'/$$plugin '$(DESTDIR)/var/lib/holo'/$$plugin || exit 1; \

@@ -1,15 +1,10 @@
 //! `/etc/holo/engine.toml`: how much is kept of earlier runs.
 
 use crate::root::Root;
-use holo_definitions::{LocatedError, reading};
-use holo_protocol::words::reason;
+use holo_definitions::{DocumentError, read_document};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
-use std::fs;
-use std::io;
-use std::path::Path;
 use std::time::Duration;
-use toml::de::DeTable;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -65,33 +60,12 @@ impl Default for Generations {
 impl Retention {
     /// Reads the limits of a system. Whatever is wrong with the file, there are limits: then they are the usual ones.
     #[must_use]
-    pub fn read(root: &Root) -> (Retention, Option<LocatedError>) {
-        let path = root.retention();
-        match try_read(&path) {
-            Ok(retention) => (retention, None),
+    pub fn read(root: &Root) -> (Retention, Option<DocumentError>) {
+        match read_document(&root.retention()) {
+            Ok(retention) => (retention.unwrap_or_default(), None),
             Err(error) => (Retention::default(), Some(error)),
         }
     }
-}
-
-fn try_read(path: &Path) -> Result<Retention, LocatedError> {
-    match fs::read_to_string(path) {
-        Ok(text) => parse(&text).map_err(|(message, offset)| {
-            let line = offset.map(|offset| 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count());
-            LocatedError::new(path.display(), message).at(line)
-        }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Retention::default()),
-        Err(error) => Err(LocatedError::new(path.display(), reason(&error))),
-    }
-}
-
-/// Returns the limits that a text says, or what is wrong with it, and at which byte.
-fn parse(text: &str) -> Result<Retention, (String, Option<usize>)> {
-    let table = DeTable::parse(text).map_err(|error| {
-        let (message, offset) = reading::syntax(text, &error);
-        (message, Some(offset))
-    })?;
-    reading::read(&table).map_err(|error| (error.to_string(), error.span().map(|span| span.start)))
 }
 
 /// Reads a number of bytes: `64MiB`, or the number alone.
@@ -116,6 +90,12 @@ fn parse_size(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn parse(text: &str) -> Result<Retention, DocumentError> {
+        holo_definitions::parse_document(Path::new("engine.toml"), text)
+    }
 
     #[test]
     fn limits_are_read_and_have_defaults() {
@@ -129,7 +109,8 @@ mod tests {
     fn mistakes_have_a_line_and_leave_the_usual_limits() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(Some(folder.path().into()));
-        assert_eq!(Retention::read(&root), (Retention::default(), None));
+        let (retention, error) = Retention::read(&root);
+        assert!(retention == Retention::default() && error.is_none());
         let path = root.retention();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         for (text, line, says) in [
@@ -142,7 +123,8 @@ mod tests {
             fs::write(&path, text).unwrap();
             let (retention, error) = Retention::read(&root);
             let error = error.unwrap();
-            assert_eq!((retention, error.line), (Retention::default(), Some(line)), "{error}");
+            assert_eq!(retention, Retention::default());
+            assert!(error.to_string().starts_with(&format!("{}:{line}: ", path.display())), "{error}");
             assert!(error.to_string().contains(says), "{error}");
         }
     }

@@ -205,7 +205,7 @@ fn is_test_item(item: &Item) -> bool {
 /// Returns the roots of all crates of the workspace, by the names of their folders.
 fn crates() -> BTreeMap<String, PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = vec![repository.to_owned()];
+    let mut folders = vec![repository.to_owned(), repository.join("agent")];
     for folder in ["crates", "plugins"] {
         folders.extend(fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
     }
@@ -438,6 +438,7 @@ fn paths_in(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     let top = [
         "src/",
+        "agent/",
         "crates/",
         "plugins/",
         "tests/",

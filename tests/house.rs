@@ -34,7 +34,7 @@ fn depends_on(manifest: &str) -> BTreeSet<String> {
 /// The folders of all crates, that of the dispatcher first.
 fn crates() -> Vec<String> {
     let below = |folder: &str| names(folder).into_iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
-    [vec![".".to_owned()], below("crates"), below("plugins")].concat()
+    [vec![".".to_owned(), "agent".to_owned()], below("crates"), below("plugins")].concat()
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -68,6 +68,12 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
+    let agent = depends_on("agent/Cargo.toml");
+    assert_eq!(
+        agent,
+        set(&["holo-definitions", "holo-events", "holo-process"]),
+        "it runs the dispatcher, and links nothing of it"
+    );
     let sdk = [
         "holo-change",
         "holo-definitions",
@@ -244,6 +250,7 @@ fn every_toml_format_has_a_schema_that_its_page_names() {
     };
     let mut expected: BTreeSet<String> = BTreeSet::new();
     expected.insert(named("holo.8", "holo-output.schema.json"));
+    expected.insert(named("holo-agent.8", "holo-agent.schema.json"));
     expected.insert(named("holo-facts.7", "holo-hierarchy.schema.json"));
     for plugin in names("plugins") {
         let page = format!("holo-{plugin}.8");
@@ -257,7 +264,7 @@ fn every_toml_format_has_a_schema_that_its_page_names() {
 #[test]
 fn files_begin_with_their_purpose() {
     let mut files = Vec::new();
-    for folder in ["src", "crates", "plugins", "tests", "benches"] {
+    for folder in ["src", "agent", "crates", "plugins", "tests", "benches"] {
         collect(&repository().join(folder), &mut files);
     }
     assert!(files.len() > 40);
@@ -293,7 +300,7 @@ fn comments_tell_and_do_not_ask() {
         (3, vec![1, 3])
     );
     let mut files = Vec::new();
-    for folder in ["src", "crates", "plugins", "tests", "benches"] {
+    for folder in ["src", "agent", "crates", "plugins", "tests", "benches"] {
         collect(&repository().join(folder), &mut files);
     }
     let (mut all, mut questions) = (0, Vec::new());

@@ -151,7 +151,10 @@ pub struct HealthCheck {
 }
 
 /// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
-pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+///
+/// # Errors
+/// If it is something else.
+pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     struct Visitor;
     impl de::Visitor<'_> for Visitor {
         type Value = Duration;
@@ -172,7 +175,10 @@ pub(crate) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 }
 
 /// Reads a duration that is long enough to come again and again.
-fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+///
+/// # Errors
+/// If it is something else.
+pub fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer)?.map(controls::interval).transpose().map_err(de::Error::custom)
 }
 
@@ -186,10 +192,10 @@ where
 }
 
 /// Times at which something may be changed, as they are written.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
-struct ScheduleTable {
+pub struct ScheduleTable {
     /// Ranges of hours in local time, each up to its end, such as `2-5`, `22:30-4` or `2-5,12-13`.
     #[serde(deserialize_with = "text")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
@@ -200,7 +206,11 @@ struct ScheduleTable {
     days: Option<Days>,
 }
 
-fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Schedule>, D::Error> {
+/// Reads times at which something may be changed.
+///
+/// # Errors
+/// If it is something else, or says nothing.
+pub fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Schedule>, D::Error> {
     let ScheduleTable { hours, days } = ScheduleTable::deserialize(deserializer)?;
     if hours.is_none() && days.is_none() {
         let problem = "needs hours, days or both, as in { hours = \"2-5\", days = \"mon-fri\" }";
@@ -327,10 +337,9 @@ impl CommonKeys {
 
 /// The form of a duration, for the schema.
 #[cfg(feature = "schema")]
-#[derive(schemars::JsonSchema)]
+#[derive(Debug, schemars::JsonSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it only describes")]
-enum DurationSchema {
+pub enum DurationSchema {
     /// Numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
     Text(String),
     /// Seconds.

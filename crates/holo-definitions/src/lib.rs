@@ -40,6 +40,7 @@ mod common;
 mod declarations;
 mod definition;
 mod definitions;
+mod document;
 mod exposed;
 mod finding;
 mod located_error;
@@ -65,6 +66,7 @@ pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
 pub use definitions::{Common, Defined, Definitions};
+pub use document::{DocumentError, parse_document, read_document};
 pub use exposed::exposed_files;
 pub use finding::{DefinitionError, Finding};
 pub use holo_protocol::duration;
@@ -77,3 +79,10 @@ pub use schema::{schema, schema_of_two, schema_with};
 pub use similar::{did_you_mean, similar};
 pub use templates::Templates;
 pub use untyped::UntypedDefinition;
+
+/// Readers of single values, for serde's `deserialize_with`.
+pub mod readers {
+    #[cfg(feature = "schema")]
+    pub use crate::common::DurationSchema;
+    pub use crate::common::{ScheduleTable, duration, interval, schedule};
+}

@@ -1,0 +1,111 @@
+//! The commands.
+
+use crate::agenda::Rhythm;
+use crate::child::{Holo, Launcher};
+use crate::cli::{CheckConfig, Cli, Events, Verb};
+use crate::config::{ConfigFile, ConfigSource};
+use crate::control::{self, Socket};
+use crate::daemon::{Daemon, Input, Parts, SystemClock};
+use crate::journal::{Level, say};
+use crate::metrics::Metrics;
+use crate::paths::Paths;
+use crate::spool::Spool;
+use serde::Serialize;
+use std::error::Error;
+use std::fmt::Display;
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// The number of bytes of events on disk.
+const SPOOL_LIMIT: u64 = 4 << 20;
+/// The number of inputs that wait.
+const INPUTS: usize = 16;
+
+type Outcome = Result<ExitCode, Box<dyn Error>>;
+
+pub(crate) fn run(cli: &Cli) -> ExitCode {
+    let paths = Paths::from_environment();
+    let done = match &cli.verb {
+        Verb::Run => stay(&paths),
+        Verb::Status(arguments) => status(&paths, arguments.json),
+        Verb::Events(arguments) => events(&paths, arguments),
+        Verb::CheckConfig(arguments) => check_config(&paths, arguments),
+    };
+    done.unwrap_or_else(|error| {
+        say(Level::Error, format_args!("holo-agent: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn stay(paths: &Paths) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (sender, mut inputs) = mpsc::channel(INPUTS);
+        listen_to_signals(&sender)?;
+        let machine_id = fs::read_to_string(paths.machine_id()).unwrap_or_default();
+        let mut daemon = Daemon::new(Parts {
+            source: Box::new(ConfigFile::of_system(paths)),
+            launcher: Box::new(Holo::default()) as Box<dyn Launcher>,
+            sink: Box::new(Spool::open(paths.spool(), SPOOL_LIMIT)),
+            clock: Box::new(SystemClock),
+            rhythm: Rhythm::new(&machine_id),
+            last: paths.last(),
+            metrics: Metrics::new()?,
+        })?;
+        let _socket = Socket::open(paths, sender)?;
+        daemon.go(&mut inputs).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn listen_to_signals(inputs: &mpsc::Sender<Input>) -> io::Result<()> {
+    let signals = [
+        (SignalKind::hangup(), (|| Input::Reload) as fn() -> Input),
+        (SignalKind::terminate(), || Input::End),
+        (SignalKind::interrupt(), || Input::End),
+    ];
+    for (kind, input) in signals {
+        let (mut signals, inputs) = (signal(kind)?, inputs.clone());
+        tokio::spawn(async move { while signals.recv().await.is_some() && inputs.send(input()).await.is_ok() {} });
+    }
+    Ok(())
+}
+
+fn status(paths: &Paths, json: bool) -> Outcome {
+    let status = control::ask(paths)?;
+    if json { print_json(&status) } else { print(status) }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn events(paths: &Paths, arguments: &Events) -> Outcome {
+    let path = paths.spool();
+    let events = Spool::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    for event in events {
+        if arguments.json { print_json(&event) } else { print(format_args!("{event}\n")) }?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_config(paths: &Paths, arguments: &CheckConfig) -> Outcome {
+    let file = arguments.file.as_ref().map_or_else(|| ConfigFile::of_system(paths), ConfigFile::new);
+    if arguments.file.is_some() && !file.path().exists() {
+        return Err(format!("{}: no such file", file.path().display()).into());
+    }
+    file.load()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a text. A reader that goes away is no error.
+fn print(text: impl Display) -> io::Result<()> {
+    match write!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn print_json(value: &impl Serialize) -> io::Result<()> {
+    print(format_args!("{}\n", serde_json::to_string(value)?))
+}

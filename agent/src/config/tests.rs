@@ -1,0 +1,59 @@
+//! Files that are right, and files that are not.
+
+use super::*;
+
+fn load(text: &str) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = ConfigFile::new(folder.path().join("agent.toml"));
+    std::fs::write(file.path(), text).unwrap();
+    let directory = format!("{}/", folder.path().display());
+    file.load().map_err(|error| error.to_string().replace(&directory, ""))
+}
+
+#[test]
+fn a_file_that_is_missing_says_nothing_else_than_an_empty_one() {
+    assert_eq!(ConfigFile::new("/nowhere/agent.toml").load().unwrap(), Config::default());
+    assert_eq!(load("").unwrap(), Config::default());
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = load(
+        "interval = \"10m\"\nwatch = false\nmode = \"report\"\ntimeout = \"2h\"\nmetrics = \"[::1]:9189\"\n\
+         textfile = \"/var/lib/node_exporter/holo.prom\"\nholo = \"/opt/holo\"\n",
+    );
+    let expected = Config {
+        interval: Duration::from_secs(600),
+        watch: false,
+        mode: Mode::Report,
+        timeout: Duration::from_secs(7200),
+        metrics: Some("[::1]:9189".parse().unwrap()),
+        textfile: Some("/var/lib/node_exporter/holo.prom".into()),
+        holo: Some("/opt/holo".into()),
+    };
+    assert_eq!(config.unwrap(), expected);
+}
+
+#[test]
+fn mistakes_name_file_line_and_key_and_say_what_would_be_right() {
+    for (text, says) in [
+        ("\ninterval = \"half an hour\"\n", "agent.toml:2: interval: a duration is a number with a unit"),
+        ("interval = \"30\"\n", "agent.toml:1: interval: a duration needs a unit, as in 30s, 30m or 30h"),
+        ("interval = 0\n", "agent.toml:1: interval: "),
+        ("watch = \"yes\"\n", "agent.toml:1: watch: expected"),
+        ("mode = \"enforced\"\n", "agent.toml:1: mode: "),
+        ("metrics = \"localhost\"\n", "agent.toml:1: metrics: \"localhost\" is not an address and a port, such as"),
+        ("textfile = \"x.prom\"\n", "agent.toml:1: textfile: \"x.prom\" is not the path of a file"),
+        ("intervall = \"1m\"\n", "agent.toml:1: intervall: unknown key, did you mean interval?"),
+        ("interval\n", "agent.toml:1: "),
+    ] {
+        let error = load(text).unwrap_err();
+        assert!(error.starts_with(says), "{text}: {error}");
+    }
+    assert!(load("mode = \"enforced\"\n").unwrap_err().contains("enforce"));
+}
+
+#[test]
+fn the_schema_is_that_of_the_types() {
+    holo_testing::schema_is_kept("holo-agent.schema.json", &schemars::schema_for!(Config));
+}

@@ -1,0 +1,121 @@
+//! The entities that are not as they should be, and the events that come of changes to that.
+
+use crate::event::{Event, What};
+use crate::status::Trouble;
+use holo_events::Line;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The entities that are not as they should be.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) drifted: BTreeMap<String, Trouble>,
+    pub(super) failed: BTreeMap<String, Trouble>,
+    /// Those of them that a new watch has not spoken of yet.
+    unconfirmed: BTreeSet<String>,
+    /// The number of the last event.
+    events: u64,
+}
+
+/// The troubles of a whole run, each with its reason.
+#[derive(Debug, Default)]
+pub(super) struct Troubles {
+    pub(super) drifted: BTreeMap<String, Option<String>>,
+    pub(super) failed: BTreeMap<String, Option<String>>,
+    /// The last error about an entity.
+    pub(super) error: Option<(String, String)>,
+}
+
+impl Troubles {
+    /// Returns the last error if it is about this entity.
+    pub(super) fn last_error(&self, entity: &str) -> Option<String> {
+        self.error.as_ref().filter(|(id, _)| id == entity).map(|(_, text)| text.clone())
+    }
+}
+
+impl Known {
+    /// Notes that a watch begins, which says of each entity that it is not as it should be.
+    pub(super) fn begin_watch(&mut self) {
+        self.unconfirmed = self.drifted.keys().chain(self.failed.keys()).cloned().collect();
+    }
+
+    /// Takes a line of a watch, and returns the news.
+    pub(super) fn hear_watch(&mut self, line: &Line<'_>, now: Timestamp) -> Vec<What> {
+        match line {
+            Line::Drifted { id, reason, .. } => {
+                self.drifts(&id.to_string(), reason.as_ref().map(ToString::to_string), now)
+            }
+            Line::Error { id: Some(id), text } => self.fails(&id.to_string(), text.to_string(), now),
+            Line::Returned { id } => self.returns(&id.to_string()),
+            Line::Repaired { id, changed } => {
+                let entity = id.to_string();
+                self.forget(&entity);
+                vec![What::Repaired { entity, changed: changed.iter().map(ToString::to_string).collect() }]
+            }
+            // Everything has been looked at.
+            Line::Watching { .. } => {
+                let gone = std::mem::take(&mut self.unconfirmed);
+                gone.iter().flat_map(|entity| self.returns(entity)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes the troubles of a whole run, and returns the news.
+    pub(super) fn learn(&mut self, troubles: Troubles, now: Timestamp) -> Vec<What> {
+        let is_well = |id: &String| !troubles.drifted.contains_key(id) && !troubles.failed.contains_key(id);
+        let well: BTreeSet<String> =
+            self.drifted.keys().chain(self.failed.keys()).filter(|id| is_well(id)).cloned().collect();
+        let mut news: Vec<What> = well.iter().flat_map(|entity| self.returns(entity)).collect();
+        for (entity, reason) in troubles.drifted {
+            news.extend(self.drifts(&entity, reason, now));
+        }
+        for (entity, reason) in troubles.failed {
+            news.extend(self.fails(&entity, reason.unwrap_or_default(), now));
+        }
+        news
+    }
+
+    /// Makes an event of a piece of news.
+    pub(super) fn event(&mut self, what: What, time: Timestamp) -> Event {
+        self.events += 1;
+        let own = || format!("{}-{}-{}", time.as_microsecond(), std::process::id(), self.events);
+        let id = match &what {
+            What::Run(run) => run.run.clone().unwrap_or_else(own),
+            _ => own(),
+        };
+        Event { id, time, what }
+    }
+
+    fn drifts(&mut self, entity: &str, reason: Option<String>, now: Timestamp) -> Vec<What> {
+        self.unconfirmed.remove(entity);
+        self.failed.remove(entity);
+        if self.drifted.contains_key(entity) {
+            return Vec::new();
+        }
+        self.drifted.insert(entity.to_owned(), Trouble { since: now, reason: reason.clone() });
+        vec![What::Drifted { entity: entity.to_owned(), reason }]
+    }
+
+    fn fails(&mut self, entity: &str, reason: String, now: Timestamp) -> Vec<What> {
+        self.unconfirmed.remove(entity);
+        self.drifted.remove(entity);
+        if self.failed.contains_key(entity) {
+            return Vec::new();
+        }
+        let told = Some(reason.clone()).filter(|reason| !reason.is_empty());
+        self.failed.insert(entity.to_owned(), Trouble { since: now, reason: told });
+        vec![What::Failed { entity: entity.to_owned(), reason }]
+    }
+
+    fn returns(&mut self, entity: &str) -> Vec<What> {
+        if self.forget(entity) { vec![What::Returned { entity: entity.to_owned() }] } else { Vec::new() }
+    }
+
+    /// Returns true if it was not as it should be.
+    fn forget(&mut self, entity: &str) -> bool {
+        self.unconfirmed.remove(entity);
+        let has_drifted = self.drifted.remove(entity).is_some();
+        self.failed.remove(entity).is_some() || has_drifted
+    }
+}

@@ -1,0 +1,179 @@
+//! A whole run, from its beginning to its event.
+
+use super::TIME_TO_END;
+use super::known::Troubles;
+use crate::child::{ChildId, Ended, Running, Task};
+use crate::event::{RunEvent, RunResult};
+use crate::metrics::{Outcomes, outcome_name};
+use holo_events::{Line, Outcome, Tally};
+use jiff::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The number of failed entities that an event names.
+const NAMED: usize = 100;
+
+/// A whole run that has begun.
+pub(super) struct CurrentRun {
+    pub(super) id: ChildId,
+    pub(super) child: Option<Box<dyn Running>>,
+    pub(super) verb: &'static str,
+    pub(super) began: Timestamp,
+    since: Instant,
+    /// The time at which it was asked to end.
+    ending: Option<Instant>,
+    is_late: bool,
+    is_killed: bool,
+    run: Option<String>,
+    tally: Tally,
+    exit_code: Option<u8>,
+    /// The reason for which it could not begin, or ended before its time.
+    pub(super) error: Option<String>,
+    outcomes: Outcomes,
+    troubles: Troubles,
+}
+
+/// A whole run that has ended.
+pub(super) struct Finished {
+    pub(super) event: RunEvent,
+    pub(super) outcomes: Outcomes,
+    pub(super) troubles: Troubles,
+}
+
+impl CurrentRun {
+    pub(super) fn new(id: ChildId, task: &Task, began: Timestamp) -> CurrentRun {
+        CurrentRun {
+            id,
+            child: None,
+            verb: task.verb(),
+            began,
+            since: Instant::now(),
+            ending: None,
+            is_late: false,
+            is_killed: false,
+            run: None,
+            tally: Tally::default(),
+            exit_code: None,
+            error: None,
+            outcomes: Outcomes::new(),
+            troubles: Troubles::default(),
+        }
+    }
+
+    /// Takes a line that it has said.
+    pub(super) fn hear(&mut self, line: &Line<'_>) {
+        match line {
+            Line::End { id, plugin, result, reason, would_change, .. } => {
+                *self.outcomes.entry((plugin.to_string(), outcome_name(*result))).or_default() += 1;
+                let entity = id.to_string();
+                match result {
+                    Outcome::Failed => {
+                        let reason = reason.as_ref().map(ToString::to_string);
+                        let reason = reason.or_else(|| self.troubles.last_error(&entity));
+                        self.troubles.failed.insert(entity, reason);
+                    }
+                    Outcome::Pending | Outcome::Refused => {
+                        let reason = would_change.first().map(ToString::to_string);
+                        let reason = reason.or_else(|| self.troubles.last_error(&entity));
+                        self.troubles.drifted.insert(entity, reason);
+                    }
+                    Outcome::Unchanged | Outcome::Changed | Outcome::Skipped => {}
+                }
+            }
+            Line::Error { id: Some(id), text } => {
+                self.troubles.error = Some((id.to_string(), text.to_string()));
+            }
+            Line::Summary { run, tally, exit_code, error, .. } => {
+                self.run = run.as_ref().map(ToString::to_string);
+                self.tally = tally.unwrap_or_default();
+                self.exit_code = Some(*exit_code);
+                self.error = error.as_ref().map(ToString::to_string);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks it to end.
+    pub(super) fn end(&mut self, now: Instant) {
+        if self.ending.is_none() {
+            self.ending = Some(now);
+            self.child.iter().for_each(|child| child.end());
+        }
+    }
+
+    /// Asks it to end if it takes too long, and ends it if it doesn't.
+    pub(super) fn end_if_late(&mut self, now: Instant, limit: Duration) {
+        if now >= self.since + limit && self.ending.is_none() {
+            self.is_late = true;
+            self.end(now);
+        }
+        if self.ending.is_some_and(|at| now >= at + TIME_TO_END) && !self.is_killed {
+            self.is_killed = true;
+            self.child.iter().for_each(|child| child.kill());
+        }
+    }
+
+    /// Returns the time at which that has to be looked at.
+    pub(super) fn next_wake(&self, limit: Duration) -> Option<Instant> {
+        let end = self.ending.map_or(self.since + limit, |at| at + TIME_TO_END);
+        (!self.is_killed).then_some(end)
+    }
+
+    /// Returns what has become of it; without an end it could not be started.
+    pub(super) fn finish(self, ended: Option<&Ended>) -> Finished {
+        let exit_code = ended.and_then(|ended| ended.status?.code());
+        let result = self.result(exit_code);
+        let error = match result {
+            RunResult::Interrupted if self.is_late => Some("it took too long".to_owned()),
+            RunResult::Error => self.error.clone().or_else(|| ended.map(how_it_died)),
+            _ => self.error.clone(),
+        };
+        let event = RunEvent {
+            run: self.run,
+            verb: self.verb.to_owned(),
+            result,
+            began: self.began,
+            duration: (self.since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+            exit_code,
+            tally: self.tally,
+            failed: self.troubles.failed.keys().take(NAMED).cloned().collect(),
+            error,
+        };
+        Finished { event, outcomes: self.outcomes, troubles: self.troubles }
+    }
+
+    fn result(&self, exit_code: Option<i32>) -> RunResult {
+        let Tally { changed, pending, refused, failed, .. } = self.tally;
+        if self.ending.is_some() && exit_code != Some(0) {
+            return RunResult::Interrupted;
+        }
+        // Without a summary it has died, and with another status than that says it is none of ours.
+        let is_whole = self.exit_code.is_some() && self.exit_code.map(i32::from) == exit_code;
+        match exit_code {
+            Some(0) if is_whole && changed > 0 => RunResult::Changed,
+            Some(0) if is_whole => RunResult::Unchanged,
+            Some(3) if is_whole && self.verb == "check" => RunResult::Pending,
+            Some(1) if is_whole && failed == 0 && refused + pending > 0 => RunResult::Refused,
+            Some(1) if is_whole => RunResult::Failed,
+            _ => RunResult::Error,
+        }
+    }
+}
+
+/// Returns how a holo ended that has said nothing of it.
+fn how_it_died(ended: &Ended) -> String {
+    let status = ended.status.map_or_else(|| "it is lost".to_owned(), holo_process::Status::in_words);
+    let said = ended.diagnostics.lines().last().unwrap_or_default();
+    if said.is_empty() { status } else { format!("{status}: {said}") }
+}
+
+/// Returns a line about a run that has ended.
+pub(super) fn in_words(event: &RunEvent) -> String {
+    let RunEvent { verb, result, tally, duration, error, run, .. } = event;
+    let run = run.as_ref().map(|run| format!(" {run}")).unwrap_or_default();
+    match (result, error) {
+        (RunResult::Error, Some(error)) => format!("{verb}{run} could not be done: {error}"),
+        (RunResult::Interrupted, Some(error)) => format!("{verb}{run} was ended after {duration:.1}s: {error}"),
+        _ => format!("{verb}{run} {}: {tally} in {duration:.1}s", result.name()),
+    }
+}

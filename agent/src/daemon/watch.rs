@@ -1,0 +1,135 @@
+//! The watch between whole runs: when it is started, ended, and tried again.
+
+use super::TIME_TO_END;
+use crate::agenda::retry_after;
+use crate::child::{ChildId, Ended, Running};
+use crate::journal::{Level, say};
+use holo_events::Line;
+use holo_process::Status;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A watch that has lasted for so long is no failure, however it ends.
+const STEADY: Duration = Duration::from_secs(10 * 60);
+
+/// The watch, if one runs, and when another one may begin.
+#[derive(Default)]
+pub(super) struct Watch {
+    running: Option<RunningWatch>,
+    /// The number of watches in a row that have ended by themselves.
+    failures: u32,
+    /// The time before which no other one begins.
+    not_before: Option<Instant>,
+}
+
+struct RunningWatch {
+    id: ChildId,
+    child: Box<dyn Running>,
+    applies: bool,
+    since: Instant,
+    entities: Option<usize>,
+    last_error: Option<String>,
+    /// The time at which it was asked to end.
+    ending: Option<Instant>,
+    is_killed: bool,
+}
+
+impl Watch {
+    pub(super) fn is(&self, id: ChildId) -> bool {
+        self.running.as_ref().is_some_and(|running| running.id == id)
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.ending.is_some())
+    }
+
+    /// Returns true if the one that runs brings back what has drifted.
+    pub(super) fn applies(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.applies)
+    }
+
+    /// Returns the number of entities that are watched, once that is known.
+    pub(super) fn entities(&self) -> Option<usize> {
+        self.running.as_ref()?.entities
+    }
+
+    pub(super) fn may_begin(&self, now: Instant) -> bool {
+        self.running.is_none() && self.not_before.is_none_or(|at| at <= now)
+    }
+
+    pub(super) fn began(&mut self, id: ChildId, child: Box<dyn Running>, applies: bool, now: Instant) {
+        self.not_before = None;
+        self.running = Some(RunningWatch {
+            id,
+            child,
+            applies,
+            since: now,
+            entities: None,
+            last_error: None,
+            ending: None,
+            is_killed: false,
+        });
+    }
+
+    /// Notes that it could not be started, or has ended by itself. Returns the time until it is tried again.
+    pub(super) fn failed(&mut self, now: Instant) -> Duration {
+        self.failures += 1;
+        let wait = retry_after(self.failures);
+        self.not_before = Some(now + wait);
+        wait
+    }
+
+    pub(super) fn hear(&mut self, line: &Line<'_>) {
+        let Some(running) = &mut self.running else { return };
+        match line {
+            Line::Watching { entities } => running.entities = Some(*entities),
+            Line::Error { id: None, text } => running.last_error = Some(text.to_string()),
+            _ => {}
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: &Ended, now: Instant) {
+        let Some(running) = self.running.take() else { return };
+        if running.ending.is_some() {
+            self.failures = 0;
+            return;
+        }
+        if now.duration_since(running.since) >= STEADY {
+            self.failures = 0;
+        }
+        let wait = self.failed(now);
+        let status = ended.status.map_or_else(|| "it is lost".to_owned(), Status::in_words);
+        let said = running.last_error.or_else(|| ended.diagnostics.lines().last().map(str::to_owned));
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        say(Level::Error, format_args!("holo watch has ended ({status}){said}; it is tried again in {wait:?}"));
+    }
+
+    /// Asks it to end.
+    pub(super) fn end(&mut self, now: Instant) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.ending.is_none()) {
+            running.ending = Some(now);
+            running.child.end();
+        }
+    }
+
+    /// Ends it if it was asked to end, and doesn't.
+    pub(super) fn kill_if_late(&mut self, now: Instant) {
+        let Some(running) = &mut self.running else { return };
+        if running.ending.is_some_and(|at| now >= at + TIME_TO_END) && !running.is_killed {
+            running.is_killed = true;
+            running.child.kill();
+        }
+    }
+
+    /// Returns the time at which there is something to do about it.
+    pub(super) fn next_wake(&self, is_wanted: bool) -> Option<Instant> {
+        match &self.running {
+            Some(running) => running.ending.filter(|_| !running.is_killed).map(|at| at + TIME_TO_END),
+            None => self.not_before.filter(|_| is_wanted),
+        }
+    }
+}

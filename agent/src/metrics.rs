@@ -1,0 +1,155 @@
+//! The metrics, in the text format of Prometheus.
+
+use crate::event::{RunEvent, RunResult};
+use holo_events::Outcome;
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The upper ends of the classes of durations, in seconds.
+const DURATIONS: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0];
+const VERBS: [&str; 2] = ["apply", "check"];
+
+/// The metrics.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    runs: IntCounterVec,
+    durations: HistogramVec,
+    entities: IntGaugeVec,
+    failed: IntGaugeVec,
+    drifts: IntCounter,
+    repairs: IntCounter,
+    last_good: Gauge,
+    last_run: GaugeVec,
+    watching: IntGaugeVec,
+}
+
+/// The number of entities by plugin and outcome.
+pub type Outcomes = BTreeMap<(String, &'static str), i64>;
+
+impl Metrics {
+    /// Makes them, all zero.
+    ///
+    /// # Errors
+    /// If two have one name, or one has a name that is none.
+    pub fn new() -> prometheus::Result<Metrics> {
+        let info = IntGaugeVec::new(Opts::new("holo_agent_info", "The version of holo-agent."), &["version"])?;
+        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let durations = HistogramOpts::new("holo_run_duration_seconds", "The time that whole runs took.");
+        let metrics = Metrics {
+            registry: Registry::new(),
+            runs: IntCounterVec::new(Opts::new("holo_runs_total", "Whole runs by result."), &["verb", "result"])?,
+            durations: HistogramVec::new(durations.buckets(DURATIONS.into()), &["verb"])?,
+            entities: IntGaugeVec::new(
+                Opts::new("holo_entities", "Entities of the last whole run by plugin and result."),
+                &["plugin", "result"],
+            )?,
+            failed: IntGaugeVec::new(
+                Opts::new("holo_entity_failed", "1 for each entity that has failed and is not well again."),
+                &["entity"],
+            )?,
+            drifts: IntCounter::new("holo_drift_events_total", "Entities that were found to have drifted.")?,
+            repairs: IntCounter::new("holo_repairs_total", "Entities that were brought back by a watch.")?,
+            last_good: Gauge::new(
+                "holo_last_good_run_timestamp_seconds",
+                "The time at which the last whole run ended in which nothing failed or was refused.",
+            )?,
+            last_run: GaugeVec::new(
+                Opts::new("holo_last_run_timestamp_seconds", "The time at which the last whole run ended."),
+                &["verb"],
+            )?,
+            watching: IntGaugeVec::new(
+                Opts::new("holo_watching", "1 if holo watch runs, by what is done about drift."),
+                &["mode"],
+            )?,
+        };
+        let all: [Box<dyn Collector>; 10] = [
+            Box::new(info),
+            Box::new(metrics.runs.clone()),
+            Box::new(metrics.durations.clone()),
+            Box::new(metrics.entities.clone()),
+            Box::new(metrics.failed.clone()),
+            Box::new(metrics.drifts.clone()),
+            Box::new(metrics.repairs.clone()),
+            Box::new(metrics.last_good.clone()),
+            Box::new(metrics.last_run.clone()),
+            Box::new(metrics.watching.clone()),
+        ];
+        all.into_iter().try_for_each(|collector| metrics.registry.register(collector))?;
+        // What has not happened yet is zero, and not unknown.
+        for verb in VERBS {
+            RunResult::ALL.iter().for_each(|result| metrics.runs.with_label_values(&[verb, result.name()]).reset());
+        }
+        metrics.set_watching(None);
+        Ok(metrics)
+    }
+
+    /// Counts a whole run.
+    #[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
+    pub(crate) fn ran(&self, run: &RunEvent, ended: jiff::Timestamp) {
+        self.runs.with_label_values(&[run.verb.as_str(), run.result.name()]).inc();
+        self.durations.with_label_values(&[&run.verb]).observe(run.duration);
+        self.last_run.with_label_values(&[&run.verb]).set(ended.as_second() as f64);
+    }
+
+    /// Notes the time of the last good run.
+    #[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
+    pub(crate) fn set_last_good(&self, ended: jiff::Timestamp) {
+        self.last_good.set(ended.as_second() as f64);
+    }
+
+    /// Notes how the entities of a whole run ended.
+    pub(crate) fn set_entities(&self, outcomes: &Outcomes) {
+        self.entities.reset();
+        for ((plugin, result), number) in outcomes {
+            self.entities.with_label_values(&[plugin.as_str(), result]).set(*number);
+        }
+    }
+
+    /// Notes the entities that have failed.
+    pub(crate) fn set_failed<'a>(&self, entities: impl Iterator<Item = &'a String>) {
+        let entities: BTreeSet<&String> = entities.collect();
+        self.failed.reset();
+        entities.iter().for_each(|entity| self.failed.with_label_values(&[entity]).set(1));
+    }
+
+    pub(crate) fn drifted(&self) {
+        self.drifts.inc();
+    }
+
+    pub(crate) fn repaired(&self) {
+        self.repairs.inc();
+    }
+
+    /// Notes that a watch runs, and if it brings back what has drifted.
+    pub(crate) fn set_watching(&self, applies: Option<bool>) {
+        for (mode, applied) in [("apply", true), ("report", false)] {
+            self.watching.with_label_values(&[mode]).set(i64::from(applies == Some(applied)));
+        }
+    }
+
+    /// Returns them as text.
+    #[must_use]
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        // Memory takes what it is given.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
+        text
+    }
+}
+
+/// Returns the name of an outcome, as in the lines of holo.
+pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Unchanged => "unchanged",
+        Outcome::Changed => "changed",
+        Outcome::Pending => "pending",
+        Outcome::Refused => "refused",
+        Outcome::Skipped => "skipped",
+        Outcome::Failed => "failed",
+    }
+}

@@ -1,0 +1,93 @@
+//! The state for people.
+
+use crate::event::{Event, What};
+use crate::status::{Doing, Status, Trouble};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+/// The number of entities that are named.
+const NAMED: usize = 20;
+
+impl Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doing::Waiting => f.write_str("waiting"),
+            Doing::Preparing => f.write_str("preparing"),
+            Doing::Watching { entities, apply } => {
+                match entities {
+                    Some(1) => f.write_str("watching 1 entity")?,
+                    Some(entities) => write!(f, "watching {entities} entities")?,
+                    None => f.write_str("looking at all entities, to watch them")?,
+                }
+                if *apply { Ok(()) } else { f.write_str(", changing nothing") }
+            }
+            Doing::Running { verb, .. } => write!(f, "holo {verb}"),
+            Doing::Stopping => f.write_str("stopping"),
+        }
+    }
+}
+
+/// Shows a time in the time zone of the system.
+fn time(time: Timestamp) -> impl Display {
+    time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+impl Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "     agent {} (process {}, since {})", self.version, self.pid, time(self.started))?;
+        writeln!(f, "      mode {}", self.mode)?;
+        writeln!(f, "     doing {}", self.doing)?;
+        match &self.last {
+            Some(run) => {
+                writeln!(f, "  last run {}: {} {}, {}", time(run.began), run.verb, run.result.name(), run.tally)?;
+                run.error.iter().try_for_each(|error| writeln!(f, "           {error}"))?;
+            }
+            None => writeln!(f, "  last run none")?,
+        }
+        if let Some(good) = self.last_good {
+            writeln!(f, " last good {}", time(good))?;
+        }
+        if let Some(next) = self.next {
+            writeln!(f, "  next run {}", time(next))?;
+        }
+        writeln!(f, "connection none")?;
+        for (heading, troubles) in [("drifted", &self.drifted), ("failed", &self.failed)] {
+            list(f, heading, troubles)?;
+        }
+        for error in [&self.config_error, &self.spool_error].into_iter().flatten() {
+            writeln!(f, "     error {error}")?;
+        }
+        Ok(())
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, heading: &str, troubles: &BTreeMap<String, Trouble>) -> fmt::Result {
+    for (entity, trouble) in troubles.iter().take(NAMED) {
+        let reason = trouble.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        writeln!(f, "{heading:>10} {entity}{reason}, since {}", time(trouble.since))?;
+    }
+    match troubles.len().saturating_sub(NAMED) {
+        0 => Ok(()),
+        more => writeln!(f, "{heading:>10} and {more} more"),
+    }
+}
+
+impl Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", time(self.time))?;
+        match &self.what {
+            What::Run(run) => {
+                write!(f, "{} {}: {}", run.verb, run.result.name(), run.tally)?;
+                run.error.iter().try_for_each(|error| write!(f, " ({error})"))
+            }
+            What::Drifted { entity, reason: Some(reason) } => write!(f, "drifted {entity} ({reason})"),
+            What::Drifted { entity, reason: None } => write!(f, "drifted {entity}"),
+            What::Returned { entity } => write!(f, "returned {entity}"),
+            What::Repaired { entity, .. } => write!(f, "repaired {entity}"),
+            What::Failed { entity, reason } => write!(f, "failed {entity}: {reason}"),
+            What::Merged(counts) => write!(f, "{} earlier events", counts.total()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Events that are kept, merged and not lost.
+
+use super::*;
+use jiff::Timestamp;
+
+fn event(number: i64) -> Event {
+    let time = Timestamp::from_second(1_800_000_000 + number).unwrap();
+    Event { id: format!("e{number}"), time, what: What::Drifted { entity: format!("file:/{number}"), reason: None } }
+}
+
+/// Returns the number of events that are on disk or stand behind numbers.
+fn total(path: &Path) -> u64 {
+    let mut counts = Counts::default();
+    Spool::read(path).unwrap().iter().for_each(|event| counts.add(event));
+    counts.total()
+}
+
+#[test]
+fn events_are_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("below/events.jsonl");
+    for number in 0..3 {
+        // Each is a process of its own.
+        Spool::open(&path, 1 << 20).record(event(number));
+    }
+    assert_eq!(Spool::read(&path).unwrap(), [event(0), event(1), event(2)]);
+}
+
+#[test]
+fn a_line_that_was_cut_off_takes_no_other_one_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    Spool::open(&path, 1 << 20).record(event(0));
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole[..], &whole[..whole.len() / 2]].concat()).unwrap();
+    Spool::open(&path, 1 << 20).record(event(2));
+    assert_eq!(Spool::read(&path).unwrap(), [event(0), event(2)]);
+}
+
+#[test]
+fn it_never_grows_beyond_its_limit_and_counts_what_it_merges() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    let mut spool = Spool::open(&path, 2000);
+    for number in 0..500 {
+        spool.record(event(number));
+        assert!(fs::metadata(&path).unwrap().len() <= 2000);
+        assert_eq!(total(&path), u64::try_from(number).unwrap() + 1);
+    }
+    let kept = Spool::read(&path).unwrap();
+    let What::Merged(counts) = &kept[0].what else { panic!("{kept:?}") };
+    assert_eq!(counts.from, Some(event(0).time));
+    // The latest are as they were.
+    assert_eq!(kept.last(), Some(&event(499)));
+    assert!(kept.len() > 3, "{kept:?}");
+}
+
+#[test]
+fn what_cannot_be_written_is_kept_until_it_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    fs::create_dir(&path).unwrap();
+    let mut spool = Spool::open(&path, 1 << 20);
+    let all: u64 = 2500;
+    for number in 0..all {
+        spool.record(event(i64::try_from(number).unwrap()));
+    }
+    assert!(spool.obstacle().unwrap().contains("events.jsonl: "), "{:?}", spool.obstacle());
+    assert!(spool.waiting.len() <= WAITING);
+    fs::remove_dir(&path).unwrap();
+    spool.retry();
+    assert_eq!((spool.obstacle(), total(&path)), (None, all));
+    assert_eq!(Spool::read(&path).unwrap().last().unwrap().id, format!("e{}", all - 1));
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_only() {
+    // A device that takes nothing: what is opened is written to in vain.
+    if File::open("/dev/full").is_err() {
+        return;
+    }
+    let mut spool = Spool::open("/dev/full", 1 << 20);
+    spool.record(event(0));
+    assert!(spool.obstacle().is_some());
+    assert_eq!(spool.waiting.len(), 1);
+}

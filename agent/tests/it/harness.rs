@@ -1,0 +1,162 @@
+//! An agent that runs on a root to throw away.
+
+use holo_process::{Channel, Event, Process, Program, Status};
+use holo_testing::ScratchRoot;
+use holo_testing::binaries::built;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// The time within which something has to happen on a machine that has much to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running agent.
+pub(crate) struct Agent<'r> {
+    root: &'r ScratchRoot,
+    process: Process,
+    said: String,
+    status: Option<Status>,
+}
+
+/// Returns a root with a declared file, and a configuration of the agent.
+pub(crate) fn root(config: &str) -> ScratchRoot {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("files").dir("etc/holorc.d").dir("srv/app");
+    root.file("etc/os-release", "ID=unittest\n")
+        .file("etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+        .file("etc/holo/agent.toml", config)
+        .resource("files/app.toml", "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n")
+}
+
+/// Returns the agent's program, for that root.
+pub(crate) fn program(root: &ScratchRoot, arguments: &[&str]) -> Program {
+    let mut agent = Program::new(built("holo-agent"));
+    agent.args(arguments).current_dir(root.path());
+    agent.env("HOLO_ROOT_DIR", root.path()).env("TMPDIR", root.join("tmp")).env("LC_ALL", "C");
+    agent.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM").env_remove("WATCHDOG_USEC");
+    agent
+}
+
+impl<'r> Agent<'r> {
+    /// Starts it.
+    pub(crate) fn start(root: &'r ScratchRoot) -> Agent<'r> {
+        let process = program(root, &["run"]).start().unwrap();
+        Agent { root, process, said: String::new(), status: None }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// Hears what it says for a while.
+    fn listen(&mut self, until: Instant) {
+        let Agent { process, said, status, .. } = self;
+        if status.is_some() {
+            return;
+        }
+        Process::wait_for_any([&mut *process], &[], Some(until)).unwrap();
+        let taken = process.take(&mut |event| match event {
+            Event::Chunk(Channel::Stderr | Channel::Stdout, bytes) => said.push_str(&String::from_utf8_lossy(bytes)),
+            Event::Ended(exit) => *status = Some(exit.status),
+            _ => {}
+        });
+        taken.unwrap();
+    }
+
+    /// Waits until it has said this, after what was waited for before, and returns all up to the end of that line.
+    #[track_caller]
+    pub(crate) fn until_said(&mut self, text: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            if let Some(at) = self.said.find(text)
+                && let Some(end) = self.said[at..].find('\n')
+            {
+                return self.said.drain(..=at + end).collect();
+            }
+            let is_over = begun.elapsed() > PATIENCE || self.status.is_some();
+            assert!(!is_over, "it does not say {text:?}, but {:?} ({:?})", self.said, self.status);
+            self.listen(begun + PATIENCE);
+        }
+    }
+
+    /// Waits for its end, and returns the exit status and the rest that it has said.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let begun = Instant::now();
+        while self.status.is_none() {
+            assert!(begun.elapsed() < PATIENCE, "it does not end, but says {:?}", self.said);
+            self.listen(begun + PATIENCE);
+        }
+        (self.status.and_then(Status::code), self.said)
+    }
+
+    /// Asks it to end, and expects that it does so well.
+    #[track_caller]
+    pub(crate) fn stop(self) -> String {
+        self.signal(Signal::TERM);
+        let socket = self.root.join("run/holo-agent/control.sock");
+        let (code, said) = self.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(!socket.exists());
+        said
+    }
+
+    /// Returns its state.
+    #[track_caller]
+    pub(crate) fn status(&self) -> Value {
+        self.try_status().unwrap()
+    }
+
+    /// Returns its state, if it answers already.
+    fn try_status(&self) -> Result<Value, String> {
+        let output = program(self.root, &["status", "--json"]).output().unwrap();
+        match output.ended.failure() {
+            None => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+            Some(_) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// Waits until its state is as the test says.
+    #[track_caller]
+    pub(crate) fn until_status(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let status = self.try_status();
+            if let Ok(status) = &status
+                && is_so(status)
+            {
+                return status.clone();
+            }
+            let is_over = begun.elapsed() > PATIENCE || self.status.is_some();
+            assert!(!is_over, "{what} is not so, but {status:#?}; it has said {}", self.said);
+            self.listen(Instant::now() + Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it watches.
+    #[track_caller]
+    pub(crate) fn until_watching(&mut self) -> Value {
+        self.until_status("watching", |status| status["doing"]["entities"].is_number())
+    }
+}
+
+/// Returns the events on disk.
+#[track_caller]
+pub(crate) fn events(root: &ScratchRoot) -> Vec<Value> {
+    let text = fs::read_to_string(root.join("var/lib/holo-agent/events.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Returns the kinds of events, and of runs their results.
+pub(crate) fn kinds(events: &[Value]) -> Vec<String> {
+    let kind = |event: &Value| event["what"]["kind"].as_str().unwrap().to_owned();
+    let name = |event: &Value| match event["what"]["result"].as_str() {
+        Some(result) => format!("{} {result}", kind(event)),
+        None => kind(event),
+    };
+    events.iter().map(name).collect()
+}

@@ -1,0 +1,11 @@
+//! The integration tests of the agent, with a real `holo`: one module a topic, named in front of its tests.
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod at_work;
+mod harness;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("at_work", at_work::trials())])
+}
