@@ -3,6 +3,7 @@
 mod archives;
 mod declared;
 mod files;
+mod history;
 mod packages;
 mod scaffold;
 mod services;
@@ -96,6 +97,7 @@ pub(crate) fn all() -> Vec<Scene> {
         archives::scene(),
         packages::scene(),
         services::scene(),
+        history::scene(),
     ]
 }
 

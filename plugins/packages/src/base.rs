@@ -46,7 +46,7 @@ impl Base {
             id: id.to_owned(),
             key: self.key(),
             ensure: if was_there { Ensure::Present } else { Ensure::Absent },
-            ours: None,
+            ours: Vec::new(),
             preferred: self.version.clone(),
             hold: was_there.then_some(self.held),
             automatic: was_there.then_some(self.automatic),

@@ -1,5 +1,6 @@
 //! The definitions of packages.
 
+use crate::intent::Intent;
 use crate::model::Key;
 use holo_plugin::Kept;
 use holo_plugin::definitions::{Definition, Invalid};
@@ -67,8 +68,9 @@ pub(crate) struct Wanted {
     pub(crate) id: String,
     pub(crate) key: Key,
     pub(crate) ensure: Ensure,
-    /// The version that we installed last, if the system is brought back to an earlier state: that one may be replaced by an older one.
-    pub(crate) ours: Option<String>,
+    /// The versions that we have installed last, or set out to, if the system is brought back to an earlier state: they may be replaced by
+    /// older ones.
+    pub(crate) ours: Vec<String>,
     /// The version to install if any would do, and this one can be had.
     pub(crate) preferred: Option<String>,
     pub(crate) hold: Option<bool>,
@@ -80,19 +82,24 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// Asks for the version that there was in the state that the system is brought back to, unless the definition asks for another.
-    pub(crate) fn recall(&mut self, kept: &Kept) {
-        self.ours = kept.last(&self.id, OURS);
+    pub(crate) fn recall(&mut self, kept: &Kept, intent: &Intent) {
+        self.recall_ours(kept, intent);
         if let (Ensure::Present | Ensure::Latest, Some(version)) = (&self.ensure, kept.then(&self.id, VERSION)) {
             self.ensure = Ensure::Version(version);
         }
     }
 
     /// The same for a package that nothing defines there: if what we did to it is undone, it gets the version back that it was found in.
-    pub(crate) fn recall_orphan(&mut self, kept: &Kept) {
-        self.ours = kept.last(&self.id, OURS);
-        if let (Some(_), Some(found)) = (&self.ours, &self.preferred) {
+    pub(crate) fn recall_orphan(&mut self, kept: &Kept, intent: &Intent) {
+        self.recall_ours(kept, intent);
+        if let (false, Some(found)) = (self.ours.is_empty(), &self.preferred) {
             self.ensure = Ensure::Version(found.clone());
         }
+    }
+
+    fn recall_ours(&mut self, kept: &Kept, intent: &Intent) {
+        let intended = intent.version(&self.id).filter(|_| !kept.is_empty()).map(str::to_owned);
+        self.ours = kept.last(&self.id, OURS).into_iter().chain(intended).collect();
     }
 }
 
@@ -111,7 +118,7 @@ impl Package {
         Wanted {
             id: id.to_owned(),
             key: Key { name, arch },
-            ours: None,
+            ours: Vec::new(),
             preferred: None,
             hold: self.hold,
             // It is declared, so it must not go when no other package needs it.

@@ -7,6 +7,7 @@ mod check;
 mod declaration;
 mod entity;
 mod error;
+mod intent;
 mod managed;
 mod manager;
 mod mock;

@@ -3,6 +3,7 @@
 use crate::adoption::{self, Known};
 use crate::declaration::{Package, Wanted};
 use crate::entity::{PackageEntity, Past, ProviderError, Shared};
+use crate::intent::Intent;
 use crate::managed::{Managed, with_those};
 use crate::names::{FullNames, things};
 use crate::provider::PackageProvider;
@@ -40,6 +41,10 @@ impl Plugin for Packages {
         })?;
         let own = own_provider(host);
         let kept = host.kept();
+        let intent = Intent::open(host).map_err(|error| {
+            output.error(error.to_string());
+            ScanError
+        })?;
         let mut living = Vec::new();
         for (id, defined) in &definitions.valid {
             let manager = match &defined.common.keys.provider {
@@ -47,7 +52,7 @@ impl Plugin for Packages {
                 None => own.clone(),
             };
             let mut wanted = defined.definition.wanted(id, defined.common.keys.timeout);
-            wanted.recall(&kept);
+            wanted.recall(&kept, &intent);
             living.push((wanted, manager, defined.common.clone()));
         }
         let names = FullNames::new(host);
@@ -83,7 +88,7 @@ impl Plugin for Packages {
         for orphan in orphans {
             let Remembered { id, base, .. } = &orphan.remembered;
             let (mut wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.name_of_base(base));
-            wanted.recall_orphan(&kept);
+            wanted.recall_orphan(&kept, &intent);
             let past = Past::Orphan(Box::new(orphan));
             found.push((
                 PackageEntity {

@@ -168,7 +168,7 @@ fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Resul
 fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn PackageProvider) -> Option<String> {
     let (name, current) = (&wanted.key, current?);
     // A system that is brought back loses what we installed, and nothing else.
-    if task.is_downgrade && wanted.ours.as_deref() != Some(current) {
+    if task.is_downgrade && wanted.ours.iter().all(|ours| ours != current) {
         let to = task.item.version.as_deref().unwrap_or_default();
         return Some(format!("{name} {current} is newer than {to}"));
     }

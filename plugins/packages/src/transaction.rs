@@ -6,6 +6,7 @@ use crate::base::Base;
 use crate::declaration::{OURS, VERSION, Wanted};
 use crate::entity::{PackageEntity, Past};
 use crate::error::PackageError;
+use crate::intent::Intent;
 use crate::manager::Manager;
 use crate::model::{Installed, Instance, Kind, Status};
 use crate::names::{FullNames, things};
@@ -155,7 +156,12 @@ impl<'a> Group<'a> {
         }
         let Some(first_task) = tasks.first() else { return Ok(()) };
         tasks.iter().for_each(|task| answers.begin(self.members[task.request].index));
-        if let Err(error) = self.keep_bases(&memory, &tasks, &resolution.installed) {
+        let mut intent = None;
+        let kept = self.keep_bases(&memory, &tasks, &resolution.installed).and_then(|()| {
+            intent = self.intend(&manager, &tasks)?;
+            Ok(())
+        });
+        if let Err(error) = kept {
             for task in &tasks {
                 answers.output(self.members[task.request].index).error(error.to_string());
                 answers.end(self.members[task.request].index, failed_early.clone());
@@ -165,15 +171,35 @@ impl<'a> Group<'a> {
         let names = first.job.entity.shared.names(self.provider);
         let mut executor = Executor::new(manager, resolution.installed, before, names, &requests);
         executor.work(&tasks, &mut answers.output(self.members[first_task.request].index));
+        let mut given_up = Vec::new();
         for task in &tasks {
             let index = self.members[task.request].index;
             let applied = executor.outcome(task, &mut answers.output(index));
             let has_installed = task.kind == Some(Kind::Install) && matches!(applied, Applied::Changed(_));
+            if !has_installed {
+                given_up.push(&*self.wanted(task.request).id);
+            }
             self.keep(task.request, executor.installed(), has_installed, &mut answers.output(index));
             let applied = self.finish(task.request, &memory, applied, answers);
             answers.end(index, applied);
         }
+        // What is intended for too long has a version of a person taken for ours, and nothing worse.
+        let _ = intent.map(|mut intent| intent.note(given_up.into_iter().map(|id| (id, None))));
         Ok(())
+    }
+
+    /// Writes down what is about to be installed. A stand-in for a package manager is never heard of too late.
+    fn intend(&self, manager: &Manager<'_>, tasks: &[Task]) -> holo_change::error::Result<Option<Intent>> {
+        if manager.system.mock.is_some() {
+            return Ok(None);
+        }
+        let mut intent = Intent::open(self.host)?;
+        let changing = tasks.iter().filter(|task| task.kind.is_some());
+        intent.note(changing.map(|task| {
+            let version = if task.kind == Some(Kind::Install) { task.item.version.as_deref() } else { None };
+            (&*self.wanted(task.request).id, version)
+        }))?;
+        Ok(Some(intent))
     }
 
     /// Says which version of a package there is, for when the system is brought back to this.

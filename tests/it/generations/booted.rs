@@ -1,5 +1,6 @@
 //! A package, its configuration, its service and an account, brought back on a real apt and a real systemd.
 
+use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, binaries, trial_of};
 use libtest_mimic::Trial;
@@ -86,6 +87,17 @@ fn brought_back() {
     machine.must(SECOND);
     // The index is fetched anew for what is not known, and a newer version is not that.
     machine.must("apt-get --quiet update >/dev/null");
+    // Killed when the package manager is done and nobody has heard of it, so that only what was intended tells whose version that is.
+    let holo_path = binaries::built("holo").display().to_string();
+    machine.write(
+        "/etc/apt/apt.conf.d/99deadly",
+        "DPkg::Post-Invoke { \"test ! -e /run/applies || { kill -KILL $(cat /run/applies); rm /run/applies; }\"; };\n",
+    );
+    machine.must(&format!(
+        "sh -c 'echo $$ >/run/applies; exec {holo_path} apply >/dev/null 2>&1' || test ! -e /run/applies"
+    ));
+    assert!(!machine.exists("/run/applies"), "it was not killed");
+    assert!(machine.must("dpkg-query -W greeter").contains_str("2.0-1"));
     let second = holo(&machine, &["apply"]);
     assert_eq!(state(&machine), STATE_OF_SECOND, "{second}");
 
@@ -95,7 +107,6 @@ fn brought_back() {
     assert_eq!(state(&machine), STATE_OF_SECOND);
 
     // Killed again and again on its way, each time later.
-    let holo_path = binaries::built("holo").display().to_string();
     for delay in ["0.02", "0.08", "0.2", "0.35", "0.6", "1"] {
         let script = format!(
             "{holo_path} rollback 1 >/dev/null 2>&1 & pid=$!; sleep {delay}; kill -KILL $pid 2>/dev/null; wait $pid 2>/dev/null || true"

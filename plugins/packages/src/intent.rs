@@ -1,0 +1,62 @@
+//! The versions that a transaction is about to install, written down before it begins: if nobody comes to hear how it ended, what it has
+//! installed is ours nevertheless.
+
+use holo_change::error::{PathError, Result};
+use holo_change::{OnDisk, PathHandle, Tree};
+use holo_plugin::Host;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+/// In the state directory: a line a package, with its ID, a tab and the version.
+const FILE: &str = ".intended";
+
+/// The version of each package that we have set out to install last.
+pub(crate) struct Intent {
+    file: PathHandle,
+    versions: BTreeMap<String, String>,
+}
+
+impl Intent {
+    /// Reads what earlier applies have intended.
+    pub(crate) fn open(host: &Host) -> Result<Intent> {
+        let file = Tree::open(host.state_dir())?.place(Path::new(FILE));
+        let mut text = Vec::new();
+        if let Some(mut open) = file.open_if_file()? {
+            open.read_to_end(&mut text).map_err(|error| PathError::new("read", file.shown(), error))?;
+        }
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().filter_map(|line| line.split_once('\t'));
+        let versions = lines.map(|(id, version)| (id.to_owned(), version.to_owned())).collect();
+        Ok(Intent { file, versions })
+    }
+
+    /// Returns the version of a package that we have set out to install last.
+    pub(crate) fn version(&self, id: &str) -> Option<&str> {
+        self.versions.get(id).map(String::as_str)
+    }
+
+    /// Notes which versions are about to be installed, by the IDs of the packages, and returns when that is on disk. What has no version is not
+    /// intended any more.
+    pub(crate) fn note<'a>(&mut self, about: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
+        let before = self.versions.clone();
+        for (id, version) in about {
+            match version {
+                Some(version) => drop(self.versions.insert(id.to_owned(), version.to_owned())),
+                None => drop(self.versions.remove(id)),
+            }
+        }
+        self.write(&before)
+    }
+
+    fn write(&self, before: &BTreeMap<String, String>) -> Result<()> {
+        if self.versions == *before {
+            return Ok(());
+        }
+        if self.versions.is_empty() {
+            return self.file.remove();
+        }
+        let text: String = self.versions.iter().map(|(id, version)| format!("{id}\t{version}\n")).collect();
+        self.file.replace(text.as_bytes(), 0o644, OnDisk::New)
+    }
+}
