@@ -70,8 +70,11 @@ fn vary(root: &ScratchRoot, random: &mut Random) {
         }
     }
     let mut declared = String::new();
-    for name in ["made", "other"] {
-        if random.chance(50) {
+    // What was declared may have an overlay afterwards, and the other way round.
+    let is_laid = |name: &str| root.exists(format!("usr/share/holo/files/10-x/etc/{name}"));
+    let is_laid = |name: &str| is_laid(name) || root.exists(format!("usr/share/holo/files/20-x/etc/{name}.holoscript"));
+    for name in ["made", "other"].iter().chain(&NAMES) {
+        if random.chance(40) && !is_laid(name) {
             let content = text(random);
             let _ = write!(declared, "[[file]]\npath = \"/etc/{name}\"\ncontent = {content:?}\n");
         }

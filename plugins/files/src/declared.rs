@@ -17,11 +17,10 @@ pub(crate) use executor::{apply, remove_empty_folder, tidy};
 use crate::overlay::{FileEntity, OverlayDefinition, PREFIX};
 use bstr::ByteSlice;
 use definition::Ensure;
-use holo_change::CanonicalPaths;
-use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::{State, Tracks};
+use holo_change::{CanonicalPaths, Image, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined, Definitions};
 use holo_plugin::index::{Table, define_index};
@@ -36,6 +35,13 @@ use wanted::DeclaredError;
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
     records: BTreeMap<String, Remembered<Tracks>>,
+}
+
+impl DeclaredFile {
+    /// Returns what its path is going to be when nothing declares it any more; none if nothing, or that cannot be told.
+    pub(crate) fn restored(&self, host: &Host) -> Option<Image> {
+        preview::restored(self, host).ok().flatten()
+    }
 }
 
 impl Entity for DeclaredFile {

@@ -52,7 +52,14 @@ impl ManagedFile {
                 let steps: [&dyn Entity; 2] =
                     if overlay.entity.is_orphan() { [&**overlay, &**declared] } else { [&**declared, &**overlay] };
                 let first = steps[0].apply(host, mode, output);
-                if ends_well(&first) { steps[1].apply(host, mode, output) } else { first }
+                if !ends_well(&first) {
+                    return first;
+                }
+                match steps[1].apply(host, mode, output) {
+                    Applied::Unchanged => first,
+                    second if first.may_have_changed() => second.after_a_change(),
+                    second => second,
+                }
             }
             ManagedFile::Contradicted(contradicted) => {
                 output.error(format!("skipping target: {}", contradicted.reason));
@@ -88,7 +95,19 @@ impl Entity for ManagedFile {
         match self {
             ManagedFile::Overlay(entity) => entity.check(host, mode, output),
             ManagedFile::WithSidecar(entity) => entity.check(host, mode, output),
-            ManagedFile::OverlayAfter(_, entity) => entity.check(host, mode, output),
+            ManagedFile::OverlayAfter(declared, overlay) => {
+                let verdict = overlay.check(host, mode, output);
+                if overlay.entity.is_orphan() || matches!(verdict, Verdict::Skipped(_) | Verdict::Failed) {
+                    return verdict;
+                }
+                // The overlay lies over what comes back, so that a person's changes are those of what was declared.
+                match (declared.check(host, mode, output), verdict) {
+                    (Verdict::WouldChange(restored), Verdict::WouldChange(laid)) => {
+                        Verdict::WouldChange([restored, laid].concat())
+                    }
+                    (verdict, _) => verdict,
+                }
+            }
             ManagedFile::Declared(entity) => entity.check(host, mode, output),
             ManagedFile::Contradicted(contradicted) => {
                 output.error(format!("skipping target: {}", contradicted.reason));
@@ -121,7 +140,15 @@ impl Entity for ManagedFile {
         match self {
             ManagedFile::Overlay(entity) => entity.preview(host),
             ManagedFile::WithSidecar(entity) => entity.preview(host),
-            ManagedFile::OverlayAfter(_, entity) => entity.preview(host),
+            ManagedFile::OverlayAfter(declared, overlay) => {
+                // The overlay lies over what comes back, or what it lies over comes back first.
+                let restored = declared.restored(host);
+                let is_left_out = overlay.common.skipped.is_some();
+                match (restored, overlay.entity.is_orphan() || is_left_out) {
+                    (Some(restored), false) => overlay.entity.preview_after(host, restored),
+                    _ => declared.preview(host),
+                }
+            }
             ManagedFile::Declared(entity) => entity.preview(host),
             ManagedFile::Contradicted(_) => None,
         }

@@ -32,7 +32,7 @@ pub(crate) use sidecar::OverlayDefinition;
 
 use context::Context;
 use holo_change::image_store::ImageStore;
-use holo_change::{Commits, Ended};
+use holo_change::{Commits, Ended, Image};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
 };
@@ -118,6 +118,13 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
         answers.end(index, applied);
     }
     answers.flush();
+}
+
+impl FileEntity {
+    /// Returns the preview of an overlay that is applied after its target has become something else.
+    pub(crate) fn preview_after(&self, host: &Host, before: Image) -> Option<FilePair> {
+        preview::preview_after(self, host, Some(before)).ok().flatten()
+    }
 }
 
 impl Entity for FileEntity {

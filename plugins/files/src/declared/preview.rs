@@ -5,7 +5,8 @@ use super::inspection::{Inspection, own_path};
 use super::wanted::DeclaredError;
 use bstr::ByteSlice;
 use holo_change::tracked::{Decision, State};
-use holo_plugin::{FilePair, MAX_REPLACED, Preview, SENSITIVE, Shown};
+use holo_change::{Image, Tree};
+use holo_plugin::{FilePair, Host, MAX_REPLACED, Preview, SENSITIVE, Shown};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -50,6 +51,31 @@ fn scrubbed(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option
     let (desired, sensitive) = (track.base.clone(), track.sensitive);
     let current = inspection.tracker.state_of(&remembered.base, &path)?;
     Ok((current != desired).then_some(Change { path, current, desired, bytes: None, sensitive }))
+}
+
+/// Returns what the path of an entity that nothing declares any more is going to be; none if nothing is going to be there.
+pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Image>, DeclaredError> {
+    let inspection = Inspection::open(host)?;
+    let Some(remembered) = inspection.recall(entity)? else { return Ok(None) };
+    let path = own_path(&remembered.base, &entity.path);
+    let Some(base) = remembered.base.get(&path).map(|track| track.base.clone()) else { return Ok(None) };
+    let (shown, attributes) = match &base {
+        State::Symlink { target, .. } => (Shown::Symlink(target.0.to_path_lossy().into_owned()), None),
+        State::File { content, attributes } => {
+            let mut bytes = Vec::new();
+            inspection.tracker.content(content)?.read_to_end(&mut bytes)?;
+            (Shown::File { content: bytes, mode: attributes.mode }, Some(attributes))
+        }
+        _ => return Ok(None),
+    };
+    let preview = Preview::new(host, format!("{} before", entity.id()).as_bytes())?;
+    shown.write(&preview.from(Path::new("file")))?;
+    let image = Image::load(&Tree::open(&preview.from(Path::new("")))?.place(Path::new("file")))?;
+    let with = |image: Image| match attributes {
+        Some(attributes) => Image { mode: attributes.mode, uid: attributes.uid, gid: attributes.gid, ..image },
+        None => image,
+    };
+    Ok(image.map(with))
 }
 
 /// Returns what is at a path, in this state, for the record of the run; nothing if nothing is there.

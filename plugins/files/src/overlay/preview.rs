@@ -16,6 +16,15 @@ use std::path::Path;
 
 /// Returns the two files, if they differ.
 pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePair>, EvaluationError> {
+    preview_after(entity, host, None)
+}
+
+/// Returns the two files, if they differ, given what the target is going to be before the entity is applied if that is something else than now.
+pub(crate) fn preview_after(
+    entity: &FileEntity,
+    host: &Host,
+    before: Option<Image>,
+) -> Result<Option<FilePair>, EvaluationError> {
     let layout = Layout::open(host)?;
     let target = layout.images.target(&entity.path);
     let distribution = Distribution::of(host.system().os_release());
@@ -25,11 +34,11 @@ pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePai
         Some((stock, _)) => Image::load(stock)?,
         None => match (Image::load(&layout.images.base(&entity.path))?, &current) {
             (Some(base), _) => Some(base),
-            (None, Some(current)) => {
-                let before = patch::unpatched(entity, current, &layout)?.map(|before| before.image);
-                before.or_else(|| Some(current.clone()))
+            (None, current) => {
+                let found = before.as_ref().or(current.as_ref());
+                let unpatched = found.map(|found| patch::unpatched(entity, found, &layout)).transpose()?.flatten();
+                unpatched.map(|before| before.image).or_else(|| found.cloned())
             }
-            (None, None) => None,
         },
     };
     let Some(base) = base.filter(|_| current.is_some() || !entity.is_orphan()) else { return Ok(None) };
