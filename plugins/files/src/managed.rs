@@ -145,7 +145,7 @@ impl Entity for ManagedFile {
                 let restored = declared.restored(host);
                 let is_left_out = overlay.common.skipped.is_some();
                 match (restored, overlay.entity.is_orphan() || is_left_out) {
-                    (Some(restored), false) => overlay.entity.preview_after(host, restored),
+                    (Some(restored), false) => overlay.entity.preview_after(host, &restored),
                     _ => declared.preview(host),
                 }
             }

@@ -122,7 +122,7 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
 
 impl FileEntity {
     /// Returns the preview of an overlay that is applied after its target has become something else.
-    pub(crate) fn preview_after(&self, host: &Host, before: Image) -> Option<FilePair> {
+    pub(crate) fn preview_after(&self, host: &Host, before: &Image) -> Option<FilePair> {
         preview::preview_after(self, host, Some(before)).ok().flatten()
     }
 }

@@ -22,5 +22,6 @@ pub(crate) fn files(entity: &ResourceEntity, host: &Host) -> Option<FilePair> {
         None if pair.to.exists() => fs::remove_file(&pair.to).ok()?,
         None => {}
     }
-    Some(pair)
+    // The paths of the copies are others in each run.
+    Some(pair.with_applied_label(&entity.id).with_to_label(entity.id.as_bytes()))
 }

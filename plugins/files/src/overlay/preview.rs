@@ -23,7 +23,7 @@ pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePai
 pub(crate) fn preview_after(
     entity: &FileEntity,
     host: &Host,
-    before: Option<Image>,
+    before: Option<&Image>,
 ) -> Result<Option<FilePair>, EvaluationError> {
     let layout = Layout::open(host)?;
     let target = layout.images.target(&entity.path);
@@ -35,7 +35,7 @@ pub(crate) fn preview_after(
         None => match (Image::load(&layout.images.base(&entity.path))?, &current) {
             (Some(base), _) => Some(base),
             (None, current) => {
-                let found = before.as_ref().or(current.as_ref());
+                let found = before.or(current.as_ref());
                 let unpatched = found.map(|found| patch::unpatched(entity, found, &layout)).transpose()?.flatten();
                 unpatched.map(|before| before.image).or_else(|| found.cloned())
             }
