@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub stamp: Option<Stamp>,
     /// The user that it has to belong to.
     owner: u32,
+    /// The owner and group that a new file gets, if not those of whoever makes it.
+    owners: Option<(u32, u32)>,
     /// ACLs and whatever else has been noted of it.
     attributes: ExtendedAttributes,
 }
@@ -26,7 +28,31 @@ impl Snapshot {
     /// Returns the snapshot of a place where nothing is.
     #[must_use]
     pub fn absent(owner: u32) -> Snapshot {
-        Snapshot { content: Vec::new(), stamp: None, owner, attributes: ExtendedAttributes::default() }
+        Snapshot { content: Vec::new(), stamp: None, owner, owners: None, attributes: ExtendedAttributes::default() }
+    }
+
+    /// Reads the regular file at a place, whoever it belongs to: the file that replaces it gets its owner and group. None if there is none.
+    ///
+    /// # Errors
+    /// If there is something else, or it cannot be read.
+    pub fn of_any_owner(place: &PathHandle, max_size: u64) -> Result<Option<Snapshot>> {
+        let Some(stat) = place.stat()? else { return Ok(None) };
+        let snapshot = Snapshot::read(place, stat.uid, max_size)?;
+        let owners = snapshot.stamp.as_ref().map(|stamp| (stamp.stat().uid, stamp.stat().gid));
+        Ok(owners.is_some().then_some(Snapshot { owners, ..snapshot }))
+    }
+
+    /// Removes the file, if it still is what was read; returns whether it was.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn remove(&self, place: &PathHandle) -> Result<bool> {
+        let is_current = self.is_current(place);
+        if is_current {
+            place.remove()?;
+            Durability::Each.sync([], [place])?;
+        }
+        Ok(is_current)
     }
 
     /// Reads the regular file at a place, which belongs to a user and is no larger than so many bytes.
@@ -53,7 +79,7 @@ impl Snapshot {
             let text = format!("it is larger than {} MiB", max_size >> 20);
             return Err(failed("read")(io::Error::other(text)));
         }
-        Ok(Snapshot { content, stamp: Some(stamp), owner, attributes })
+        Ok(Snapshot { content, stamp: Some(stamp), owner, owners: None, attributes })
     }
 
     /// Reads the file that is at a place now, as far as it can be the same.
@@ -103,7 +129,8 @@ impl Snapshot {
         let mut file = temporary.create()?;
         file.write_all(content).map_err(at("write", &shown))?;
         // The mode does not depend on the umask.
-        set_ownership_of_new(&file, temporary, None, None, mode, &self.attributes)?;
+        let (uid, gid) = self.owners.unzip();
+        set_ownership_of_new(&file, temporary, uid, gid, mode, &self.attributes)?;
         file.sync_all().map_err(at("sync", &shown))?;
         Stamp::of_open(&file, &shown)
     }

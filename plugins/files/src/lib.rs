@@ -2,6 +2,7 @@
 
 mod adoption;
 mod declared;
+mod edits;
 mod files;
 mod managed;
 mod overlay;

@@ -1,0 +1,388 @@
+//! Edits of all kinds in texts, one by one and in random order.
+
+use super::super::definition::{BlockDefinition, IniDefinition, LineDefinition};
+use super::*;
+use bstr::ByteSlice;
+use holo_plugin::definitions::Definition;
+use holo_testing::random::{Random, cases};
+use serde_json::{Value, json};
+
+fn definition(id: &str, keys: &Value) -> EditDefinition {
+    let mut keys = keys.clone();
+    keys.as_object_mut().unwrap().insert("path".to_owned(), json!("/x"));
+    fn read<D: Definition>(keys: Value) -> D {
+        let read: D = serde_json::from_value(keys).unwrap();
+        assert!(read.invalid().is_empty(), "{:?}", read.invalid());
+        read
+    }
+    match id.split_once(':').unwrap().0 {
+        "line" => EditDefinition::Line(read::<LineDefinition>(keys)),
+        "block" => EditDefinition::Block(read::<BlockDefinition>(keys)),
+        _ => EditDefinition::Ini(read::<IniDefinition>(keys)),
+    }
+}
+
+/// A file and what is known of it.
+struct File {
+    ledger: Ledger,
+    content: Vec<u8>,
+}
+
+impl File {
+    fn new(content: impl AsRef<[u8]>) -> File {
+        let content = content.as_ref().to_vec();
+        File { ledger: Ledger::new(&Text::parse(&content)), content }
+    }
+
+    fn take(&mut self, outcome: Outcome) -> bool {
+        self.content = outcome.ledger.text().content();
+        self.ledger = outcome.ledger;
+        outcome.needs_force
+    }
+
+    /// Makes an edit; returns if that needs force.
+    #[track_caller]
+    fn make(&mut self, id: &str, keys: &Value) -> bool {
+        follow(&mut self.ledger, &Text::parse(&self.content));
+        let definition = definition(id, keys);
+        let outcome = make(&self.ledger, id, &definition, self.ledger.knows(id)).unwrap();
+        assert!(definition.holds(&outcome.ledger.lines()).unwrap(), "{:?}", outcome.ledger);
+        self.take(outcome)
+    }
+
+    fn take_back(&mut self, id: &str) -> bool {
+        follow(&mut self.ledger, &Text::parse(&self.content));
+        let outcome = take_back(&self.ledger, id);
+        self.take(outcome)
+    }
+
+    #[track_caller]
+    fn is(&self, expected: impl AsRef<[u8]>) {
+        assert_eq!(self.content.as_bstr(), expected.as_ref().as_bstr());
+    }
+}
+
+/// Makes an edit in a file, twice, and takes it back.
+#[track_caller]
+fn edited(id: &str, keys: Value, before: &str, after: &str) {
+    let mut file = File::new(before);
+    for _ in 0..2 {
+        assert!(!file.make(id, &keys));
+        file.is(after);
+    }
+    assert!(!file.take_back(id));
+    file.is(before);
+}
+
+#[test]
+fn a_line_is_put_in_replaced_or_taken_out() {
+    edited("line:a", json!({"line": "new"}), "one\ntwo\n", "one\ntwo\nnew\n");
+    edited("line:a", json!({"line": "new"}), "one\ntwo", "one\ntwo\nnew");
+    edited("line:a", json!({"line": "new"}), "one\r\ntwo\r\n", "one\r\ntwo\r\nnew\r\n");
+    edited("line:a", json!({"line": "new"}), "", "new\n");
+    edited("line:a", json!({"line": "two"}), "one\ntwo\n", "one\ntwo\n");
+    edited("line:a", json!({"line": "two"}), "one\r\ntwo\r\n", "one\r\ntwo\r\n");
+    edited("line:a", json!({"line": "new", "insert_after": "^one"}), "one\none\ntwo\n", "one\none\nnew\ntwo\n");
+    edited("line:a", json!({"line": "new", "insert_before": "^one"}), "a\none\none\n", "a\nnew\none\none\n");
+    edited("line:a", json!({"line": "new", "insert_before": "BOF"}), "one\n", "new\none\n");
+    edited("line:a", json!({"line": "new", "insert_after": "missing"}), "one\n", "one\nnew\n");
+    let keys = json!({"line": "Port 22", "match": "^#?Port "});
+    edited("line:a", keys.clone(), "#Port 1\nx\nPort 2\ny\n", "#Port 1\nx\nPort 22\ny\n");
+    edited("line:a", keys.clone(), "x\n", "x\nPort 22\n");
+    edited("line:a", keys, "Port 22\n", "Port 22\n");
+    edited("line:a", json!({"line": "b", "match": "^a$"}), "a\n", "b\n");
+    edited("line:a", json!({"line": "x", "ensure": "absent"}), "x\ny\nx\n", "y\n");
+    edited("line:a", json!({"match": "^x", "ensure": "absent"}), "x1\ny\nx2", "y");
+    edited("line:a", json!({"match": "^x", "ensure": "absent"}), "x1", "");
+}
+
+#[test]
+fn a_block_stands_between_its_markers() {
+    let keys = json!({"name": "n", "content": "a\nb\n"});
+    edited("block:a", keys.clone(), "x\n", "x\n# BEGIN holo n\na\nb\n# END holo n\n");
+    edited("block:a", keys.clone(), "x\r\n", "x\r\n# BEGIN holo n\r\na\r\nb\r\n# END holo n\r\n");
+    let old = "x\n# BEGIN holo n\nold\n# END holo n\ny\n";
+    edited("block:a", keys, old, "x\n# BEGIN holo n\na\nb\n# END holo n\ny\n");
+    edited("block:a", json!({"name": "n", "ensure": "absent"}), old, "x\ny\n");
+    let keys = json!({"content": "<a/>", "comment": ["<!--", "-->"], "insert_before": "</x>"});
+    edited("block:a", keys, "<x>\n</x>\n", "<x>\n<!-- BEGIN holo -->\n<a/>\n<!-- END holo -->\n</x>\n");
+    edited("block:a", json!({"content": "", "comment": "//"}), "", "// BEGIN holo\n// END holo\n");
+}
+
+#[test]
+fn a_value_is_set_in_its_section() {
+    let set = |section: Option<&str>, more: Value| {
+        let mut keys = json!({"key": "k", "value": "v"});
+        keys.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        if let Some(section) = section {
+            keys.as_object_mut().unwrap().insert("section".to_owned(), json!(section));
+        }
+        keys
+    };
+    let in_s = |more| set(Some("s"), more);
+    edited("ini:a", in_s(json!({})), "# c\n[s]\n  k\t=  old\nother=1\n", "# c\n[s]\n  k\t=  v\nother=1\n");
+    edited("ini:a", in_s(json!({})), "[s]\na = 1\n\n[t]\nk = x\n", "[s]\na = 1\nk = v\n\n[t]\nk = x\n");
+    edited("ini:a", in_s(json!({})), "[t]\nk = v\n", "[t]\nk = v\n\n[s]\nk = v\n");
+    edited("ini:a", in_s(json!({})), "", "[s]\nk = v\n");
+    edited("ini:a", in_s(json!({})), "[s] ; c\nk=v\n", "[s] ; c\nk=v\n");
+    edited("ini:a", in_s(json!({})), "[s]\n#k = w\nkk = 1\n", "[s]\n#k = w\nkk = 1\nk = v\n");
+    edited("ini:a", in_s(json!({})), "[s]\nk=1\nk=2\n", "[s]\nk=1\nk=v\n");
+    edited("ini:a", in_s(json!({})), "[s]\n[t]\n", "[s]\nk = v\n[t]\n");
+    edited("ini:a", in_s(json!({"delimiter": "="})), "[s]\n", "[s]\nk=v\n");
+    edited("ini:a", in_s(json!({"delimiter": ": "})), "[s]\nk:1\n", "[s]\nk:v\n");
+    edited("ini:a", in_s(json!({"delimiter": " "})), "[s]\nk\t1\n", "[s]\nk\tv\n");
+    edited("ini:a", set(None, json!({})), "a = 1\n[s]\nk = 1\n", "a = 1\nk = v\n[s]\nk = 1\n");
+    edited("ini:a", set(None, json!({})), "[s]\nk = 1\n", "k = v\n[s]\nk = 1\n");
+    edited(
+        "ini:a",
+        json!({"section": "s", "key": "k", "ensure": "absent"}),
+        "k=0\n[s]\nk=1\na=1\nk = 2\n",
+        "k=0\n[s]\na=1\n",
+    );
+}
+
+#[test]
+fn others_may_write_elsewhere() {
+    let keys = json!({"line": "Port 22", "match": "^#?Port "});
+    let mut file = File::new("a\n#Port 1\nb\n");
+    file.make("line:a", &keys);
+    file.is("a\nPort 22\nb\n");
+    file.content = b"new\na\nPort 22\nb2\nb\nlast\n".to_vec();
+    assert!(!file.make("line:a", &keys));
+    file.is("new\na\nPort 22\nb2\nb\nlast\n");
+    assert!(!file.take_back("line:a"));
+    file.is("new\na\n#Port 1\nb2\nb\nlast\n");
+}
+
+#[test]
+fn a_change_of_our_line_needs_force() {
+    let keys = json!({"line": "Port 22", "match": "^#?Port "});
+    let mut file = File::new("a\n#Port 1\nb\n");
+    file.make("line:a", &keys);
+    file.content = b"a\nPort 2222\nb\nc\n".to_vec();
+    // This is what force makes.
+    assert!(file.make("line:a", &keys));
+    file.is("a\nPort 22\nb\nc\n");
+    file.content = b"a\nPort 2222\nb\nc\n".to_vec();
+    assert!(file.take_back("line:a"));
+    file.is("a\n#Port 1\nb\nc\n");
+}
+
+#[test]
+fn a_line_that_others_have_removed_is_made_again_where_it_was() {
+    let keys = json!({"line": "new", "insert_before": "BOF"});
+    let mut file = File::new("a\nb\n");
+    file.make("line:a", &keys);
+    file.content = b"first\nnew\na\nb\n".to_vec();
+    assert!(!file.make("line:a", &keys));
+    file.is("first\nnew\na\nb\n");
+    file.content = b"first\na\nb\n".to_vec();
+    assert!(!file.make("line:a", &keys));
+    file.is("first\nnew\na\nb\n");
+    file.take_back("line:a");
+    file.is("first\na\nb\n");
+}
+
+#[test]
+fn what_others_bring_back_or_move_is_ours() {
+    let keys = json!({"line": "new"});
+    let mut file = File::new("a\nb\n");
+    file.make("line:a", &keys);
+    for content in ["a\nb\nnewer\n", "new\na\nb\n"] {
+        file.content = content.into();
+        follow(&mut file.ledger, &Text::parse(content.as_bytes()));
+    }
+    assert!(!file.make("line:a", &keys));
+    file.is("new\na\nb\n");
+    file.take_back("line:a");
+    file.is("a\nb\n");
+}
+
+#[test]
+fn another_definition_takes_the_place_of_the_first() {
+    let mut file = File::new("a\n#Port 1\nb\n");
+    file.make("line:a", &json!({"line": "Port 22", "match": "^#?Port "}));
+    follow(&mut file.ledger, &Text::parse(&file.content));
+    let other = definition("line:a", &json!({"line": "Listen 1", "insert_before": "BOF"}));
+    let outcome = make(&file.ledger, "line:a", &other, false).unwrap();
+    assert!(!file.take(outcome));
+    file.is("a\nListen 1\n#Port 1\nb\n");
+    file.take_back("line:a");
+    file.is("a\n#Port 1\nb\n");
+}
+
+#[test]
+fn two_edits_of_one_line_are_refused() {
+    let mut file = File::new("a\n");
+    file.make("line:a", &json!({"line": "Port 1"}));
+    let other = definition("line:b", &json!({"line": "Port 2", "match": "^Port"}));
+    let error = make(&file.ledger, "line:b", &other, false).unwrap_err();
+    assert_eq!(error.to_string(), "a line of it is that of line:a, too; one of both has to go");
+}
+
+#[test]
+fn a_new_section_stays_as_long_as_something_is_in_it() {
+    let key = |key: &str| json!({"section": "s", "key": key, "value": "1"});
+    let mut file = File::new("[t]\nx = 1\n");
+    for name in ["k", "l"] {
+        file.make(&format!("ini:{name}"), &key(name));
+    }
+    file.is("[t]\nx = 1\n\n[s]\nk = 1\nl = 1\n");
+    file.take_back("ini:k");
+    file.is("[t]\nx = 1\n\n[s]\nl = 1\n");
+    file.content.extend_from_slice(b"mine = 2\n");
+    file.take_back("ini:l");
+    file.is("[t]\nx = 1\n\n[s]\nmine = 2\n");
+}
+
+#[test]
+fn a_new_file_in_the_place_of_the_old_one_is_nobodys_work_on_our_lines() {
+    let keys = json!({"line": "Port 22", "match": "^#?Port "});
+    let mut file = File::new("one\n#Port 1\ntwo\n");
+    file.make("line:a", &keys);
+    file.content = b"alpha\nbeta\n#Port 99\ngamma\n".to_vec();
+    assert!(!file.make("line:a", &keys));
+    file.is("alpha\nbeta\nPort 22\ngamma\n");
+}
+
+/// A random file, with lines that come more than once.
+fn random_content(random: &mut Random) -> Vec<u8> {
+    let lines = ["a = 1", "b=2", "", "[s]", "[t]", "# c", "k = 1", "k = 2", "Port 22", "x", "\u{e4}", "  k = 3"];
+    let crlf = random.chance(20);
+    let mut content = Vec::new();
+    for _ in 0..random.below(12) {
+        content.extend_from_slice(random.pick(&lines).as_bytes());
+        content.extend_from_slice(if crlf || random.chance(3) { b"\r\n" } else { b"\n" });
+    }
+    if random.chance(10) {
+        content.extend_from_slice(b"\xff\xfe");
+    }
+    if random.chance(20) {
+        content.pop();
+    }
+    content
+}
+
+fn random_edit(random: &mut Random, number: usize) -> (String, EditDefinition) {
+    let kind = *random.pick(&["line", "block", "ini"]);
+    let id = format!("{kind}:{number}");
+    let absent = random.chance(25);
+    let keys = match (kind, absent) {
+        ("line", true) => json!({"match": random.pick(&["^a", "Port", "^$", "x"]), "ensure": "absent"}),
+        ("line", false) => {
+            let mut keys =
+                json!({"line": format!("own {number}"), "match": random.pick(&["^a", "^Port", "k", "none"])});
+            if random.chance(50) {
+                let anchor = *random.pick(&["insert_after", "insert_before"]);
+                let at = *random.pick(&["^b", "^\\[", "BOF", "EOF", "none"]);
+                keys.as_object_mut().unwrap().insert(anchor.to_owned(), json!(at));
+            }
+            keys
+        }
+        ("block", true) => json!({"name": "other", "ensure": "absent"}),
+        ("block", false) => {
+            json!({"name": number.to_string(), "content": "one\ntwo\n", "insert_before": random.pick(&["^x", "EOF"])})
+        }
+        (_, true) => json!({"section": random.pick(&["s", "t"]), "key": "k", "ensure": "absent"}),
+        (_, false) => {
+            json!({"section": random.pick(&["s", "t", "new"]), "key": format!("k{}", random.below(3)), "value": number.to_string()})
+        }
+    };
+    (id.clone(), definition(&id, &keys))
+}
+
+#[test]
+fn random_edits_in_random_order_leave_what_others_have_written() {
+    cases(3000, |random| {
+        let content = random_content(random);
+        let mut file = File::new(&content);
+        let mut edits: Vec<(String, EditDefinition)> = (0..=random.below(5)).map(|n| random_edit(random, n)).collect();
+        for _ in 0..=random.below(12) {
+            let (id, definition) = random.pick(&edits).clone();
+            let is_known = file.ledger.knows(&id);
+            if random.chance(70) {
+                // Two may be about one line.
+                let Ok(outcome) = make(&file.ledger, &id, &definition, is_known) else { continue };
+                assert!(definition.holds(&outcome.ledger.lines()).unwrap(), "{id} {definition:?} {:?}", outcome.ledger);
+                assert!(!file.take(outcome));
+                let again = make(&file.ledger, &id, &definition, file.ledger.knows(&id)).unwrap();
+                assert_eq!(again.ledger, file.ledger, "{id} is made once");
+            } else {
+                assert!(!file.take_back(&id));
+            }
+            let mut followed = file.ledger.clone();
+            follow(&mut followed, &Text::parse(&file.content));
+            assert_eq!(followed, file.ledger, "nothing has changed");
+            let written = serde_json::to_string(&super::super::ledger::Segments::from(&file.ledger)).unwrap();
+            let read: super::super::ledger::Segments = serde_json::from_str(&written).unwrap();
+            assert_eq!(Ledger::from(read), file.ledger);
+        }
+        random.shuffle(&mut edits);
+        for (id, _) in &edits {
+            file.take_back(id);
+        }
+        assert_eq!(file.content.as_bstr(), content.as_bstr());
+    });
+}
+
+/// Changes lines of others: returns the same of what the file would be without edits.
+fn disturb(random: &mut Random, file: &mut File, base: &mut Vec<String>, number: usize) {
+    let text = Text::parse(&file.content);
+    let makers: Vec<bool> = file.ledger.makers().iter().map(Option::is_some).collect();
+    let mut lines: Vec<String> = text.lines.iter().map(|line| String::from_utf8(line.clone()).unwrap()).collect();
+    let theirs: Vec<usize> = (0..lines.len()).filter(|&index| !makers[index]).collect();
+    if theirs.is_empty() {
+        return;
+    }
+    let at = *random.pick(&theirs);
+    let in_base = base.iter().position(|line| *line == lines[at]).unwrap();
+    if random.chance(30) {
+        base.remove(in_base);
+        lines.remove(at);
+    } else {
+        // Where no edit has a line, so that there is no doubt which side of it is meant.
+        let new = format!("theirs {number}");
+        base.insert(in_base, new.clone());
+        lines.insert(at, new);
+    }
+    file.content = Text { lines: lines.iter().map(|line| line.clone().into_bytes()).collect(), ..text }.content();
+}
+
+#[test]
+fn what_others_change_meanwhile_stays() {
+    cases(3000, |random| {
+        let mut base: Vec<String> = (0..random.below(10) + 1)
+            .map(|number| format!("{} {number}", random.pick(&["a", "k =", "x", "Port"])))
+            .collect();
+        let content = |base: &[String]| base.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let mut file = File::new(content(&base));
+        let mut edits: Vec<(String, EditDefinition)> = (0..=random.below(4)).map(|n| random_edit(random, n)).collect();
+        edits.retain(|(id, _)| !id.starts_with("ini"));
+        for step in 0..=random.below(12) {
+            disturb(random, &mut file, &mut base, step);
+            follow(&mut file.ledger, &Text::parse(&file.content));
+            let Some((id, definition)) = (!edits.is_empty()).then(|| random.pick(&edits).clone()) else { continue };
+            if random.chance(70) {
+                let is_known = file.ledger.knows(&id);
+                let Ok(outcome) = make(&file.ledger, &id, &definition, is_known) else { continue };
+                assert!(!file.take(outcome), "{:?}", file.ledger);
+            } else {
+                assert!(!file.take_back(&id));
+            }
+        }
+        random.shuffle(&mut edits);
+        for (id, _) in &edits {
+            assert!(!file.take_back(id));
+        }
+        // An edit may hide a line before which another one is put: those two may come in another order.
+        let mut found: Vec<String> = file.content.to_str_lossy().lines().map(str::to_owned).collect();
+        let visible_in_order = found.clone();
+        let mut expected = base.clone();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        let known: Vec<&String> = visible_in_order.iter().filter(|line| !line.starts_with("theirs")).collect();
+        let in_base: Vec<&String> = base.iter().filter(|line| !line.starts_with("theirs")).collect();
+        assert_eq!(known, in_base, "what was there keeps its order");
+    });
+}

@@ -1,0 +1,111 @@
+//! A text as lines that can be taken out and put in, with the line endings that it has.
+
+use bstr::ByteSlice;
+
+/// A text as lines, which may hold anything but a newline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Text {
+    /// The lines. In a text whose lines end with CR and LF, each has its CR.
+    pub(super) lines: Vec<Vec<u8>>,
+    pub(super) endings: Endings,
+}
+
+/// The way in which the lines of a text end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Endings {
+    /// True if the first line ends with CR and LF.
+    pub(super) crlf: bool,
+    /// True if the last line has no newline.
+    pub(super) unterminated: bool,
+}
+
+impl Text {
+    /// Splits a content into its lines.
+    pub(super) fn parse(content: &[u8]) -> Text {
+        let crlf = content.lines_with_terminator().next().is_some_and(|line| line.ends_with(b"\r\n"));
+        let unterminated = !content.is_empty() && !content.ends_with(b"\n");
+        let endings = Endings { crlf, unterminated };
+        let without_newline = |line: &[u8]| line.strip_suffix(b"\n").unwrap_or(line).to_vec();
+        let mut lines: Vec<Vec<u8>> = content.lines_with_terminator().map(without_newline).collect();
+        if let Some(last) = lines.last_mut().filter(|_| endings.lacks_cr()) {
+            last.push(b'\r');
+        }
+        Text { lines, endings }
+    }
+
+    /// Joins the lines again.
+    pub(super) fn content(&self) -> Vec<u8> {
+        let mut content = self.lines.join(&b'\n');
+        if self.lines.is_empty() {
+            return content;
+        }
+        if self.endings.lacks_cr() && content.ends_with(b"\r") {
+            content.pop();
+        }
+        // An empty line is none without a newline.
+        if !self.endings.unterminated || content.is_empty() || content.ends_with(b"\n") {
+            content.push(b'\n');
+        }
+        content
+    }
+}
+
+impl Endings {
+    /// Returns true if the last line lacks the CR that it would have if it was not the last one.
+    fn lacks_cr(self) -> bool {
+        self.crlf && self.unterminated
+    }
+
+    /// Returns a line with the ending that lines have here.
+    pub(super) fn fit(self, line: &[u8]) -> Vec<u8> {
+        let mut fitted = bare(line).to_vec();
+        if self.crlf {
+            fitted.push(b'\r');
+        }
+        fitted
+    }
+}
+
+/// Returns a line without the CR at its end.
+pub(super) fn bare(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_content_comes_back() {
+        for content in [
+            &b""[..],
+            b"\n",
+            b"a",
+            b"a\n",
+            b"a\nb",
+            b"a\r\nb\r\n",
+            b"a\r\nb",
+            b"a\r\nb\r",
+            b"a\nb\r",
+            b"\r\n",
+            b"\r",
+            b"a\nb\r\n\xff\n\n",
+        ] {
+            assert_eq!(Text::parse(content).content(), content, "{:?}", content.as_bstr());
+        }
+    }
+
+    #[test]
+    fn a_line_behind_the_last_one_gets_the_endings_of_the_others() {
+        let appended = |content: &[u8]| {
+            let mut text = Text::parse(content);
+            text.lines.push(text.endings.fit(b"new"));
+            text.content()
+        };
+        assert_eq!(appended(b"a\n"), b"a\nnew\n");
+        assert_eq!(appended(b"a"), b"a\nnew");
+        assert_eq!(appended(b"a\r\nb\r\n"), b"a\r\nb\r\nnew\r\n");
+        assert_eq!(appended(b"a\r\nb"), b"a\r\nb\r\nnew");
+        assert_eq!(appended(b""), b"new\n");
+    }
+}
