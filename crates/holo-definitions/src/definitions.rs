@@ -4,6 +4,9 @@
 //! neither listed nor taken for an orphan, and the others go on.
 
 mod reader;
+mod several;
+
+pub use several::{DefinitionSet, read_several};
 
 use crate::common::CommonKeys;
 use crate::declarations::{Declaration, Declarations, NoDeclaration};
@@ -12,7 +15,7 @@ use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::resource_dirs::ResourceDirs;
 use crate::templates::Templates;
-use reader::{NoDefinition, Reader, Tables};
+use reader::{Reader, TableType, Tables};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -61,25 +64,14 @@ impl<D: Definition> Definitions<D> {
         directories: &ResourceDirs,
         templates: &dyn Templates,
     ) -> (Definitions<D>, Declarations<M>, Vec<Finding>) {
-        let (sources, mut reader) = Reader::open::<D>(directories, templates);
-        let mut read = Tables::<D, NoDefinition, M>::default();
+        let types = vec![TableType::of::<D>()];
+        let (sources, mut reader) = Reader::open(directories, templates, &types);
+        let mut read = Tables::<M>::new(types);
         read.take_files(&sources, &mut reader);
+        let stacks = read.take::<D>();
         let declarations = read.declared.finish(&sources, &mut reader.findings);
-        let definitions = reader.finish_all(read.stacks, &sources, templates);
+        let definitions = reader.finish_all(stacks, &sources, templates);
         (definitions, declarations, reader.findings)
-    }
-
-    /// Reads all definition files, in which there are tables of two types.
-    pub fn read_two<E: Definition>(
-        directories: &ResourceDirs,
-        templates: &dyn Templates,
-    ) -> (Definitions<D>, Definitions<E>, Vec<Finding>) {
-        let (sources, mut reader) = Reader::open::<D>(directories, templates);
-        let mut read = Tables::<D, E, NoDeclaration>::default();
-        read.take_files(&sources, &mut reader);
-        let definitions = reader.finish_all(read.stacks, &sources, templates);
-        let others = reader.finish_all(read.others, &sources, templates);
-        (definitions, others, reader.findings)
     }
 
     /// Makes a definition broken that turns out to be wrong when it is seen beside others: nothing becomes an orphan. The mistakes are

@@ -65,7 +65,7 @@ pub use command::{Command, CommandError, WrittenCommand};
 pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
-pub use definitions::{Common, Defined, Definitions};
+pub use definitions::{Common, Defined, DefinitionSet, Definitions, read_several};
 pub use document::{DocumentError, parse_document, read_document};
 pub use exposed::exposed_files;
 pub use finding::{DefinitionError, Finding};
@@ -75,7 +75,7 @@ pub use location::Location;
 pub use naming::{NameError, NameKeys};
 pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
-pub use schema::{schema, schema_of_two, schema_with};
+pub use schema::{file_schema, schema, schema_with, table_schema};
 pub use similar::{did_you_mean, similar};
 pub use templates::Templates;
 pub use untyped::UntypedDefinition;

@@ -9,13 +9,7 @@ use serde_json::{Map, Value, json};
 /// The JSON Schema of definition files with this type's tables.
 #[must_use]
 pub fn schema<D: Definition + JsonSchema>(title: &str) -> Value {
-    file_schema(title, vec![(D::TABLE, table::<D>())])
-}
-
-/// The same of files that hold tables of two types.
-#[must_use]
-pub fn schema_of_two<D: Definition + JsonSchema, E: Definition + JsonSchema>(title: &str) -> Value {
-    file_schema(title, vec![(D::TABLE, table::<D>()), (E::TABLE, table::<E>())])
+    file_schema(title, vec![(D::TABLE, table_schema::<D>())])
 }
 
 /// The same of files that also hold tables that declare something for all of them.
@@ -25,11 +19,12 @@ where
     D: Definition + JsonSchema,
     M: Declaration + JsonSchema,
 {
-    file_schema(title, vec![(M::TABLE, schemars::schema_for!(M).to_value()), (D::TABLE, table::<D>())])
+    file_schema(title, vec![(M::TABLE, schemars::schema_for!(M).to_value()), (D::TABLE, table_schema::<D>())])
 }
 
 /// The schema of a type's tables, with the common keys.
-fn table<D: Definition + JsonSchema>() -> Value {
+#[must_use]
+pub fn table_schema<D: Definition + JsonSchema>() -> Value {
     let mut whole = schemars::schema_for!(D).to_value();
     add_definitions(&mut whole, "properties", schemars::schema_for!(CommonKeys).to_value());
     whole
@@ -49,7 +44,8 @@ fn add_definitions(whole: &mut Value, part: &str, mut other: Value) {
 }
 
 /// The schema of a file that holds tables of these names.
-fn file_schema(title: &str, tables: Vec<(&'static str, Value)>) -> Value {
+#[must_use]
+pub fn file_schema(title: &str, tables: Vec<(&'static str, Value)>) -> Value {
     let (mut dialect, mut definitions) = (None, None);
     let mut properties = Map::new();
     for (name, mut table) in tables {

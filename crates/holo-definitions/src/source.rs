@@ -19,7 +19,7 @@ const SUFFIX: &str = ".toml";
 
 /// All files, as if they stood one after the other: so a place in any of them is one number.
 #[derive(Default)]
-pub(crate) struct Sources(Vec<Source>);
+pub struct Sources(Vec<Source>);
 
 /// A file.
 pub(crate) struct Source {

@@ -24,14 +24,11 @@ pub fn read_with<D: Definition, M: Declaration>(
     (definitions, declarations)
 }
 
-/// Reads all definition files of the plugin, in which there are tables of two types; what is wrong is said on `output`.
-pub fn read_two<D: Definition, E: Definition>(
-    host: &Host,
-    output: &mut Output<'_>,
-) -> (Definitions<D>, Definitions<E>) {
-    let (definitions, others, findings) = Definitions::read_two(host.resources(), &host.templates());
-    say_all(findings, definitions.is_complete(), host, output);
-    (definitions, others)
+/// Reads all definition files of the plugin, in which there are tables of several types; what is wrong is said on `output`.
+pub fn read_several<S: DefinitionSet>(host: &Host, output: &mut Output<'_>) -> S {
+    let (definitions, findings, is_complete) = holo_definitions::read_several(host.resources(), &host.templates());
+    say_all(findings, is_complete, host, output);
+    definitions
 }
 
 fn say_all(findings: Vec<Finding>, is_complete: bool, host: &Host, output: &mut Output<'_>) {

@@ -51,6 +51,8 @@ pub(crate) fn adopt(
             Some(adopted) => adopted,
             None => unmanaged::adopt(path, host, adoption, output),
         },
+        // Its ID is not that of a file.
+        ManagedFile::Edit(_) => Adopted::Unknown,
         ManagedFile::OverlayAfter(..) => {
             output.error(format!("cannot adopt {id}: what defines it has changed since; apply that first"));
             Adopted::Failed

@@ -14,7 +14,7 @@ pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, remove_empty_folder, tidy};
 
-use crate::overlay::{FileEntity, OverlayDefinition, PREFIX};
+use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
 use definition::Ensure;
 use holo_change::base_store::Remembered;
@@ -22,7 +22,7 @@ use holo_change::claims::{self, Claim};
 use holo_change::tracked::{State, Tracks};
 use holo_change::{CanonicalPaths, Image, Tree};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::{self, Defined, Definitions};
+use holo_plugin::definitions::{Defined, Definitions};
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict, apply_one};
 use inspection::Inspection;
@@ -143,9 +143,8 @@ struct Declaration {
 }
 
 impl Found {
-    /// Reads what is declared, and what is said of overlays beside their resource files.
-    pub(crate) fn read(host: &Host, output: &mut Output<'_>) -> (Found, Definitions<OverlayDefinition>) {
-        let (definitions, sidecars) = definitions::read_two(host, output);
+    /// Takes what is declared, beside what is remembered.
+    pub(crate) fn new(definitions: Definitions<FileDefinition>, host: &Host, output: &mut Output<'_>) -> Found {
         let records = match inspection::bases(host).and_then(|bases| bases.all(output)) {
             Ok(records) => records,
             Err(error) => {
@@ -153,7 +152,7 @@ impl Found {
                 BTreeMap::new()
             }
         };
-        (Found { definitions, records }, sidecars)
+        Found { definitions, records }
     }
 
     /// Returns the locations of declarations, by the IDs of their entities.

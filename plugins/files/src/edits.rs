@@ -1,19 +1,31 @@
 //! Edits: lines, blocks and values in files that others own.
 //!
-//! The [`ledger`] of a file knows which of its lines are whose; [`outcome`] is what an edit makes of them.
+//! The [`ledger`] of a file knows which of its lines are whose; [`outcome`] is what an edit makes of them. [`scan`] finds the edits,
+//! [`inspection`] what has to be done, and [`executor`] has it done; [`record`] is what is remembered.
 
 mod block;
 mod definition;
+mod entity;
+mod executor;
 mod ini;
+mod inspection;
 mod ledger;
 mod line;
 mod outcome;
+mod record;
+mod scan;
 mod text;
 
 pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
+pub(crate) use entity::EditEntity;
+pub(crate) use record::remove_empty_folder;
+pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
 use definition::Ensure;
+use holo_change::tracked::Digest;
 use holo_plugin::definitions::{Command, Invalid};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict};
+use inspection::{FileError, Inspection};
 use ledger::Plan;
 use std::path::Path;
 
@@ -77,11 +89,54 @@ impl EditDefinition {
         }
     }
 
+    /// Returns true if something is not to be in the file, so that no file is as good.
+    fn is_absence(&self) -> bool {
+        self.ensure() == Ensure::Absent
+    }
+
+    /// Returns a text that another definition does not have.
+    fn fingerprint(&self) -> String {
+        Digest::of_bytes(format!("{self:?}").as_bytes()).as_str().to_owned()
+    }
+
     fn ensure(&self) -> Ensure {
         match self {
             EditDefinition::Line(line) => line.ensure,
             EditDefinition::Block(block) => block.ensure,
             EditDefinition::Ini(ini) => ini.ensure,
         }
+    }
+}
+
+impl Entity for EditEntity {
+    fn report(&self) -> EntityReport {
+        self.to_report()
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        executor::apply(self, host, mode, output)
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        let verdict = Inspection::open(host).and_then(|inspection| inspection.verdict(self));
+        verdict.unwrap_or_else(|error| match error {
+            FileError::Changed => Verdict::NeedsForce(ForceTo::Overwrite),
+            error => {
+                output.error(format!("skipping target: {error}"));
+                Verdict::Failed
+            }
+        })
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        Inspection::open(host).ok()?.difference(self).ok()?
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        Inspection::open(host).ok()?.preview(self).ok()?
+    }
+
+    fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
+        Inspection::open(host).ok()?.blame(self).ok()?
     }
 }

@@ -2,19 +2,17 @@
 
 use crate::adoption;
 use crate::declared;
+use crate::edits;
 use crate::managed::{ManagedFile, tidy_up};
-use crate::overlay::{self, FileEntity, OverlayDefinition};
-use crate::sidecars;
-use bstr::{BStr, ByteSlice};
+use crate::overlay::{self, FileEntity};
+use crate::read::Read;
+use bstr::BStr;
 use holo_plugin::declared::apply_together;
-use holo_plugin::definitions::Definitions;
 use holo_plugin::index::Table;
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, Host, Job, Output, Part, Plugin, ScanError, ScanLimit,
     SetAnswers, Sink, Stream, Verdict, in_threads,
 };
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The plugin `files`.
@@ -35,7 +33,7 @@ pub(crate) struct Tidying {
 
 impl Tidying {
     fn found(&self, files: &[ManagedFile]) {
-        let count = files.iter().filter(|file| !file.is_overlay()).count();
+        let count = files.iter().filter(|file| file.is_declared()).count();
         self.left.store(count, Ordering::Relaxed);
     }
 
@@ -63,7 +61,7 @@ impl Plugin for Files {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
-        let files = with_declared(host, declared::Found::read(host, output), overlays, output);
+        let files = Read::new(host, output).into_entities(host, overlays, output);
         self.tidying.found(&files);
         Ok(files)
     }
@@ -74,21 +72,27 @@ impl Plugin for Files {
         limit: ScanLimit<'_>,
         output: &mut Output<'_>,
     ) -> Result<Vec<ManagedFile>, ScanError> {
-        let (found, sidecars) = declared::Found::read(host, output);
+        let read = Read::new(host, output);
         // What is declared may have to do with any overlay: its path may lead to the same file.
         let overlays = match limit {
-            ScanLimit::Ids(ids) if found.is_empty() => overlay::scan::some(host, ids, output)?,
-            ScanLimit::Ids(_) => overlay::scan::all(host, output)?,
-            ScanLimit::Prefix(prefix) => overlay::scan::beginning(host, prefix, output)?,
+            ScanLimit::Ids(ids) if read.declared.is_empty() && read.edits.is_empty() => {
+                overlay::scan::some(host, ids, output)?
+            }
+            ScanLimit::Prefix(prefix) if read.edits.is_empty() => overlay::scan::beginning(host, prefix, output)?,
+            ScanLimit::Ids(_) | ScanLimit::Prefix(_) => overlay::scan::all(host, output)?,
         };
-        let files = with_declared(host, (found, sidecars), overlays, output);
+        let files = read.into_entities(host, overlays, output);
         self.tidying.found(&files);
         Ok(files)
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError> {
-        let overlay = overlay::scan::one(host, id, output)?;
-        let all = with_declared(host, declared::Found::read(host, output), overlay.into_iter().collect(), output);
+        let read = Read::new(host, output);
+        let overlays = match read.edits.is_empty() {
+            true => overlay::scan::one(host, id, output)?.into_iter().collect(),
+            false => overlay::scan::all(host, output)?,
+        };
+        let all = read.into_entities(host, overlays, output);
         Ok(all.into_iter().find(|file| file.report().id == id))
     }
 
@@ -141,7 +145,8 @@ impl Plugin for Files {
             overlay::apply(host, &overlays, records, &mut Part { places, answers });
         }
         apply_with_sidecars(host, set, records, answers);
-        let left = set.iter().filter(|job| !job.entity.is_overlay()).count();
+        apply_edits(host, set, answers);
+        let left = set.iter().filter(|job| job.entity.is_declared()).count();
         if left > 0 {
             let mut answers = LastLater { answers, left, last: None };
             apply_declared(host, set, records, &mut answers);
@@ -155,6 +160,7 @@ impl Plugin for Files {
         } else {
             declared::remove_empty_folder(host);
         }
+        edits::remove_empty_folder(host);
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
@@ -218,36 +224,15 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answ
     }
 }
 
-/// The overlays with their sidecars, and what is declared beside or instead of them.
-fn with_declared(
-    host: &Host,
-    (found, defined): (declared::Found, Definitions<OverlayDefinition>),
-    mut overlays: Vec<FileEntity>,
-    output: &mut Output<'_>,
-) -> Vec<ManagedFile> {
-    // It has been said what is wrong with its sidecar, and without that it is not applied as it was meant.
-    let is_broken = |overlay: &FileEntity| defined.is_broken(&overlay.id().to_str_lossy());
-    overlays.retain(|overlay| overlay.is_orphan() || !is_broken(overlay));
-    let mut sidecars = sidecars::by_path(defined);
-    if !sidecars.is_empty() {
-        sidecars::refuse_idle(&sidecars, &found.locations(), host, output);
-    }
-    if found.is_empty() {
-        return overlays.into_iter().map(|overlay| ManagedFile::laid(overlay, &mut sidecars)).collect();
-    }
-    let mut by_path: BTreeMap<PathBuf, FileEntity> =
-        overlays.into_iter().map(|entity| (entity.path.clone(), entity)).collect();
-    let mut entities = found.into_entities(&mut by_path, host, output);
-    let overlay = |(path, entity): (PathBuf, FileEntity)| match entities.leaving.remove(&path) {
-        Some(declared) => {
-            ManagedFile::OverlayAfter(Box::new(declared), Box::new(sidecars::attach(entity, &mut sidecars)))
+/// Makes the edits of a set, one after the other: several may be in one file.
+fn apply_edits(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
+    for (place, job) in set.iter().enumerate() {
+        if let ManagedFile::Edit(edit) = job.entity {
+            answers.begin(place);
+            let applied = edit.apply(host, job.mode, &mut answers.output(place));
+            answers.end(place, applied);
         }
-        None => ManagedFile::laid(entity, &mut sidecars),
-    };
-    let mut files: Vec<ManagedFile> = by_path.into_iter().map(overlay).collect();
-    files.extend(entities.declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
-    files.extend(entities.contradicted.into_iter().map(|entity| ManagedFile::Contradicted(Box::new(entity))));
-    files
+    }
 }
 
 /// Keeps the last answer back: there is something to do when all has been done.

@@ -6,6 +6,7 @@ mod edits;
 mod files;
 mod managed;
 mod overlay;
+mod read;
 mod sidecars;
 mod validation;
 

@@ -1,6 +1,7 @@
 //! A managed file, be it an overlay or declared, as an entity.
 
 use crate::declared::{self, Contradicted, DeclaredFile};
+use crate::edits::EditEntity;
 use crate::overlay::FileEntity;
 use crate::sidecars::{self, Sidecars};
 use holo_plugin::declared::Declared;
@@ -17,6 +18,8 @@ pub(crate) enum ManagedFile {
     OverlayAfter(Box<DeclaredFile>, Box<Declared<FileEntity>>),
     /// One that is declared as a whole, or was.
     Declared(Box<Declared<DeclaredFile>>),
+    /// Some of the lines of one that others own.
+    Edit(Box<Declared<EditEntity>>),
     /// One that is left alone.
     Contradicted(Box<Contradicted>),
 }
@@ -34,9 +37,39 @@ impl ManagedFile {
         }
     }
 
-    /// Returns true if nothing else is, or was, at its path.
-    pub(crate) fn is_overlay(&self) -> bool {
-        matches!(self, ManagedFile::Overlay(_) | ManagedFile::WithSidecar(_))
+    /// Returns true if something is declared of it as a whole, or was.
+    pub(crate) fn is_declared(&self) -> bool {
+        matches!(self, ManagedFile::OverlayAfter(..) | ManagedFile::Declared(_) | ManagedFile::Contradicted(_))
+    }
+
+    /// Returns the path of what is managed as a whole.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            ManagedFile::Overlay(entity) => Some(&entity.path),
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => Some(&entity.entity.path),
+            ManagedFile::Declared(entity) => Some(&entity.entity.path),
+            ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => None,
+        }
+    }
+
+    /// Returns true if nothing defines it any more.
+    pub(crate) fn is_orphan(&self) -> bool {
+        match self {
+            ManagedFile::Overlay(entity) => entity.is_orphan(),
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.entity.is_orphan(),
+            ManagedFile::Declared(entity) => entity.entity.definition.is_none(),
+            ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => false,
+        }
+    }
+
+    /// Returns true if a condition in its definition leaves it out.
+    pub(crate) fn is_left_out(&self) -> bool {
+        match self {
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.common.skipped.is_some(),
+            ManagedFile::Declared(entity) => entity.common.skipped.is_some(),
+            ManagedFile::Edit(entity) => entity.common.skipped.is_some(),
+            ManagedFile::Overlay(_) | ManagedFile::Contradicted(_) => false,
+        }
     }
 
     pub(crate) fn apply_alone(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
@@ -47,6 +80,7 @@ impl ManagedFile {
             ManagedFile::Overlay(entity) => entity.apply(host, mode, output),
             ManagedFile::WithSidecar(entity) => entity.apply(host, mode, output),
             ManagedFile::Declared(entity) => entity.apply(host, mode, output),
+            ManagedFile::Edit(entity) => entity.apply(host, mode, output),
             ManagedFile::OverlayAfter(declared, overlay) => {
                 // If nothing is laid over it any more, the overlay goes first.
                 let steps: [&dyn Entity; 2] =
@@ -77,13 +111,14 @@ impl Entity for ManagedFile {
             ManagedFile::OverlayAfter(_, entity) => entity.report(),
             ManagedFile::WithSidecar(entity) => entity.report(),
             ManagedFile::Declared(entity) => entity.report(),
+            ManagedFile::Edit(entity) => entity.report(),
             ManagedFile::Contradicted(contradicted) => contradicted.report.clone(),
         }
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let applied = self.apply_alone(host, mode, output);
-        if !self.is_overlay() {
+        if self.is_declared() {
             // Version 3 is going to ask for the others.
             let id = self.report().id;
             tidy_up(host, |other| id == other, output);
@@ -109,6 +144,7 @@ impl Entity for ManagedFile {
                 }
             }
             ManagedFile::Declared(entity) => entity.check(host, mode, output),
+            ManagedFile::Edit(entity) => entity.check(host, mode, output),
             ManagedFile::Contradicted(contradicted) => {
                 output.error(format!("skipping target: {}", contradicted.reason));
                 Verdict::Failed
@@ -122,6 +158,7 @@ impl Entity for ManagedFile {
             ManagedFile::WithSidecar(entity) => entity.diff(host),
             ManagedFile::OverlayAfter(_, entity) => entity.diff(host),
             ManagedFile::Declared(entity) => entity.diff(host),
+            ManagedFile::Edit(entity) => entity.diff(host),
             ManagedFile::Contradicted(_) => None,
         }
     }
@@ -132,6 +169,7 @@ impl Entity for ManagedFile {
             ManagedFile::WithSidecar(entity) => entity.blame(host, path),
             ManagedFile::OverlayAfter(_, entity) => entity.blame(host, path),
             ManagedFile::Declared(entity) => entity.blame(host, path),
+            ManagedFile::Edit(entity) => entity.blame(host, path),
             ManagedFile::Contradicted(_) => None,
         }
     }
@@ -150,6 +188,7 @@ impl Entity for ManagedFile {
                 }
             }
             ManagedFile::Declared(entity) => entity.preview(host),
+            ManagedFile::Edit(entity) => entity.preview(host),
             ManagedFile::Contradicted(_) => None,
         }
     }

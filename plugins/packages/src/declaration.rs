@@ -193,6 +193,7 @@ fn validate_version(version: &str) -> Result<(), Invalid> {
 mod tests {
     use super::*;
     use crate::repository::Repository;
+    use holo_plugin::definitions::{file_schema, table_schema};
 
     fn problem(definition: &str) -> Option<String> {
         let package: Package = toml::from_str(definition).unwrap();
@@ -267,8 +268,9 @@ mod tests {
 
     #[test]
     fn the_schema_is_that_of_the_types() {
-        let schema =
-            holo_plugin::definitions::schema_of_two::<Package, Repository>("Definitions of holo's plugin packages");
+        let tables =
+            vec![(Package::TABLE, table_schema::<Package>()), (Repository::TABLE, table_schema::<Repository>())];
+        let schema = file_schema("Definitions of holo's plugin packages", tables);
         holo_testing::schema_is_kept("holo-packages.schema.json", &schema);
     }
 }

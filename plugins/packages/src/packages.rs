@@ -13,7 +13,7 @@ use crate::repository::Repository;
 use crate::transaction;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
-use holo_plugin::definitions::{self, Common};
+use holo_plugin::definitions::{self, Common, Definitions};
 use holo_plugin::{
     API_VERSION_4, Adopted, Adoption, Candidate, Diagnosis, Entity, Host, Job, Level, Output, Plugin, ScanError,
     SetAnswers, Silence, Verdict, missing_programs,
@@ -33,7 +33,8 @@ impl Plugin for Packages {
     const ADOPTS: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
-        let (definitions, repositories) = definitions::read_two::<Package, Repository>(host, output);
+        let (definitions, (repositories, ())): (Definitions<Package>, (Definitions<Repository>, ())) =
+            definitions::read_several(host, output);
         let repositories = repositories::scan(host, repositories, output);
         let memory = BaseStore::open(host.locations()).map_err(|error| {
             output.error(error.to_string());

@@ -19,54 +19,50 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The second type of a plugin whose definitions have one.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NoDefinition {}
-
-impl Definition for NoDefinition {
-    const TABLE: &'static str = "";
+/// A type of definitions whose tables are read.
+pub struct TableType {
+    table: &'static str,
+    united: &'static [&'static str],
+    pub(super) has_folders: bool,
+    named: Named,
 }
 
-/// What is found while definitions are read.
-pub(super) struct Reader {
-    pub(super) findings: Vec<Finding>,
-    /// False if there is a mistake that may hide the definition of an entity.
-    complete: bool,
-}
+/// Returns the ID of the entity that a table is about, and what is said of it; or the mistake in the name.
+type Named = for<'s> fn(Spanned<DeValue<'s>>) -> Result<(String, Spanned<DeTable<'s>>), NameError>;
 
-/// The tables about each entity, by its ID.
-type Stacks<'s> = BTreeMap<String, Stack<'s>>;
-
-/// The tables of all files that have been read so far.
-pub(super) struct Tables<'s, D, E, M> {
-    pub(super) stacks: Stacks<'s>,
-    pub(super) others: Stacks<'s>,
-    pub(super) declared: DeclaredTables<'s>,
-    types: PhantomData<(D, E, M)>,
-}
-
-impl<D, E, M> Default for Tables<'_, D, E, M> {
-    fn default() -> Self {
-        Tables { stacks: Stacks::new(), others: Stacks::new(), declared: DeclaredTables::default(), types: PhantomData }
+impl TableType {
+    pub(super) fn of<D: Definition>() -> TableType {
+        TableType { table: D::TABLE, united: D::UNITED, has_folders: D::HAS_FOLDERS, named: named::<D> }
     }
 }
 
-/// What a table is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// It defines an entity.
-    Defines,
-    /// It is of the second type.
-    DefinesOther,
-    /// It declares something for all definitions.
-    Declares,
+/// What is found while definitions are read.
+pub struct Reader {
+    pub(super) findings: Vec<Finding>,
+    /// False if there is a mistake that may hide the definition of an entity.
+    pub(super) complete: bool,
 }
 
-/// A table of a file, or what stands there instead of one.
-type OneTable<'s> = (Purpose, Spanned<DeValue<'s>>);
+/// The tables about each entity, by its ID.
+pub(super) type Stacks<'s> = BTreeMap<String, Stack<'s>>;
 
-impl<'s, D: Definition, E: Definition, M: Declaration> Tables<'s, D, E, M> {
+/// The tables of all files that have been read so far.
+pub struct Tables<'s, M> {
+    types: Vec<TableType>,
+    /// By the name of the tables.
+    stacks: BTreeMap<&'static str, Stacks<'s>>,
+    pub(super) declared: DeclaredTables<'s>,
+    declarations: PhantomData<M>,
+}
+
+/// A table of a file, or what stands there instead of one; and its type, if it does not declare something for all definitions.
+type OneTable<'t, 's> = (Option<&'t TableType>, Spanned<DeValue<'s>>);
+
+impl<'s, M: Declaration> Tables<'s, M> {
+    pub(super) fn new(types: Vec<TableType>) -> Tables<'s, M> {
+        Tables { types, stacks: BTreeMap::new(), declared: DeclaredTables::default(), declarations: PhantomData }
+    }
+
     pub(super) fn take_files(&mut self, sources: &'s Sources, reader: &mut Reader) {
         for (index, source) in sources.iter().enumerate() {
             match source.parse() {
@@ -76,89 +72,86 @@ impl<'s, D: Definition, E: Definition, M: Declaration> Tables<'s, D, E, M> {
         }
     }
 
+    /// Takes out the tables of a type.
+    pub(super) fn take<D: Definition>(&mut self) -> Stacks<'s> {
+        self.stacks.remove(D::TABLE).unwrap_or_default()
+    }
+
     fn take_file(&mut self, parsed: Parsed<'s>, index: usize, sources: &Sources, reader: &mut Reader) {
         let Parsed { table, mut duplicates, end } = parsed;
-        let tables = Self::split(table.into_inner(), sources, reader);
-        let mut seen: [BTreeMap<String, Range<usize>>; 2] = Default::default();
-        let [seen, seen_others] = &mut seen;
+        let tables = split::<M>(&self.types, table.into_inner(), sources, reader);
+        let mut seen: BTreeMap<(&str, String), Range<usize>> = BTreeMap::new();
         let ends: Vec<usize> = tables.iter().skip(1).map(|(_, table)| table.span().start).chain([end]).collect();
-        for ((purpose, table), end) in tables.into_iter().zip(ends) {
+        for ((kind, table), end) in tables.into_iter().zip(ends) {
             let (start, span) = (table.span().start, table.span());
             let twice: Vec<_> = duplicates.extract_if(.., |(offset, _)| (start..=end).contains(offset)).collect();
-            let file = (index, sources);
-            let (name, taken) = match purpose {
-                Purpose::Declares => (M::TABLE, self.declared.take::<M>(table, twice)),
-                Purpose::Defines => (D::TABLE, take::<D>(table, twice, file, &mut self.stacks, seen)),
-                Purpose::DefinesOther => (E::TABLE, take::<E>(table, twice, file, &mut self.others, seen_others)),
+            let Some(kind) = kind else {
+                if let Err(NameError { problem, .. }) = self.declared.take::<M>(table, twice) {
+                    reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", M::TABLE)));
+                }
+                continue;
             };
-            if let Err(NameError { span: at, problem }) = taken {
-                let span = if purpose == Purpose::Declares { span } else { at };
-                reader.miss(sources.error(&span, &format!("[[{name}]]: {problem}")));
+            let (id, table) = match (kind.named)(table) {
+                Ok(named) => named,
+                Err(NameError { span, problem }) => {
+                    reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", kind.table)));
+                    continue;
+                }
+            };
+            let stack = self.stacks.entry(kind.table).or_default().entry(id.clone()).or_default();
+            stack.problems.extend(twice.into_iter().map(|(offset, words)| (offset..offset, words)));
+            if let Some(first) = seen.get(&(kind.table, id.clone())) {
+                stack.problems.push((span, format!("is already defined in {}", sources.location(first))));
+                continue;
             }
+            seen.insert((kind.table, id), span);
+            stack.lay(table, index, kind.united, sources);
         }
         for (offset, words) in duplicates {
             reader.miss(sources.error(&(offset..offset), &words));
         }
     }
-
-    /// Returns the tables of a file in their order.
-    fn split(file: DeTable<'s>, sources: &Sources, reader: &mut Reader) -> Vec<OneTable<'s>> {
-        let mut entries: Vec<_> = file.into_iter().collect();
-        entries.sort_by_key(|(key, _)| key.span().start);
-        let mut tables = Vec::new();
-        let mut has_stray = false;
-        for (key, value) in entries {
-            let is_stray = !matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_));
-            let purpose = match &**key.get_ref() {
-                table if table == M::TABLE => Purpose::Declares,
-                table if table == E::TABLE => Purpose::DefinesOther,
-                _ => Purpose::Defines,
-            };
-            match tables_of(key.get_ref(), value, &[D::TABLE, E::TABLE, M::TABLE]) {
-                Ok(found) => tables.extend(found.into_iter().map(|table| (purpose, table))),
-                // One missing line makes strays of all keys below it.
-                Err(_) if is_stray && has_stray => {}
-                Err(error) => reader.miss(sources.error(&key.span(), &error.to_string())),
-            }
-            has_stray |= is_stray;
-        }
-        tables.sort_by_key(|(_, table)| table.span().start);
-        tables
-    }
 }
 
-/// Lays a table of this type over those that are known of its entity, given what was seen in the same file.
-///
-/// # Errors
-/// The mistake in the name, and its location.
-fn take<'s, D: Definition>(
-    table: Spanned<DeValue<'s>>,
-    twice: Vec<(usize, String)>,
-    (index, sources): (usize, &Sources),
-    stacks: &mut Stacks<'s>,
-    seen: &mut BTreeMap<String, Range<usize>>,
-) -> Result<(), NameError> {
-    let span = table.span();
-    let (id, table) = named::<D>(table)?;
-    let stack = stacks.entry(id.clone()).or_default();
-    stack.problems.extend(twice.into_iter().map(|(offset, words)| (offset..offset, words)));
-    if let Some(first) = seen.get(&id) {
-        stack.problems.push((span, format!("is already defined in {}", sources.location(first))));
-        return Ok(());
+/// Returns the tables of a file in their order.
+fn split<'t, 's, M: Declaration>(
+    types: &'t [TableType],
+    file: DeTable<'s>,
+    sources: &Sources,
+    reader: &mut Reader,
+) -> Vec<OneTable<'t, 's>> {
+    let known: Vec<&'static str> = types.iter().map(|kind| kind.table).chain([M::TABLE]).collect();
+    let mut entries: Vec<_> = file.into_iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let mut tables = Vec::new();
+    let mut has_stray = false;
+    for (key, value) in entries {
+        let is_stray = !matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_));
+        let kind = types.iter().find(|kind| *key.get_ref() == kind.table);
+        match tables_of(key.get_ref(), value, &known) {
+            Ok(found) => tables.extend(found.into_iter().map(|table| (kind, table))),
+            // One missing line makes strays of all keys below it.
+            Err(_) if is_stray && has_stray => {}
+            Err(error) => reader.miss(sources.error(&key.span(), &error.to_string())),
+        }
+        has_stray |= is_stray;
     }
-    seen.insert(id, span);
-    stack.lay(table, index, D::UNITED, sources);
-    Ok(())
+    tables.sort_by_key(|(_, table)| table.span().start);
+    tables
 }
 
 impl Reader {
     /// Reads the files; what cannot be read is noted.
-    pub(super) fn open<D: Definition>(directories: &ResourceDirs, templates: &dyn Templates) -> (Sources, Reader) {
+    pub(super) fn open(
+        directories: &ResourceDirs,
+        templates: &dyn Templates,
+        types: &[TableType],
+    ) -> (Sources, Reader) {
         let (sources, unread) = Sources::read(directories, templates);
         let mut reader = Reader { findings: Vec::new(), complete: true };
         for finding in unread {
             match finding {
-                Finding::Folder(_) if D::HAS_FOLDERS => {}
+                Finding::Folder(_) if types.iter().any(|kind| kind.has_folders) => {}
                 Finding::Error(error) => reader.miss(error),
                 doubt => reader.findings.push(doubt),
             }

@@ -16,6 +16,7 @@ pub(crate) struct LineDefinition {
     /// The absolute path of the file.
     pub(crate) path: String,
     /// The name that tells it from other lines of the file.
+    #[expect(dead_code, reason = "it is a part of the ID")]
     pub(crate) name: Option<String>,
     /// The line, without its end.
     pub(crate) line: Option<String>,

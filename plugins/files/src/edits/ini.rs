@@ -55,7 +55,7 @@ impl IniDefinition {
         let headers = (0..).zip(lines).filter_map(|(index, line)| Some((index, header(line)?)));
         let headers: Vec<(usize, &[u8])> = headers.collect();
         let ends = headers.iter().map(|(index, _)| *index).chain([lines.len()]);
-        let Some(section) = &self.section else { return vec![0..ends.min().unwrap_or(0)] };
+        let Some(section) = &self.section else { return Vec::from([Range { start: 0, end: ends.min().unwrap_or(0) }]) };
         let sections = headers.iter().zip(ends.skip(1));
         let own = sections.filter(|((_, name), _)| *name == section.as_bytes());
         own.map(|((start, _), end)| start + 1..end).collect()

@@ -48,6 +48,9 @@ pub(super) struct Plan {
     pub(super) insert: Option<(usize, Vec<Vec<u8>>)>,
 }
 
+/// Given a line and those that follow it, returns which of those keeps it where it is, if one does.
+pub(super) type Leads<'a> = &'a dyn Fn(&[u8], &[&[u8]]) -> Option<usize>;
+
 /// Another edit that has to do with a line that an edit would take out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharedLine(pub(super) String);
@@ -97,6 +100,11 @@ impl Ledger {
         self.visible().map(|item| item.mark.edit().filter(|_| maker(item))).collect()
     }
 
+    /// Returns for each line of the file if others have written it in the place of an edit's.
+    pub(super) fn changed(&self) -> Vec<bool> {
+        self.visible().map(|item| matches!(item.mark, Mark::Instead(_))).collect()
+    }
+
     /// Returns true if an edit has put in or taken out a line.
     pub(super) fn knows(&self, edit: &str) -> bool {
         self.items.iter().any(|item| item.mark.is_of(edit))
@@ -124,8 +132,8 @@ impl Ledger {
 
     /// Takes an edit back. Returns the index of the line before which its first one was, among those that there are then.
     ///
-    /// A line for which `leads` is true, given those that follow it, stays for what follows: it becomes that one's.
-    pub(super) fn take_back(&mut self, edit: &str, leads: &dyn Fn(&[u8], &[&[u8]]) -> Option<usize>) -> Option<usize> {
+    /// A line that `leads` to one that follows it stays for that: it becomes that one's.
+    pub(super) fn take_back(&mut self, edit: &str, leads: Leads<'_>) -> Option<usize> {
         self.hand_over(edit, leads);
         let (mut first, mut visible) = (None, 0);
         self.items.retain_mut(|item| {
@@ -146,7 +154,7 @@ impl Ledger {
     }
 
     /// Gives lines that an edit has put in, and that others need, to those: the last ones first, as others may lead to them.
-    fn hand_over(&mut self, edit: &str, leads: &dyn Fn(&[u8], &[&[u8]]) -> Option<usize>) {
+    fn hand_over(&mut self, edit: &str, leads: Leads<'_>) {
         let own = Mark::Made(edit.to_owned());
         for index in (0..self.items.len()).rev() {
             let Some(item) = self.items.get(index).filter(|item| item.mark == own) else { continue };

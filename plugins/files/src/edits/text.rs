@@ -1,6 +1,7 @@
 //! A text as lines that can be taken out and put in, with the line endings that it has.
 
 use bstr::ByteSlice;
+use holo_plugin::diff::Comparison;
 
 /// A text as lines, which may hold anything but a newline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,15 @@ impl Text {
             content.push(b'\n');
         }
         content
+    }
+}
+
+impl Text {
+    /// Returns the number of lines in which another text differs.
+    pub(super) fn distance(&self, other: &Text) -> usize {
+        let (one, other) = (self.content(), other.content());
+        let comparison = Comparison::new(&one, &other);
+        comparison.changes.iter().map(|change| change.old.len() + change.new.len()).sum()
     }
 }
 

@@ -7,6 +7,7 @@ mod base;
 mod blame;
 mod declared;
 mod doctor;
+mod edits;
 mod file_systems;
 mod known;
 mod meanwhile;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ("blame", blame::trials()),
         ("declared", declared::trials()),
         ("doctor", doctor::trials()),
+        ("edits", edits::trials()),
         ("file_systems", file_systems::trials()),
         ("known", known::trials()),
         ("meanwhile", meanwhile::trials()),

@@ -85,11 +85,3 @@ fn keys_belong_to_what_is_ensured() {
         Ok(())
     );
 }
-
-#[test]
-fn the_schema_is_that_of_the_types() {
-    let schema = holo_plugin::definitions::schema_of_two::<FileDefinition, crate::overlay::OverlayDefinition>(
-        "Definition files of holo-files",
-    );
-    holo_testing::schema_is_kept("holo-files.schema.json", &schema);
-}

@@ -64,10 +64,10 @@ impl File {
 
 /// Makes an edit in a file, twice, and takes it back.
 #[track_caller]
-fn edited(id: &str, keys: Value, before: &str, after: &str) {
+fn edited(id: &str, keys: &Value, before: &str, after: &str) {
     let mut file = File::new(before);
     for _ in 0..2 {
-        assert!(!file.make(id, &keys));
+        assert!(!file.make(id, keys));
         file.is(after);
     }
     assert!(!file.take_back(id));
@@ -76,37 +76,37 @@ fn edited(id: &str, keys: Value, before: &str, after: &str) {
 
 #[test]
 fn a_line_is_put_in_replaced_or_taken_out() {
-    edited("line:a", json!({"line": "new"}), "one\ntwo\n", "one\ntwo\nnew\n");
-    edited("line:a", json!({"line": "new"}), "one\ntwo", "one\ntwo\nnew");
-    edited("line:a", json!({"line": "new"}), "one\r\ntwo\r\n", "one\r\ntwo\r\nnew\r\n");
-    edited("line:a", json!({"line": "new"}), "", "new\n");
-    edited("line:a", json!({"line": "two"}), "one\ntwo\n", "one\ntwo\n");
-    edited("line:a", json!({"line": "two"}), "one\r\ntwo\r\n", "one\r\ntwo\r\n");
-    edited("line:a", json!({"line": "new", "insert_after": "^one"}), "one\none\ntwo\n", "one\none\nnew\ntwo\n");
-    edited("line:a", json!({"line": "new", "insert_before": "^one"}), "a\none\none\n", "a\nnew\none\none\n");
-    edited("line:a", json!({"line": "new", "insert_before": "BOF"}), "one\n", "new\none\n");
-    edited("line:a", json!({"line": "new", "insert_after": "missing"}), "one\n", "one\nnew\n");
+    edited("line:a", &json!({"line": "new"}), "one\ntwo\n", "one\ntwo\nnew\n");
+    edited("line:a", &json!({"line": "new"}), "one\ntwo", "one\ntwo\nnew");
+    edited("line:a", &json!({"line": "new"}), "one\r\ntwo\r\n", "one\r\ntwo\r\nnew\r\n");
+    edited("line:a", &json!({"line": "new"}), "", "new\n");
+    edited("line:a", &json!({"line": "two"}), "one\ntwo\n", "one\ntwo\n");
+    edited("line:a", &json!({"line": "two"}), "one\r\ntwo\r\n", "one\r\ntwo\r\n");
+    edited("line:a", &json!({"line": "new", "insert_after": "^one"}), "one\none\ntwo\n", "one\none\nnew\ntwo\n");
+    edited("line:a", &json!({"line": "new", "insert_before": "^one"}), "a\none\none\n", "a\nnew\none\none\n");
+    edited("line:a", &json!({"line": "new", "insert_before": "BOF"}), "one\n", "new\none\n");
+    edited("line:a", &json!({"line": "new", "insert_after": "missing"}), "one\n", "one\nnew\n");
     let keys = json!({"line": "Port 22", "match": "^#?Port "});
-    edited("line:a", keys.clone(), "#Port 1\nx\nPort 2\ny\n", "#Port 1\nx\nPort 22\ny\n");
-    edited("line:a", keys.clone(), "x\n", "x\nPort 22\n");
-    edited("line:a", keys, "Port 22\n", "Port 22\n");
-    edited("line:a", json!({"line": "b", "match": "^a$"}), "a\n", "b\n");
-    edited("line:a", json!({"line": "x", "ensure": "absent"}), "x\ny\nx\n", "y\n");
-    edited("line:a", json!({"match": "^x", "ensure": "absent"}), "x1\ny\nx2", "y");
-    edited("line:a", json!({"match": "^x", "ensure": "absent"}), "x1", "");
+    edited("line:a", &keys, "#Port 1\nx\nPort 2\ny\n", "#Port 1\nx\nPort 22\ny\n");
+    edited("line:a", &keys, "x\n", "x\nPort 22\n");
+    edited("line:a", &keys, "Port 22\n", "Port 22\n");
+    edited("line:a", &json!({"line": "b", "match": "^a$"}), "a\n", "b\n");
+    edited("line:a", &json!({"line": "x", "ensure": "absent"}), "x\ny\nx\n", "y\n");
+    edited("line:a", &json!({"match": "^x", "ensure": "absent"}), "x1\ny\nx2", "y");
+    edited("line:a", &json!({"match": "^x", "ensure": "absent"}), "x1", "");
 }
 
 #[test]
 fn a_block_stands_between_its_markers() {
     let keys = json!({"name": "n", "content": "a\nb\n"});
-    edited("block:a", keys.clone(), "x\n", "x\n# BEGIN holo n\na\nb\n# END holo n\n");
-    edited("block:a", keys.clone(), "x\r\n", "x\r\n# BEGIN holo n\r\na\r\nb\r\n# END holo n\r\n");
+    edited("block:a", &keys, "x\n", "x\n# BEGIN holo n\na\nb\n# END holo n\n");
+    edited("block:a", &keys, "x\r\n", "x\r\n# BEGIN holo n\r\na\r\nb\r\n# END holo n\r\n");
     let old = "x\n# BEGIN holo n\nold\n# END holo n\ny\n";
-    edited("block:a", keys, old, "x\n# BEGIN holo n\na\nb\n# END holo n\ny\n");
-    edited("block:a", json!({"name": "n", "ensure": "absent"}), old, "x\ny\n");
+    edited("block:a", &keys, old, "x\n# BEGIN holo n\na\nb\n# END holo n\ny\n");
+    edited("block:a", &json!({"name": "n", "ensure": "absent"}), old, "x\ny\n");
     let keys = json!({"content": "<a/>", "comment": ["<!--", "-->"], "insert_before": "</x>"});
-    edited("block:a", keys, "<x>\n</x>\n", "<x>\n<!-- BEGIN holo -->\n<a/>\n<!-- END holo -->\n</x>\n");
-    edited("block:a", json!({"content": "", "comment": "//"}), "", "// BEGIN holo\n// END holo\n");
+    edited("block:a", &keys, "<x>\n</x>\n", "<x>\n<!-- BEGIN holo -->\n<a/>\n<!-- END holo -->\n</x>\n");
+    edited("block:a", &json!({"content": "", "comment": "//"}), "", "// BEGIN holo\n// END holo\n");
 }
 
 #[test]
@@ -120,22 +120,22 @@ fn a_value_is_set_in_its_section() {
         keys
     };
     let in_s = |more| set(Some("s"), more);
-    edited("ini:a", in_s(json!({})), "# c\n[s]\n  k\t=  old\nother=1\n", "# c\n[s]\n  k\t=  v\nother=1\n");
-    edited("ini:a", in_s(json!({})), "[s]\na = 1\n\n[t]\nk = x\n", "[s]\na = 1\nk = v\n\n[t]\nk = x\n");
-    edited("ini:a", in_s(json!({})), "[t]\nk = v\n", "[t]\nk = v\n\n[s]\nk = v\n");
-    edited("ini:a", in_s(json!({})), "", "[s]\nk = v\n");
-    edited("ini:a", in_s(json!({})), "[s] ; c\nk=v\n", "[s] ; c\nk=v\n");
-    edited("ini:a", in_s(json!({})), "[s]\n#k = w\nkk = 1\n", "[s]\n#k = w\nkk = 1\nk = v\n");
-    edited("ini:a", in_s(json!({})), "[s]\nk=1\nk=2\n", "[s]\nk=1\nk=v\n");
-    edited("ini:a", in_s(json!({})), "[s]\n[t]\n", "[s]\nk = v\n[t]\n");
-    edited("ini:a", in_s(json!({"delimiter": "="})), "[s]\n", "[s]\nk=v\n");
-    edited("ini:a", in_s(json!({"delimiter": ": "})), "[s]\nk:1\n", "[s]\nk:v\n");
-    edited("ini:a", in_s(json!({"delimiter": " "})), "[s]\nk\t1\n", "[s]\nk\tv\n");
-    edited("ini:a", set(None, json!({})), "a = 1\n[s]\nk = 1\n", "a = 1\nk = v\n[s]\nk = 1\n");
-    edited("ini:a", set(None, json!({})), "[s]\nk = 1\n", "k = v\n[s]\nk = 1\n");
+    edited("ini:a", &in_s(json!({})), "# c\n[s]\n  k\t=  old\nother=1\n", "# c\n[s]\n  k\t=  v\nother=1\n");
+    edited("ini:a", &in_s(json!({})), "[s]\na = 1\n\n[t]\nk = x\n", "[s]\na = 1\nk = v\n\n[t]\nk = x\n");
+    edited("ini:a", &in_s(json!({})), "[t]\nk = v\n", "[t]\nk = v\n\n[s]\nk = v\n");
+    edited("ini:a", &in_s(json!({})), "", "[s]\nk = v\n");
+    edited("ini:a", &in_s(json!({})), "[s] ; c\nk=v\n", "[s] ; c\nk=v\n");
+    edited("ini:a", &in_s(json!({})), "[s]\n#k = w\nkk = 1\n", "[s]\n#k = w\nkk = 1\nk = v\n");
+    edited("ini:a", &in_s(json!({})), "[s]\nk=1\nk=2\n", "[s]\nk=1\nk=v\n");
+    edited("ini:a", &in_s(json!({})), "[s]\n[t]\n", "[s]\nk = v\n[t]\n");
+    edited("ini:a", &in_s(json!({"delimiter": "="})), "[s]\n", "[s]\nk=v\n");
+    edited("ini:a", &in_s(json!({"delimiter": ": "})), "[s]\nk:1\n", "[s]\nk:v\n");
+    edited("ini:a", &in_s(json!({"delimiter": " "})), "[s]\nk\t1\n", "[s]\nk\tv\n");
+    edited("ini:a", &set(None, json!({})), "a = 1\n[s]\nk = 1\n", "a = 1\nk = v\n[s]\nk = 1\n");
+    edited("ini:a", &set(None, json!({})), "[s]\nk = 1\n", "k = v\n[s]\nk = 1\n");
     edited(
         "ini:a",
-        json!({"section": "s", "key": "k", "ensure": "absent"}),
+        &json!({"section": "s", "key": "k", "ensure": "absent"}),
         "k=0\n[s]\nk=1\na=1\nk = 2\n",
         "k=0\n[s]\na=1\n",
     );

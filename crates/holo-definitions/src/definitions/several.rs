@@ -1,0 +1,68 @@
+//! Definitions of several types that stand in the same files.
+
+use super::Definitions;
+use super::reader::{Reader, TableType, Tables};
+use crate::declarations::NoDeclaration;
+use crate::definition::Definition;
+use crate::finding::Finding;
+use crate::resource_dirs::ResourceDirs;
+use crate::source::Sources;
+use crate::templates::Templates;
+
+/// Definitions of several types: a pair of those of the first type, and those of the others; `()` for none.
+pub trait DefinitionSet: sealed::Read {}
+
+impl<S: sealed::Read> DefinitionSet for S {}
+
+/// Reads all definition files, in which there are tables of several types. What is found in them is in the order in which a person is told;
+/// the last one is true if all that defines entities could be read.
+pub fn read_several<S: DefinitionSet>(
+    directories: &ResourceDirs,
+    templates: &dyn Templates,
+) -> (S, Vec<Finding>, bool) {
+    let types = S::types();
+    let (sources, mut reader) = Reader::open(directories, templates, &types);
+    let mut read = Tables::<NoDeclaration>::new(types);
+    read.take_files(&sources, &mut reader);
+    let definitions = S::finish(&mut read, &mut reader, &sources, templates);
+    (definitions, reader.findings, reader.complete)
+}
+
+mod sealed {
+    use super::{Definition, Definitions, NoDeclaration, Reader, Sources, TableType, Tables, Templates};
+
+    pub trait Read: Sized {
+        fn types() -> Vec<TableType>;
+
+        fn finish<'s>(
+            read: &mut Tables<'s, NoDeclaration>,
+            reader: &mut Reader,
+            sources: &'s Sources,
+            templates: &dyn Templates,
+        ) -> Self;
+    }
+
+    impl Read for () {
+        fn types() -> Vec<TableType> {
+            Vec::new()
+        }
+
+        fn finish<'s>(_: &mut Tables<'s, NoDeclaration>, _: &mut Reader, _: &'s Sources, _: &dyn Templates) {}
+    }
+
+    impl<D: Definition, R: Read> Read for (Definitions<D>, R) {
+        fn types() -> Vec<TableType> {
+            [vec![TableType::of::<D>()], R::types()].into_iter().flatten().collect()
+        }
+
+        fn finish<'s>(
+            read: &mut Tables<'s, NoDeclaration>,
+            reader: &mut Reader,
+            sources: &'s Sources,
+            templates: &dyn Templates,
+        ) -> Self {
+            let first = reader.finish_all(read.take::<D>(), sources, templates);
+            (first, R::finish(read, reader, sources, templates))
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! An edit as an entity: its report, and the answers to questions about it.
+
+use super::EditDefinition;
+use super::definition::Ensure;
+use holo_plugin::definitions::Location;
+use holo_plugin::{Asset, EntityReport};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kind of asset by which an edit is found that a path is asked for.
+const EDITED: &str = "edited-file";
+
+/// An edit that is defined, or was.
+#[derive(Debug)]
+pub(crate) struct EditEntity {
+    pub(super) id: String,
+    /// The path as it is defined, or of an orphan as it is recorded.
+    pub(super) path: PathBuf,
+    /// None for an orphan.
+    pub(super) definition: Option<EditDefinition>,
+    pub(super) timeout: Option<Duration>,
+    /// The file in which the edit is made, if that is known.
+    pub(super) made_in: Option<PathBuf>,
+    /// The entities at the same path that nothing defines any more; they go first.
+    pub(super) orphans: Vec<String>,
+    /// The report of an orphan.
+    pub(super) report: Option<EntityReport>,
+    /// True if nobody may see what is in the file.
+    pub(super) sensitive: bool,
+    pub(super) locations: Arc<BTreeMap<String, Location>>,
+}
+
+impl EditEntity {
+    pub(super) fn to_report(&self) -> EntityReport {
+        if let Some(report) = &self.report {
+            return report.clone();
+        }
+        let mut report = EntityReport::new(self.id.as_str());
+        let path = self.path.display().to_string();
+        if let Some(definition) = &self.definition {
+            let word = if definition.ensure() == Ensure::Absent { "take out of" } else { "edit" };
+            report.inform(word, path.as_str());
+        }
+        report.edges.provides.push(Asset::new(EDITED, path.as_str()));
+        report.edges.needs.push(Asset::new("path", path.as_str()));
+        report.edges.after.extend(self.orphans.iter().map(|id| id.as_str().into()));
+        report.edges.watch.push(path.into());
+        report
+    }
+
+    /// Returns the definition as it is recorded, to know if it is another one.
+    pub(super) fn fingerprint(&self) -> String {
+        self.definition.as_ref().map(EditDefinition::fingerprint).unwrap_or_default()
+    }
+}

@@ -1,0 +1,178 @@
+//! The records of edited files: which edits are made in each, and which of its lines are whose.
+
+use super::ledger::{Ledger, Segments};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::{PathError, Tree};
+use holo_plugin::{EntityReport, Host, Output, Text};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The folder of all records of edited files: version 3 has the rest of the state directory.
+const FOLDER: &str = ".edits";
+
+/// The record of a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileRecord {
+    /// The path, without symlinks.
+    path: Text,
+    /// The file as we have left it.
+    pub(super) now: Version,
+    /// The file as it is about to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<Version>,
+}
+
+/// What is known of a file at one time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Version {
+    /// True if there was no file before the first edit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) created: bool,
+    /// The edits that have put in or taken out lines.
+    edits: Vec<Remembered<MadeEdit>>,
+    lines: Segments,
+}
+
+/// The record of an edit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MadeEdit {
+    /// The definition that it was made by.
+    definition: String,
+    /// True if nobody may see the content of the file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sensitive: bool,
+}
+
+/// The records of all edited files.
+pub(super) struct Records(BaseStore);
+
+impl Records {
+    pub(super) fn open(host: &Host) -> Result<Records, PathError> {
+        Ok(Records(BaseStore::open_in(host.locations(), Path::new(FOLDER))?))
+    }
+
+    /// Returns the records of all files. What cannot be read is said on `output`.
+    pub(super) fn all(&self, output: &mut Output<'_>) -> Result<Vec<FileRecord>, PathError> {
+        Ok(self.0.all::<FileRecord>(output)?.into_values().map(|remembered| remembered.base).collect())
+    }
+
+    pub(super) fn of(&self, path: &Path) -> Result<Option<FileRecord>, PathError> {
+        Ok(self.0.recall::<FileRecord>(&id(path))?.map(|remembered| remembered.base))
+    }
+
+    /// Removes what killed runs have left.
+    pub(super) fn tidy(&self) -> Result<(), PathError> {
+        self.0.tidy()
+    }
+
+    /// Keeps a record: when this returns, it is on disk.
+    pub(super) fn keep(&self, record: &FileRecord) -> Result<(), PathError> {
+        let path = record.path();
+        if record.now.edits.is_empty() && record.next.is_none() {
+            return self.0.forget(&id(&path));
+        }
+        self.0.keep(&Remembered::new(&EntityReport::new(id(&path)), record.clone()))
+    }
+}
+
+/// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
+pub(crate) fn remove_empty_folder(host: &Host) {
+    if host.state_dir().join(FOLDER).exists()
+        && let Ok(state) = Tree::open(host.state_dir())
+        && let Ok(_held) = state.hold()
+        && let Ok(records) = Records::open(host)
+    {
+        // The next apply finds what could not be removed.
+        let _ = records.tidy();
+        state.place(&Path::new(FOLDER).join("x")).remove_empty_folders(Path::new(""));
+    }
+}
+
+/// Files have no entities of their own; their records are found by this.
+fn id(path: &Path) -> String {
+    path.display().to_string()
+}
+
+impl FileRecord {
+    /// The record of a file in which no edit is made.
+    pub(super) fn new(path: &Path, ledger: &Ledger, created: bool) -> FileRecord {
+        let path = Text(holo_change::path_bytes(path));
+        FileRecord { path, now: Version { created, edits: Vec::new(), lines: ledger.into() }, next: None }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        use bstr::ByteSlice;
+        self.path.0.to_path_lossy().into_owned()
+    }
+
+    /// Returns the versions of which a killed run may have left either.
+    pub(super) fn versions(&self) -> impl Iterator<Item = &Version> {
+        self.next.iter().chain([&self.now])
+    }
+
+    /// Says that the file is about to become this.
+    pub(super) fn intend(&mut self, next: Version) {
+        self.next = Some(next);
+    }
+
+    /// Says that the file is this.
+    pub(super) fn settle(&mut self, now: Version) {
+        (self.now, self.next) = (now, None);
+    }
+
+    /// Returns true if this is the beginning of what the file is about to be.
+    pub(super) fn has_begun(&self, content: &[u8]) -> bool {
+        self.next.as_ref().is_some_and(|next| next.ledger().text().content().starts_with(content))
+    }
+
+    pub(super) fn has_intent(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Returns the reports of the edits, as of orphans.
+    pub(super) fn reports(&self) -> Vec<EntityReport> {
+        let mut reports: Vec<EntityReport> = Vec::new();
+        for report in self.versions().flat_map(|version| &version.edits).map(Remembered::orphan_report) {
+            if reports.iter().all(|known| known.id != report.id) {
+                reports.push(report);
+            }
+        }
+        reports
+    }
+
+    /// Returns true if nobody may see what is in the file.
+    pub(super) fn is_sensitive(&self) -> bool {
+        self.versions().flat_map(|version| &version.edits).any(|edit| edit.base.sensitive)
+    }
+}
+
+impl Version {
+    pub(super) fn ledger(&self) -> Ledger {
+        self.lines.clone().into()
+    }
+
+    /// Returns true if an edit was made by this definition.
+    pub(super) fn knows(&self, id: &str, definition: &str) -> bool {
+        self.edits.iter().any(|edit| edit.id == id && edit.base.definition == definition)
+    }
+
+    /// Returns the same with other lines: all edits that have to do with one of them stay known. One of them is that of a report.
+    pub(super) fn with(&self, ledger: &Ledger, edit: Option<(&EntityReport, String, bool)>) -> Version {
+        let mut edits = self.edits.clone();
+        if let Some((report, definition, sensitive)) = edit {
+            edits.retain(|known| report.id != known.id);
+            edits.push(Remembered::new(report, MadeEdit { definition, sensitive }));
+        }
+        edits.retain(|edit| ledger.knows(&edit.id));
+        edits.sort_by(|one, other| one.id.cmp(&other.id));
+        Version { created: self.created, edits, lines: ledger.into() }
+    }
+
+    /// Returns true if no edit is made.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.edits.is_empty()
+    }
+}

@@ -1,0 +1,139 @@
+//! The definitions of a run, and the entities that they make of what there is.
+
+use crate::declared::{self, Contradicted};
+use crate::edits::{self, EditTables, Neighbour};
+use crate::managed::ManagedFile;
+use crate::overlay::{FileEntity, OverlayDefinition};
+use crate::sidecars;
+use bstr::ByteSlice;
+use holo_change::{CanonicalPaths, Tree};
+use holo_plugin::definitions::{self, Definitions};
+use holo_plugin::{Entity, Host, Output};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The definitions of all types, and what is remembered of earlier ones.
+pub(crate) struct Read {
+    pub(crate) declared: declared::Found,
+    overlays: Definitions<OverlayDefinition>,
+    pub(crate) edits: edits::Found,
+}
+
+impl Read {
+    /// Reads the definition files; what is wrong is said on `output`.
+    pub(crate) fn new(host: &Host, output: &mut Output<'_>) -> Read {
+        let (declared, (overlays, edits)): (_, (_, EditTables)) = definitions::read_several(host, output);
+        let declared = declared::Found::new(declared, host, output);
+        Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
+    }
+
+    /// The overlays with their sidecars, what is declared beside or instead of them, and the edits in what others own.
+    pub(crate) fn into_entities(
+        self,
+        host: &Host,
+        overlays: Vec<FileEntity>,
+        output: &mut Output<'_>,
+    ) -> Vec<ManagedFile> {
+        let Read { declared, overlays: defined, edits } = self;
+        let files = with_declared(host, (declared, defined), overlays, output);
+        if edits.is_empty() { files } else { with_edits(host, edits, files, output) }
+    }
+}
+
+fn with_declared(
+    host: &Host,
+    (found, defined): (declared::Found, Definitions<OverlayDefinition>),
+    mut overlays: Vec<FileEntity>,
+    output: &mut Output<'_>,
+) -> Vec<ManagedFile> {
+    // It has been said what is wrong with its sidecar, and without that it is not applied as it was meant.
+    let is_broken = |overlay: &FileEntity| defined.is_broken(&overlay.id().to_str_lossy());
+    overlays.retain(|overlay| overlay.is_orphan() || !is_broken(overlay));
+    let mut sidecars = sidecars::by_path(defined);
+    if !sidecars.is_empty() {
+        sidecars::refuse_idle(&sidecars, &found.locations(), host, output);
+    }
+    if found.is_empty() {
+        return overlays.into_iter().map(|overlay| ManagedFile::laid(overlay, &mut sidecars)).collect();
+    }
+    let mut by_path: BTreeMap<PathBuf, FileEntity> =
+        overlays.into_iter().map(|entity| (entity.path.clone(), entity)).collect();
+    let mut entities = found.into_entities(&mut by_path, host, output);
+    let overlay = |(path, entity): (PathBuf, FileEntity)| match entities.leaving.remove(&path) {
+        Some(declared) => {
+            ManagedFile::OverlayAfter(Box::new(declared), Box::new(sidecars::attach(entity, &mut sidecars)))
+        }
+        None => ManagedFile::laid(entity, &mut sidecars),
+    };
+    let mut files: Vec<ManagedFile> = by_path.into_iter().map(overlay).collect();
+    files.extend(entities.declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
+    files.extend(entities.contradicted.into_iter().map(|entity| ManagedFile::Contradicted(Box::new(entity))));
+    files
+}
+
+/// Adds the edits. A file that is made as a whole, or has resource files, is not edited: where both are defined, neither is applied.
+fn with_edits(host: &Host, found: edits::Found, files: Vec<ManagedFile>, output: &mut Output<'_>) -> Vec<ManagedFile> {
+    let canonical = Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root));
+    let canonical = |file: &ManagedFile| {
+        let path = file.path()?;
+        canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).or_else(|| Some(path.to_owned()))
+    };
+    let mut neighbours: BTreeMap<PathBuf, Vec<Neighbour>> = BTreeMap::new();
+    for file in files.iter().filter(|file| !file.is_left_out()) {
+        let Some(path) = canonical(file) else { continue };
+        let report = file.report();
+        let sources: Vec<String> = report.sources.iter().map(ToString::to_string).collect();
+        let id = report.id.to_string();
+        let shown = if sources.is_empty() { id.clone() } else { format!("{id} ({})", sources.join(", ")) };
+        neighbours.entry(path).or_default().push(Neighbour { id, is_orphan: file.is_orphan(), shown });
+    }
+    let mut refused: BTreeMap<PathBuf, String> = BTreeMap::new();
+    let mut edits = Vec::new();
+    let mut said = BTreeSet::new();
+    for found in found.into_entities(&neighbours, host) {
+        let edits::FoundEdit { edit, path, problem } = found;
+        let Some(reason) = problem else {
+            edits.push(ManagedFile::Edit(Box::new(edit)));
+            continue;
+        };
+        if said.insert(reason.clone()) {
+            output.error(&reason);
+        }
+        edits.push(ManagedFile::refused(edit.report(), reason.clone()));
+        refused.entry(path).or_insert(reason);
+    }
+    let refuse = |file: ManagedFile| match canonical(&file).and_then(|path| refused.get(&path)) {
+        Some(reason) if !file.is_left_out() && !file.is_orphan() => ManagedFile::refused(file.report(), reason.clone()),
+        _ => file,
+    };
+    files.into_iter().map(refuse).chain(edits).collect()
+}
+
+impl ManagedFile {
+    /// An entity that is left alone, for a reason that has been said.
+    fn refused(mut report: holo_plugin::EntityReport, reason: String) -> ManagedFile {
+        report.edges.owns.clear();
+        ManagedFile::Contradicted(Box::new(Contradicted { report, reason }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::declared::FileDefinition;
+    use crate::edits::{BlockDefinition, IniDefinition, LineDefinition};
+    use crate::overlay::OverlayDefinition;
+    use holo_plugin::definitions::{Definition, file_schema, table_schema};
+
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        let tables = vec![
+            (FileDefinition::TABLE, table_schema::<FileDefinition>()),
+            (OverlayDefinition::TABLE, table_schema::<OverlayDefinition>()),
+            (LineDefinition::TABLE, table_schema::<LineDefinition>()),
+            (BlockDefinition::TABLE, table_schema::<BlockDefinition>()),
+            (IniDefinition::TABLE, table_schema::<IniDefinition>()),
+        ];
+        let schema = file_schema("Definition files of holo-files", tables);
+        holo_testing::schema_is_kept("holo-files.schema.json", &schema);
+    }
+}
