@@ -48,7 +48,6 @@ pub mod retention;
 pub mod root;
 pub mod run_id;
 pub mod scan;
-pub mod schedule;
 pub mod select;
 pub mod settings;
 pub mod subject;

@@ -54,6 +54,7 @@ fn dependencies_point_one_way() {
             "holo-index",
             "holo-process",
             "holo-protocol",
+            "holo-schedule",
             "holo-system",
             "holo-testing"
         ])
@@ -66,12 +67,13 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));
+    assert_eq!(depends_on("crates/holo-schedule/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
     let agent = depends_on("agent/Cargo.toml");
     assert_eq!(
         agent,
-        set(&["holo-definitions", "holo-events", "holo-process"]),
+        set(&["holo-definitions", "holo-events", "holo-process", "holo-schedule"]),
         "it runs the dispatcher, and links nothing of it"
     );
     let sdk = [

@@ -3,6 +3,7 @@
 use bstr::{BString, ByteSlice};
 use holo_events::Line;
 use holo_process::{Channel, Event, Process, Program, ProgramError, Status};
+use jiff::Timestamp;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::io;
@@ -11,6 +12,8 @@ use std::path::PathBuf;
 use std::thread;
 use tokio::sync::mpsc::Sender;
 
+/// The name by which records of runs have the agent.
+pub const TRIGGER: &str = "holo-agent";
 /// The most that a line may have; what is longer is passed over.
 const MAX_LINE: usize = 16 << 20;
 /// The number of bytes that are kept of what it says on standard error.
@@ -23,6 +26,11 @@ pub enum Task {
     Apply,
     /// Everything is looked at.
     Check,
+    /// The records of earlier runs are shown.
+    History {
+        /// The time at which the first of them began.
+        since: Timestamp,
+    },
     /// Everything is watched, and applied if that is wanted.
     Watch {
         /// True if what has drifted is brought back.
@@ -37,6 +45,7 @@ impl Task {
         match self {
             Task::Apply => "apply",
             Task::Check => "check",
+            Task::History { .. } => "history",
             Task::Watch { .. } => "watch",
         }
     }
@@ -45,8 +54,13 @@ impl Task {
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec![self.verb().into(), "--json".into()];
-        if let Task::Watch { apply: true } = self {
-            arguments.push("--apply".into());
+        match self {
+            Task::Watch { apply: true } => arguments.push("--apply".into()),
+            Task::History { since } => {
+                arguments.extend(["--number", "0", "--since"].map(Into::into));
+                arguments.push(since.to_string().into());
+            }
+            Task::Watch { apply: false } | Task::Apply | Task::Check => {}
         }
         arguments
     }
@@ -134,7 +148,7 @@ impl Launcher for Holo {
         said: Sender<(ChildId, Said)>,
     ) -> Result<Box<dyn Running>, StartError> {
         let mut program = Program::new(self.program());
-        program.args(task.arguments()).env("HOLO_TRIGGER", "holo-agent");
+        program.args(task.arguments()).env("HOLO_TRIGGER", TRIGGER);
         let process = program.start()?;
         // The number is that of this process: nobody has waited for it.
         let handle = Pid::from_raw(process.id().cast_signed())

@@ -2,6 +2,7 @@
 
 use crate::paths::Paths;
 use holo_definitions::{DocumentError, read_document, readers};
+use holo_schedule::Schedule;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,6 +28,10 @@ pub struct Config {
     #[serde(deserialize_with = "interval")]
     #[cfg_attr(test, schemars(with = "readers::DurationSchema"))]
     pub timeout: Duration,
+    /// The times at which something may be changed; always if nothing is said.
+    #[serde(deserialize_with = "readers::schedule")]
+    #[cfg_attr(test, schemars(with = "readers::ScheduleTable"))]
+    pub maintenance: Option<Schedule>,
     /// The address and port at which Prometheus finds the metrics.
     #[serde(deserialize_with = "address")]
     #[cfg_attr(test, schemars(with = "String"))]
@@ -59,6 +64,7 @@ impl Default for Config {
             watch: true,
             mode: Mode::Enforce,
             timeout: Duration::from_secs(60 * 60),
+            maintenance: None,
             metrics: None,
             textfile: None,
             holo: None,

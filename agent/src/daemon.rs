@@ -1,8 +1,10 @@
 //! The loop: children are started and ended as the agenda has it, and what they say is kept.
 
+mod catch_up;
 mod known;
 mod run;
 mod watch;
+mod window;
 
 use crate::agenda::{Rhythm, retry_after};
 use crate::child::{ChildId, Launcher, Said, Task};
@@ -13,8 +15,11 @@ use crate::journal::{Level, say};
 use crate::metrics::Metrics;
 use crate::status::{Connection, Doing, Status};
 use crate::{service, written};
+use catch_up::CatchUp;
 use holo_definitions::DocumentError;
 use jiff::Timestamp;
+use jiff::Zoned;
+use jiff::tz::TimeZone;
 use known::Known;
 use run::CurrentRun;
 use serde::{Deserialize, Serialize};
@@ -24,6 +29,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use watch::Watch;
+use window::Window;
 
 /// The time that a child has to end which was asked to: it may have to wait for a transaction of a package manager.
 const TIME_TO_END: Duration = Duration::from_secs(30 * 60);
@@ -47,6 +53,11 @@ pub enum Input {
 pub trait Clock {
     /// Returns it.
     fn now(&self) -> Timestamp;
+
+    /// Returns it in the time zone of the machine.
+    fn local(&self) -> Zoned {
+        self.now().to_zoned(TimeZone::system())
+    }
 }
 
 /// The clock of the system.
@@ -83,6 +94,8 @@ pub struct Parts<'a> {
 struct Last {
     run: Option<RunEvent>,
     good: Option<Timestamp>,
+    /// The time at which a run began that has not ended as far as is known.
+    begun: Option<Timestamp>,
 }
 
 /// The agent at work.
@@ -100,6 +113,8 @@ pub struct Daemon<'a> {
     /// The number of whole runs in a row that could not begin.
     failures: u32,
     run: Option<CurrentRun>,
+    catch_up: Option<CatchUp>,
+    window: Window,
     watch: Watch,
     known: Known,
     last: Last,
@@ -124,6 +139,7 @@ impl<'a> Daemon<'a> {
         let now = parts.clock.now();
         let wait = parts.rhythm.until_first(now, last.good, config.interval);
         let (sayings, said) = mpsc::channel(LINES);
+        let window = Window::new(config.maintenance.as_ref(), &parts.clock.local());
         Ok(Daemon {
             config,
             config_error: None,
@@ -134,6 +150,8 @@ impl<'a> Daemon<'a> {
             next_run: Instant::now() + wait,
             failures: 0,
             run: None,
+            catch_up: None,
+            window,
             watch: Watch::default(),
             known: Known::default(),
             last,
@@ -174,7 +192,7 @@ impl<'a> Daemon<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.is_stopping && self.run.is_none() && !self.watch.is_running()
+        self.is_stopping && self.run.is_none() && self.catch_up.is_none() && !self.watch.is_running()
     }
 
     /// Does what is due.
@@ -183,6 +201,12 @@ impl<'a> Daemon<'a> {
         if self.retry_spool.is_some_and(|at| at <= now) {
             self.parts.sink.retry();
             self.note_spool();
+        }
+        if self.window.is_over(now) {
+            self.look_at_window(now);
+        }
+        if self.catch_up.is_some() {
+            return;
         }
         if let Some(run) = &mut self.run {
             run.end_if_late(now, self.config.timeout);
@@ -198,6 +222,10 @@ impl<'a> Daemon<'a> {
                 self.watch.end(now);
                 return;
             }
+            if self.last.begun.is_some() {
+                self.begin_to_catch_up();
+                return;
+            }
             self.begin_run();
             if self.run.is_some() {
                 return;
@@ -210,8 +238,21 @@ impl<'a> Daemon<'a> {
         }
     }
 
+    /// Looks if something may be changed now. When that begins to be so, there is something to make up for.
+    fn look_at_window(&mut self, now: Instant) {
+        let before = self.window.is_open();
+        self.window = Window::new(self.config.maintenance.as_ref(), &self.parts.clock.local());
+        if self.window.is_open() && !before {
+            self.next_run = now;
+        }
+    }
+
+    fn may_change(&self) -> bool {
+        self.config.mode == Mode::Enforce && self.window.is_open()
+    }
+
     fn watch_as_wanted(&mut self, now: Instant) {
-        let apply = self.config.mode == Mode::Enforce;
+        let apply = self.may_change();
         if self.watch.is_running() {
             if self.watch.applies() != apply {
                 self.watch.end(now);
@@ -233,7 +274,9 @@ impl<'a> Daemon<'a> {
     }
 
     fn begin_run(&mut self) {
-        let task = if self.config.mode == Mode::Enforce { Task::Apply } else { Task::Check };
+        // The machine may have slept since.
+        self.look_at_window(Instant::now());
+        let task = if self.may_change() { Task::Apply } else { Task::Check };
         let id = self.new_id();
         let began = self.parts.clock.now();
         let child = self.parts.launcher.start(&task, id, self.sayings.clone());
@@ -242,6 +285,8 @@ impl<'a> Daemon<'a> {
             Ok(child) => {
                 run.child = Some(child);
                 self.run = Some(run);
+                self.last.begun = Some(began);
+                self.keep_last();
             }
             Err(error) => {
                 run.error = Some(error.to_string());
@@ -255,8 +300,38 @@ impl<'a> Daemon<'a> {
         ChildId(self.next_id)
     }
 
+    /// Asks holo what became of a run that an agent before this one has begun.
+    fn begin_to_catch_up(&mut self) {
+        let Some(begun) = self.last.begun else { return };
+        let id = self.new_id();
+        let task = Task::History { since: begun };
+        match self.parts.launcher.start(&task, id, self.sayings.clone()) {
+            Ok(child) => self.catch_up = Some(CatchUp::new(id, child, begun)),
+            Err(error) => {
+                say(Level::Error, format_args!("holo history: {error}"));
+                self.caught_up(CatchUp::unknown(begun));
+            }
+        }
+    }
+
+    fn caught_up(&mut self, runs: Vec<RunEvent>) {
+        self.last.begun = None;
+        self.keep_last();
+        self.publish(runs.into_iter().map(|run| What::Run(Box::new(run))).collect());
+    }
+
     fn hear(&mut self, id: ChildId, said: Said) {
-        if self.run.as_ref().is_some_and(|run| run.id == id) {
+        if self.catch_up.as_ref().is_some_and(|catch_up| catch_up.id == id) {
+            match said {
+                Said::Line(line) => self.catch_up.iter_mut().for_each(|catch_up| catch_up.hear(&line)),
+                Said::Garbage(text) => say(Level::Warning, format_args!("holo history said what is {text}")),
+                Said::Ended(_) => match self.catch_up.take().and_then(CatchUp::finish) {
+                    Some(runs) => self.caught_up(runs),
+                    // It goes on, and holds the lock.
+                    None => self.next_run = Instant::now() + catch_up::LOOK_AGAIN,
+                },
+            }
+        } else if self.run.as_ref().is_some_and(|run| run.id == id) {
             match said {
                 Said::Line(line) => self.run.iter_mut().for_each(|run| run.hear(&line)),
                 Said::Garbage(text) => say(Level::Warning, format_args!("holo said what is {text}")),
@@ -301,6 +376,7 @@ impl<'a> Daemon<'a> {
             wait = wait.min(retry_after(self.failures + 4));
         }
         self.next_run = Instant::now() + wait;
+        self.last.begun = None;
         self.last.run = Some(event.clone());
         self.keep_last();
         self.publish(vec![What::Run(Box::new(event))]);
@@ -365,6 +441,7 @@ impl<'a> Daemon<'a> {
                 self.is_stopping = true;
                 let now = Instant::now();
                 self.run.iter_mut().for_each(|run| run.end(now));
+                self.catch_up.iter().for_each(CatchUp::end);
                 self.watch.end(now);
             }
             // Whoever has asked may be gone.
@@ -381,6 +458,7 @@ impl<'a> Daemon<'a> {
                     self.next_run = Instant::now() + self.parts.rhythm.until_next(now, last, config.interval);
                 }
                 self.config = config;
+                self.look_at_window(Instant::now());
                 self.config_error = None;
                 say(Level::Info, "the configuration was read anew");
                 self.use_config();
@@ -417,9 +495,10 @@ impl<'a> Daemon<'a> {
     /// Returns the time at which there is something to do, if nothing happens before.
     fn next_wake(&self) -> Option<Instant> {
         let run = self.run.as_ref().and_then(|run| run.next_wake(self.config.timeout));
-        let watch = self.watch.next_wake(self.config.watch && self.run.is_none() && !self.is_stopping);
-        let next_run = (self.run.is_none() && !self.is_stopping && !self.watch.is_ending()).then_some(self.next_run);
-        [run, watch, next_run, self.retry_spool].into_iter().flatten().min()
+        let is_free = self.run.is_none() && self.catch_up.is_none() && !self.is_stopping;
+        let watch = self.watch.next_wake(self.config.watch && is_free);
+        let next_run = (is_free && !self.watch.is_ending()).then_some(self.next_run);
+        [run, watch, next_run, self.retry_spool, self.window.until()].into_iter().flatten().min()
     }
 
     fn tell(&mut self) {
@@ -436,6 +515,7 @@ impl<'a> Daemon<'a> {
             return Doing::Stopping;
         }
         match &self.run {
+            None if self.catch_up.is_some() => Doing::Preparing,
             Some(run) => Doing::Running { verb: run.verb.to_owned(), since: run.began },
             None if self.watch.is_ending() => Doing::Preparing,
             None if self.watch.is_running() => {
@@ -474,3 +554,6 @@ fn read_last(path: &Path) -> Last {
     // Without it, there is a run at once.
     fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,8 @@
 
 use super::Walk;
 use crate::index::EntityIndex;
-use crate::schedule;
 use holo_protocol::Semaphore;
+use holo_schedule as schedule;
 use jiff::Zoned;
 use std::collections::HashMap;
 

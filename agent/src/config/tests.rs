@@ -20,13 +20,15 @@ fn a_file_that_is_missing_says_nothing_else_than_an_empty_one() {
 fn every_key_is_read() {
     let config = load(
         "interval = \"10m\"\nwatch = false\nmode = \"report\"\ntimeout = \"2h\"\nmetrics = \"[::1]:9189\"\n\
-         textfile = \"/var/lib/node_exporter/holo.prom\"\nholo = \"/opt/holo\"\n",
+         textfile = \"/var/lib/node_exporter/holo.prom\"\nholo = \"/opt/holo\"\n\
+         [maintenance]\ndays = \"mon-fri\"\nhours = \"2-5\"\n",
     );
     let expected = Config {
         interval: Duration::from_secs(600),
         watch: false,
         mode: Mode::Report,
         timeout: Duration::from_secs(7200),
+        maintenance: Some("hours=2-5 days=mon-fri".parse().unwrap()),
         metrics: Some("[::1]:9189".parse().unwrap()),
         textfile: Some("/var/lib/node_exporter/holo.prom".into()),
         holo: Some("/opt/holo".into()),
@@ -45,6 +47,8 @@ fn mistakes_name_file_line_and_key_and_say_what_would_be_right() {
         ("metrics = \"localhost\"\n", "agent.toml:1: metrics: \"localhost\" is not an address and a port, such as"),
         ("textfile = \"x.prom\"\n", "agent.toml:1: textfile: \"x.prom\" is not the path of a file"),
         ("intervall = \"1m\"\n", "agent.toml:1: intervall: unknown key, did you mean interval?"),
+        ("[maintenance]\nhours = \"5\"\n", "agent.toml:2: maintenance.hours: expected ranges of hours, as in"),
+        ("[maintenance]\n", "agent.toml:1: maintenance: needs hours, days or both, as in"),
         ("interval\n", "agent.toml:1: "),
     ] {
         let error = load(text).unwrap_err();

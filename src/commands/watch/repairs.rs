@@ -11,9 +11,9 @@ use crate::error::FatalError;
 use crate::index::EntityIndex;
 use crate::report::{End, Event, Noticed};
 use crate::run_id::RunId;
-use crate::schedule;
 use crate::settings::Settings;
 use bstr::ByteSlice;
+use holo_schedule as schedule;
 use jiff::Zoned;
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
 //! The times at which entities are looked at although nothing has been heard of them: those that are polled, and those whose schedule opens.
 
 use crate::index::EntityIndex;
-use crate::schedule;
 use holo_protocol::Schedule;
+use holo_schedule as schedule;
 use jiff::Zoned;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

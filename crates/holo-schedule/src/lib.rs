@@ -1,6 +1,7 @@
 //! Schedules in the time zone of the system.
 
-use holo_protocol::Schedule;
+pub use holo_protocol::Schedule;
+
 use holo_protocol::controls::Day;
 use jiff::civil::Time;
 use jiff::{ToSpan, Zoned};
@@ -26,6 +27,16 @@ pub fn next_opening(schedule: &Schedule, now: &Zoned) -> Option<Zoned> {
     })
 }
 
+/// Returns the next time at which something that may be changed now may not be any more, or the other way round; nothing if that does not
+/// happen within eight days.
+#[must_use]
+pub fn next_change(schedule: &Schedule, now: &Zoned) -> Option<Zoned> {
+    let is_open_now = is_open(schedule, now);
+    let minute = now.round(jiff::ZonedRound::new().smallest(jiff::Unit::Minute).mode(jiff::RoundMode::Trunc)).ok()?;
+    let minutes = (1..=8 * 24 * 60).map_while(|minutes: i32| minute.checked_add(minutes.minutes()).ok());
+    minutes.into_iter().find(|time| is_open(schedule, time) != is_open_now)
+}
+
 fn day(time: &Zoned) -> Day {
     Day::from_monday(u8::try_from(time.weekday().to_monday_zero_offset()).unwrap_or_default())
 }
@@ -45,6 +56,20 @@ mod tests {
         assert!(is_open(&schedule, &at("2026-11-20T04:59:59+01:00[Europe/Berlin]")));
         assert!(!is_open(&schedule, &at("2026-11-20T05:00:00+01:00[Europe/Berlin]")));
         assert!(!is_open(&schedule, &at("2026-11-21T03:00:00+01:00[Europe/Berlin]")));
+    }
+
+    #[test]
+    fn the_next_change_may_be_an_opening_or_a_closing() {
+        let next =
+            |schedule: &str, now: &str| next_change(&schedule.parse().unwrap(), &at(now)).map(|time| time.to_string());
+        let friday = "2026-11-20T04:59:59.9+01:00[Europe/Berlin]";
+        assert_eq!(next("hours=2-5 days=mon-fri", friday).as_deref(), Some("2026-11-20T05:00:00+01:00[Europe/Berlin]"));
+        let closed = "2026-11-20T05:00:00+01:00[Europe/Berlin]";
+        assert_eq!(next("hours=2-5 days=mon-fri", closed).as_deref(), Some("2026-11-23T02:00:00+01:00[Europe/Berlin]"));
+        assert_eq!(next("days=mon-sun", closed), None);
+        // An hour that there is twice is open twice as long.
+        let twice = "2026-10-25T02:30:00+02:00[Europe/Berlin]";
+        assert_eq!(next("hours=1-3", twice).as_deref(), Some("2026-10-25T03:00:00+01:00[Europe/Berlin]"));
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! What became of a run whose agent has crashed: the records of holo know it.
+
+use crate::child::{ChildId, Running, TRIGGER};
+use crate::event::{RunEvent, RunResult};
+use holo_events::{Line, RunLine, Tally};
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// The time after which a run that goes on is looked for again.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// A look at the records.
+pub(super) struct CatchUp {
+    pub(super) id: ChildId,
+    child: Box<dyn Running>,
+    /// The time at which the run began.
+    begun: Timestamp,
+    runs: Vec<RunEvent>,
+    is_running: bool,
+}
+
+impl CatchUp {
+    pub(super) fn new(id: ChildId, child: Box<dyn Running>, begun: Timestamp) -> CatchUp {
+        CatchUp { id, child, begun, runs: Vec::new(), is_running: false }
+    }
+
+    pub(super) fn hear(&mut self, line: &Line<'_>) {
+        let Line::Run(run) = line else { return };
+        // Watches have records of what they repair, which they have said themselves.
+        let is_ours = run.trigger.as_ref().is_some_and(|trigger| trigger.to_string() == TRIGGER);
+        if !is_ours || run.command.get(1).is_none_or(|verb| verb.to_string() != "apply") {
+            return;
+        }
+        match event(run, self.begun) {
+            Some(event) => self.runs.push(event),
+            None => self.is_running = true,
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.child.end();
+    }
+
+    /// Returns the runs, the oldest first; nothing if one goes on.
+    pub(super) fn finish(mut self) -> Option<Vec<RunEvent>> {
+        if self.is_running {
+            return None;
+        }
+        self.runs.reverse();
+        Some(if self.runs.is_empty() { CatchUp::unknown(self.begun) } else { self.runs })
+    }
+
+    /// Returns the event of a run that there is no record of.
+    pub(super) fn unknown(begun: Timestamp) -> Vec<RunEvent> {
+        vec![RunEvent {
+            run: None,
+            verb: "apply".to_owned(),
+            result: RunResult::Interrupted,
+            began: begun,
+            duration: 0.0,
+            exit_code: None,
+            tally: Tally::default(),
+            failed: Vec::new(),
+            error: Some("the agent has ended while it was at work, and it has changed nothing since".to_owned()),
+        }]
+    }
+}
+
+/// Returns the event of a run on record; nothing if it goes on.
+fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
+    let result = match &*run.result {
+        "running" => return None,
+        "unchanged" => RunResult::Unchanged,
+        "changed" => RunResult::Changed,
+        "refused" => RunResult::Refused,
+        "interrupted" => RunResult::Interrupted,
+        _ => RunResult::Failed,
+    };
+    Some(RunEvent {
+        run: Some(run.run.to_string()),
+        verb: "apply".to_owned(),
+        result,
+        began: run.time.as_ref().and_then(|time| time.parse().ok()).unwrap_or(begun),
+        duration: run.duration.unwrap_or_default(),
+        exit_code: run.exit_code.map(i32::from),
+        tally: run.tally,
+        failed: Vec::new(),
+        error: run.error.as_ref().map(ToString::to_string),
+    })
+}

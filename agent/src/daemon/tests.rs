@@ -1,0 +1,388 @@
+//! The agent over hours and weeks, which pass in no time: children are made up, and clocks are those of the test.
+
+use super::*;
+use crate::child::{Ended, Running, StartError};
+use crate::event::Event;
+use holo_events::{Line, Tally};
+use holo_process::Status as Exit;
+use holo_testing::random::{Random, cases};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+/// A Friday, at midnight in UTC.
+const BEGIN: i64 = 1_795_132_800;
+
+/// What the agent has done: seconds since the beginning, and a word for it.
+type Log = Rc<RefCell<Vec<(u64, String)>>>;
+
+/// A clock that goes with the time of the test.
+#[derive(Clone, Copy)]
+struct TestClock(Instant);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(BEGIN).unwrap() + self.0.elapsed()
+    }
+
+    fn local(&self) -> Zoned {
+        self.now().to_zoned(TimeZone::UTC)
+    }
+}
+
+/// Starts children that are made up.
+struct Actors {
+    log: Log,
+    begun: Instant,
+    /// The time that a run takes, and its exit status.
+    run: (Duration, u8),
+    /// The time after which a watch ends by itself.
+    watch: Duration,
+    /// The time that a child takes to end once it was asked to.
+    end: Duration,
+    running: Rc<RefCell<u32>>,
+    /// The lines of holo history.
+    history: Vec<String>,
+}
+
+struct Actor {
+    asked: Arc<Notify>,
+    killed: Arc<Notify>,
+    log: Log,
+    begun: Instant,
+    verb: &'static str,
+}
+
+impl Running for Actor {
+    fn end(&self) {
+        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("end {}", self.verb)));
+        self.asked.notify_one();
+    }
+
+    fn kill(&self) {
+        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("kill {}", self.verb)));
+        self.killed.notify_one();
+    }
+}
+
+impl Launcher for Actors {
+    fn start(
+        &mut self,
+        task: &Task,
+        id: ChildId,
+        said: mpsc::Sender<(ChildId, Said)>,
+    ) -> Result<Box<dyn Running>, StartError> {
+        let word = match task {
+            Task::Watch { apply: true } => "watch --apply",
+            task => task.verb(),
+        };
+        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), word.to_owned()));
+        // The lock is one.
+        assert_eq!(self.running.replace(1), 0, "{:?}", self.log.borrow());
+        let (asked, killed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let actor = Actor {
+            asked: Arc::clone(&asked),
+            killed: Arc::clone(&killed),
+            log: Rc::clone(&self.log),
+            begun: self.begun,
+            verb: task.verb(),
+        };
+        let (time, mut lines, code) = match task {
+            Task::Watch { .. } => (self.watch, vec![Line::Watching { entities: 1 }.to_bytes()], 1),
+            Task::History { .. } => {
+                (Duration::from_secs(1), self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
+            }
+            Task::Apply | Task::Check => {
+                let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
+                let line = Line::Summary { run, time: None, duration: None, tally, exit_code: self.run.1, error: None };
+                (self.run.0, vec![line.to_bytes()], self.run.1)
+            }
+        };
+        let (end, running) = (self.end, Rc::clone(&self.running));
+        tokio::task::spawn_local(async move {
+            let mut status = Exit::Exited(code.into());
+            tokio::select! {
+                () = tokio::time::sleep(time) => {}
+                () = asked.notified() => {
+                    lines.clear();
+                    status = Exit::Exited(143);
+                    tokio::select! {
+                        () = tokio::time::sleep(end) => {}
+                        () = killed.notified() => status = Exit::Signaled { signal: 9, core_dumped: false },
+                    }
+                }
+            }
+            for line in lines {
+                let line = Line::parse(&line).unwrap();
+                said.send((id, Said::Line(Box::new(line)))).await.unwrap();
+            }
+            running.replace(0);
+            let ended = Ended { status: Some(status), diagnostics: String::new() };
+            said.send((id, Said::Ended(ended))).await.unwrap();
+        });
+        Ok(Box::new(actor))
+    }
+
+    fn set_program(&mut self, _: Option<PathBuf>) {}
+}
+
+/// Keeps events in memory.
+#[derive(Clone, Default)]
+struct Sink(Rc<RefCell<Vec<Event>>>);
+
+impl EventSink for Sink {
+    fn record(&mut self, event: Event) {
+        self.0.borrow_mut().push(event);
+    }
+
+    fn retry(&mut self) {}
+
+    fn obstacle(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// A configuration that may change.
+#[derive(Clone)]
+struct Source(Rc<RefCell<Config>>);
+
+impl ConfigSource for Source {
+    fn load(&self) -> Result<Config, DocumentError> {
+        Ok(self.0.borrow().clone())
+    }
+}
+
+/// A stage on which an agent works.
+struct Stage {
+    config: Config,
+    run: (Duration, u8),
+    watch: Duration,
+    end: Duration,
+    last: Option<String>,
+    history: Vec<String>,
+}
+
+/// What has come of it.
+struct Play {
+    log: Vec<(u64, String)>,
+    events: Vec<Event>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Stage {
+            config: Config::default(),
+            run: (Duration::from_secs(10), 0),
+            watch: Duration::MAX,
+            end: Duration::from_secs(1),
+            last: None,
+            history: Vec::new(),
+        }
+    }
+}
+
+impl Stage {
+    /// Has the agent work for so long, and then end. Each input comes at its time.
+    fn play(self, time: Duration, inputs: Vec<(Duration, Config)>) -> Play {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let (log, sink): (Log, Sink) = Default::default();
+        // Not where each write would be waited for.
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.exists() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
+        let last = folder.path().join("last.json");
+        self.last.iter().for_each(|text| fs::write(&last, text).unwrap());
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            let begun = Instant::now();
+            let source = Source(Rc::new(RefCell::new(self.config)));
+            let actors = Actors {
+                log: Rc::clone(&log),
+                begun,
+                run: self.run,
+                watch: self.watch,
+                end: self.end,
+                running: Rc::default(),
+                history: self.history,
+            };
+            let mut daemon = Daemon::new(Parts {
+                source: Box::new(source.clone()),
+                launcher: Box::new(actors),
+                sink: Box::new(sink.clone()),
+                clock: Box::new(TestClock(begun)),
+                rhythm: Rhythm::new("a machine"),
+                last,
+                metrics: Metrics::new().unwrap(),
+            })
+            .unwrap();
+            let (sender, mut receiver) = mpsc::channel(4);
+            tokio::task::spawn_local(async move {
+                for (at, config) in inputs {
+                    sleep_until(begun + at).await;
+                    source.0.replace(config);
+                    sender.send(Input::Reload).await.unwrap();
+                }
+                sleep_until(begun + time).await;
+                sender.send(Input::End).await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            daemon.go(&mut receiver).await;
+        });
+        Play { log: log.take(), events: sink.0.take() }
+    }
+}
+
+impl Play {
+    /// Returns the times at which something was done, in seconds.
+    fn times(&self, what: &str) -> Vec<u64> {
+        self.log.iter().filter(|(_, word)| word == what).map(|(time, _)| *time).collect()
+    }
+
+    fn words(&self) -> Vec<&str> {
+        self.log.iter().map(|(_, word)| word.as_str()).collect()
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_day_has_a_run_every_half_hour_and_a_watch_in_between() {
+    let play = Stage::default().play(24 * HOUR, Vec::new());
+    let runs = play.times("apply");
+    assert_eq!(runs[0], 0);
+    assert!((48..=50).contains(&runs.len()), "{runs:?}");
+    // A second more or less is what the watch takes to end.
+    assert!(runs[1..].windows(2).all(|pair| (1799..=1801).contains(&(pair[1] - pair[0]))), "{runs:?}");
+    assert_eq!(play.words()[..4], ["apply", "watch --apply", "end watch", "apply"]);
+    assert_eq!(play.events.len(), runs.len());
+}
+
+#[test]
+fn outside_of_the_window_nothing_is_changed_and_at_its_opening_there_is_a_run() {
+    let config = Config { maintenance: Some("hours=2-5 days=mon-fri".parse().unwrap()), ..Config::default() };
+    let play = Stage { config, ..Stage::default() }.play(4 * 24 * HOUR, Vec::new());
+    // Friday, and Monday.
+    let is_open = |time: u64| [0, 3].contains(&(time / 86_400)) && (7_200..18_000).contains(&(time % 86_400));
+    let applies = play.times("apply");
+    assert!(applies.iter().all(|&time| is_open(time)), "{applies:?}");
+    for opening in [7_200, 3 * 86_400 + 7_200] {
+        assert!(applies.iter().any(|&time| (opening..opening + 3).contains(&time)), "{applies:?}");
+    }
+    assert!((12..=14).contains(&applies.len()), "{applies:?}");
+    // A watch that may change things ends with the window.
+    let watches = play.times("watch --apply");
+    assert!(watches.iter().all(|&time| is_open(time)), "{watches:?}");
+    assert!(play.times("end watch").contains(&18_000));
+    assert!(play.times("check").len() > 150 && play.times("watch").contains(&18_001));
+}
+
+#[test]
+fn random_configurations_never_have_two_children_nor_changes_where_there_may_be_none() {
+    cases(40, |random: &mut Random| {
+        let mut seconds = |most: usize| Duration::from_secs(1 + u64::try_from(random.below(most)).unwrap());
+        let (interval, run, watch, end) = (MINUTE + seconds(4000), seconds(3000), seconds(9000), seconds(20));
+        let timeout = seconds(4000);
+        let mode = if random.chance(30) { Mode::Report } else { Mode::Enforce };
+        let from = random.below(23);
+        let schedule = format!("hours={from}-{}", from + 1);
+        let maintenance = random.chance(50).then(|| schedule.parse().unwrap());
+        let config = Config { interval, timeout, mode, maintenance, watch: random.chance(80), ..Config::default() };
+        let code = *random.pick(&[0, 0, 1, 255]);
+        let play = Stage { config: config.clone(), run: (run, code), watch, end, ..Stage::default() };
+        let play = play.play(30 * HOUR, Vec::new());
+        let open = u64::try_from(from).unwrap() * 3600;
+        for (time, word) in &play.log {
+            let is_change = word == "apply" || word == "watch --apply";
+            let is_open = config.maintenance.is_none() || (open..open + 3600).contains(&(time % 86_400));
+            assert!(!is_change || (is_open && mode == Mode::Enforce), "{time} {word}: {config:?}");
+        }
+        // It neither sleeps for good nor runs without a pause.
+        let runs = play.log.iter().filter(|(_, word)| word == "apply" || word == "check").count();
+        let longest = interval.as_secs() * 3 / 2 + run.min(timeout).as_secs() + end.as_secs() + 1;
+        assert!(runs as u64 >= 30 * 3600 / longest, "{runs} runs: {config:?}");
+        assert!(play.log.len() < 30 * 3600, "{}", play.log.len());
+        assert!(!play.words().iter().any(|word| word.starts_with("kill")));
+    });
+}
+
+#[test]
+fn a_watch_that_ends_by_itself_is_started_slower_and_slower() {
+    let stage = Stage { watch: Duration::ZERO, ..Stage::default() };
+    let watches = stage.play(20 * MINUTE, Vec::new()).times("watch --apply");
+    let pauses: Vec<u64> = watches.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(pauses[..7], [1, 2, 4, 8, 16, 32, 64], "{watches:?}");
+    assert!(watches.len() <= 12, "{watches:?}");
+}
+
+#[test]
+fn a_run_that_cannot_begin_is_tried_again_before_its_time() {
+    let config = Config { watch: false, interval: 6 * HOUR, ..Config::default() };
+    let stage = Stage { config, run: (Duration::ZERO, 255), ..Stage::default() };
+    let runs = stage.play(HOUR, Vec::new()).times("apply");
+    assert_eq!(runs[..5], [0, 16, 48, 112, 240]);
+    assert!(runs.len() > 12, "{runs:?}");
+}
+
+#[test]
+fn what_takes_too_long_is_asked_to_end_and_killed_half_an_hour_later() {
+    let config = Config { watch: false, timeout: MINUTE, ..Config::default() };
+    let stage = Stage { config, run: (Duration::MAX, 0), end: Duration::MAX, ..Stage::default() };
+    let play = stage.play(50 * MINUTE, Vec::new());
+    assert_eq!(play.log[..3], [(0, "apply".into()), (60, "end apply".into()), (1860, "kill apply".into())]);
+    let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
+    assert_eq!((run.result, run.error.as_deref()), (RunResult::Interrupted, Some("it took too long")));
+}
+
+#[test]
+fn the_end_waits_for_a_child_that_cannot_end_at_once() {
+    let stage = Stage { run: (Duration::MAX, 0), end: 10 * MINUTE, ..Stage::default() };
+    let play = stage.play(MINUTE, Vec::new());
+    assert_eq!(play.words(), ["apply", "end apply"]);
+    let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
+    assert_eq!((run.result, run.duration), (RunResult::Interrupted, 660.0));
+}
+
+#[test]
+fn another_configuration_counts_at_once() {
+    let config = Config { interval: 24 * HOUR, ..Config::default() };
+    let report = Config { mode: Mode::Report, ..config.clone() };
+    let quiet = Config { watch: false, interval: MINUTE, ..report.clone() };
+    let inputs = vec![(10 * MINUTE, report), (20 * MINUTE, quiet)];
+    let play = Stage { config, ..Stage::default() }.play(30 * MINUTE, inputs);
+    assert_eq!(play.words()[..5], ["apply", "watch --apply", "end watch", "watch", "end watch"]);
+    assert!(play.words()[5..].iter().all(|word| *word == "check"), "{:?}", play.log);
+    assert!((8..=11).contains(&play.times("check").len()), "{:?}", play.log);
+}
+
+#[test]
+fn a_run_whose_agent_has_crashed_is_known_by_its_record_and_counted_once() {
+    let tally = "{\"unchanged\":0,\"changed\":2,\"pending\":0,\"refused\":0,\"skipped\":0,\"failed\":0}";
+    let line = |run: &str, result: &str, trigger: &str, verb: &str| {
+        format!(
+            "{{\"version\":1,\"event\":\"run\",\"run\":\"{run}\",\"result\":\"{result}\",\"tally\":{tally},\
+             \"trigger\":\"{trigger}\",\"command\":[\"holo\",\"{verb}\",\"--json\"]}}"
+        )
+    };
+    let last = Some("{\"begun\":\"2026-11-19T23:59:00Z\"}".to_owned());
+    let history = vec![
+        line("w", "changed", "holo-agent", "watch"),
+        line("b", "changed", "holo-agent", "apply"),
+        line("a", "interrupted", "holo-agent", "apply"),
+        line("p", "failed", "somebody", "apply"),
+    ];
+    let play = Stage { last: last.clone(), history, ..Stage::default() }.play(MINUTE, Vec::new());
+    assert_eq!(play.words()[..3], ["history", "apply", "watch --apply"]);
+    let ids: Vec<&str> = play.events.iter().map(|event| event.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b", "r"]);
+    // One that goes on is waited for.
+    let history = vec![line("a", "running", "holo-agent", "apply")];
+    let play = Stage { last: last.clone(), history, ..Stage::default() }.play(MINUTE, Vec::new());
+    assert!(play.words().iter().all(|word| *word != "apply"), "{:?}", play.log);
+    assert!(play.times("history").len() > 5);
+    // And one of which there is no record has changed nothing.
+    let play = Stage { last, ..Stage::default() }.play(MINUTE, Vec::new());
+    let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
+    assert_eq!((run.result, play.events.len()), (RunResult::Interrupted, 2));
+}
