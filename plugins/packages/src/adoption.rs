@@ -66,7 +66,7 @@ pub(crate) fn adopt(host: &Host, known: &Known, id: &str, output: &mut Output<'_
 fn describe(host: &Host, known: &Known, name: &str) -> Result<String, PackageError> {
     let none = || PackageError::new("no package manager was found on this system");
     let provider = providers::for_host(host).ok_or_else(none)?;
-    let package = Package { name: name.to_owned(), ensure: None, hold: None, arch: None };
+    let package = Package::named(name);
     if let Some(invalid) = package.invalid().first() {
         return Err(PackageError::new(invalid.to_string()));
     }

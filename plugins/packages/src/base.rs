@@ -52,6 +52,8 @@ impl Base {
             automatic: was_there.then_some(self.automatic),
             is_orphan: true,
             timeout: None,
+            recommends: None,
+            refresh: None,
         }
     }
 }

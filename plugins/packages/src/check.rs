@@ -1,14 +1,14 @@
 //! Finds out the effect of applying each package, for all of them at once, without changing anything.
 
 use crate::action::Action;
-use crate::declaration::Wanted;
+use crate::declaration::{Ensure, Wanted};
 use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Kind, Step};
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, query};
-use crate::resolve::{RequestIndex, Resolved, Task};
-use crate::simulate::{Names, SimulationError, Simulator};
+use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
+use crate::simulate::{Names, SimulationError, Simulator, parts};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 
@@ -29,9 +29,10 @@ pub(crate) fn check_all(
     provider: &'static dyn PackageProvider,
     wanted: &[&Wanted],
     names: &Names,
+    has_pending_sources: bool,
     output: &mut Output<'_>,
 ) -> BTreeMap<String, Finding> {
-    match findings(host, provider, wanted, names, output) {
+    match findings(host, provider, wanted, names, has_pending_sources, output) {
         Ok(findings) => wanted.iter().map(|wanted| wanted.id.clone()).zip(findings).collect(),
         Err(problem) => wanted.iter().map(|wanted| (wanted.id.clone(), Finding::Failed(problem.clone()))).collect(),
     }
@@ -42,6 +43,7 @@ fn findings(
     provider: &'static dyn PackageProvider,
     wanted: &[&Wanted],
     names: &Names,
+    has_pending_sources: bool,
     output: &mut Output<'_>,
 ) -> Result<Vec<Finding>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
@@ -56,13 +58,18 @@ fn findings(
         let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
         // Packages that have to be released first cannot be simulated before.
         let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
-        for (task, refusal) in simulator.admit(kind, &of_kind).refused {
+        let parts = parts(&of_kind);
+        for (task, refusal) in parts.iter().flat_map(|part| simulator.admit(kind, part).refused) {
             // A package that is in the way may be among those that go, which only shows during an apply.
             if kind != Kind::Install || !any_goes {
                 refusals.insert(task.request, refusal);
             }
         }
     }
+    let is_open = |wanted: &Wanted| {
+        let is_old = |limit| has_pending_sources || manager.index_age().is_none_or(|age| age > limit);
+        manager.system.mock.is_none() && wanted.ensure == Ensure::Latest && wanted.refresh.is_some_and(is_old)
+    };
     let find = |(index, resolved): (RequestIndex, Resolved)| match (resolved, refusals.remove(&index)) {
         (_, Some(SimulationError::NeedsForce(reason))) => {
             Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason)))
@@ -75,12 +82,16 @@ fn findings(
         (Resolved::Nothing, _) if requests[index].wanted.is_orphan => {
             Finding::Verdict(Verdict::WouldChange(Vec::new()))
         }
+        // An apply would look for a newer version in a newer index.
+        (Resolved::Nothing, _) if is_open(requests[index].wanted) => Finding::Verdict(Verdict::Unknown),
         (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => Finding::Pending(Box::new(task)),
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
         (Resolved::Impossible(problem), _) => Finding::Failed(PackageError::new(problem)),
-        (Resolved::Unknown(error), _) if manager.has_refreshed() => {
-            Finding::Failed(PackageError::new(error.to_string()))
+        (Resolved::Unknown(error), _)
+            if !has_pending_sources && manager.has_fresh_index(requests[index].wanted.refresh) =>
+        {
+            Finding::Failed(PackageError::new(unknown(&manager, &error)))
         }
         (Resolved::Unknown(_), _) => {
             let what = format!("would fetch the index of packages, and install {}", requests[index].wanted.key);
@@ -88,6 +99,12 @@ fn findings(
         }
     };
     Ok(resolution.resolved.indexes().zip(resolution.resolved).map(find).collect())
+}
+
+/// Returns the words for a package that nobody offers.
+pub(crate) fn unknown(manager: &Manager<'_>, error: &OfferError) -> String {
+    let hint = if let OfferError::Package { key, .. } = error { manager.hint(key) } else { None };
+    hint.map_or_else(|| error.to_string(), |hint| format!("{error}, {hint}"))
 }
 
 fn as_task(resolved: &Resolved) -> Option<&Task> {

@@ -2,6 +2,7 @@
 
 use crate::intent::Intent;
 use crate::model::Key;
+use crate::pattern::VersionPattern;
 use holo_plugin::Kept;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
@@ -19,7 +20,8 @@ pub(crate) const OURS: &str = "installed";
 pub(crate) struct Package {
     /// The package, as its manager names it; with apt also `NAME:ARCH`.
     pub(crate) name: String,
-    /// `present`, `absent`, `purged`, `latest`, or a version; present if nothing is said.
+    /// `present`, `absent`, `purged`, `latest`, or a version: one, those with a beginning, such as `1.24.*`, or those between others, such as
+    /// `>= 1.24, < 2`; present if nothing is said.
     #[serde(default)]
     pub(crate) ensure: Option<String>,
     /// True if the manager shall leave it as it is; left alone if nothing is said.
@@ -28,6 +30,13 @@ pub(crate) struct Package {
     /// The architecture, where it is not the system's own.
     #[serde(default)]
     pub(crate) arch: Option<String>,
+    /// True if packages come along that it recommends, false if only those that it needs; as the manager is configured if nothing is said.
+    #[serde(default)]
+    pub(crate) recommends: Option<bool>,
+    /// The greatest age of the index when it decides about the version; of any age if nothing is said.
+    #[serde(default, deserialize_with = "holo_plugin::definitions::readers::duration")]
+    #[cfg_attr(test, schemars(with = "Option<holo_plugin::definitions::readers::DurationSchema>"))]
+    pub(crate) refresh: Option<Duration>,
 }
 
 /// The desired state of a package.
@@ -41,8 +50,8 @@ pub(crate) enum Ensure {
     Purged,
     /// The newest version that is offered is installed.
     Latest,
-    /// This version is installed.
-    Version(String),
+    /// One of these versions is installed.
+    Version(VersionPattern),
 }
 
 impl Ensure {
@@ -52,7 +61,7 @@ impl Ensure {
             "absent" => Ensure::Absent,
             "purged" => Ensure::Purged,
             "latest" => Ensure::Latest,
-            version => Ensure::Version(version.to_owned()),
+            version => Ensure::Version(VersionPattern::parse(version)),
         }
     }
 
@@ -78,14 +87,23 @@ pub(crate) struct Wanted {
     pub(crate) automatic: Option<bool>,
     pub(crate) is_orphan: bool,
     pub(crate) timeout: Option<Duration>,
+    /// True if packages come along that are only recommended; none for what the manager does by itself.
+    pub(crate) recommends: Option<bool>,
+    /// The greatest age of the index that decides about a version.
+    pub(crate) refresh: Option<Duration>,
 }
 
 impl Wanted {
     /// Asks for the version that there was in the state that the system is brought back to, unless the definition asks for another.
     pub(crate) fn recall(&mut self, kept: &Kept, intent: &Intent) {
         self.recall_ours(kept, intent);
-        if let (Ensure::Present | Ensure::Latest, Some(version)) = (&self.ensure, kept.then(&self.id, VERSION)) {
-            self.ensure = Ensure::Version(version);
+        let is_open = match &self.ensure {
+            Ensure::Present | Ensure::Latest => true,
+            Ensure::Version(pattern) => pattern.is_open(),
+            Ensure::Absent | Ensure::Purged => false,
+        };
+        if let Some(version) = kept.then(&self.id, VERSION).filter(|_| is_open) {
+            self.ensure = Ensure::Version(VersionPattern::Exact(version));
         }
     }
 
@@ -93,7 +111,7 @@ impl Wanted {
     pub(crate) fn recall_orphan(&mut self, kept: &Kept, intent: &Intent) {
         self.recall_ours(kept, intent);
         if let (false, Some(found)) = (self.ours.is_empty(), &self.preferred) {
-            self.ensure = Ensure::Version(found.clone());
+            self.ensure = Ensure::Version(VersionPattern::Exact(found.clone()));
         }
     }
 
@@ -104,6 +122,11 @@ impl Wanted {
 }
 
 impl Package {
+    /// A package of which nothing is said.
+    pub(crate) fn named(name: &str) -> Package {
+        Package { name: name.to_owned(), ensure: None, hold: None, arch: None, recommends: None, refresh: None }
+    }
+
     fn ensures(&self) -> Ensure {
         self.ensure.as_deref().map_or(Ensure::Present, Ensure::parse)
     }
@@ -125,6 +148,8 @@ impl Package {
             automatic: (!ensure.is_gone()).then_some(false),
             is_orphan: false,
             timeout,
+            recommends: self.recommends,
+            refresh: self.refresh,
             ensure,
         }
     }
@@ -135,7 +160,7 @@ impl Definition for Package {
 
     fn invalid_values(&self) -> Vec<Invalid> {
         let version = match self.ensure.as_deref().map(Ensure::parse) {
-            Some(Ensure::Version(version)) => validate_version(&version),
+            Some(Ensure::Version(pattern)) => validate_pattern(&pattern),
             _ => Ok(()),
         };
         let arch = self.arch.as_deref().map_or(Ok(()), |arch| validate_arch("arch", arch));
@@ -145,6 +170,9 @@ impl Definition for Package {
     fn validate(&self) -> Result<(), Invalid> {
         if self.arch.is_some() && self.name.contains(':') {
             return Err(Invalid::new("arch", "the name has an architecture already"));
+        }
+        if self.ensures().is_gone() && self.recommends.is_some() {
+            return Err(Invalid::new("recommends", "a package that is not there recommends nothing"));
         }
         if self.hold == Some(true) && self.ensures().is_gone() {
             return Err(Invalid::new("hold", "a package that is not there cannot be held"));
@@ -175,6 +203,15 @@ fn validate_arch(key: &'static str, arch: &str) -> Result<(), Invalid> {
         return Ok(());
     }
     Err(Invalid::new(key, format!("{arch:?} is not an architecture")))
+}
+
+/// A pattern need not begin like a version, if it says where the rest is.
+fn validate_pattern(pattern: &VersionPattern) -> Result<(), Invalid> {
+    let versions = pattern.versions().into_iter().map(|version| match pattern {
+        VersionPattern::Glob(_) => validate_version(&version.replacen('*', "0", usize::MAX)),
+        _ => validate_version(version),
+    });
+    versions.collect()
 }
 
 fn validate_version(version: &str) -> Result<(), Invalid> {
@@ -244,11 +281,38 @@ mod tests {
 
     #[test]
     fn versions_are_versions() {
-        for ensure in ["present", "absent", "purged", "latest", "1.2.3-4.el9", "2:1.0~rc1+b1", "1.0^git1", "5.9_p1-r2"]
-        {
+        for ensure in [
+            "present",
+            "absent",
+            "purged",
+            "latest",
+            "1.2.3-4.el9",
+            "2:1.0~rc1+b1",
+            "1.0^git1",
+            "5.9_p1-r2",
+            "1.24.*",
+            ">= 1.24, < 2",
+            ">1",
+        ] {
             assert_eq!(problem(&format!("name = 'x'\nensure = '{ensure}'")), None, "{ensure}");
         }
-        for ensure in ["", "installed", "true", "-1", "1.2.3; rm -rf /", "1.2.3$(whoami)", "1.*", ">1", "1 2"] {
+        for ensure in [
+            "",
+            "installed",
+            "true",
+            "-1",
+            "1.2.3; rm -rf /",
+            "1.2.3$(whoami)",
+            "1 2",
+            ">= 1 2",
+            ">=",
+            "> -1",
+            "1,",
+            ">= 1, < $(x)",
+            "1.*;x",
+            ">=1.*",
+            "=> 1",
+        ] {
             assert!(problem(&format!("name = 'x'\nensure = '{ensure}'")).is_some(), "{ensure}");
         }
     }

@@ -3,11 +3,12 @@
 use crate::base::Base;
 use crate::check::{Finding, check_all};
 use crate::declaration::{Ensure, Wanted};
-use crate::provider::PackageProvider;
+use crate::provider::{PackageProvider, ProviderError};
+use crate::repositories::{self, RepositoryEntity};
 use crate::repository::INDEX;
 use crate::simulate::Names;
 use holo_change::base_store::{Legacy, Orphan};
-use holo_plugin::provider::UnknownProviderError;
+use holo_plugin::declared::Declared;
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,15 +30,6 @@ pub(crate) struct PackageEntity {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The reason why a package has no manager.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ProviderError {
-    #[error("provider: {0}")]
-    Unknown(#[from] UnknownProviderError),
-    #[error("no package manager was found on this system")]
-    None,
-}
-
 /// The records that concern a package.
 pub(crate) enum Past {
     /// It is defined, and may have been under another name.
@@ -51,6 +43,8 @@ pub(crate) enum Past {
 pub(crate) struct Shared {
     /// All that are not left out, with their managers' names.
     pub(crate) all: Vec<(Wanted, &'static dyn PackageProvider)>,
+    /// The repositories that packages come from.
+    repositories: Vec<Arc<Declared<RepositoryEntity>>>,
     /// The effect of applying each of them, once that was asked for.
     findings: Mutex<Option<BTreeMap<String, Finding>>>,
     /// True if so many packages are asked for that it would take too long to tell what comes along with each.
@@ -58,8 +52,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(all: Vec<(Wanted, &'static dyn PackageProvider)>) -> Shared {
-        Shared { all, ..Shared::default() }
+    pub(crate) fn new(
+        all: Vec<(Wanted, &'static dyn PackageProvider)>,
+        repositories: Vec<Arc<Declared<RepositoryEntity>>>,
+    ) -> Shared {
+        Shared { all, repositories, ..Shared::default() }
+    }
+
+    /// Returns true if applying a repository of a manager would change what packages there are.
+    fn has_pending_sources(&self, host: &Host, manager: &str) -> bool {
+        let living = self.repositories.iter().filter(|one| one.common.skipped.is_none());
+        let of_manager = |one: &&Arc<Declared<RepositoryEntity>>| {
+            one.entity.provider.as_ref().is_ok_and(|provider| provider.name() == manager)
+        };
+        living.filter(of_manager).any(|one| repositories::is_pending(host, &one.entity))
     }
 
     /// The names of all packages of a manager.
@@ -101,7 +107,9 @@ impl Shared {
                 managers.insert(provider.name(), *provider);
             }
             for (name, provider) in managers {
-                findings.extend(check_all(host, provider, &self.wanted_of(name), &self.names(provider), output));
+                let (wanted, names) = (self.wanted_of(name), self.names(provider));
+                let has_pending_sources = self.has_pending_sources(host, name);
+                findings.extend(check_all(host, provider, &wanted, &names, has_pending_sources, output));
             }
             findings
         });
@@ -139,13 +147,13 @@ impl PackageEntity {
             report.information.push(Information { key: key.into(), value: value.into() });
         };
         let ensure = match &self.wanted.ensure {
-            Ensure::Present => "present",
-            Ensure::Absent => "absent",
-            Ensure::Purged => "purged",
-            Ensure::Latest => "latest",
-            Ensure::Version(version) => version,
+            Ensure::Present => "present".to_owned(),
+            Ensure::Absent => "absent".to_owned(),
+            Ensure::Purged => "purged".to_owned(),
+            Ensure::Latest => "latest".to_owned(),
+            Ensure::Version(versions) => versions.to_string(),
         };
-        tell("ensure", ensure);
+        tell("ensure", &ensure);
         if let Some(hold) = self.wanted.hold {
             tell("hold", if hold { "yes" } else { "no" });
         }

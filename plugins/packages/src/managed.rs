@@ -5,11 +5,12 @@ use crate::repositories::RepositoryEntity;
 use holo_plugin::declared::Declared;
 use holo_plugin::index::Table;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Part, SetAnswers, Verdict};
+use std::sync::Arc;
 
 /// A package, or a repository that packages come from.
 pub(crate) enum Managed {
     /// A repository.
-    Repository(Box<Declared<RepositoryEntity>>),
+    Repository(Arc<Declared<RepositoryEntity>>),
     /// A package.
     Package(Box<Declared<PackageEntity>>),
 }

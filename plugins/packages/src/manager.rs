@@ -54,6 +54,9 @@ impl<'a> Manager<'a> {
     pub(crate) fn refresh(&self, output: &mut Output<'_>) -> Result<(), PackageError> {
         let refreshed = self.provider.refresh(&self.system);
         let refreshed = refreshed.and_then(|mut program| self.fetch(&mut program, output));
+        if refreshed.is_ok() && self.system.mock.is_none() {
+            self.note_index();
+        }
         // A marker that cannot be left costs another refresh.
         let _ = fs::create_dir_all(self.system.cache_dir()).and_then(|()| fs::write(self.marker(), ""));
         refreshed

@@ -109,6 +109,15 @@ pub(crate) struct Offers {
     pub(crate) versions: Vec<String>,
 }
 
+/// The traces of an index, below the root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexPaths {
+    /// Changed whenever the index has changed.
+    pub(crate) made: &'static [&'static str],
+    /// Files, and directories of files, that say where the index is from.
+    pub(crate) sources: &'static [&'static str],
+}
+
 /// The packages of one transaction, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
@@ -120,6 +129,8 @@ pub(crate) struct Transaction {
     pub(crate) changes_held: bool,
     /// True if packages that are not among the items are known to go, and may.
     pub(crate) may_remove: bool,
+    /// True if packages come along that are only recommended; none for what the manager does by itself.
+    pub(crate) recommends: Option<bool>,
 }
 
 /// The effect of a transaction on its packages.

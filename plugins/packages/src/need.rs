@@ -2,6 +2,7 @@
 
 use crate::declaration::{Ensure, Wanted};
 use crate::model::{Instance, Kind, Mark, Status};
+use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
 
 /// The actions that a package needs.
@@ -16,8 +17,8 @@ pub(crate) struct Need {
 pub(crate) enum Main {
     /// Some version has to come.
     Install,
-    /// This version has to come, or one that is as good.
-    Version(String),
+    /// One of these versions has to come.
+    Version(VersionPattern),
     /// The package has to go.
     Gone(Kind),
 }
@@ -36,15 +37,15 @@ impl Need {
             Ensure::Present => present.is_empty().then_some(Main::Install),
             Ensure::Latest => match (newest(&present, provider), candidate) {
                 (None, None) => Some(Main::Install),
-                (None, Some(candidate)) => Some(Main::Version(candidate.to_owned())),
+                (None, Some(candidate)) => Some(Main::Version(VersionPattern::Exact(candidate.to_owned()))),
                 (Some(newest), Some(candidate)) if provider.compare(newest, candidate).is_lt() => {
-                    Some(Main::Version(candidate.to_owned()))
+                    Some(Main::Version(VersionPattern::Exact(candidate.to_owned())))
                 }
                 // A version that is newer than all that are offered stays.
                 (Some(_), _) => None,
             },
             Ensure::Version(asked) => {
-                let is_there = present.iter().any(|instance| provider.matches(asked, &instance.version));
+                let is_there = present.iter().any(|instance| asked.fits(&instance.version, provider));
                 (!is_there).then(|| Main::Version(asked.clone()))
             }
             Ensure::Absent => {

@@ -2,11 +2,11 @@
 
 use crate::adoption::{self, Known};
 use crate::declaration::{Package, Wanted};
-use crate::entity::{PackageEntity, Past, ProviderError, Shared};
+use crate::entity::{PackageEntity, Past, Shared};
 use crate::intent::Intent;
 use crate::managed::{Managed, with_those};
 use crate::names::{FullNames, things};
-use crate::provider::PackageProvider;
+use crate::provider::{PackageProvider, ProviderError};
 use crate::providers;
 use crate::repositories::{self, Repositories};
 use crate::repository::Repository;
@@ -105,7 +105,7 @@ impl Plugin for Packages {
         }
         let taken_part = found.iter().filter(|(_, common)| common.skipped.is_none());
         let all = taken_part.filter_map(|(entity, _)| Some((entity.wanted.clone(), *entity.provider.as_ref().ok()?)));
-        let shared = Arc::new(Shared::new(all.collect()));
+        let shared = Arc::new(Shared::new(all.collect(), repositories.all.clone()));
         let entity = |(entity, common): (PackageEntity, Common)| {
             let entity = PackageEntity { shared: Arc::clone(&shared), ..entity };
             let comes_later = comes_after_repositories(&entity, &common, &repositories);
@@ -113,7 +113,7 @@ impl Plugin for Packages {
         };
         let packages: Vec<_> =
             found.into_iter().map(entity).map(|package| Managed::Package(Box::new(package))).collect();
-        let repositories = repositories.all.into_iter().map(|one| Managed::Repository(Box::new(one)));
+        let repositories = repositories.all.into_iter().map(Managed::Repository);
         Ok(repositories.chain(packages).collect())
     }
 

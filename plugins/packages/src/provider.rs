@@ -1,17 +1,26 @@
 //! The interface to a package manager.
 
 use crate::error::{KeyError, PackageError};
-use crate::model::{Installed, Item, Key, Mark, Offers, Step, Transaction};
+use crate::model::{IndexPaths, Installed, Item, Key, Mark, Offers, Step, Transaction};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use holo_plugin::Host;
 use holo_plugin::definitions::Invalid;
 use holo_plugin::process::{Captured, Program};
-use holo_plugin::provider::Provider;
+use holo_plugin::provider::{Provider, UnknownProviderError};
 use holo_plugin::system::{PackageManager, Root};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+
+/// The reason why a package or repository has no manager.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ProviderError {
+    #[error("provider: {0}")]
+    Unknown(#[from] UnknownProviderError),
+    #[error("no package manager was found on this system")]
+    None,
+}
 
 /// A package manager.
 pub(crate) trait PackageProvider: Provider {
@@ -57,6 +66,14 @@ pub(crate) trait PackageProvider: Provider {
     /// In which versions these packages could be installed. Packages that are not known are left out.
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError>;
 
+    /// The traces of its index.
+    fn index_paths(&self) -> IndexPaths {
+        IndexPaths { made: &[], sources: &[] }
+    }
+
+    /// Returns the names of all packages that it knows. Fetches nothing.
+    fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError>;
+
     /// Fetches anew what it knows of packages.
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError>;
 
@@ -84,6 +101,11 @@ pub(crate) trait PackageProvider: Provider {
 
     /// Returns true if a held package has to be released before it can be changed.
     fn releases_first(&self) -> bool {
+        false
+    }
+
+    /// Returns true if packages can recommend others, which may be left out.
+    fn knows_recommendations(&self) -> bool {
         false
     }
 

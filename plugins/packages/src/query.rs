@@ -27,6 +27,14 @@ pub(crate) struct Resolution {
     pub(crate) refresh_problem: Option<PackageError>,
 }
 
+/// Returns true if the index decides about a package for which it may not be as old as it is.
+fn is_old(manager: &Manager<'_>, requests: &Requests<'_>, installed: &Installed) -> bool {
+    let wanted = requests.iter().map(|request| request.wanted);
+    let limits = wanted.filter(|wanted| needs_offers(wanted, manager.provider, installed));
+    let limit = limits.filter_map(|wanted| wanted.refresh).min();
+    limit.is_some_and(|limit| manager.index_age().is_none_or(|age| age > limit))
+}
+
 /// Finds out what has to be done. If something is not known, the index is fetched anew, once a run.
 pub(crate) fn query(
     manager: &Manager<'_>,
@@ -53,10 +61,16 @@ pub(crate) fn query(
         };
         requests.entries().map(|(index, request)| resolve(index, request.wanted, &known(request))).collect()
     };
+    let may_refresh = !system.only_looks && !manager.has_refreshed();
+    let is_old = system.mock.is_none() && is_old(manager, requests, &installed);
+    let mut refresh_problem = None;
+    if is_old && may_refresh {
+        refresh_problem = manager.refresh(output).err();
+    }
+    let may_refresh = may_refresh && !is_old;
     let offers = ask();
     let is_settled =
         |resolved: &Table<_, Resolved>| !resolved.iter().any(|resolved| matches!(resolved, Resolved::Unknown(_)));
-    let may_refresh = !system.only_looks && !manager.has_refreshed();
     let resolved = match &offers {
         Ok(offers) => decide(offers),
         // Without an index it is not known which versions are offered.
@@ -65,7 +79,7 @@ pub(crate) fn query(
     };
     let is_stale = offers.is_err() || !is_settled(&resolved);
     if !is_stale || !may_refresh {
-        return Ok(Resolution { installed, resolved, refresh_problem: None });
+        return Ok(Resolution { installed, resolved, refresh_problem });
     }
     let refresh_problem = manager.refresh(output).err();
     let offers = ask()?;

@@ -4,6 +4,7 @@ use crate::action::Action;
 use crate::declaration::{Ensure, Wanted};
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
+use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
 use holo_plugin::index::define_index;
 
@@ -27,6 +28,8 @@ pub(crate) struct Task {
     pub(crate) actions: Vec<Action>,
     /// True if everything that it would take away may go.
     pub(crate) force: bool,
+    /// True if packages come along that are only recommended; none for what the manager does by itself.
+    pub(crate) recommends: Option<bool>,
 }
 
 /// The decision about a package that is wanted.
@@ -81,6 +84,9 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     if wanted.hold == Some(true) && !provider.marks().contains(&Mark::Held) && !wanted.is_orphan {
         return Resolved::Impossible(format!("{} cannot hold packages", provider.name()));
     }
+    if wanted.recommends.is_some() && !provider.knows_recommendations() {
+        return Resolved::Impossible(format!("recommends: {} knows no recommended packages", provider.name()));
+    }
     let instances = installed.instances(&wanted.key);
     let candidate = offers.and_then(|offers| offers.candidate.as_deref());
     let need = Need::new(wanted, &instances, candidate, *provider);
@@ -102,6 +108,7 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
         marks: need.marks.clone(),
         actions: Vec::new(),
         force: *force,
+        recommends: wanted.recommends,
     };
     match &need.main {
         None => {}
@@ -110,7 +117,7 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
             task.actions.push(Action::remove(&name, current, *kind == Kind::Purge));
         }
         Some(Main::Install | Main::Version(_)) => {
-            let asked = if let Some(Main::Version(asked)) = &need.main { Some(asked.as_str()) } else { None };
+            let asked = if let Some(Main::Version(asked)) = &need.main { Some(asked) } else { None };
             let version = match version(wanted, asked, known) {
                 Ok(version) => version,
                 Err(problem) => return Resolved::Unknown(problem),
@@ -138,14 +145,22 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
 }
 
 /// The version to install; none where nobody knows any.
-fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Result<Option<String>, OfferError> {
+fn version(
+    wanted: &Wanted,
+    asked: Option<&VersionPattern>,
+    known: &Knowledge<'_>,
+) -> Result<Option<String>, OfferError> {
+    if let (true, Some(asked)) = (known.is_mock, asked) {
+        let (manager, key) = (known.provider.name(), wanted.key.clone());
+        return asked.example(known.provider).map(Some).ok_or(OfferError::Candidate { manager, key });
+    }
     if known.is_mock {
-        return Ok(asked.or(wanted.preferred.as_deref()).map(str::to_owned));
+        return Ok(wanted.preferred.clone());
     }
     let (manager, key) = (known.provider.name(), wanted.key.clone());
     let versions = known.offers.map_or(&[][..], |offers| &offers.versions);
-    let best = |asked: &str| {
-        let fitting = versions.iter().filter(|version| known.provider.matches(asked, version));
+    let best = |asked: &VersionPattern| {
+        let fitting = versions.iter().filter(|version| asked.fits(version, known.provider));
         fitting.max_by(|a, b| known.provider.compare(a, b)).cloned()
     };
     if versions.is_empty() {
@@ -155,11 +170,11 @@ fn version(wanted: &Wanted, asked: Option<&str>, known: &Knowledge<'_>) -> Resul
         return best(asked).map(Some).ok_or_else(|| OfferError::Version {
             manager,
             key,
-            asked: asked.to_owned(),
+            asked: asked.to_string(),
             offered: versions.to_vec(),
         });
     }
-    let preferred = wanted.preferred.as_deref().and_then(best);
+    let preferred = wanted.preferred.as_deref().and_then(|version| best(&VersionPattern::Exact(version.to_owned())));
     let candidate = known.offers.and_then(|offers| offers.candidate.clone());
     preferred.or(candidate).map(Some).ok_or(OfferError::Candidate { manager, key })
 }

@@ -5,7 +5,7 @@ use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Kind, Step, Transaction};
 use crate::need::newest;
 use crate::resolve::Task;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason why a task is left out of a transaction.
 #[derive(Clone, Debug)]
@@ -53,7 +53,17 @@ pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Tran
         may_downgrade: tasks.iter().any(|task| task.is_downgrade),
         changes_held: tasks.iter().any(|task| task.is_held),
         may_remove,
+        recommends: tasks.iter().find_map(|task| task.recommends),
     }
+}
+
+/// Returns the tasks in parts, each of which can be one transaction: what comes along with a package is not known to be another one's.
+pub(crate) fn parts<'t>(tasks: &[&'t Task]) -> Vec<Vec<&'t Task>> {
+    let mut parts: BTreeMap<Option<bool>, Vec<&Task>> = BTreeMap::new();
+    for task in tasks {
+        parts.entry(task.recommends).or_default().push(task);
+    }
+    parts.into_values().collect()
 }
 
 impl Simulator<'_> {

@@ -3,6 +3,7 @@
 mod executor;
 
 use crate::base::Base;
+use crate::check::unknown;
 use crate::declaration::{OURS, VERSION, Wanted};
 use crate::entity::{PackageEntity, Past};
 use crate::error::PackageError;
@@ -147,7 +148,7 @@ impl<'a> Group<'a> {
                     if let Some(refresh) = &resolution.refresh_problem {
                         refresh.tell(&mut answers.output(index));
                     }
-                    answers.output(index).error(error.to_string());
+                    answers.output(index).error(unknown(&manager, &error));
                     failed_early.clone()
                 }
             };

@@ -1,7 +1,7 @@
 //! apk: Alpine Linux and its like.
 
 use crate::error::{KeyError, PackageError};
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
+use crate::model::{IndexPaths, Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::system::System;
 use crate::version::alpine;
@@ -10,7 +10,7 @@ use holo_plugin::process::Program;
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const DATABASES: &[&str] = &["lib/apk/db/installed", "usr/lib/apk/db/installed"];
 /// The packages that were asked for, one a line: `foo`, `foo=1.0-r0`, `foo>1`, `foo@edge`.
@@ -80,6 +80,17 @@ impl PackageProvider for Apk {
         policy.args(["policy", "--"]).args(keys.iter().map(|key| key.name.as_str()));
         let captured = system.read(&mut policy)?;
         Ok(read_policy(&String::from_utf8_lossy(&captured.stdout)))
+    }
+
+    fn index_paths(&self) -> IndexPaths {
+        IndexPaths { made: &["var/cache/apk"], sources: &["etc/apk/repositories"] }
+    }
+
+    fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = apk(system);
+        program.args(["search", "--quiet"]);
+        let captured = system.read(&mut program)?;
+        Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {

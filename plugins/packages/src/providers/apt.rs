@@ -5,7 +5,7 @@ mod repository;
 mod words;
 
 use crate::error::{KeyError, PackageError};
-use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
+use crate::model::{IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -95,6 +95,20 @@ impl PackageProvider for Apt {
         Ok(keys.iter().filter_map(|&key| Some((key.clone(), find(key)?))).collect())
     }
 
+    fn index_paths(&self) -> IndexPaths {
+        IndexPaths {
+            made: &["var/lib/apt/lists", "var/lib/apt/periodic/update-success-stamp"],
+            sources: &["etc/apt/sources.list", "etc/apt/sources.list.d"],
+        }
+    }
+
+    fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = apt(system, "apt-cache")?;
+        program.arg("pkgnames");
+        let captured = system.read(&mut program)?;
+        Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apt(system, "apt-get")?;
         // Otherwise an index that could not be fetched is a warning, and the old one is used.
@@ -153,6 +167,10 @@ impl PackageProvider for Apt {
         }
         words::ask(&mut program, transaction);
         Ok(vec![program])
+    }
+
+    fn knows_recommendations(&self) -> bool {
+        true
     }
 
     fn marks(&self) -> &'static [Mark] {

@@ -3,7 +3,7 @@
 use super::rpm_database::{self, plain};
 use super::rpm_repository;
 use crate::error::{KeyError, PackageError};
-use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
+use crate::model::{IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -92,6 +92,17 @@ impl PackageProvider for Dnf {
         Ok(read_offers(&String::from_utf8_lossy(&captured.stdout), keys))
     }
 
+    fn index_paths(&self) -> IndexPaths {
+        IndexPaths { made: &["var/cache/dnf/last_makecache"], sources: &["etc/yum.repos.d"] }
+    }
+
+    fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = dnf(system);
+        program.args(["--cacheonly", "--quiet", "repoquery", "--available", "--queryformat", "%{name}\\n"]);
+        let captured = system.read(&mut program)?;
+        Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = dnf(system);
         program.args(["--quiet", "makecache", "--refresh"]);
@@ -127,6 +138,10 @@ impl PackageProvider for Dnf {
         Ok(vec![program])
     }
 
+    fn knows_recommendations(&self) -> bool {
+        true
+    }
+
     fn marks(&self) -> &'static [Mark] {
         &[Mark::Held, Mark::Released]
     }
@@ -157,6 +172,9 @@ fn ask(program: &mut Program, transaction: &Transaction) {
         program.arg("--disableplugin=versionlock");
     }
     program.arg("--setopt=clean_requirements_on_remove=False");
+    if let Some(recommends) = transaction.recommends {
+        program.arg(format!("--setopt=install_weak_deps={}", if recommends { "True" } else { "False" }));
+    }
     program.arg(if transaction.kind == Kind::Install { "install" } else { "remove" });
     program.arg("--").args(transaction.items.iter().map(|item| specification(item, transaction.kind)));
 }

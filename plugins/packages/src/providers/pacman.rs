@@ -3,7 +3,7 @@
 mod repository;
 
 use crate::error::{KeyError, PackageError};
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
+use crate::model::{IndexPaths, Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -100,6 +100,20 @@ impl PackageProvider for Pacman {
         }
         all.retain(|_, offers| !offers.versions.is_empty());
         Ok(all)
+    }
+
+    fn index_paths(&self) -> IndexPaths {
+        IndexPaths {
+            made: &["var/lib/pacman/sync"],
+            sources: &["etc/pacman.conf", "etc/pacman.d", "etc/pacman.d/repositories"],
+        }
+    }
+
+    fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = pacman(system);
+        program.arg("-Slq");
+        let captured = system.read(&mut program)?;
+        Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {

@@ -3,7 +3,7 @@
 use super::rpm_database::{self, plain};
 use super::rpm_repository;
 use crate::error::{KeyError, PackageError};
-use crate::model::{Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
+use crate::model::{IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -91,6 +91,20 @@ impl PackageProvider for Zypper {
         }
     }
 
+    fn index_paths(&self) -> IndexPaths {
+        IndexPaths { made: &[], sources: &["etc/zypp/repos.d"] }
+    }
+
+    fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
+        let mut program = zypper(system);
+        program.args(["--no-refresh", "--xmlout", "search", "--type", "package"]);
+        let captured = system.read(&mut program)?;
+        let text = String::from_utf8_lossy(&captured.stdout);
+        let document = parse(&text)?;
+        let solvables = document.descendants().filter(|node| node.has_tag_name("solvable"));
+        Ok(solvables.filter_map(|node| node.attribute("name")).map(str::to_owned).collect())
+    }
+
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = zypper(system);
         program.args(["--quiet", "refresh"]);
@@ -132,6 +146,10 @@ impl PackageProvider for Zypper {
         Ok(vec![program])
     }
 
+    fn knows_recommendations(&self) -> bool {
+        true
+    }
+
     fn marks(&self) -> &'static [Mark] {
         &[Mark::Held, Mark::Released]
     }
@@ -163,6 +181,9 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
         program.args(["install", "--name", "--auto-agree-with-licenses"]);
         if transaction.may_downgrade {
             program.arg("--oldpackage");
+        }
+        if let Some(recommends) = transaction.recommends {
+            program.arg(if recommends { "--recommends" } else { "--no-recommends" });
         }
     } else {
         program.args(["remove", "--no-clean-deps"]);

@@ -1,7 +1,6 @@
 //! A repository as an entity.
 
-use crate::entity::ProviderError;
-use crate::provider::PackageProvider;
+use crate::provider::{PackageProvider, ProviderError};
 use crate::repository::{INDEX, Key, Repository, RepositoryFile, masked};
 use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;

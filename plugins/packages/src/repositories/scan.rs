@@ -2,8 +2,7 @@
 
 use super::entity::RepositoryEntity;
 use super::record::Record;
-use crate::entity::ProviderError;
-use crate::provider::PackageProvider;
+use crate::provider::{PackageProvider, ProviderError};
 use crate::providers;
 use crate::repository::Repository;
 use holo_change::CanonicalPaths;
@@ -15,17 +14,18 @@ use holo_plugin::definitions::{self, Definition, Definitions};
 use holo_plugin::{Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The repositories of a scan.
 #[derive(Default)]
 pub(crate) struct Repositories {
-    pub(crate) all: Vec<Declared<RepositoryEntity>>,
+    pub(crate) all: Vec<Arc<Declared<RepositoryEntity>>>,
 }
 
 impl Repositories {
     /// Returns the names of the package managers that have repositories here.
     pub(crate) fn managers(&self) -> BTreeSet<&'static str> {
-        let provider = |one: &Declared<RepositoryEntity>| Some(one.entity.provider.as_ref().ok()?.name());
+        let provider = |one: &Arc<Declared<RepositoryEntity>>| Some(one.entity.provider.as_ref().ok()?.name());
         self.all.iter().filter(|one| one.common.skipped.is_none()).filter_map(provider).collect()
     }
 
@@ -96,7 +96,7 @@ pub(crate) fn scan(host: &Host, mut defined: Definitions<Repository>, output: &m
         }));
     }
     publish(host, &all, &holders, output);
-    Repositories { all }
+    Repositories { all: all.into_iter().map(Arc::new).collect() }
 }
 
 fn orphan_provider(record: &Record) -> Result<&'static dyn PackageProvider, ProviderError> {

@@ -8,7 +8,7 @@ use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
 use crate::query::Requests;
 use crate::resolve::{RequestIndex, Task};
-use crate::simulate::{Names, SimulationError, Simulator, transaction};
+use crate::simulate::{Names, SimulationError, Simulator, parts, transaction};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ impl<'a> Executor<'a> {
             if kind != Kind::Install {
                 done += of_kind.len();
             }
-            self.transact(kind, &of_kind, output);
+            parts(&of_kind).iter().for_each(|part| self.transact(kind, part, output));
         }
         // Packages that could not be installed may have been kept out by some that have gone since.
         let kept_out: Vec<&Task> = tasks
@@ -72,7 +72,7 @@ impl<'a> Executor<'a> {
             .collect();
         if done > 0 && !kept_out.is_empty() && self.stopped.is_none() {
             kept_out.iter().for_each(|task| drop(self.refusals.remove(&task.request)));
-            self.transact(Kind::Install, &kept_out, output);
+            parts(&kept_out).iter().for_each(|part| self.transact(Kind::Install, part, output));
         }
         self.look_again();
         self.mark_all(tasks, output);

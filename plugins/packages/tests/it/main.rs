@@ -14,6 +14,7 @@ mod rpm;
 mod support;
 mod system;
 mod versions;
+mod wanted;
 
 use std::process::ExitCode;
 
@@ -26,5 +27,6 @@ fn main() -> ExitCode {
         ("system", system::trials()),
         ("names", names::trials()),
         ("versions", versions::trials()),
+        ("wanted", wanted::trials()),
     ])
 }

@@ -63,8 +63,14 @@ fn reads_what_would_be_done() {
 fn keeps_to_a_version_only_if_it_was_asked_for() {
     let item = |name: &str, exactly| Item { key: key(name), version: Some("1.0-r0".to_owned()), exactly };
     let items = vec![item("nginx", true), item("zlib", false)];
-    let transaction =
-        Transaction { kind: Kind::Install, items, may_downgrade: false, changes_held: false, may_remove: false };
+    let transaction = Transaction {
+        kind: Kind::Install,
+        items,
+        may_downgrade: false,
+        changes_held: false,
+        may_remove: false,
+        recommends: None,
+    };
     let mut program = Program::new("apk");
     ask(&mut program, &transaction, &["--simulate"]);
     assert_eq!(program.to_string(), "apk add --upgrade --simulate -- nginx=1.0-r0 zlib");

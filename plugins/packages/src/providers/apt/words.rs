@@ -106,6 +106,9 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     if transaction.changes_held {
         program.arg("--allow-change-held-packages");
     }
+    if let Some(recommends) = transaction.recommends {
+        program.arg(if recommends { "--install-recommends" } else { "--no-install-recommends" });
+    }
     program.arg(match transaction.kind {
         Kind::Install => "install",
         Kind::Remove => "remove",

@@ -1,0 +1,204 @@
+//! What a definition asks for: versions by a pattern, recommended packages, an index that is not too old, names that are known.
+
+use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+
+const APT: &[Need] =
+    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
+const RPM: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
+const PACMAN: &[Need] =
+    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let apt = |name: &str, test: fn(&ScratchRoot)| -> Trial {
+        trial_of(&format!("apt: {name}"), APT, move || {
+            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
+            must(&root, "sh $D/build-deb.sh");
+            test(&root);
+        })
+    };
+    let rpm = |manager: &'static str, system: &'static str| -> Trial {
+        let needs = [&RPM[..], &[Need::Program(manager)]].concat();
+        trial_of(
+            &format!("{manager}: versions fit a pattern, and recommended packages may be left out"),
+            &needs,
+            move || {
+                let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
+                must(&root, "sh $D/build-rpm.sh");
+                rpm_patterns(&root);
+            },
+        )
+    };
+    vec![
+        apt("the newest version that fits a pattern is installed", patterns),
+        apt("a version that fits stays, and one that does not is replaced", fitting),
+        apt("recommended packages come along or are left out", recommended),
+        apt("a name that nobody knows is an error of check if the index is fresh", unknown_names),
+        apt("the index is fetched when it is too old for what is asked", old_index),
+        rpm("dnf", "fedora"),
+        rpm("zypper", "opensuse-leap\nID_LIKE=suse"),
+        trial_of("pacman: versions fit a pattern, and recommendations are refused", PACMAN, || {
+            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
+            must(&root, "bash $D/build-arch.sh");
+            applied(&root, &["baz", "foo ensure=\"1.0*\""], &["installed baz 1.0-1", "installed foo 1.0-1"]);
+            checked_and_applied(&root, &["baz", "foo ensure=\">1.0\""], &["upgraded foo 1.0-1 to 1.1-1"]);
+            let run = apply(&root, &["foo recommends=false"], &[], 1);
+            assert!(run.stderr_lossy().contains("!! recommends: pacman knows no recommended packages\n"), "{run}");
+        }),
+    ]
+}
+
+fn updates(root: &ScratchRoot) -> usize {
+    must(root, "cat $R/updates 2>/dev/null || true").lines().count()
+}
+
+/// With blanks in a value, which the short form does not have.
+fn versions(asked: &str) -> String {
+    format!("[[package]]\nname = \"foo\"\nensure = \"{asked}\"\n")
+}
+
+fn patterns(root: &ScratchRoot) {
+    // Offered are 0.9~rc1, 1.0, 1.1 and 2:0.9.
+    for (asked, expected) in [
+        (">= 1.0, < 2", "installed foo 1.1"),
+        ("1.*", "installed foo 1.1"),
+        ("< 1.1", "installed foo 1.0"),
+        (">= 1.0, != 2:0.9, != 1.1", "installed foo 1.0"),
+        ("0.9*", "installed foo 2:0.9"),
+        ("0.9~*", "installed foo 0.9~rc1"),
+    ] {
+        define(root, &versions(asked));
+        let run = root.holo(&["apply"]);
+        assert_eq!(deeds_of(&run), [expected], "{asked}: {run}");
+        assert!(run.stderr.is_empty(), "{run}");
+        for command in ["apply", "check"] {
+            let again = root.holo(&[command]);
+            assert!(again.success() && again.stdout.is_empty(), "{asked}: {again}");
+        }
+        define(root, "");
+        assert!(root.holo(&["apply"]).success());
+    }
+    define(root, &versions(">= 3:0"));
+    for command in ["check", "apply"] {
+        let run = root.holo(&[command]);
+        assert!(run.stderr_lossy().contains("!! apt has no foo >= 3:0, only 2:0.9, 1.1, 1.0, 0.9~rc1\n"), "{run}");
+    }
+    define(root, &versions(">= 1, < $(x)"));
+    let run = root.holo(&["scan"]);
+    assert!(run.stderr_lossy().contains("10-test.toml:3: package:foo: ensure: "), "{run}");
+}
+
+fn fitting(root: &ScratchRoot) {
+    applied(root, &["foo ensure=\"1.0\""], &["installed foo 1.0"]);
+    define(root, &versions(">= 1.0, < 2"));
+    for command in ["check", "apply"] {
+        let run = root.holo(&[command]);
+        assert!(run.success() && run.stdout.is_empty(), "{run}");
+    }
+    define(root, &versions(">= 1.1, < 2"));
+    let check = root.holo(&["check"]);
+    assert_eq!(deeds_of(&check), ["would upgrade foo 1.0 to 1.1"], "{check}");
+    let run = root.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), ["upgraded foo 1.0 to 1.1"], "{run}");
+    define(root, &versions("< 1.1"));
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("foo 1.1 is newer than 1.0 (use --force to proceed)"), "{run}");
+    let run = root.holo(&["apply", "--force"]);
+    assert_eq!(deeds_of(&run), ["downgraded foo 1.1 to 1.0"], "{run}");
+}
+
+fn is_there(root: &ScratchRoot, name: &str) -> bool {
+    must(root, "dpkg-query --admindir=$R/var/lib/dpkg -W -f='${Package} ${db:Status-Status}\\n'")
+        .contains(&format!("{name} installed"))
+}
+
+fn recommended(root: &ScratchRoot) {
+    must(
+        root,
+        "sh $D/build-deb.sh make host 1.0 all 'Recommends: plus'; sh $D/build-deb.sh make other 1.0 all 'Recommends: baz'",
+    );
+    define(root, &packages(&["host recommends=false", "other recommends=true"]));
+    let run = root.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), ["installed host 1.0", "installed other 1.0"], "{run}");
+    assert!(!is_there(root, "plus") && is_there(root, "baz"), "{run}");
+    // The system's own configuration decides where nothing is said.
+    must(root, "echo 'APT::Install-Recommends \"false\";' >$R/etc/apt/apt.conf.d/60test");
+    define(root, "");
+    assert!(root.holo(&["apply"]).success());
+    must(root, "sh $D/build-deb.sh make third 1.0 all 'Recommends: rival'");
+    applied(root, &["third"], &["installed third 1.0"]);
+    assert!(!is_there(root, "rival"));
+}
+
+fn unknown_names(root: &ScratchRoot) {
+    define(root, &packages(&["rivla"]));
+    // Without an index, nobody knows.
+    let run = root.holo(&["check"]);
+    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("!! apt knows no package rivla, did you mean rival?\n"), "{run}");
+    let run = root.holo(&["check"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("!! apt knows no package rivla, did you mean rival?\n"), "{run}");
+    // A new source may have it.
+    must(root, "sleep 0.01; echo >>$R/etc/apt/sources.list");
+    let run = root.holo(&["check"]);
+    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    must(
+        root,
+        "rm -r $R/var/lib/holo; touch -d '3 hours ago' $R/etc/apt/sources.list* $R/var/lib/apt/lists; touch -d '2 hours ago' $R/var/lib/apt/lists",
+    );
+    let run = root.holo(&["check"]);
+    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    define(root, &packages(&["rivla refresh=\"1d\""]));
+    let run = root.holo(&["check"]);
+    assert!(run.stderr_lossy().contains("did you mean rival?"), "{run}");
+}
+
+fn old_index(root: &ScratchRoot) {
+    applied(root, &["foo ensure=\"1.0\""], &["installed foo 1.0"]);
+    let before = updates(root);
+    must(root, "sh $D/build-deb.sh make foo 3:1.0");
+    // It is younger than an hour.
+    applied(root, &["foo ensure=\"latest\" refresh=\"1h\""], &["upgraded foo 1.0 to 2:0.9"]);
+    assert_eq!(updates(root), before);
+    must(
+        root,
+        "touch -d '2 hours ago' $R/var/lib/apt/lists $R/var/lib/holo/packages/index/apt; touch -d '3 hours ago' $R/etc/apt/sources.list*",
+    );
+    define(root, &packages(&["foo ensure=\"latest\""]));
+    assert!(root.holo(&["check"]).stdout.is_empty());
+    define(root, &packages(&["foo ensure=\"latest\" refresh=\"1h\""]));
+    let check = root.holo(&["check"]);
+    assert!(!check.success() && deeds_of(&check).iter().all(|deed| !deed.contains("upgrade")), "{check}");
+    assert_eq!(updates(root), before);
+    let run = root.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), ["upgraded foo 2:0.9 to 3:1.0"], "{run}");
+    assert_eq!(updates(root), before + 1);
+    applied(root, &["foo ensure=\"latest\" refresh=\"1h\""], &[]);
+    assert_eq!(updates(root), before + 1);
+    // Where nothing depends on the index, its age does not matter.
+    must(root, "touch -d '2 hours ago' $R/var/lib/apt/lists $R/var/lib/holo/packages/index/apt");
+    applied(root, &["foo refresh=\"1h\""], &[]);
+    assert_eq!(updates(root), before + 1);
+}
+
+fn rpm_patterns(root: &ScratchRoot) {
+    must(root, "sh $D/build-rpm.sh make host 1.0 1 0 'Recommends: baz'");
+    let installed = "installed foo 1.1-1";
+    define(root, &(versions(">= 1.0, < 2") + &packages(&["host recommends=false"])));
+    let run = root.holo(&["apply"]);
+    // An epoch that is not said is none in a comparison.
+    assert_eq!(deeds_of(&run), [installed, "installed host 1.0-1"], "{run}");
+    let names = || must(root, "rpm --root $R -qa --qf '%{NAME}\\n' | sort | tr '\\n' ' '");
+    assert_eq!(names(), "foo host");
+    let again = root.holo(&["apply"]);
+    assert!(again.success() && again.stdout.is_empty(), "{again}");
+    checked_and_applied(root, &["foo ensure=\"0.9-*\"", "host"], &["upgraded foo 1.1-1 to 2:0.9-1"]);
+    must(root, "sh $D/build-rpm.sh make other 1.0 1 0 'Recommends: bar'");
+    define(root, &packages(&["foo", "host", "other recommends=true"]));
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(names(), "bar foo host other");
+}
