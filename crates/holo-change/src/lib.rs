@@ -25,6 +25,7 @@ mod path_handle;
 mod paths;
 mod resolution;
 pub mod snapshot;
+pub mod table;
 pub mod tracked;
 pub mod tree_store;
 mod unchanged;

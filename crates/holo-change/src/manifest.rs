@@ -1,6 +1,7 @@
 //! Manifests: lists of the paths that an entity has made in a directory, in the format of mtree(5).
 
 mod entry;
+mod words;
 
 pub use entry::{EntryKind, FileDigests, ManifestEntry, Ownership};
 
@@ -8,14 +9,16 @@ use crate::error::{PathError, Result};
 use crate::hex::hex;
 use crate::path_handle::{OnDisk, PathHandle, Tree};
 use crate::paths::path_bytes;
+use crate::table::Table;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use words::{decode, encode};
 
 /// The folder of the manifests in a state directory.
 pub(crate) const FOLDER: &str = "trees";
@@ -31,18 +34,18 @@ const LEAVING: &str = "# leaving ";
 const WAITING: &str = "# waiting ";
 
 /// The paths that an entity has made in a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Manifest {
     /// Everything that decides about the tree, such as the digest of an archive and the options of its extraction.
     pub recipe: String,
     /// True if a version is, or may be, partly installed: then a path is in any of its states, or equal to its base.
     pub unfinished: bool,
     /// The possible states of each path, by the path below the directory.
-    pub entries: BTreeMap<PathBuf, Vec<ManifestEntry>>,
+    pub entries: Table<Vec<ManifestEntry>>,
     /// Paths that are not ours any more, and whose bases have been restored: those are to be removed.
     pub dropped: Vec<PathBuf>,
     /// While a version is partly installed: the paths that it does not have. Another entity may make them.
-    pub leaving: BTreeSet<PathBuf>,
+    pub leaving: Table<()>,
     /// The paths that the version does not have, and that stay until no overlay lies over them. Another entity may make them, too.
     pub waiting: BTreeSet<PathBuf>,
 }
@@ -56,15 +59,48 @@ impl Manifest {
         state.place(&Path::new(FOLDER).join(name + ".mtree"))
     }
 
+    /// Returns an empty manifest, which keeps what does not fit into memory in the folder of this place.
+    #[must_use]
+    pub fn new(spill: &PathHandle) -> Manifest {
+        Manifest { entries: Table::new(spill), leaving: Table::new(spill), ..Manifest::default() }
+    }
+
     /// Takes a path off the list, as it belongs to another entity by now; the tree is compared anew then. Unless its base is kept, that is not
     /// needed any more.
-    pub fn release(&mut self, path: &Path, keeps_base: bool) -> bool {
-        let is_listed = self.entries.remove(path).is_some();
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be read or written.
+    pub fn release(&mut self, path: &Path, keeps_base: bool) -> Result<bool> {
+        let is_listed = self.retain(|other| other != path)?;
         if is_listed {
             self.dropped.extend((!keeps_base).then(|| path.to_owned()));
             self.recipe.clear();
         }
-        is_listed
+        Ok(is_listed)
+    }
+
+    /// Takes paths off the list. Returns true if there were any.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&Path) -> bool) -> Result<bool> {
+        let (mut kept, mut has_changed) = (self.entries.like(), false);
+        for row in self.entries.iter() {
+            let (path, states) = row?;
+            if is_kept(&path) {
+                kept.insert(&path, states)?;
+            } else {
+                has_changed = true;
+            }
+        }
+        self.entries = kept;
+        Ok(has_changed)
+    }
+
+    /// Lets other entities have all the paths.
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be read or written.
+    pub fn leave_all(&mut self) -> Result<()> {
+        self.leaving = self.entries.like();
+        self.leaving.extend(self.entries.paths().map(|path| path.map(|path| (path, ()))))
     }
 
     /// Reads a manifest; none if the file does not exist.
@@ -72,12 +108,23 @@ impl Manifest {
     /// # Errors
     /// If it cannot be read or parsed.
     pub fn load(path: &PathHandle) -> Result<Option<Manifest>> {
-        let Some(mut file) = path.open_if_file()? else { return Ok(None) };
+        let Some(file) = path.open_if_file()? else { return Ok(None) };
+        let mut manifest = Manifest::new(path);
         let failed = |error| PathError::new("read", path.shown(), error);
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(failed)?;
-        let manifest = Manifest::parse(&text);
-        manifest.map(Some).map_err(|line| failed(io::Error::other(format!("line {line} is not valid"))))
+        let mut states: Option<(PathBuf, Vec<ManifestEntry>)> = None;
+        for (index, line) in BufReader::new(file).lines().enumerate() {
+            let invalid = || failed(io::Error::other(format!("line {} is not valid", index + 1)));
+            let Some((path, entry)) = manifest.parse(&line.map_err(failed)?)?.ok_or_else(invalid)? else { continue };
+            match &mut states {
+                Some((same, states)) if *same == path => states.push(entry),
+                _ => {
+                    let complete = states.replace((path, vec![entry]));
+                    manifest.entries.extend(complete.map(Ok))?;
+                }
+            }
+        }
+        manifest.entries.extend(states.map(Ok))?;
+        Ok(Some(manifest))
     }
 
     /// Replaces the manifest. When this returns, it is on disk.
@@ -85,89 +132,62 @@ impl Manifest {
     /// # Errors
     /// If it cannot be written. Then the old one is still there.
     pub fn save(&self, path: &PathHandle) -> Result<()> {
-        path.replace(self.to_text().as_bytes(), 0o600, OnDisk::New)
+        path.replace_by(&|file| self.write(path, file), 0o600, OnDisk::New)
     }
 
-    fn to_text(&self) -> String {
+    fn write(&self, shown: &PathHandle, file: &mut dyn Write) -> Result<()> {
+        let failed = |error| PathError::new("write", shown.shown(), error);
         let mut text = format!("#mtree\n{RECIPE}{}\n", self.recipe);
         if self.unfinished {
             text.push_str(UNFINISHED);
             text.push('\n');
         }
-        let dropped = self.dropped.iter().map(|path| (DROPPED, path));
-        let leaving = self.leaving.iter().map(|path| (LEAVING, path));
-        for (mark, path) in dropped.chain(leaving).chain(self.waiting.iter().map(|path| (WAITING, path))) {
+        let dropped = self.dropped.iter().map(|path| Ok((DROPPED, path.clone())));
+        let leaving = self.leaving.paths().map(|path| path.map(|path| (LEAVING, path)));
+        for marked in dropped.chain(leaving).chain(self.waiting.iter().map(|path| Ok((WAITING, path.clone())))) {
+            let (mark, path) = marked?;
             let _ = writeln!(text, "{mark}./{}", encode(path.as_os_str().as_bytes()));
+            file.write_all(text.as_bytes()).map_err(failed)?;
+            text.clear();
         }
-        for (path, states) in &self.entries {
+        for row in self.entries.iter() {
+            let (path, states) = row?;
             for entry in states {
-                line(&mut text, path, entry);
+                let _ = write!(text, "./{} ", encode(path.as_os_str().as_bytes()));
+                entry.write_words(&mut text);
+                text.push('\n');
             }
+            file.write_all(text.as_bytes()).map_err(failed)?;
+            text.clear();
         }
-        text
+        file.write_all(text.as_bytes()).map_err(failed)
     }
 
-    fn parse(text: &str) -> std::result::Result<Manifest, usize> {
-        let mut manifest = Manifest::default();
-        for (index, line) in text.lines().enumerate() {
-            if let Some(recipe) = line.strip_prefix(RECIPE) {
-                recipe.clone_into(&mut manifest.recipe);
-            } else if line == UNFINISHED {
-                manifest.unfinished = true;
-            } else if let Some(path) = line.strip_prefix(DROPPED) {
-                manifest.dropped.push(parse_path(path).ok_or(index + 1)?);
-            } else if let Some(path) = line.strip_prefix(LEAVING) {
-                manifest.leaving.insert(parse_path(path).ok_or(index + 1)?);
-            } else if let Some(path) = line.strip_prefix(WAITING) {
-                manifest.waiting.insert(parse_path(path).ok_or(index + 1)?);
-            } else if !line.starts_with('#') {
-                let (path, entry) = parse_line(line).ok_or(index + 1)?;
-                manifest.entries.entry(path).or_default().push(entry);
-            }
+    /// Parses a line; none if it is not valid. One of a path is returned, which may be in several states.
+    fn parse(&mut self, line: &str) -> Result<Option<Option<(PathBuf, ManifestEntry)>>> {
+        if let Some(recipe) = line.strip_prefix(RECIPE) {
+            recipe.clone_into(&mut self.recipe);
+        } else if line == UNFINISHED {
+            self.unfinished = true;
+        } else if let Some(path) = line.strip_prefix(DROPPED) {
+            let Some(path) = parse_path(path) else { return Ok(None) };
+            self.dropped.push(path);
+        } else if let Some(path) = line.strip_prefix(LEAVING) {
+            let Some(path) = parse_path(path) else { return Ok(None) };
+            self.leaving.insert(&path, ())?;
+        } else if let Some(path) = line.strip_prefix(WAITING) {
+            let Some(path) = parse_path(path) else { return Ok(None) };
+            self.waiting.insert(path);
+        } else if !line.starts_with('#') {
+            return Ok(parse_line(line).map(Some));
         }
-        Ok(manifest)
+        Ok(Some(None))
     }
-}
-
-/// Appends a line; writing to a string cannot fail.
-fn line(text: &mut String, path: &Path, entry: &ManifestEntry) {
-    let _ = write!(text, "./{} ", encode(path.as_os_str().as_bytes()));
-    let _ = match &entry.kind {
-        EntryKind::Directory { mode } => write!(text, "type=dir mode={mode:04o}"),
-        EntryKind::File { mode, size, sha256 } => {
-            write!(text, "type=file mode={mode:04o} size={size} sha256digest={sha256}")
-        }
-        EntryKind::Symlink { target } => write!(text, "type=link link={}", encode(target)),
-    };
-    for (key, id) in [("uid", entry.owner.uid), ("gid", entry.owner.gid)] {
-        if let Some(id) = id {
-            let _ = write!(text, " {key}={id}");
-        }
-    }
-    text.push('\n');
 }
 
 fn parse_line(line: &str) -> Option<(PathBuf, ManifestEntry)> {
-    let mut words = line.split(' ');
-    let path = parse_path(words.next()?)?;
-    let words: BTreeMap<&str, &str> = words.map(|word| word.split_once('=')).collect::<Option<_>>()?;
-    let mode = || u32::from_str_radix(words.get("mode")?, 8).ok();
-    let kind = match *words.get("type")? {
-        "dir" => EntryKind::Directory { mode: mode()? },
-        "file" => EntryKind::File {
-            mode: mode()?,
-            size: words.get("size")?.parse().ok()?,
-            sha256: (*words.get("sha256digest")?).to_owned(),
-        },
-        "link" => EntryKind::Symlink { target: decode(words.get("link")?)? },
-        _ => return None,
-    };
-    let id = |key| words.get(key).map(|id| id.parse().ok());
-    let (uid, gid) = (id("uid"), id("gid"));
-    if uid == Some(None) || gid == Some(None) {
-        return None;
-    }
-    Some((path, ManifestEntry { kind, owner: Ownership { uid: uid.flatten(), gid: gid.flatten() } }))
+    let (path, words) = line.split_once(' ')?;
+    Some((parse_path(path)?, ManifestEntry::parse_words(words)?))
 }
 
 fn parse_path(text: &str) -> Option<PathBuf> {
@@ -178,67 +198,53 @@ fn parse_path(text: &str) -> Option<PathBuf> {
     is_sound.then_some(path)
 }
 
-/// Encodes bytes as a word of mtree: special ones become a backslash and three octal digits.
-fn encode(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, &byte| {
-        if byte.is_ascii_graphic() && !b"\\#=*?[".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "\\{byte:03o}");
-        }
-        text
-    })
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = text.bytes();
-    let mut decoded = Vec::new();
-    while let Some(byte) = bytes.next() {
-        if byte == b'\\' {
-            let digits = [bytes.next()?, bytes.next()?, bytes.next()?];
-            decoded.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 8).ok()?);
-        } else {
-            decoded.push(byte);
-        }
-    }
-    Some(decoded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::ffi::OsStr;
+    use std::fs;
 
     #[test]
     fn a_written_manifest_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Tree::open(folder.path()).unwrap().place(Path::new("x.mtree"));
         let file = EntryKind::File { mode: 0o640, size: 3, sha256: "00ff".to_owned() };
         let link = EntryKind::Symlink { target: b"../a b\n\xff".to_vec() };
         let owner = Ownership { uid: Some(0), gid: None };
         let strange = PathBuf::from(OsStr::from_bytes(b"a b/#c\\\n\xfe=d"));
-        let manifest = Manifest {
-            recipe: "sha256:0 strip=1".to_owned(),
-            unfinished: true,
-            dropped: vec![PathBuf::from("gone by now")],
-            leaving: BTreeSet::from([PathBuf::from("a b")]),
-            waiting: BTreeSet::from([PathBuf::from("waits")]),
-            entries: BTreeMap::from([
-                (PathBuf::from("a b"), vec![ManifestEntry { kind: EntryKind::Directory { mode: 0o755 }, owner }]),
-                (
-                    strange,
-                    vec![
-                        ManifestEntry { kind: file, owner },
-                        ManifestEntry { kind: link, owner: Ownership::default() },
-                    ],
-                ),
-            ]),
-        };
-        assert_eq!(Manifest::parse(&manifest.to_text()), Ok(manifest));
+        let mut manifest = Manifest::new(&place);
+        manifest.recipe = "sha256:0 strip=1".to_owned();
+        manifest.unfinished = true;
+        manifest.dropped.push(PathBuf::from("gone by now"));
+        manifest.leaving.insert(Path::new("a b"), ()).unwrap();
+        manifest.waiting.insert(PathBuf::from("waits"));
+        let directory = ManifestEntry { kind: EntryKind::Directory { mode: 0o755 }, owner };
+        let states =
+            [ManifestEntry { kind: file, owner }, ManifestEntry { kind: link, owner: Ownership::default() }].to_vec();
+        manifest.entries.insert(Path::new("a b"), vec![directory.clone()]).unwrap();
+        manifest.entries.insert(&strange, states.clone()).unwrap();
+        manifest.save(&place).unwrap();
+        let text = fs::read_to_string(folder.path().join("x.mtree")).unwrap();
+        let read = Manifest::load(&place).unwrap().unwrap();
+        assert_eq!((&read.recipe, read.unfinished), (&manifest.recipe, true));
+        assert_eq!((&read.dropped, &read.waiting), (&manifest.dropped, &manifest.waiting));
+        assert_eq!(read.leaving.paths().collect::<Result<Vec<_>>>().unwrap(), [PathBuf::from("a b")]);
+        let entries = read.entries.iter().collect::<Result<Vec<_>>>().unwrap();
+        assert_eq!(entries, [(PathBuf::from("a b"), vec![directory]), (strange, states)]);
+        read.save(&place).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("x.mtree")).unwrap(), text);
     }
 
     #[test]
     fn invalid_manifests_are_rejected() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Tree::open(folder.path()).unwrap().place(Path::new("x.mtree"));
+        let load = |text: &str| {
+            fs::write(folder.path().join("x.mtree"), text).unwrap();
+            Manifest::load(&place).map(drop).map_err(|error| error.error.to_string())
+        };
         let good = "./a type=dir mode=0755";
-        assert!(Manifest::parse(good).is_ok());
+        assert_eq!(load(good), Ok(()));
         for wrong in [
             "a type=dir mode=0755",
             "./a type=door mode=0755",
@@ -249,7 +255,7 @@ mod tests {
             "./a type=dir mode=0755 uid=x",
             "./a\\9 type=dir mode=0755",
         ] {
-            assert_eq!(Manifest::parse(&format!("{good}\n{wrong}")), Err(2), "{wrong}");
+            assert_eq!(load(&format!("{good}\n{wrong}")), Err("line 2 is not valid".to_owned()), "{wrong}");
         }
     }
 }

@@ -9,6 +9,7 @@ mod tree;
 
 pub use directories::{set_ownership, set_ownership_of_new};
 pub use durability::Durability;
+pub(crate) use durability::Touched;
 pub use extended_attributes::ExtendedAttributes;
 pub(crate) use extended_attributes::is_without_acls;
 pub use file_stat::{FileStat, Kind};

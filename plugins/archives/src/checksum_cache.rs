@@ -7,12 +7,11 @@
 use crate::checksum::{Checksum, Digests, sha256};
 use holo_change::error::{PathError, Result};
 use holo_change::manifest::FileDigests;
+use holo_change::table::{Row, Table};
 use holo_change::{OnDisk, PathHandle, Stamp};
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The first line. The number goes up when anything of format or meaning changes.
@@ -26,18 +25,27 @@ pub(crate) struct ChecksumCache {
     now: fn() -> SystemTime,
     is_trusted: bool,
     /// The digests of earlier applies, by key.
-    recorded: OnceCell<BTreeMap<String, Digests>>,
+    recorded: OnceCell<Table<Digests>>,
+    /// The keys of those that the next run may rely on.
+    used: RefCell<Table<()>>,
     /// The digests of this run that the next one may rely on.
-    seen: RefCell<BTreeMap<String, Digests>>,
+    seen: RefCell<Table<Digests>>,
     /// The digests of files that this run has written, by the key of what stays the same when they are moved.
-    written: RefCell<BTreeMap<String, Digests>>,
+    written: RefCell<Table<Digests>>,
 }
 
 impl ChecksumCache {
-    /// Opens the cache in this file. Unless it is trusted, everything is read again.
-    pub(crate) fn open(path: PathHandle, is_trusted: bool) -> ChecksumCache {
-        let (recorded, seen, written) = (OnceCell::new(), RefCell::default(), RefCell::default());
-        ChecksumCache { path, now: SystemTime::now, is_trusted, recorded, seen, written }
+    /// Opens the cache in this file. Unless it is trusted, everything is read again. What does not fit into memory is in the folder of `spill`.
+    pub(crate) fn open(path: PathHandle, spill: &PathHandle, is_trusted: bool) -> ChecksumCache {
+        ChecksumCache {
+            path,
+            now: SystemTime::now,
+            is_trusted,
+            recorded: OnceCell::new(),
+            used: RefCell::new(Table::new(spill)),
+            seen: RefCell::new(Table::new(spill)),
+            written: RefCell::new(Table::new(spill)),
+        }
     }
 
     /// Returns the digests of a file: its SHA-256, and the one that a checksum needs.
@@ -51,7 +59,9 @@ impl ChecksumCache {
     /// Returns the digests of a file that had this stamp a moment ago.
     fn digests_of(&self, file: &PathHandle, stamp: Option<&Stamp>, wanted: Option<&Checksum>) -> Result<Digests> {
         let now = (self.now)();
-        if let Some(digests) = stamp.and_then(|stamp| self.find(stamp, wanted)) {
+        if let Some(stamp) = stamp
+            && let Some(digests) = self.find(stamp, wanted)?
+        {
             return Ok(digests);
         }
         let digests =
@@ -61,69 +71,105 @@ impl ChecksumCache {
             && stamp.is_settled(now)
             && stamp.is_same(&after)
         {
-            self.seen.borrow_mut().insert(key(stamp), digests.clone());
+            self.seen.borrow_mut().insert(&key(stamp), digests.clone())?;
         }
         Ok(digests)
     }
 
     /// Takes note of the digests of a file that was just written, and has this stamp. It may be moved before they are asked for.
-    pub(crate) fn note_written(&self, stamp: &Stamp, digests: Digests) {
-        self.written.borrow_mut().insert(key(&stamp.nameless()), digests);
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be written.
+    pub(crate) fn note_written(&self, stamp: &Stamp, digests: Digests) -> Result<()> {
+        self.written.borrow_mut().insert(&moved_key(stamp), digests)
     }
 
-    fn find(&self, stamp: &Stamp, wanted: Option<&Checksum>) -> Option<Digests> {
-        let covers = |digests: &&Digests| wanted.is_none_or(|wanted| digests.covers(wanted));
+    fn find(&self, stamp: &Stamp, wanted: Option<&Checksum>) -> Result<Option<Digests>> {
+        let covers = |digests: &Digests| wanted.is_none_or(|wanted| digests.covers(wanted));
         let key = key(stamp);
-        if let Some(digests) = self.seen.borrow().get(&key).filter(covers) {
-            return Some(digests.clone());
-        }
-        if self.is_trusted
-            && let Some(digests) = self.written.borrow().get(&self::key(&stamp.nameless())).filter(covers)
-        {
-            // If the next change might not show, the next run has to read it.
-            if stamp.shows_writing() || stamp.is_settled((self.now)()) {
-                self.seen.borrow_mut().insert(key, digests.clone());
+        if self.is_trusted {
+            if let Some(digests) = self.recorded()?.get(&key)?.filter(covers) {
+                self.used.borrow_mut().insert(&key, ())?;
+                return Ok(Some(digests));
             }
-            return Some(digests.clone());
+            let written = self.written.borrow();
+            if !written.is_empty()
+                && let Some(digests) = written.get(&moved_key(stamp))?.filter(covers)
+            {
+                // If the next change might not show, the next run has to read it.
+                if stamp.shows_writing() || stamp.is_settled((self.now)()) {
+                    self.seen.borrow_mut().insert(&key, digests.clone())?;
+                }
+                return Ok(Some(digests));
+            }
         }
-        let digests = self.recorded().get(&key).filter(covers).filter(|_| self.is_trusted)?.clone();
-        self.seen.borrow_mut().insert(key, digests.clone());
-        Some(digests)
+        Ok(self.seen.borrow().get(&key)?.filter(covers))
     }
 
-    fn recorded(&self) -> &BTreeMap<String, Digests> {
-        self.recorded.get_or_init(|| self.read().unwrap_or_default())
+    fn recorded(&self) -> Result<&Table<Digests>> {
+        if let Some(recorded) = self.recorded.get() {
+            return Ok(recorded);
+        }
+        let read = self.read()?.unwrap_or_default();
+        Ok(self.recorded.get_or_init(|| read))
     }
 
-    /// Reads the file. One that cannot be parsed is ignored.
-    fn read(&self) -> Option<BTreeMap<String, Digests>> {
-        let mut text = String::new();
-        self.path.open_if_file().ok()??.read_to_string(&mut text).ok()?;
-        let (header, lines) = text.split_once('\n')?;
+    /// Reads the file. One that cannot be read or parsed is ignored.
+    fn read(&self) -> Result<Option<Table<Digests>>> {
+        let Ok(Some(file)) = self.path.open_if_file() else { return Ok(None) };
+        let mut lines = BufReader::new(file).lines().map_while(io::Result::ok);
+        if lines.next().as_deref() != Some(HEADER) {
+            return Ok(None);
+        }
+        let (mut recorded, mut last) = (self.seen.borrow().like(), None);
+        for line in lines {
+            if let Some(line) = last.replace(line) {
+                let Some((key, digests)) = parse_line(&line) else { return Ok(None) };
+                recorded.insert(Path::new(key), digests)?;
+            }
+        }
         // A crash may lose the file's end: the last line says how many there are.
-        let (lines, end) = lines.trim_end().rsplit_once('\n').unwrap_or(("", lines.trim_end()));
-        let recorded: BTreeMap<String, Digests> = lines.lines().map(parse_line).collect::<Option<_>>()?;
-        (header == HEADER && end.parse() == Ok(recorded.len())).then_some(recorded)
+        let is_whole = last.is_some_and(|end| end.parse() == Ok(recorded.inserted()));
+        Ok(is_whole.then_some(recorded))
     }
 
     /// Writes the digests of this run for the next one.
     pub(crate) fn save(&self) {
-        let seen = self.seen.borrow();
-        if *seen == *self.recorded() {
-            return;
-        }
         // If the disk is full or read-only, the next apply reads all files. That is no reason for this one to fail.
-        let _ = if seen.is_empty() { self.remove() } else { self.write(&seen) };
+        let _ = self.try_save();
     }
 
-    fn write(&self, seen: &BTreeMap<String, Digests>) -> Result<()> {
-        let mut text = format!("{HEADER}\n");
-        for (key, digests) in seen {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{key} {}", digests.to_words());
+    fn try_save(&self) -> Result<()> {
+        let (recorded, used, seen) = (self.recorded()?, self.used.borrow(), self.seen.borrow());
+        let (mut relied_on, mut is_same) = (seen.like(), true);
+        for row in recorded.join(&used) {
+            match row? {
+                (key, Some(digests), Some(())) => relied_on.insert(&key, digests)?,
+                _ => is_same = false,
+            }
         }
-        let _ = writeln!(text, "{}", seen.len());
-        self.path.replace(text.as_bytes(), 0o600, OnDisk::Nothing)
+        for row in seen.iter() {
+            let (key, digests) = row?;
+            is_same &= recorded.get(&key)?.as_ref() == Some(&digests);
+            relied_on.insert(&key, digests)?;
+        }
+        match (is_same, relied_on.is_empty()) {
+            (true, _) => Ok(()),
+            (false, true) => self.remove(),
+            (false, false) => self.path.replace_by(&|file| self.write(&relied_on, file), 0o600, OnDisk::Nothing),
+        }
+    }
+
+    fn write(&self, digests: &Table<Digests>, file: &mut dyn Write) -> Result<()> {
+        let failed = |error| PathError::new("write", self.path.shown(), error);
+        writeln!(file, "{HEADER}").map_err(failed)?;
+        let mut count = 0;
+        for row in digests.iter() {
+            let (key, digests) = row?;
+            writeln!(file, "{} {}", key.display(), digests.to_words()).map_err(failed)?;
+            count += 1;
+        }
+        writeln!(file, "{count}").map_err(failed)
     }
 
     /// Removes the file.
@@ -132,6 +178,16 @@ impl ChecksumCache {
     /// If it exists, and cannot be removed.
     pub(crate) fn remove(&self) -> Result<()> {
         remove(&self.path)
+    }
+}
+
+impl Row for Digests {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.to_words().as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Digests> {
+        Digests::parse(std::str::from_utf8(bytes).ok()?)
     }
 }
 
@@ -152,15 +208,20 @@ impl FileDigests for ChecksumCache {
     }
 }
 
-fn key(stamp: &Stamp) -> String {
+fn key(stamp: &Stamp) -> PathBuf {
     let mut key = sha256(&stamp.to_bytes());
     key.truncate(KEY_SIZE);
-    key
+    key.into()
 }
 
-fn parse_line(line: &str) -> Option<(String, Digests)> {
+/// Returns a key of what stays the same when a file is moved. Those of files that are made one after the other tend to do so too.
+fn moved_key(stamp: &Stamp) -> PathBuf {
+    format!("{:016x}-{}", stamp.inode(), key(&stamp.nameless()).display()).into()
+}
+
+fn parse_line(line: &str) -> Option<(&str, Digests)> {
     let (key, digests) = line.split_once(' ')?;
-    (key.len() == KEY_SIZE).then_some((key.to_owned(), Digests::parse(digests)?))
+    (key.len() == KEY_SIZE).then_some((key, Digests::parse(digests)?))
 }
 
 #[cfg(test)]
@@ -175,7 +236,7 @@ mod tests {
     /// Returns the cache and a file of a directory, as if an hour had passed since the file was changed.
     fn cache(directory: &Path, is_trusted: bool) -> (ChecksumCache, PathHandle) {
         let tree = Tree::open(directory).unwrap();
-        let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
+        let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), &tree.place(Path::new("x")), is_trusted);
         cache.now = || SystemTime::now() + OLD;
         (cache, tree.place(Path::new("file")))
     }
@@ -245,9 +306,10 @@ mod tests {
             }
             let file = tree.place(Path::new("file"));
             let noted = Digests::parse(&sha256(b"noted")).unwrap();
-            let open = |is_trusted| ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
+            let spill = tree.place(Path::new("x"));
+            let open = |is_trusted| ChecksumCache::open(tree.place(Path::new("known/x")), &spill, is_trusted);
             let cache = open(true);
-            cache.note_written(&Stamp::of(&tree.place(Path::new("new"))).unwrap().unwrap(), noted.clone());
+            cache.note_written(&Stamp::of(&tree.place(Path::new("new"))).unwrap().unwrap(), noted.clone()).unwrap();
             fs::rename(&new, folder.path().join("file")).unwrap();
             assert_eq!(cache.digests(&file, None).unwrap(), noted);
             cache.save();

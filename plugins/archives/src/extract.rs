@@ -1,4 +1,4 @@
-//! Extraction of archives into a staging directory, or nowhere, to know their entries. Nothing that is in use is touched.
+//! Extraction of archives into a staging directory. Nothing that is in use is touched.
 
 mod error;
 mod names;
@@ -11,9 +11,10 @@ use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use error::EntryError;
 use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
-use holo_change::{PathHandle, Stamp, Tree, set_ownership};
+use holo_change::table::Table;
+use holo_change::tree_store::StagedTree;
+use holo_change::{Kind, PathError, PathHandle, Stamp, Tree, set_ownership};
 use holo_plugin::{Meter, Output, Silence};
-use std::collections::BTreeMap;
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
@@ -38,40 +39,44 @@ pub(crate) struct Extraction<'a> {
 /// The permissions that extracted files may have: not to run as others, nor to be written by them.
 const ALLOWED_MODE: u32 = 0o755;
 
-/// Extracts everything into an empty directory. Returns the entries by path. Nothing is synced.
+/// Extracts everything into an empty directory, and lists it. Nothing is synced.
 ///
 /// # Errors
 /// If something is wrong with the archive or the disk.
 pub(crate) fn extract(
     file: &mut File,
-    into: &Arc<Tree>,
+    into: &mut StagedTree,
     extraction: Extraction<'_>,
     output: &mut Output<'_>,
-) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
-    read(file, Some(into), extraction, output)
+) -> Result<(), ExtractError> {
+    let tree = Arc::clone(into.tree());
+    read(file, Some(tree), &mut into.entries, extraction, output)
 }
 
-/// Returns the entries that extracting everything would make. Nothing is written.
+/// Lists the entries that extracting everything would make. Nothing is written beside the list.
 ///
 /// # Errors
 /// If something is wrong with the archive.
 pub(crate) fn list(
     file: &mut File,
+    entries: &mut Table<ManifestEntry>,
     extraction: Extraction<'_>,
-) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
-    read(file, None, extraction, &mut Output::new(&mut Silence))
+) -> Result<(), ExtractError> {
+    read(file, None, entries, extraction, &mut Output::new(&mut Silence))
 }
 
 fn read(
     file: &mut File,
-    into: Option<&Arc<Tree>>,
+    tree: Option<Arc<Tree>>,
+    entries: &mut Table<ManifestEntry>,
     extraction: Extraction<'_>,
     output: &mut Output<'_>,
-) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
+) -> Result<(), ExtractError> {
     let size = file.metadata().map_err(ExtractError::Unreadable)?.len();
     let allowance = Allowance::new(extraction.limits, size);
     let mut staging = Staging {
-        tree: into.cloned(),
+        tree,
+        entries,
         extraction,
         allowance: &allowance,
         progress: Progress {
@@ -80,8 +85,7 @@ fn read(
             output,
         },
         buffer: vec![0; BUFFER_SIZE],
-        entries: BTreeMap::new(),
-        symlinks: BTreeMap::new(),
+        last_directory: None,
     };
     match Format::detect(file).map_err(ExtractError::Unreadable)? {
         None => return Err(ExtractError::UnknownFormat),
@@ -95,14 +99,15 @@ fn read(
 
 /// The staging directory while entries are extracted into it.
 struct Staging<'a, 'o> {
-    /// The directory itself, unless only the entries are to be known.
+    /// The directory itself, unless only the entries are to be known. Looking there is quicker than in a list that is not in memory.
     tree: Option<Arc<Tree>>,
+    entries: &'a mut Table<ManifestEntry>,
     extraction: Extraction<'a>,
     allowance: &'a Allowance,
     progress: Progress<'a, 'o>,
     buffer: Vec<u8>,
-    entries: BTreeMap<PathBuf, ManifestEntry>,
-    symlinks: BTreeMap<PathBuf, Vec<u8>>,
+    /// The directory that the last entry is in.
+    last_directory: Option<PathBuf>,
 }
 
 /// The progress of reading the archive.
@@ -130,47 +135,96 @@ impl Staging<'_, '_> {
         names::destination(name, self.extraction.strip).map_err(|error| EntryError::Name(error).in_entry(name))
     }
 
-    fn directory(&mut self, path: PathBuf, mode: u32) -> Result<(), EntryError> {
-        self.make_parents(&path)?;
+    fn directory(&mut self, path: &Path, mode: u32) -> Result<(), EntryError> {
+        self.make_parents(path)?;
         self.make_directory(path, (mode | 0o700) & ALLOWED_MODE)
     }
 
     /// Makes the directories above a path that are not entries of the archive.
     fn make_parents(&mut self, path: &Path) -> Result<(), EntryError> {
-        let mut missing = Vec::new();
-        for parent in path.ancestors().skip(1).take_while(|parent| !parent.as_os_str().is_empty()) {
-            match self.entries.get(parent) {
-                Some(entry) if entry.is_directory() => break,
+        let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
+        if self.last_directory.as_deref() == Some(parent) {
+            return Ok(());
+        }
+        let mut is_missing = false;
+        let mut above: Vec<&Path> = parent.ancestors().filter(|above| !above.as_os_str().is_empty()).collect();
+        above.reverse();
+        for above in above {
+            let kind = if is_missing { None } else { self.kind(above)? };
+            match kind {
+                Some(Kind::Directory) => {}
                 Some(_) => return Err(EntryError::ParentNotDirectory),
-                None => missing.push(parent.to_owned()),
+                None => {
+                    is_missing = true;
+                    self.allowance.count_entry()?;
+                    self.make_directory(above, 0o755)?;
+                }
             }
         }
-        missing.into_iter().rev().try_for_each(|parent| {
-            self.allowance.count_entry()?;
-            self.make_directory(parent, 0o755)
-        })
+        self.last_directory = Some(parent.to_owned());
+        Ok(())
     }
 
-    fn make_directory(&mut self, path: PathBuf, mode: u32) -> Result<(), EntryError> {
+    fn make_directory(&mut self, path: &Path, mode: u32) -> Result<(), EntryError> {
         // It is private in the staging directory; it gets its mode where it is going to be.
-        if let Some(tree) = &self.tree {
-            tree.place(&path).create_directory(0o700)?;
+        if let Some(location) = self.location(path) {
+            location.create_directory(0o700)?;
         }
-        self.add(path, EntryKind::Directory { mode });
-        Ok(())
+        self.add(path, EntryKind::Directory { mode })
+    }
+
+    /// Returns the location of a path, if that is to be written.
+    fn location(&self, path: &Path) -> Option<PathHandle> {
+        self.tree.as_ref().map(|tree| tree.place(path))
+    }
+
+    fn kind(&self, path: &Path) -> Result<Option<Kind>, PathError> {
+        if let Some(location) = self.location(path) {
+            return Ok(location.stat()?.map(|stat| stat.kind));
+        }
+        Ok(self.entries.get(path)?.map(|entry| match entry.kind {
+            EntryKind::Directory { .. } => Kind::Directory,
+            EntryKind::File { .. } => Kind::File,
+            EntryKind::Symlink { .. } => Kind::Symlink,
+        }))
+    }
+
+    /// Returns the target of the symlink at a path, if there is one.
+    fn symlink_at(&self, path: &Path) -> Result<Option<Vec<u8>>, PathError> {
+        let Some(location) = self.location(path) else {
+            let target = |entry: ManifestEntry| match entry.kind {
+                EntryKind::Symlink { target } => Some(target),
+                _ => None,
+            };
+            return Ok(self.entries.get(path)?.and_then(target));
+        };
+        let is_symlink = location.stat()?.is_some_and(|stat| stat.kind == Kind::Symlink);
+        is_symlink.then(|| location.read_link()).transpose()
+    }
+
+    /// Returns the location of a file or symlink, if it is to be written, after the directories above it have been made.
+    fn free_location(&mut self, path: &Path) -> Result<Option<PathHandle>, EntryError> {
+        self.make_parents(path)?;
+        let location = self.location(path);
+        // Where it is written, the attempt tells.
+        if location.is_none() && self.kind(path)? == Some(Kind::Directory) {
+            return Err(EntryError::AlsoDirectory);
+        }
+        Ok(location)
     }
 
     fn file(
         &mut self,
-        path: PathBuf,
+        path: &Path,
         mode: u32,
         size: u64,
         modified: Option<u64>,
         content: &mut impl Read,
     ) -> Result<(), EntryError> {
         let mode = mode & ALLOWED_MODE;
-        let location = self.free_location(&path)?;
-        let mut file = location.as_ref().map(PathHandle::create).transpose()?;
+        let location = self.free_location(path)?;
+        let create = |location: &PathHandle| location.create().or_else(|error| self.not_made(path, error));
+        let mut file = location.as_ref().map(create).transpose()?;
         let mut tee =
             Tee { content, file: file.as_mut(), allowance: self.allowance, progress: &mut self.progress, size: 0 };
         let digests = Digests::read_with(&mut tee, None, &mut self.buffer)?;
@@ -181,8 +235,7 @@ impl Staging<'_, '_> {
         if let (Some(location), Some(file)) = (&location, &file) {
             self.complete(location, file, mode, modified, digests)?;
         }
-        self.add(path, EntryKind::File { mode, size, sha256 });
-        Ok(())
+        self.add(path, EntryKind::File { mode, size, sha256 })
     }
 
     /// Gives a file that was written its properties, and takes note of its digests.
@@ -203,65 +256,59 @@ impl Staging<'_, '_> {
             // A time that the file system cannot hold is no reason to fail.
             let _ = file.set_times(FileTimes::new().set_modified(time));
         }
-        self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests);
-        Ok(())
+        Ok(self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests)?)
     }
 
-    fn symlink(&mut self, path: PathBuf, target: &[u8]) -> Result<(), EntryError> {
+    fn symlink(&mut self, path: &Path, target: &[u8]) -> Result<(), EntryError> {
         if target.is_empty() || target.contains(&0) {
             return Err(EntryError::EmptySymlink);
         }
-        if let Some(location) = self.free_location(&path)? {
+        if let Some(location) = self.free_location(path)? {
             let Ownership { uid, gid } = self.extraction.owner;
-            location.create_symlink(target)?;
+            location.create_symlink(target).or_else(|error| self.not_made(path, error))?;
             location.give_to(uid, gid)?;
         }
-        self.symlinks.insert(path.clone(), target.to_owned());
-        self.add(path, EntryKind::Symlink { target: target.to_owned() });
-        Ok(())
+        self.add(path, EntryKind::Symlink { target: target.to_owned() })
     }
 
     /// Makes another name of a file that was extracted before.
-    fn hard_link(&mut self, path: PathBuf, target: &Path) -> Result<(), EntryError> {
-        let is_file = |entry: &&ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
-        let Some(entry) = self.entries.get(target).filter(is_file).cloned() else {
+    fn hard_link(&mut self, path: &Path, target: &Path) -> Result<(), EntryError> {
+        let is_file = |entry: &ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
+        let Some(entry) = self.entries.get(target)?.filter(is_file) else {
             return Err(EntryError::HardLinkToMissing);
         };
         if path == target {
             return Ok(());
         }
-        if let (Some(location), Some(tree)) = (self.free_location(&path)?, &self.tree) {
-            location.remove()?;
-            tree.place(target).link_to(&location)?;
+        if let (Some(location), Some(target)) = (self.free_location(path)?, self.location(target)) {
+            location.remove().or_else(|error| self.not_made(path, error))?;
+            target.link_to(&location)?;
         }
-        self.add(path, entry.kind);
-        Ok(())
+        self.add(path, entry.kind)
     }
 
-    /// Returns the location of a file or symlink, if it is to be written, after the directories above it have been made.
-    fn free_location(&mut self, path: &Path) -> Result<Option<PathHandle>, EntryError> {
-        self.make_parents(path)?;
-        match self.entries.get(path) {
-            Some(entry) if entry.is_directory() => Err(EntryError::AlsoDirectory),
-            // As with tar, the last entry of a name counts.
-            _ => Ok(self.tree.as_ref().map(|tree| tree.place(path))),
-        }
+    /// Returns the reason that something could not be made. As with tar, the last entry of a name counts, but for directories.
+    fn not_made<T>(&self, path: &Path, error: PathError) -> Result<T, EntryError> {
+        Err(if self.kind(path)? == Some(Kind::Directory) { EntryError::AlsoDirectory } else { error.into() })
     }
 
-    fn add(&mut self, path: PathBuf, kind: EntryKind) {
-        if !matches!(kind, EntryKind::Symlink { .. }) {
-            self.symlinks.remove(&path);
-        }
-        self.entries.insert(path, ManifestEntry { kind, owner: self.extraction.owner });
+    fn add(&mut self, path: &Path, kind: EntryKind) -> Result<(), EntryError> {
+        Ok(self.entries.insert(path, ManifestEntry { kind, owner: self.extraction.owner })?)
     }
 
-    fn finish(self) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
-        for (link, target) in &self.symlinks {
-            if names::leads_out(link, target, &self.symlinks, self.extraction.top) {
-                return Err(EntryError::LeadsOut(target.as_slice().into()).in_entry(link.as_os_str().as_bytes()));
+    fn finish(self) -> Result<(), ExtractError> {
+        let symlink_at = |path: &Path| self.symlink_at(path);
+        for row in self.entries.iter() {
+            let (link, entry) = row.map_err(ExtractError::Listing)?;
+            let EntryKind::Symlink { target } = &entry.kind else { continue };
+            let name = link.as_os_str().as_bytes();
+            match names::leads_out(&link, target, &symlink_at, self.extraction.top) {
+                Ok(false) => {}
+                Ok(true) => return Err(EntryError::LeadsOut(target.as_slice().into()).in_entry(name)),
+                Err(error) => return Err(EntryError::from(error).in_entry(name)),
             }
         }
-        Ok(self.entries)
+        Ok(())
     }
 }
 

@@ -156,7 +156,7 @@ impl Removal<'_> {
     /// Returns true if only files under overlays are left.
     fn waits(&self, record: &ArchiveRecord) -> Result<bool, PathError> {
         for directory in &record.trees {
-            if OwnedTree::open(&self.store.trees, self.id, Path::new(directory))?.has_nothing_but_waiting() {
+            if OwnedTree::open(&self.store.trees, self.id, Path::new(directory))?.has_nothing_but_waiting()? {
                 return Ok(true);
             }
         }
@@ -235,7 +235,7 @@ impl Removal<'_> {
     /// over, or one that it was about to be taken over from when a run was killed.
     fn has_another(&self) -> Result<bool, ArchiveError> {
         let (path, trees) = (self.canonical()?, &self.store.trees);
-        Ok(self.store.owners_below(self.id, &path)?.has(&path)
+        Ok(self.store.owners_below(self.id, &path)?.has(&path)?
             || trees.taken_from(self.id)?.contains(&path)
             || trees.rival(&path, &self.store.claims()).is_some())
     }

@@ -42,7 +42,9 @@ impl Store {
         shared: &Arc<Shared>,
     ) -> Result<Store, PathError> {
         let cache = checksums_location(id);
-        let checksums = Rc::new(ChecksumCache::open(Tree::open(host.state_dir())?.place(&cache), !host.verifies()));
+        let state = Tree::open(host.state_dir())?;
+        let spill = state.place(Path::new("x"));
+        let checksums = Rc::new(ChecksumCache::open(state.place(&cache), &spill, !host.verifies()));
         let digests = Rc::clone(&checksums);
         Ok(Store {
             trees: TreeStore::open(host.locations(), digests, &shared.directories)?,

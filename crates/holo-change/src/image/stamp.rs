@@ -45,6 +45,12 @@ impl Stamp {
         Ok(Stamp(stat?))
     }
 
+    /// Returns the number of the file on its file system.
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.0.st_ino
+    }
+
     /// The properties of what had this stamp.
     #[must_use]
     pub fn stat(&self) -> FileStat {

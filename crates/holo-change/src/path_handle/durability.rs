@@ -3,7 +3,7 @@
 use super::PathHandle;
 use crate::error::{Result, at};
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// The way in which a group of changes is made durable.
 ///
@@ -17,14 +17,14 @@ pub enum Durability {
     Together,
 }
 
-/// The number of files from which a file system is synced as a whole.
-const MANY: usize = 8;
-
 impl Durability {
+    /// The number of files from which a file system is synced as a whole.
+    pub(crate) const MANY: usize = 8;
+
     /// The cheaper way for so many files.
     #[must_use]
     pub fn of(files: usize) -> Durability {
-        if files < MANY { Durability::Each } else { Durability::Together }
+        if files < Durability::MANY { Durability::Each } else { Durability::Together }
     }
 
     /// Syncs files that were written, and the directories of these places; or their file systems as a whole.
@@ -75,6 +75,54 @@ impl Durability {
             }
         }
         Ok(())
+    }
+}
+
+/// Places that names were given to, of which only as many are kept in memory as are needed to sync them.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    places: Vec<PathHandle>,
+    /// True if there are many: then a place for each file system is left.
+    are_many: bool,
+    devices: BTreeSet<u64>,
+    /// The last place that was looked at.
+    last: Option<PathHandle>,
+}
+
+impl Touched {
+    pub(crate) fn add(&mut self, place: PathHandle) -> Result<()> {
+        if self.are_many {
+            return self.add_device(place);
+        }
+        self.places.push(place);
+        self.are_many = Durability::of(self.places.len()) == Durability::Together;
+        if self.are_many {
+            return std::mem::take(&mut self.places).into_iter().try_for_each(|place| self.add_device(place));
+        }
+        Ok(())
+    }
+
+    /// Adds the place if it is the first of its file system.
+    fn add_device(&mut self, place: PathHandle) -> Result<()> {
+        if self.last.as_ref().is_some_and(|last| last.directory_key() == place.directory_key()) {
+            return Ok(());
+        }
+        self.last = Some(place.clone());
+        let device = match place.with("stat", |folder, _| rustix::fs::fstat(folder)) {
+            // A change in a directory that is gone lasts with the removal of that.
+            Err(error) if error.is_missing() => return Ok(()),
+            stat => stat?.st_dev,
+        };
+        if self.devices.insert(device) {
+            self.places.push(place);
+        }
+        Ok(())
+    }
+
+    /// Makes the names last.
+    pub(crate) fn sync(self) -> Result<()> {
+        let durability = if self.are_many { Durability::Together } else { Durability::Each };
+        durability.sync([], &self.places)
     }
 }
 

@@ -4,11 +4,13 @@ use super::Durability;
 use super::PathHandle;
 use crate::error::{PathError, Result};
 use rustix::fs::Mode;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// The suffix of a new file's name until it takes its place.
 const SUFFIX: &str = ".new";
+/// The number of bytes that are written at a time.
+const BUFFER_SIZE: usize = 1 << 16;
 
 /// The part of a [replacement](PathHandle::replace) that is on disk, and would be there after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,15 @@ impl PathHandle {
     /// If it cannot be written. Then the old file is still there, and nothing beside it.
     pub fn replace(&self, content: &[u8], mode: u32, on_disk: OnDisk) -> Result<()> {
         replace_all(&[(self, content)], mode, on_disk)
+    }
+
+    /// As [`replace`](PathHandle::replace), with a content that is written piece by piece. It may be written again if others remove the
+    /// folder.
+    ///
+    /// # Errors
+    /// As [`replace`](PathHandle::replace), and if the content cannot be had.
+    pub fn replace_by(&self, write: Written<'_>, mode: u32, on_disk: OnDisk) -> Result<()> {
+        replace_each(&[(self, write)], mode, on_disk)
     }
 
     /// Returns the place of a file before it [replaces](PathHandle::replace) another: a killed process leaves it there, and the next one that
@@ -55,25 +66,40 @@ impl PathHandle {
 
     /// Writes the file that is going to [replace](PathHandle::replacement) the one here.
     pub(crate) fn write_replacement(&self, content: &[u8], mode: u32) -> Result<()> {
-        self.replacement().write_new(content, mode)
+        self.replacement().write_new(&|file| self.write_content(content, file), mode)
     }
 
-    fn write_new(&self, content: &[u8], mode: u32) -> Result<()> {
-        let mut file = self.create()?;
-        let chmod = |file| rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(std::io::Error::from);
-        file.write_all(content)
-            .and_then(|()| chmod(&file))
-            .map_err(|error| PathError::new("write", self.shown(), error))
+    fn write_content(&self, content: &[u8], file: &mut dyn Write) -> Result<()> {
+        file.write_all(content).map_err(|error| PathError::new("write", self.shown(), error))
+    }
+
+    fn write_new(&self, write: Written<'_>, mode: u32) -> Result<()> {
+        let mut file = BufWriter::with_capacity(BUFFER_SIZE, self.create()?);
+        write(&mut file)?;
+        let failed = |error| PathError::new("write", self.shown(), error);
+        let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(|errno| failed(errno.into()))
     }
 }
 
 /// [Replaces](PathHandle::replace) many files, each by such a content, and waits for the disk once.
 pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: OnDisk) -> Result<()> {
+    let write = files.iter().map(|&(place, content)| move |file: &mut dyn Write| place.write_content(content, file));
+    let write = Vec::from_iter(write);
+    let files: Vec<(&PathHandle, Written<'_>)> =
+        files.iter().zip(&write).map(|(&(place, _), write)| (place, write as Written<'_>)).collect();
+    replace_each(&files, mode, on_disk)
+}
+
+/// Writes a content to a file.
+type Written<'a> = &'a dyn Fn(&mut dyn Write) -> Result<()>;
+
+fn replace_each(files: &[(&PathHandle, Written<'_>)], mode: u32, on_disk: OnDisk) -> Result<()> {
     let durability = Durability::of(files.len());
     let new: Vec<PathHandle> = files.iter().map(|(place, _)| place.replacement()).collect();
     let mut made = Vec::new();
-    let written = files.iter().zip(&new).try_for_each(|((_, content), new)| {
-        made.extend(new.in_folder(|| new.write_new(content, mode))?.1);
+    let written = files.iter().zip(&new).try_for_each(|((_, write), new)| {
+        made.extend(new.in_folder(|| new.write_new(*write, mode))?.1);
         Ok(())
     });
     let synced = written.and_then(|()| match on_disk {

@@ -8,16 +8,29 @@ use crate::canonical::CanonicalPaths;
 use crate::claims::{self, Claim, Claims};
 use crate::error::Result;
 use crate::locations::Locations;
-use crate::manifest::{EntryKind, ManifestEntry};
+use crate::manifest::{EntryKind, Manifest, ManifestEntry};
 use crate::path_handle::ExtendedAttributes;
 use crate::paths::path_bytes;
 use holo_protocol::Text;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The paths that entities hold, by canonical path.
+/// The paths that entities hold.
 #[derive(Debug, Default)]
-pub(crate) struct Held(BTreeMap<PathBuf, Vec<HeldPath>>);
+pub(crate) struct Held {
+    /// Those that are not in trees, by canonical path.
+    paths: BTreeMap<PathBuf, Vec<HeldPath>>,
+    trees: Vec<HeldTree>,
+}
+
+/// A directory that an entity has made something in.
+#[derive(Debug)]
+struct HeldTree {
+    plugin: String,
+    id: String,
+    path: PathBuf,
+    manifest: Manifest,
+}
 
 /// A path that an entity holds.
 #[derive(Clone, Debug)]
@@ -53,8 +66,8 @@ impl Held {
                 }
             }
             for (id, record) in store.tree_records_of(ids.as_ref()) {
-                for (path, states) in store.listed(&id, &record) {
-                    held.add(path.clone(), &store, &id, &path, Holding::Listed(states));
+                for (path, manifest) in store.manifests(&id, &record) {
+                    held.trees.push(HeldTree { plugin: store.plugin.clone(), id: id.clone(), path, manifest });
                 }
                 if let Some((path, digests)) = record.file() {
                     held.add(path.clone(), &store, &id, &path, Holding::Beside(digests));
@@ -65,42 +78,66 @@ impl Held {
     }
 
     fn add(&mut self, canonical: PathBuf, store: &PluginStore, id: &str, path: &Path, holding: Holding) {
-        let origin = Origin { plugin: store.plugin.clone(), id: id.to_owned(), path: Text(path_bytes(path)) };
-        self.0.entry(canonical).or_default().push(HeldPath { origin, holding });
+        let held = HeldPath { origin: origin(&store.plugin, id, path), holding };
+        self.paths.entry(canonical).or_default().push(held);
+    }
+
+    /// Returns what entities hold at a path.
+    fn at<'h>(&'h self, path: &'h Path) -> impl Iterator<Item = HeldPath> + 'h {
+        let listed = self.trees.iter().filter_map(|tree| tree.at(path));
+        self.paths.get(path).into_iter().flatten().cloned().chain(listed)
     }
 
     /// Returns what an entity holds at a path, other than this one.
-    pub(crate) fn find(&self, path: &Path, plugin: &str, id: &str) -> Option<&HeldPath> {
-        self.0.get(path)?.iter().find(|held| held.origin.plugin != plugin || held.origin.id != id)
+    pub(crate) fn find(&self, path: &Path, plugin: &str, id: &str) -> Option<HeldPath> {
+        self.at(path).find(|held| held.origin.plugin != plugin || held.origin.id != id)
     }
 
     /// Returns what an entity other than this one, whose plugin has trees, can take over at a path. Entities of that plugin hand the trees
     /// themselves over, so that only what is beside those is taken from them, unless the path itself is beside a tree.
-    pub(crate) fn find_for_tree(&self, path: &Path, plugin: &str, id: &str, is_beside: bool) -> Option<&HeldPath> {
-        let can_be_taken = |held: &&HeldPath| match held.holding {
+    pub(crate) fn find_for_tree(&self, path: &Path, plugin: &str, id: &str, is_beside: bool) -> Option<HeldPath> {
+        let can_be_taken = |held: &HeldPath| match held.holding {
             _ if held.origin.plugin != plugin => true,
             // An entity may have had the path in its own tree before.
             Holding::Listed(_) => is_beside,
             Holding::Tracked(_) | Holding::Beside(_) => held.origin.id != id,
         };
-        self.0.get(path)?.iter().find(can_be_taken)
+        self.at(path).find(can_be_taken)
     }
 
     /// Returns what an entity of another plugin holds at a path.
-    pub(crate) fn find_of_others(&self, path: &Path, plugin: &str) -> Option<&HeldPath> {
-        self.0.get(path)?.iter().find(|held| held.origin.plugin != plugin)
+    pub(crate) fn find_of_others(&self, path: &Path, plugin: &str) -> Option<HeldPath> {
+        self.at(path).find(|held| held.origin.plugin != plugin)
     }
 
     /// Returns the paths in a directory that are held by no entity that claims them.
-    pub(crate) fn free_below<'h>(&'h self, directory: &Path, claims: &Claims) -> impl Iterator<Item = &'h Path> {
-        let is_free = |path: &Path, held: &[HeldPath]| held.iter().all(|held| held.claim(path, claims).is_none());
-        let below = self.0.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
-        below
-            .filter(move |(path, held)| is_free(path, held))
-            .map(|(path, _)| path.as_path())
-            .collect::<Vec<_>>()
-            .into_iter()
+    pub(crate) fn free_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
+        let below = self.paths.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
+        let mut free: BTreeSet<PathBuf> = below.map(|(path, _)| path.clone()).collect();
+        free.extend(self.trees.iter().flat_map(|tree| tree.files_below(directory)));
+        free.retain(|path| self.at(path).all(|held| held.claim(path, claims).is_none()));
+        free.into_iter().collect()
     }
+}
+
+impl HeldTree {
+    /// Returns what is on the manifest. What cannot be read lists nothing.
+    fn at(&self, path: &Path) -> Option<HeldPath> {
+        let states = self.manifest.entries.get(path.strip_prefix(&self.path).ok()?).ok()??;
+        let is_file = !states.iter().any(ManifestEntry::is_directory);
+        is_file.then(|| HeldPath { origin: origin(&self.plugin, &self.id, path), holding: Holding::Listed(states) })
+    }
+
+    fn files_below<'h>(&'h self, directory: &'h Path) -> impl Iterator<Item = PathBuf> + 'h {
+        let is_near = self.path.starts_with(directory) || directory.starts_with(&self.path);
+        let rows = is_near.then(|| self.manifest.entries.iter()).into_iter().flatten().map_while(Result::ok);
+        let files = rows.filter(|(_, states)| !states.iter().any(ManifestEntry::is_directory));
+        files.map(|(path, _)| self.path.join(path)).filter(move |path| path.starts_with(directory))
+    }
+}
+
+fn origin(plugin: &str, id: &str, path: &Path) -> Origin {
+    Origin { plugin: plugin.to_owned(), id: id.to_owned(), path: Text(path_bytes(path)) }
 }
 
 impl HeldPath {

@@ -132,7 +132,7 @@ impl MadeDirectories {
                 let manifest = Manifest::load(&store.manifest(&id, &tree)).ok().flatten().unwrap_or_default();
                 let is_listed = |path: &&PathBuf| {
                     let below = path.strip_prefix(&tree).unwrap_or(Path::new(""));
-                    let states = manifest.entries.get(below);
+                    let states = manifest.entries.get(below).ok().flatten();
                     states.is_some_and(|states| states.iter().any(ManifestEntry::is_directory))
                 };
                 listed.extend(among.iter().filter(in_tree).filter(is_listed).cloned());

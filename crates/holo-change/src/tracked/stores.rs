@@ -9,7 +9,7 @@ use crate::bases::Bases;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::Locations;
-use crate::manifest::{self, Manifest, ManifestEntry};
+use crate::manifest::{self, Manifest};
 use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::without_root;
@@ -183,16 +183,10 @@ impl PluginStore {
         self.values_of(ids).into_iter().filter_map(trees).collect()
     }
 
-    /// Returns the files that are on the manifests of an entity, by their canonical paths.
-    pub(super) fn listed(&self, id: &str, record: &TreeRecord) -> Vec<(PathBuf, Vec<ManifestEntry>)> {
-        let mut listed = Vec::new();
-        for tree in &record.trees {
-            let manifest = Manifest::load(&self.manifest(id, tree)).ok().flatten();
-            let entries = manifest.into_iter().flat_map(|manifest| manifest.entries);
-            let files = entries.filter(|(_, states)| !states.iter().any(ManifestEntry::is_directory));
-            listed.extend(files.map(|(path, states)| (tree.join(path), states)));
-        }
-        listed
+    /// Returns the manifests of an entity, by the directories that they are of. One that cannot be read is none.
+    pub(super) fn manifests(&self, id: &str, record: &TreeRecord) -> Vec<(PathBuf, Manifest)> {
+        let load = |tree: &PathBuf| Some((tree.clone(), Manifest::load(&self.manifest(id, tree)).ok()??));
+        record.trees.iter().filter_map(load).collect()
     }
 
     /// Returns the bases of what is on manifests.
@@ -228,7 +222,7 @@ impl PluginStore {
             let Ok(below) = path.strip_prefix(tree) else { continue };
             let location = self.manifest(&remembered.id, tree);
             let Some(mut manifest) = Manifest::load(&location)? else { continue };
-            if manifest.release(below, keeps_base) {
+            if manifest.release(below, keeps_base)? {
                 was_listed = true;
                 manifest.save(&location)?;
             }

@@ -70,7 +70,7 @@ impl Tracker {
     /// The paths below a directory that entities hold which are not defined any more, or are about something else by now.
     #[must_use]
     pub fn held_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
-        self.held().free_below(directory, claims).map(Path::to_owned).collect()
+        self.held().free_below(directory, claims)
     }
 
     fn held(&self) -> &Held {

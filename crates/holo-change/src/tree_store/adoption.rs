@@ -35,7 +35,7 @@ impl TreeStore {
         let current = State::of(&self.overlays.base(path).unwrap_or_else(|| self.root.place(path)))?;
         let track = held.track(&self.plugin, Some(current.clone()))?;
         let was_directory = matches!(track.base, State::Directory { .. });
-        Ok(Some(Adoption { held: held.clone(), loses_changes: !track.may_be(&current), was_directory, track }))
+        Ok(Some(Adoption { held, loses_changes: !track.may_be(&current), was_directory, track }))
     }
 
     /// Saves the base of a path that is taken over. When this returns, it is on disk.

@@ -11,9 +11,10 @@ use crate::claims::Claims;
 use crate::error::{PathError, Result};
 use crate::group::{Store, Unsynced, commit};
 use crate::manifest::{EntryKind, Manifest, ManifestEntry};
-use crate::path_handle::{Durability, Kind, PathHandle, TEMPORARY, Tree};
+use crate::path_handle::{Durability, Kind, PathHandle, TEMPORARY, Touched, Tree};
+use crate::table::Table;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -56,7 +57,7 @@ impl OwnedTree {
         owners: &Rc<PathOwners>,
         has_begun: &Rc<Cell<bool>>,
     ) -> std::result::Result<BTreeSet<String>, TreeError> {
-        let none = BTreeMap::new();
+        let none = Table::default();
         let wanted = version.staged.as_ref().map_or(&none, |staged| &staged.entries);
         let mut plan = Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, &version.claims)?;
         if !version.force && !plan.losses.is_empty() {
@@ -99,7 +100,7 @@ impl OwnedTree {
             self.location.manifest.remove_empty_folders(Path::new(""));
             return Ok(false);
         };
-        let listed = manifest.entries.len();
+        let listed = manifest.entries.inserted();
         let has_bases = self.location.has_bases(manifest)?;
         let here = self.location.full(Path::new(""));
         let is_elsewhere = self.location.store.root().canonical(&here, true)? != here;
@@ -115,7 +116,7 @@ impl OwnedTree {
             self.location.enter()?;
         }
         self.install(NewVersion { force, claims, ..NewVersion::default() }, owners, has_begun)?;
-        Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.entries.len() < listed))
+        Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.entries.inserted() < listed))
     }
 
     /// Removes bases that are not needed any more. From here on, other entities cannot take over the paths that this version does not have.
@@ -134,15 +135,18 @@ impl OwnedTree {
         if !manifest.dropped.is_empty() {
             sweep_bases(&self.location, manifest, &owners()?)?;
         }
-        manifest.leaving.clear();
+        manifest.leaving = Table::default();
         Ok(manifest.save(&self.location.manifest)?)
     }
 }
 
 impl TreeLocation {
     fn has_bases(&self, manifest: &Manifest) -> Result<bool> {
-        for path in manifest.entries.keys() {
-            if self.has_base(path)? {
+        if !self.store.bases.are_any()? {
+            return Ok(false);
+        }
+        for path in manifest.entries.paths() {
+            if self.has_base(&path?)? {
                 return Ok(true);
             }
         }
@@ -163,7 +167,7 @@ impl Store for TreeStore {
     }
 
     fn files(&self, change: &TreeChange) -> usize {
-        change.plan.moved.len().max(change.plan.gone.len())
+        change.plan.moved.inserted().max(change.plan.gone.inserted())
     }
 
     fn stage(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
@@ -176,7 +180,7 @@ impl Store for TreeStore {
             return Ok(Unsynced::default());
         };
         // If this run is killed before anything is replaced, the next one removes the bases.
-        let manifest = change.manifest.get_or_insert_default();
+        let manifest = change.manifest.get_or_insert_with(|| Manifest::new(&change.location.spill()));
         manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
         manifest.save(&change.location.manifest)?;
         let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| change.location.full(path)).collect();
@@ -192,14 +196,18 @@ impl Store for TreeStore {
         if change.manifest.as_ref().is_some_and(|manifest| manifest.unfinished) {
             self.plugin.tidy_others()?;
         }
-        let union = change.union();
+        let union = change.union()?;
         union.save(&change.location.manifest)?;
         change.manifest = Some(union);
         {
             // They are on the manifest already, which keeps other entities from removing them as unneeded.
             let _locked = self.lock_directories();
-            let directories = change.plan.entries.iter().filter(|(_, entry)| entry.is_directory());
-            self.claim_directories(directories.map(|(path, _)| change.location.full(path)))?;
+            let mut directories = Vec::new();
+            for row in change.plan.entries.iter() {
+                let (path, entry) = row?;
+                directories.extend(entry.is_directory().then(|| change.location.full(&path)));
+            }
+            self.claim_directories(directories)?;
         }
         change.take_from_orphans()?;
         self.release(change.plan.adopted.values().map(|(adoption, _)| adoption))?;
@@ -208,10 +216,15 @@ impl Store for TreeStore {
 
     fn prepare(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
         let Some(staged) = &change.staged else { return Ok(Unsynced::default()) };
-        for path in change.plan.directories_in(&change.plan.whole) {
-            change.plan.give_properties(path, &staged.tree().place(path))?;
+        for path in change.plan.directories.paths() {
+            let path = path?;
+            if is_in(&path, &change.plan.whole) {
+                change.plan.give_properties(&path, &staged.tree().place(&path))?;
+            }
         }
-        let files = change.plan.moved.iter().map(|path| staged.tree().place(path)).collect();
+        // All are on one file system: if there are many, that is synced as a whole.
+        let files = change.plan.moved.paths().take(Durability::MANY);
+        let files = files.map(|path| path.map(|path| staged.tree().place(&path))).collect::<Result<_>>()?;
         Ok(Unsynced { files, names: Vec::new() })
     }
 
@@ -226,9 +239,12 @@ impl Store for TreeStore {
             remove_obstacle(&directory.place(path))?;
         }
         let whole = change.make_directories(&directory)?;
-        let mut touched = change.move_files(&directory, &whole)?;
-        touched.extend(plan.directories.iter().map(|path| directory.place(path)));
-        Durability::of(touched.len()).sync([], &touched)?;
+        let mut touched = Touched::default();
+        change.move_files(&directory, &whole, &mut touched)?;
+        for path in plan.directories.paths() {
+            touched.add(directory.place(&path?))?;
+        }
+        touched.sync()?;
         change.remove_files(&directory)?;
         change.remove_directories(&directory)?;
         Ok(Unsynced { files: Vec::new(), names: vec![directory.place(Path::new("x"))] })
@@ -236,10 +252,10 @@ impl Store for TreeStore {
 
     fn record(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
         let plan = std::mem::take(&mut change.plan);
-        let mut entries: BTreeMap<PathBuf, Vec<ManifestEntry>> =
-            plan.entries.into_iter().map(|(path, entry)| (path, vec![entry])).collect();
+        let mut entries = Table::new(&change.location.spill());
+        entries.extend(plan.entries.iter().map(|row| row.map(|(path, entry)| (path, vec![entry]))))?;
         let waiting: BTreeSet<PathBuf> = plan.waiting.keys().cloned().collect();
-        entries.extend(plan.waiting);
+        entries.extend(plan.waiting.into_iter().map(Ok))?;
         let dropped = change.dropped(&entries)?;
         let is_needed = change.staged.is_some() || !waiting.is_empty() || !dropped.is_empty();
         let recipe = std::mem::take(&mut change.recipe);
@@ -275,25 +291,51 @@ impl Store for TreeStore {
 
 impl TreeChange {
     /// Returns a manifest of the old version and the new one.
-    fn union(&mut self) -> Manifest {
+    fn union(&mut self) -> Result<Manifest> {
+        let spill = self.location.spill();
         let mut union = self.manifest.take().unwrap_or_default();
         let plan = &self.plan;
-        let is_wanted = |path: &PathBuf| self.staged.as_ref().is_some_and(|staged| staged.entries.contains_key(path));
+        let none = Table::default();
+        let wanted = self.staged.as_ref().map_or(&none, |staged| &staged.entries);
         union.unfinished = true;
         union.dropped.retain(|path| !plan.foreign.contains(path) && !plan.adopted.contains_key(path));
-        union.leaving = union.entries.keys().filter(|path| !is_wanted(path)).cloned().collect();
-        let orphaned = plan.orphaned.iter().map(|(path, (_, states))| (path, &states[..]));
-        let new = plan.entries.iter().map(|(path, entry)| (path, std::slice::from_ref(entry)));
-        let adopted = plan.adopted.iter().map(|(path, (_, current))| (path, current.as_slice()));
-        for (path, more) in orphaned.chain(adopted).chain(new) {
-            let states = union.entries.entry(path.clone()).or_default();
-            for entry in more {
-                if !states.contains(entry) {
-                    states.push(entry.clone());
-                }
+        union.leaving = Table::new(&spill);
+        for row in union.entries.join(wanted) {
+            if let (path, Some(_), None) = row? {
+                union.leaving.insert(&path, ())?;
             }
         }
-        union
+        let mut entries: Table<Vec<ManifestEntry>> = Table::new(&spill);
+        for row in union.entries.join(&plan.entries) {
+            let (path, states, new) = row?;
+            entries.insert(&path, self.states(&path, states, new))?;
+        }
+        // They may be neither on the list nor on the new one.
+        for path in plan.orphaned.keys().chain(plan.adopted.keys()) {
+            if !entries.contains(path)? {
+                entries.insert(path, self.states(path, None, None))?;
+            }
+        }
+        union.entries = entries;
+        Ok(union)
+    }
+
+    /// Returns the states that a path may have from now on.
+    fn states(
+        &self,
+        path: &Path,
+        states: Option<Vec<ManifestEntry>>,
+        new: Option<ManifestEntry>,
+    ) -> Vec<ManifestEntry> {
+        let orphaned = self.plan.orphaned.get(path).into_iter().flat_map(|(_, states)| states);
+        let adopted = self.plan.adopted.get(path).and_then(|(_, current)| current.as_ref());
+        let mut states = states.unwrap_or_default();
+        for entry in orphaned.chain(adopted).cloned().chain(new) {
+            if !states.contains(&entry) {
+                states.push(entry);
+            }
+        }
+        states
     }
 
     /// Takes paths that are ours from now on off the manifests of orphans, so that those do not remove them.
@@ -305,13 +347,12 @@ impl TreeChange {
             for tree in self.owners.trees_of(id) {
                 let theirs = location.store.manifest(id, tree);
                 let Some(mut manifest) = Manifest::load(&theirs)? else { continue };
-                let before = manifest.entries.len();
-                manifest.entries.retain(|path, _| {
+                let has_changed = manifest.retain(|path| {
                     let full = tree.join(path);
                     let path = full.strip_prefix(&here);
                     !path.is_ok_and(|path| self.plan.orphaned.get(path).is_some_and(|(ids, _)| ids.contains(id)))
-                });
-                if manifest.entries.len() < before {
+                })?;
+                if has_changed {
                     manifest.save(&theirs)?;
                 }
             }
@@ -322,7 +363,8 @@ impl TreeChange {
     /// Makes the new directories, and moves those that are moved as a whole; returns these.
     fn make_directories(&self, directory: &Arc<Tree>) -> Result<BTreeSet<PathBuf>> {
         let mut moved = BTreeSet::new();
-        for path in &self.plan.directories {
+        for path in self.plan.directories.paths() {
+            let path = &path?;
             let place = directory.place(path);
             if is_in(path, &moved) {
                 continue;
@@ -339,15 +381,16 @@ impl TreeChange {
         Ok(moved)
     }
 
-    /// Moves all files but those that were moved with their directories. Returns all new paths.
+    /// Moves all files but those that were moved with their directories.
     fn move_files(
         &self,
         directory: &Arc<Tree>,
         whole: &BTreeSet<PathBuf>,
-    ) -> std::result::Result<Vec<PathHandle>, TreeError> {
-        let Some(staged) = &self.staged else { return Ok(Vec::new()) };
-        let mut moved = Vec::new();
-        for path in &self.plan.moved {
+        touched: &mut Touched,
+    ) -> std::result::Result<(), TreeError> {
+        let Some(staged) = &self.staged else { return Ok(()) };
+        for path in self.plan.moved.paths() {
+            let path = &path?;
             let (from, to) = (staged.tree().place(path), self.location.at(directory, path));
             if is_in(path, whole) {
                 // It is there already.
@@ -356,29 +399,30 @@ impl TreeChange {
             } else {
                 move_file(&from, &to)?;
             }
-            moved.push(to);
+            touched.add(to)?;
         }
-        Ok(moved)
+        Ok(())
     }
 
     fn remove_files(&self, directory: &Arc<Tree>) -> std::result::Result<(), TreeError> {
-        let mut removed = Vec::new();
-        for path in &self.plan.gone {
+        let mut restored = Touched::default();
+        let has_bases = self.location.store.bases.are_any()?;
+        for path in self.plan.gone.paths() {
+            let path = &path?;
             let file = directory.place(path);
-            if self.location.has_base(path)? {
+            if has_bases && self.location.has_base(path)? {
                 self.location.restore_base(path, &file)?;
+                restored.add(file)?;
             } else {
                 file.remove()?;
             }
-            removed.push(file);
         }
-        // If the directory is gone too, there is nothing to be synced.
-        let left: Vec<&PathHandle> = removed.iter().filter(|file| file.exists().unwrap_or(false)).collect();
-        Ok(Durability::of(left.len()).sync([], left)?)
+        Ok(restored.sync()?)
     }
 
     fn remove_directories(&self, directory: &Arc<Tree>) -> std::result::Result<(), TreeError> {
-        for path in &self.plan.gone_directories {
+        for row in self.plan.gone_directories.backwards() {
+            let (path, ()) = &row?;
             let place = directory.place(path);
             let is_gone = place.remove_directory()?;
             // A directory of ours may be where a file was before.
@@ -395,18 +439,23 @@ impl TreeChange {
     }
 
     /// Returns the paths whose bases are not needed any more, including those that a killed run has not come to removing.
-    fn dropped(&self, entries: &BTreeMap<PathBuf, Vec<ManifestEntry>>) -> Result<Vec<PathBuf>> {
-        let earlier = self.manifest.iter().flat_map(|manifest| &manifest.dropped);
-        let mut dropped: Vec<PathBuf> = earlier.filter(|path| !entries.contains_key(*path)).cloned().collect();
+    fn dropped(&self, entries: &Table<Vec<ManifestEntry>>) -> Result<Vec<PathBuf>> {
+        let mut dropped = Vec::new();
+        let Some(manifest) = &self.manifest else { return Ok(dropped) };
+        for path in &manifest.dropped {
+            if !entries.contains(path)? {
+                dropped.push(path.clone());
+            }
+        }
         if self.location.store.bases.are_any()? {
-            for path in self.manifest.iter().flat_map(|manifest| manifest.entries.keys()) {
+            for row in manifest.entries.join(entries) {
+                let (path, Some(_), None) = row? else { continue };
                 // A base stays if another entity has made something there by now.
-                if !entries.contains_key(path)
-                    && !dropped.contains(path)
-                    && !self.owners.has(&self.location.full(path))
-                    && self.location.has_base(path)?
+                if self.location.has_base(&path)?
+                    && !dropped.contains(&path)
+                    && !self.owners.has(&self.location.full(&path))?
                 {
-                    dropped.push(path.clone());
+                    dropped.push(path);
                 }
             }
         }
@@ -418,8 +467,12 @@ impl TreeChange {
 fn sweep_bases(location: &TreeLocation, manifest: &mut Manifest, owners: &PathOwners) -> Result<()> {
     let dropped = std::mem::take(&mut manifest.dropped);
     // Another entity that has made something at the path since has saved a base of its own.
-    let unneeded = dropped.iter().map(|path| location.full(path)).filter(|path| !owners.has(path));
-    unneeded.into_iter().try_for_each(|path| location.store.bases.remove(&path))
+    for path in dropped.iter().map(|path| location.full(path)) {
+        if !owners.has(&path)? {
+            location.store.bases.remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_obstacle(path: &PathHandle) -> std::result::Result<(), TreeError> {
@@ -432,18 +485,13 @@ fn remove_obstacle(path: &PathHandle) -> std::result::Result<(), TreeError> {
 }
 
 impl Plan {
-    /// Returns those new directories that are among these, or in them.
-    fn directories_in(&self, whole: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
-        self.directories.iter().filter(move |path| is_in(path, whole))
-    }
-
     /// Gives a new directory its owner and its mode.
     fn give_properties(&self, path: &Path, place: &PathHandle) -> Result<()> {
-        let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path) else {
+        let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path)? else {
             return Ok(());
         };
         place.give_to(owner.uid, owner.gid)?;
-        place.change_mode(*mode)
+        place.change_mode(mode)
     }
 }
 

@@ -80,6 +80,11 @@ impl TreeLocation {
         self.manifest.with_suffix(".file")
     }
 
+    /// Returns a place in whose folder tables may have what does not fit into memory.
+    pub(super) fn spill(&self) -> PathHandle {
+        self.store.state(Path::new("x"))
+    }
+
     /// Returns the name of the staging directory, which no other entity has.
     pub(super) fn staging_name(&self) -> String {
         // Eight bytes of it.

@@ -8,7 +8,7 @@ use crate::claims::Claims;
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::manifest::Manifest;
-use std::collections::BTreeMap;
+use crate::table::Table;
 use std::path::{Path, PathBuf};
 
 /// A directory that an entity makes, or will make, something in.
@@ -37,9 +37,9 @@ impl OwnedTree {
         if let Some(manifest) = &mut manifest {
             let taken = store.taken_from(id)?;
             let below = taken.iter().filter_map(|path| path.strip_prefix(directory).ok());
-            below.for_each(|path| {
-                manifest.release(path, false);
-            });
+            for path in below {
+                manifest.release(path, false)?;
+            }
         }
         let mut location = TreeLocation {
             store: store.clone(),
@@ -85,20 +85,22 @@ impl OwnedTree {
     pub fn drift(&self) -> Result<Drift> {
         let mut drift = Drift::default();
         let Some(manifest) = &self.manifest else { return Ok(drift) };
-        for (path, states) in &manifest.entries {
-            if !manifest.unfinished && manifest.waiting.contains(path) {
+        for row in manifest.entries.iter() {
+            let (path, states) = row?;
+            if !manifest.unfinished && manifest.waiting.contains(&path) {
                 // The overlay that has kept it from being removed may be gone.
-                drift.is_missing |= !self.location.is_overlaid(path);
+                drift.is_missing |= !self.location.is_overlaid(&path);
                 continue;
             }
             match &self.location.directory {
                 None => drift.is_missing = true,
                 Some(directory) => {
-                    let file = self.location.at(directory, path);
+                    let file = self.location.at(directory, &path);
                     match Stamp::of(&file)? {
                         None => drift.is_missing = true,
-                        Some(stamp) if self.location.is_ours(path, (&file, &stamp), states, manifest.unfinished)? => {}
-                        Some(_) => drift.changed.push(path.clone()),
+                        Some(stamp)
+                            if self.location.is_ours(&path, (&file, &stamp), &states, manifest.unfinished)? => {}
+                        Some(_) => drift.changed.push(path),
                     }
                 }
             }
@@ -107,22 +109,33 @@ impl OwnedTree {
     }
 
     /// Returns the files that are to be removed as soon as no overlay lies over them.
-    #[must_use]
-    pub fn waiting(&self) -> Vec<PathBuf> {
-        let Some(manifest) = &self.manifest else { return Vec::new() };
-        // Another entity may have made it by now.
-        let is_left = |path: &&PathBuf| manifest.entries.contains_key(*path) && self.location.is_overlaid(path);
-        manifest.waiting.iter().filter(is_left).map(|path| self.location.full(path)).collect()
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be read.
+    pub fn waiting(&self) -> Result<Vec<PathBuf>> {
+        let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
+        let mut waiting = Vec::new();
+        for path in &manifest.waiting {
+            // Another entity may have made it by now.
+            if manifest.entries.contains(path)? && self.location.is_overlaid(path) {
+                waiting.push(self.location.full(path));
+            }
+        }
+        Ok(waiting)
     }
 
     /// Returns true if all that is left lies under overlays.
-    #[must_use]
-    pub fn has_nothing_but_waiting(&self) -> bool {
-        let waits = |manifest: &Manifest| {
-            let is_left = |path: &PathBuf| manifest.waiting.contains(path);
-            !manifest.unfinished && !manifest.entries.is_empty() && manifest.entries.keys().all(is_left)
-        };
-        self.manifest.as_ref().is_some_and(waits) && !self.waiting().is_empty()
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be read.
+    pub fn has_nothing_but_waiting(&self) -> Result<bool> {
+        let Some(manifest) = self.manifest.as_ref().filter(|manifest| !manifest.unfinished) else { return Ok(false) };
+        for path in manifest.entries.paths() {
+            if !manifest.waiting.contains(&path?) {
+                return Ok(false);
+            }
+        }
+        Ok(!self.waiting()?.is_empty())
     }
 
     /// Returns the paths with changes of a user that would be lost if everything was removed.
@@ -134,6 +147,6 @@ impl OwnedTree {
         owners: &PathOwners,
         claims: &Claims,
     ) -> std::result::Result<Vec<PathBuf>, TreeError> {
-        Ok(Plan::new(&self.location, self.manifest.as_ref(), &BTreeMap::new(), owners, claims)?.losses)
+        Ok(Plan::new(&self.location, self.manifest.as_ref(), &Table::default(), owners, claims)?.losses)
     }
 }

@@ -3,7 +3,6 @@
 use super::TreeStore;
 use crate::error::Result;
 use crate::manifest::{Manifest, ManifestEntry};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// An entity with trees.
@@ -22,15 +21,27 @@ pub struct TreeOwner {
 /// The paths that other entities have made in a directory.
 #[derive(Debug, Default)]
 pub struct PathOwners {
-    paths: BTreeMap<PathBuf, Vec<OwnedPath>>,
-    /// The directories that they have made something in, with their IDs.
-    trees: Vec<(PathBuf, String)>,
+    /// The directory, or a single path.
+    area: PathBuf,
+    /// The directories that they have made something in.
+    trees: Vec<OtherTree>,
+    /// The files that they have beside them.
+    files: Vec<(PathBuf, OwnedPath)>,
     /// The entity for which the others are compared.
     own: String,
 }
 
-/// A path that another entity has made.
+/// A directory in which another entity has made something.
 #[derive(Debug)]
+struct OtherTree {
+    id: String,
+    path: PathBuf,
+    manifest: Manifest,
+    is_orphan: bool,
+}
+
+/// A path that another entity has made.
+#[derive(Clone, Debug)]
 pub(super) struct OwnedPath {
     pub(super) id: String,
     /// The states that it may have; empty if it is not in a tree.
@@ -49,6 +60,15 @@ impl OwnedPath {
     }
 }
 
+impl OtherTree {
+    fn owned(&self, path: &Path) -> Result<Option<OwnedPath>> {
+        let Ok(below) = path.strip_prefix(&self.path) else { return Ok(None) };
+        let Some(states) = self.manifest.entries.get(below)? else { return Ok(None) };
+        let is_leaving = self.manifest.waiting.contains(below) || self.manifest.leaving.contains(below)?;
+        Ok(Some(OwnedPath { id: self.id.clone(), states, is_orphaned: self.is_orphan || is_leaving }))
+    }
+}
+
 impl PathOwners {
     /// Reads the paths of these entities that are in an area: a directory, or a single path. The entity `own` itself may be among them, as
     /// an orphan, with directories that it had before.
@@ -56,57 +76,67 @@ impl PathOwners {
     /// # Errors
     /// If a manifest cannot be read.
     pub fn read(store: &TreeStore, own: &str, owners: &[TreeOwner], area: &Path) -> Result<PathOwners> {
-        let (mut paths, mut trees): (BTreeMap<PathBuf, Vec<OwnedPath>>, _) = (BTreeMap::new(), Vec::new());
+        let mut read = PathOwners { area: area.to_owned(), own: own.to_owned(), ..PathOwners::default() };
         for owner in owners {
-            let mut add = |path: PathBuf, states: Vec<ManifestEntry>, is_orphaned: bool| {
-                if path.starts_with(area) {
-                    let owned = OwnedPath { id: owner.id.clone(), states, is_orphaned };
-                    paths.entry(path).or_default().push(owned);
-                }
-            };
+            let is_orphan = owner.is_orphan;
             if let Some(file) = &owner.file {
-                add(file.clone(), Vec::new(), owner.is_orphan);
+                let owned = OwnedPath { id: owner.id.clone(), states: Vec::new(), is_orphaned: is_orphan };
+                read.files.push((file.clone(), owned));
             }
             for tree in owner.trees.iter().filter(|tree| are_nested(tree, area)) {
                 let Some(manifest) = Manifest::load(&store.manifest(&owner.id, tree))? else { continue };
-                for (path, states) in manifest.entries {
-                    let is_leaving = manifest.leaving.contains(&path) || manifest.waiting.contains(&path);
-                    add(tree.join(path), states, owner.is_orphan || is_leaving);
-                }
-                trees.push((tree.clone(), owner.id.clone()));
+                read.trees.push(OtherTree { id: owner.id.clone(), path: tree.clone(), manifest, is_orphan });
             }
         }
-        Ok(PathOwners { paths, trees, own: own.to_owned() })
+        Ok(read)
+    }
+
+    /// Returns what other entities have at a path.
+    fn at(&self, path: &Path) -> Result<Vec<OwnedPath>> {
+        if !path.starts_with(&self.area) {
+            return Ok(Vec::new());
+        }
+        let mut found: Vec<OwnedPath> =
+            self.files.iter().filter(|(file, _)| file == path).map(|(_, owned)| owned.clone()).collect();
+        for tree in &self.trees {
+            found.extend(tree.owned(path)?);
+        }
+        Ok(found)
     }
 
     /// Returns the entity that has something at a path, so that another one cannot.
-    #[must_use]
-    pub fn conflict(&self, path: &Path, is_directory: bool) -> Option<&str> {
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be read.
+    pub fn conflict(&self, path: &Path, is_directory: bool) -> Result<Option<String>> {
         // Directories can be shared, and paths of orphans can be taken over.
         let is_shared = |owned: &OwnedPath| owned.is_directory() && is_directory;
-        let conflicts = |owned: &&OwnedPath| !is_shared(owned) && !owned.can_be_taken();
-        if let Some(owned) = self.paths.get(path).and_then(|all| all.iter().find(conflicts)) {
-            return Some(&owned.id);
+        let conflicts = |owned: &OwnedPath| !is_shared(owned) && !owned.can_be_taken();
+        if let Some(owned) = self.at(path)?.into_iter().find(conflicts) {
+            return Ok(Some(owned.id));
         }
-        let needs = |(tree, id): &&(PathBuf, String)| !is_directory && *id != self.own && tree.starts_with(path);
-        self.trees.iter().find(needs).map(|(_, id)| id.as_str())
+        let needs = |tree: &&OtherTree| !is_directory && tree.id != self.own && tree.path.starts_with(path);
+        Ok(self.trees.iter().find(needs).map(|tree| tree.id.clone()))
     }
 
     /// Returns the files that orphans have made at a path.
-    pub(super) fn orphaned_at(&self, path: &Path) -> impl Iterator<Item = &OwnedPath> {
-        let all = self.paths.get(path).into_iter().flatten();
-        all.filter(|owned| owned.can_be_taken() && !owned.states.is_empty() && !owned.is_directory())
+    pub(super) fn orphaned_at(&self, path: &Path) -> Result<Vec<OwnedPath>> {
+        let mut all = self.at(path)?;
+        all.retain(|owned| owned.can_be_taken() && !owned.states.is_empty() && !owned.is_directory());
+        Ok(all)
     }
 
     /// Returns true if another entity has something at a path.
-    #[must_use]
-    pub fn has(&self, path: &Path) -> bool {
-        self.paths.contains_key(path)
+    ///
+    /// # Errors
+    /// If what is not in memory cannot be read.
+    pub fn has(&self, path: &Path) -> Result<bool> {
+        Ok(!self.at(path)?.is_empty())
     }
 
     /// Returns the trees of an entity.
     pub(super) fn trees_of(&self, id: &str) -> impl Iterator<Item = &Path> {
-        self.trees.iter().filter(move |(_, owner)| owner == id).map(|(tree, _)| tree.as_path())
+        self.trees.iter().filter(move |tree| tree.id == id).map(|tree| tree.path.as_path())
     }
 }
 

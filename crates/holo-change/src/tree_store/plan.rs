@@ -9,6 +9,7 @@ use crate::error::PathError;
 use crate::image::Stamp;
 use crate::manifest::{Manifest, ManifestEntry};
 use crate::path_handle::{Kind, PathHandle, Tree};
+use crate::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The entries of the manifest in the end.
-    pub(super) entries: BTreeMap<PathBuf, ManifestEntry>,
+    pub(super) entries: Table<ManifestEntry>,
     /// Files and symlinks that are to be moved from the staging directory.
-    pub(super) moved: Vec<PathBuf>,
-    /// Directories that are to be made, the topmost first.
-    pub(super) directories: Vec<PathBuf>,
+    pub(super) moved: Table<()>,
+    /// Directories that are to be made.
+    pub(super) directories: Table<()>,
     /// Those of them that can be moved from the staging directory as they are, with everything in them: nothing is there yet.
     pub(super) whole: BTreeSet<PathBuf>,
     /// Paths that have to be removed before anything else, the deepest first.
     pub(super) in_the_way: Vec<PathBuf>,
     /// Files and symlinks that the new version does not have.
-    pub(super) gone: Vec<PathBuf>,
-    /// Directories that the new version does not have, the deepest first.
-    pub(super) gone_directories: Vec<PathBuf>,
+    pub(super) gone: Table<()>,
+    /// Directories that the new version does not have.
+    pub(super) gone_directories: Table<()>,
     /// Files that would be removed if no overlay lay over them; and the directories in which they are.
     pub(super) waiting: BTreeMap<PathBuf, Vec<ManifestEntry>>,
     /// Files that were there before us, and become bases.
@@ -46,9 +47,8 @@ pub(super) struct Plan {
 struct Planning<'a> {
     location: &'a TreeLocation,
     directory: &'a Arc<Tree>,
-    listed: &'a BTreeMap<PathBuf, Vec<ManifestEntry>>,
     is_unfinished: bool,
-    wanted: &'a BTreeMap<PathBuf, ManifestEntry>,
+    wanted: &'a Table<ManifestEntry>,
     /// The last directory that was missing: nothing can be below it.
     missing: Option<PathBuf>,
     claims: &'a Claims,
@@ -60,30 +60,22 @@ impl Plan {
     pub(super) fn new(
         location: &TreeLocation,
         manifest: Option<&Manifest>,
-        wanted: &BTreeMap<PathBuf, ManifestEntry>,
+        wanted: &Table<ManifestEntry>,
         owners: &PathOwners,
         claims: &Claims,
     ) -> Result<Plan, TreeError> {
         reject_conflicts(location, wanted, owners, claims)?;
         let Some(directory) = &location.directory else { return Ok(Plan::default()) };
-        let none = BTreeMap::new();
+        let none = Table::default();
         let listed = manifest.map_or(&none, |manifest| &manifest.entries);
         let is_unfinished = manifest.is_some_and(|manifest| manifest.unfinished);
-        let mut planning = Planning {
-            location,
-            directory,
-            listed,
-            is_unfinished,
-            wanted,
-            claims,
-            missing: None,
-            plan: Plan::default(),
-        };
+        let plan = Plan::empty(location);
+        let mut planning = Planning { location, directory, is_unfinished, wanted, claims, missing: None, plan };
         let made_directories = location.store.made_directories()?;
-        for (path, entry) in wanted {
-            let full = location.full(path);
-            let mut states = listed.get(path).cloned();
-            for orphaned in owners.orphaned_at(&full) {
+        for row in wanted.join(listed) {
+            let (path, Some(entry), mut states) = row? else { continue };
+            let full = location.full(&path);
+            for orphaned in owners.orphaned_at(&full)? {
                 let (ids, all) = planning.plan.orphaned.entry(path.clone()).or_default();
                 ids.push(orphaned.id.clone());
                 all.extend_from_slice(&orphaned.states);
@@ -91,39 +83,56 @@ impl Plan {
             }
             // A killed run may have listed the path, and not have told the entity that had it.
             let is_adopted =
-                (states.is_none() || is_unfinished) && planning.plan_adopted(path, entry.is_directory())?;
-            planning.plan_wanted(path, entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
+                (states.is_none() || is_unfinished) && planning.plan_adopted(&path, entry.is_directory())?;
+            planning.plan_wanted(&path, &entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
         }
-        for (path, states) in listed.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
-            let full = location.full(path);
+        for row in wanted.join(listed) {
+            let (path, None, Some(states)) = row? else { continue };
+            let full = location.full(&path);
             // A killed run may have been about to take it over from an entity that is about it again.
             let was_given_back = || is_unfinished && location.store.rival(&full, claims).is_some();
-            if location.is_overlaid(path) {
-                planning.plan_waiting(path, states)?;
-            } else if !owners.has(&full) && !was_given_back() {
-                planning.plan_gone(path, states)?;
+            if location.is_overlaid(&path) {
+                planning.plan_waiting(&path, &states)?;
+            } else if !owners.has(&full)? && !was_given_back() {
+                planning.plan_gone(&path, &states)?;
             }
         }
-        Ok(planning.finish())
+        planning.finish(listed)
+    }
+
+    fn empty(location: &TreeLocation) -> Plan {
+        let spill = location.spill();
+        Plan {
+            entries: Table::new(&spill),
+            moved: Table::new(&spill),
+            directories: Table::new(&spill),
+            gone: Table::new(&spill),
+            gone_directories: Table::new(&spill),
+            ..Plan::default()
+        }
     }
 }
 
 /// Fails if another entity has one of the paths, or claims it.
 fn reject_conflicts(
     location: &TreeLocation,
-    wanted: &BTreeMap<PathBuf, ManifestEntry>,
+    wanted: &Table<ManifestEntry>,
     owners: &PathOwners,
     claims: &Claims,
 ) -> Result<(), TreeError> {
-    let mut conflicts = wanted.iter().filter_map(|(path, entry)| {
-        let path = location.full(path);
+    let (mut conflict, mut more) = (None, 0);
+    for row in wanted.iter() {
+        let (path, entry) = row?;
+        let path = location.full(&path);
         let rival = || location.store.rival(&path, claims).filter(|_| !entry.is_directory());
         let claimed = || claims.conflict(&path, entry.is_directory()).or_else(rival).map(Claim::shown);
-        let other = owners.conflict(&path, entry.is_directory()).map(str::to_owned).or_else(claimed)?;
-        Some((path, other))
-    });
-    let Some((path, first)) = conflicts.next() else { return Ok(()) };
-    let more = conflicts.count();
+        let Some(other) = owners.conflict(&path, entry.is_directory())?.or_else(claimed) else { continue };
+        match conflict {
+            None => conflict = Some((path, other)),
+            Some(_) => more += 1,
+        }
+    }
+    let Some((path, first)) = conflict else { return Ok(()) };
     Err(TreeError::BroughtByBoth { path, first, second: location.id.clone(), more })
 }
 
@@ -169,10 +178,10 @@ impl Planning<'_> {
             // A directory that was there before us is not ours.
             Some((Kind::Directory, _)) if entry.is_directory() => {
                 if is_own_directory {
-                    self.plan.entries.insert(path.to_owned(), entry.clone());
+                    self.plan.entries.insert(path, entry.clone())?;
                     // A killed run may not have come to changing its mode.
                     if self.is_unfinished {
-                        self.plan.directories.push(path.to_owned());
+                        self.plan.directories.insert(path, ())?;
                     }
                 }
                 return Ok(());
@@ -184,9 +193,9 @@ impl Planning<'_> {
             None => {}
             Some((_, stamp)) => self.plan_replaced((&file, stamp), path, entry, listed)?,
         }
-        self.plan.entries.insert(path.to_owned(), entry.clone());
+        self.plan.entries.insert(path, entry.clone())?;
         if entry.is_directory() {
-            self.plan.directories.push(path.to_owned());
+            self.plan.directories.insert(path, ())?;
             return Ok(());
         }
         if is_overlaid {
@@ -195,7 +204,7 @@ impl Planning<'_> {
         }
         let is_there = stamp.map(|stamp| entry.matches(&file, &stamp, &*self.location.store.digests));
         if !is_there.transpose()?.unwrap_or(false) {
-            self.plan.moved.push(path.to_owned());
+            self.plan.moved.insert(path, ())?;
         }
         Ok(())
     }
@@ -218,7 +227,7 @@ impl Planning<'_> {
 
     /// Plans the removal of a file as soon as no overlay lies over it.
     fn plan_waiting(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
-        if path.ancestors().skip(1).any(|above| self.wanted.get(above).is_some_and(|entry| !entry.is_directory())) {
+        if is_below_file(path, self.wanted)? {
             return Err(TreeError::HasOverlay(self.location.full(path)));
         }
         self.plan.waiting.insert(path.to_owned(), states.to_vec());
@@ -265,11 +274,11 @@ impl Planning<'_> {
         let file = &self.directory.place(path);
         let stamp = Stamp::of(file)?;
         match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
-            None if self.location.has_base(path)? => self.plan.gone.push(path.to_owned()),
+            None if self.location.has_base(path)? => self.plan.gone.insert(path, ())?,
             None => {}
             Some((Kind::Directory, _)) if self.is_claimed(path) => {}
             Some((Kind::Directory, _)) if states.iter().any(ManifestEntry::is_directory) => {
-                self.plan.gone_directories.push(path.to_owned());
+                self.plan.gone_directories.insert(path, ())?;
             }
             Some((Kind::Directory, _)) if self.location.has_base(path)? => {
                 let obstacle = "a directory by now";
@@ -282,7 +291,7 @@ impl Planning<'_> {
                 if !self.location.is_ours(path, (file, stamp), states, self.is_unfinished)? {
                     self.plan.losses.push(path.to_owned());
                 }
-                self.plan.gone.push(path.to_owned());
+                self.plan.gone.insert(path, ())?;
             }
         }
         Ok(())
@@ -293,31 +302,53 @@ impl Planning<'_> {
         self.claims.conflict(&self.location.full(path), false).is_some()
     }
 
-    fn finish(self) -> Plan {
+    fn finish(self, listed: &Table<Vec<ManifestEntry>>) -> Result<Plan, TreeError> {
         let mut plan = self.plan;
-        let (above, gone): (Vec<_>, Vec<_>) =
-            plan.gone_directories.drain(..).partition(|path| plan.waiting.keys().any(|waits| waits.starts_with(path)));
-        plan.gone_directories = gone;
-        for path in above {
-            let states = self.listed.get(&path).cloned().unwrap_or_default();
-            plan.waiting.insert(path, states);
+        if !plan.waiting.is_empty() {
+            let mut gone = plan.gone_directories.like();
+            for path in plan.gone_directories.paths() {
+                let path = path?;
+                if plan.waiting.keys().any(|waits| waits.starts_with(&path)) {
+                    let states = listed.get(&path)?.unwrap_or_default();
+                    plan.waiting.insert(path, states);
+                } else {
+                    gone.insert(&path, ())?;
+                }
+            }
+            plan.gone_directories = gone;
         }
-        plan.gone_directories.reverse();
-        order_obstacles(&mut plan, self.wanted);
-        plan
+        order_obstacles(&mut plan, self.wanted)?;
+        Ok(plan)
     }
 }
 
 /// Moves what is at, or above, a path of something else to the paths that are removed first, the deepest of them first.
-fn order_obstacles(plan: &mut Plan, wanted: &BTreeMap<PathBuf, ManifestEntry>) {
-    let blocks = |path: &PathBuf| {
-        path.ancestors().skip(1).any(|parent| wanted.get(parent).is_some_and(|entry| !entry.is_directory()))
-    };
+fn order_obstacles(plan: &mut Plan, wanted: &Table<ManifestEntry>) -> Result<(), PathError> {
     let mut first: BTreeSet<PathBuf> = plan.in_the_way.drain(..).collect();
-    for list in [&mut plan.gone, &mut plan.gone_directories] {
-        let (blocking, others) = std::mem::take(list).into_iter().partition(|path| blocks(path));
-        first.extend(Vec::from_iter::<Vec<PathBuf>>(blocking));
-        *list = others;
+    if !wanted.is_empty() {
+        for list in [&mut plan.gone, &mut plan.gone_directories] {
+            let mut others = list.like();
+            for path in list.paths() {
+                let path = path?;
+                if is_below_file(&path, wanted)? {
+                    first.insert(path);
+                } else {
+                    others.insert(&path, ())?;
+                }
+            }
+            *list = others;
+        }
     }
     plan.in_the_way = first.into_iter().rev().collect();
+    Ok(())
+}
+
+/// Returns true if a path is in what shall not be a directory.
+fn is_below_file(path: &Path, wanted: &Table<ManifestEntry>) -> Result<bool, PathError> {
+    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        if wanted.get(above)?.is_some_and(|entry| !entry.is_directory()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -8,6 +8,7 @@ use super::plan::Plan;
 use crate::claims::Claims;
 use crate::error::Result;
 use crate::manifest::ManifestEntry;
+use crate::table::Table;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,40 +31,45 @@ impl OwnedTree {
     /// If it could not be installed, or a path cannot be read.
     pub fn pending(
         &self,
-        wanted: &BTreeMap<PathBuf, ManifestEntry>,
+        wanted: &Table<ManifestEntry>,
         owners: &PathOwners,
         claims: &Claims,
     ) -> std::result::Result<Vec<PendingEntry>, TreeError> {
         let location = &self.location;
         let plan = Plan::new(location, self.manifest.as_ref(), wanted, owners, claims)?;
         let Some(directory) = &location.directory else {
-            let added = |(path, entry): (&PathBuf, &ManifestEntry)| PendingEntry {
-                path: location.full(path),
+            let added = |(path, entry): (PathBuf, ManifestEntry)| PendingEntry {
+                path: location.full(&path),
                 before: None,
-                after: Some(entry.clone()),
+                after: Some(entry),
             };
-            return Ok(wanted.iter().map(added).collect());
+            return Ok(wanted.iter().map(|row| row.map(added)).collect::<Result<_>>()?);
         };
-        let mut paths: BTreeMap<&PathBuf, Option<ManifestEntry>> = BTreeMap::new();
-        for path in &plan.gone {
-            paths.insert(path, base(location, path)?);
+        let mut paths: BTreeMap<PathBuf, Option<ManifestEntry>> = BTreeMap::new();
+        for path in plan.gone.paths() {
+            let path = path?;
+            let base = base(location, &path)?;
+            paths.insert(path, base);
         }
-        for path in &plan.in_the_way {
+        for path in plan.in_the_way {
             paths.insert(path, None);
         }
-        for path in &plan.gone_directories {
+        for row in plan.gone_directories.backwards() {
+            let (path, ()) = row?;
             // One with something in it stays.
             let goes = |name: &OsString| paths.get(&path.join(name)).is_some_and(Option::is_none);
             if directory.place(&path.join("x")).siblings()?.iter().all(goes) {
                 paths.insert(path, None);
             }
         }
-        for path in plan.moved.iter().chain(&plan.directories) {
-            paths.insert(path, wanted.get(path).cloned());
+        for path in plan.moved.paths().chain(plan.directories.paths()) {
+            let path = path?;
+            let after = wanted.get(&path)?;
+            paths.insert(path, after);
         }
         let pending = paths.into_iter().map(|(path, after)| {
-            let before = location.store.entry(&location.at(directory, path))?;
-            Ok(PendingEntry { path: location.full(path), before, after })
+            let before = location.store.entry(&location.at(directory, &path))?;
+            Ok(PendingEntry { path: location.full(&path), before, after })
         });
         pending.collect()
     }

@@ -76,12 +76,12 @@ impl Deployment<'_> {
         let made = top.followed().map_err(ArchiveError::from).and_then(|top| make_top(&top, owner));
         made.map_err(|error| failed(extracted, error))?;
         extracted.reopen()?;
-        let waited = extracted.waiting();
+        let waited = extracted.waiting()?;
         let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;
         let version = NewVersion { staged: Some(staged), recipe, claims: self.store.claims(), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
-        let mut waiting = extracted.waiting();
+        let mut waiting = extracted.waiting()?;
         waiting.retain(|path| !waited.contains(path));
         warn_of_waiting(&waiting, output);
         orphans.iter().filter(|orphan| *orphan != self.id).for_each(|orphan| warn_of_takeover(self.id, orphan, output));
@@ -110,13 +110,13 @@ impl Deployment<'_> {
             checksums: &self.store.checksums,
         };
         local.file.rewind()?;
-        staged.entries = extract(&mut local.file, staged.tree(), extraction, output)?;
+        extract(&mut local.file, staged, extraction, output)?;
         let (path, tree) = (self.path()?, self.tree()?);
         let own = tree.and_then(|tree| Path::new(&path).strip_prefix(tree).ok().map(Path::to_owned));
-        if own.is_some_and(|own| staged.entries.contains_key(&own)) {
-            return Err(ArchiveError::ContainsItself);
+        match own {
+            Some(own) if staged.entries.contains(&own)? => Err(ArchiveError::ContainsItself),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Removes what was extracted to directories that the definition does not name any more.

@@ -206,7 +206,7 @@ impl Deployment<'_> {
         complete.file.rewind()?;
         let local = LocalArchive { file: complete.file.try_clone()?, sha256: complete.digests.sha256.clone() };
         let stamp = Stamp::of_open(&complete.file, &state.path.shown())?;
-        self.store.checksums.note_written(&stamp, complete.digests.clone());
+        self.store.checksums.note_written(&stamp, complete.digests.clone())?;
         let stat = state.path.stat()?;
         state.current = stat.map(|stat| CurrentFile { file: complete.file, digests: complete.digests, stat });
         changes.push(match (&complete.copied_from, self.archive.addresses().first()) {
@@ -221,9 +221,9 @@ impl Deployment<'_> {
     fn reject_conflict(&self) -> Result<(), ArchiveError> {
         let path = PathBuf::from(self.path()?);
         let owners = self.store.owners_below(self.id, &path)?;
-        match owners.conflict(&path, false) {
+        match owners.conflict(&path, false)? {
             Some(first) => {
-                let (first, second) = (first.to_owned(), self.id.to_owned());
+                let second = self.id.to_owned();
                 Err(TreeError::BroughtByBoth { path, first, second, more: 0 }.into())
             }
             None => Ok(()),

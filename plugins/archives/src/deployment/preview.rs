@@ -10,6 +10,7 @@ use crate::extract::{Extraction, list};
 use crate::listing::Listing;
 use crate::trees;
 use holo_change::manifest::{EntryKind, ManifestEntry};
+use holo_change::table::Table;
 use holo_change::tree_store::PendingEntry;
 use std::fs::File;
 use std::io::Seek;
@@ -127,7 +128,8 @@ impl Deployment<'_> {
             checksums: &self.store.checksums,
         };
         file.rewind()?;
-        let entries = list(&mut file, extraction)?;
+        let mut entries = Table::new(&self.store.trees.state(Path::new("x")));
+        list(&mut file, &mut entries, extraction)?;
         let owners = self.store.owners_in_tree(self.id, &top)?;
         for pending in extracted.pending(&entries, &owners, &self.store.claims())? {
             listing.add(pending);

@@ -85,7 +85,7 @@ impl Deployment<'_> {
         let ours = self.store.trees.manifest(self.id, tree);
         // Until the new version is known, other archives may bring its paths too: one archive may have become several.
         if let Some(mut manifest) = Manifest::load(&theirs)? {
-            manifest.leaving = manifest.entries.keys().cloned().collect();
+            manifest.leave_all()?;
             manifest.save(&theirs)?;
         }
         theirs.rename_to(&ours)?;

@@ -19,6 +19,8 @@ pub(crate) enum ExtractError {
     ZipEntry(usize, ZipError),
     #[error("{}", reason(.0))]
     TooMany(io::Error),
+    #[error(transparent)]
+    Listing(PathError),
     /// The name may hold anything, so it is shown as in source code.
     #[error("{:?}: {error}", .name.as_bstr())]
     Entry { name: BString, error: EntryError },

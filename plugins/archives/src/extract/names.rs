@@ -1,7 +1,7 @@
 //! Names in archives: destinations of entries, and symlinks that lead out.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use holo_change::PathError;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -52,12 +52,18 @@ pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, Na
     Ok((!path.as_os_str().is_empty()).then_some(path))
 }
 
+/// Returns the target of the symlink at a path of the tree, if there is one.
+pub(crate) type SymlinkAt<'a> = &'a dyn Fn(&Path) -> Result<Option<Vec<u8>>, PathError>;
+
 /// Returns true if a symlink leads out of the tree, by itself or through other symlinks. `top` is the path of the tree.
-pub(crate) fn leads_out(link: &Path, target: &[u8], links: &BTreeMap<PathBuf, Vec<u8>>, top: &Path) -> bool {
-    let mut way: Vec<&OsStr> = link.parent().into_iter().flat_map(Path::iter).collect();
-    let mut open: Vec<&OsStr> = Vec::new();
+///
+/// # Errors
+/// If a symlink cannot be read.
+pub(crate) fn leads_out(link: &Path, target: &[u8], symlink_at: SymlinkAt<'_>, top: &Path) -> Result<bool, PathError> {
+    let mut way: Vec<OsString> = link.parent().into_iter().flat_map(Path::iter).map(OsStr::to_owned).collect();
+    let mut open: Vec<OsString> = Vec::new();
     if !follow(target, top, &mut way, &mut open) {
-        return true;
+        return Ok(true);
     }
     let mut symlinks = 1;
     while let Some(part) = open.pop() {
@@ -65,31 +71,31 @@ pub(crate) fn leads_out(link: &Path, target: &[u8], links: &BTreeMap<PathBuf, Ve
             b"" | b"." => {}
             b".." => {
                 if way.pop().is_none() {
-                    return true;
+                    return Ok(true);
                 }
             }
             _ => {
                 way.push(part);
                 let here: PathBuf = way.iter().collect();
-                if let Some(target) = links.get(&here) {
+                if let Some(target) = symlink_at(&here)? {
                     symlinks += 1;
                     if symlinks > MAX_SYMLINKS {
                         // The kernel does not follow it either.
-                        return false;
+                        return Ok(false);
                     }
                     way.pop();
-                    if !follow(target, top, &mut way, &mut open) {
-                        return true;
+                    if !follow(&target, top, &mut way, &mut open) {
+                        return Ok(true);
                     }
                 }
             }
         }
     }
-    false
+    Ok(false)
 }
 
 /// Adds the parts of a symlink's target to those that are to be walked next. Returns false if it is an absolute path outside of the tree.
-fn follow<'a>(target: &'a [u8], top: &Path, way: &mut Vec<&'a OsStr>, open: &mut Vec<&'a OsStr>) -> bool {
+fn follow(target: &[u8], top: &Path, way: &mut Vec<OsString>, open: &mut Vec<OsString>) -> bool {
     let path = Path::new(OsStr::from_bytes(target));
     let below = if path.is_absolute() {
         // One with ".." is rejected without a closer look.
@@ -107,13 +113,14 @@ fn follow<'a>(target: &'a [u8], top: &Path, way: &mut Vec<&'a OsStr>, open: &mut
         path
     };
     let parts: Vec<&OsStr> = below.iter().collect();
-    open.extend(parts.into_iter().rev());
+    open.extend(parts.into_iter().rev().map(OsStr::to_owned));
     true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn names_lead_down() {
@@ -141,7 +148,8 @@ mod tests {
                 .into_iter()
                 .map(|(link, target)| (link.into(), target.into()))
                 .collect();
-        let out = |link: &str, target: &str| leads_out(Path::new(link), target.as_bytes(), &links, top);
+        let symlink_at = |path: &Path| Ok(links.get(path).cloned());
+        let out = |link: &str, target: &str| leads_out(Path::new(link), target.as_bytes(), &symlink_at, top).unwrap();
         for (link, target) in [
             ("l", "a"),
             ("l", "."),

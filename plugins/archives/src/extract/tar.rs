@@ -3,7 +3,7 @@
 use super::error::{EntryError, ExtractError};
 use super::{Staging, names};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::Path;
 use tar::EntryType;
 
 /// The prefix of PAX headers with the map of a sparse file.
@@ -40,11 +40,11 @@ fn extract(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>)
     }
     let name = entry.path_bytes().into_owned();
     let Some(path) = staging.destination(&name)? else { return Ok(()) };
-    extract_to(path, kind, &name, entry, staging).map_err(|error| error.in_entry(&name))
+    extract_to(&path, kind, &name, entry, staging).map_err(|error| error.in_entry(&name))
 }
 
 fn extract_to(
-    path: PathBuf,
+    path: &Path,
     kind: EntryType,
     name: &[u8],
     entry: &mut tar::Entry<'_, impl Read>,

@@ -4,7 +4,7 @@ use super::Staging;
 use super::error::{EntryError, ExtractError};
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::PathBuf;
+use std::path::Path;
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
@@ -22,14 +22,14 @@ pub(super) fn read(file: &File, staging: &mut Staging<'_, '_>) -> Result<(), Ext
         let mut entry = archive.by_index(index).map_err(|error| ExtractError::ZipEntry(index, error))?;
         let name = entry.name_raw().to_owned();
         if let Some(path) = staging.destination(&name)? {
-            extract(path, &name, &mut entry, staging).map_err(|error| error.in_entry(&name))?;
+            extract(&path, &name, &mut entry, staging).map_err(|error| error.in_entry(&name))?;
         }
     }
     Ok(())
 }
 
 fn extract(
-    path: PathBuf,
+    path: &Path,
     name: &[u8],
     entry: &mut ZipFile<'_, impl Read>,
     staging: &mut Staging<'_, '_>,
