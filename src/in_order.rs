@@ -8,7 +8,7 @@ use crate::plugin::{Failure, Progress, Task};
 use crate::preview::Preview;
 use crate::report::{End, Event, Remarks, Reporter};
 use crate::view::View;
-use bstr::{BStr, BString};
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Message;
 use said::Said;
 use std::mem;
@@ -239,6 +239,9 @@ impl<'a> InOrder<'a> {
             self.tell_refresh(index);
         }
         self.emit(said);
+        if matches!(said, Said::Message(message) if message.is_refusal()) {
+            self.tell_definition(index);
+        }
         self.works[index].note(said, self.task);
         if said.is_last() {
             self.finish(index);
@@ -290,6 +293,19 @@ impl<'a> InOrder<'a> {
         };
         for difference in &differences {
             self.reporter.event(Event::Preview { difference, is_alone: false });
+        }
+    }
+
+    /// Tells where an entity is defined: whoever wants to keep what a person has done has to change that.
+    fn tell_definition(&mut self, index: WorkIndex) {
+        let entity = self.works[index].entity;
+        if !entity.has_edges() {
+            return;
+        }
+        let edges = entity.edges();
+        if let Some(written) = edges.written.iter().find(|written| written.id == entity.id()) {
+            let location = self.view.resources.show(written.location.as_bstr());
+            self.reporter.warning([b"defined in ", location.as_bytes()].concat());
         }
     }
 

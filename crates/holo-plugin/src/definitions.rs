@@ -59,7 +59,10 @@ pub fn say(findings: Vec<Finding>, output: &mut Output<'_>) {
 pub fn complete(common: &Common, report: &mut EntityReport) {
     add_edges(&common.keys, report);
     report.controls = common.keys.controls();
-    report.edges.written.push(Written { location: common.location.to_string().into(), id: report.id.clone() });
+    // An orphan is defined nowhere.
+    if common.location != Location::default() {
+        report.edges.written.push(Written { location: common.location.to_string().into(), id: report.id.clone() });
+    }
     for source in common.sources.iter().rev() {
         let path = holo_change::path_bytes(source);
         report.sources.insert(0, path.clone());
