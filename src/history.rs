@@ -22,7 +22,7 @@ mod words;
 mod writer;
 
 pub use process::ProcessMark;
-pub use reader::{History, Run, RunState};
+pub use reader::{History, Run, RunState, Runs};
 pub use record::{
     Began, Counts, DiffRecord, Ended, EntityRecord, LastRun, Record, RefusalRecord, RunResult, VERSION, Who,
 };

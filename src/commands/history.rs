@@ -13,7 +13,7 @@ use crate::report::table::{Cell, Table};
 use crate::report::{Event, Remarks, Reporter, Severity};
 use crate::subject::Subject;
 use holo_events::Line;
-pub(super) use subject::{Sought, records};
+pub(super) use subject::{Sought, records, runs};
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     let sought = arguments.subjects.iter().map(|given| Sought::new(Subject::new(given, &settings.root)));
     let sought: Vec<Sought> = sought.collect();
     let most = if arguments.number == 0 { usize::MAX } else { arguments.number };
-    let mut runs = history.runs();
+    let mut runs = if sought.is_empty() { history.runs() } else { runs(&history, &sought) };
     let since = arguments.since;
     // A run is later than those that follow, but for what clocks do.
     let mut wanted =

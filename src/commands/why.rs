@@ -6,7 +6,7 @@ mod neighbours;
 mod shown;
 
 use super::Context;
-use super::history::{Sought, records};
+use super::history::{Sought, records, runs};
 use crate::cli::Why;
 use crate::discovery::discover_what_answers;
 use crate::entity::Entity;
@@ -141,7 +141,7 @@ fn last_change(answer: &Answer, root: &Root) -> Option<EntityRecord> {
     let id = answer.id.clone()?;
     let sought = [Sought::new(Subject { path: id.clone(), given: id })];
     let history = History::open(root).ok()?;
-    let mut found = history.runs().flat_map(|run| records(&run, &sought));
+    let mut found = runs(&history, &sought).flat_map(|run| records(&run, &sought));
     found.find(|record| record.result == RunResult::Changed)
 }
 

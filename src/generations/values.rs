@@ -1,11 +1,13 @@
 //! The values that belong to the states that entities were in, such as the versions of packages.
 //!
 //! A file has a line for each time that a value became another one, with the run in which it did. So it is known for each generation what
-//! the values were when it was used last.
+//! the values were when it was used last. What nobody can ask for any more is left out when that is most of the file.
+
+mod needed;
 
 use super::checkout::GENERATION;
 use super::generation::Generation;
-use super::store::Store;
+use super::store::{self, Store};
 use crate::error::IoError;
 use crate::root::Root;
 use crate::settings::Settings;
@@ -13,7 +15,7 @@ use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Text;
 use holo_protocol::environment::{KeptAt, kept_line};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -33,6 +35,9 @@ struct ValueLine {
     /// Each `KEY=VALUE`.
     values: Vec<Text>,
 }
+
+/// A file with fewer lines than these, and twice as many as there are values, is left as it is.
+const FEW: usize = 1000;
 
 /// By the entity's ID and the key of the value.
 type Known = HashMap<(BString, BString), BString>;
@@ -116,9 +121,51 @@ impl Values {
             self.unwritten.append(&mut self.unchanged);
         }
         self.write()?;
-        let synced = self.file.as_ref().map_or(Ok(()), File::sync_data);
-        synced.map_err(|error| IoError::new("sync", &self.store.values(), error))
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let path = self.store.values();
+        file.sync_data().map_err(|error| IoError::new("sync", &path, error))?;
+        self.compact().map_err(|error| IoError::new("write", &path, error))
     }
+
+    /// Leaves out what nobody can ask for any more, if that is most of the file.
+    fn compact(&self) -> io::Result<()> {
+        let lines = read(&self.store);
+        let least = self.known.as_ref().map_or(0, Known::len);
+        if lines.len() < FEW + 2 * least {
+            return Ok(());
+        }
+        // Whatever cannot be listed may need all of them.
+        let Ok(kept) = self.store.numbers() else { return Ok(()) };
+        let begun = begun(&self.store);
+        let needed = needed::needed(&lines, |line| generation(line, &begun), &BTreeSet::from_iter(kept));
+        if needed.len() > lines.len() / 2 {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        for line in needed {
+            serde_json::to_writer(&mut text, &line)?;
+            text.push(b'\n');
+        }
+        store::replace_durably(&self.store.values(), &text)
+    }
+}
+
+/// Returns the numbers of the generations by the runs since when they are.
+fn begun(store: &Store) -> BTreeMap<String, u32> {
+    let generations = store.list().into_iter().flatten().filter_map(|(_, listed)| listed.ok());
+    generations.map(|generation| (generation.since, generation.number)).collect()
+}
+
+/// Returns the number of the generation that a line belongs to.
+fn generation(line: &ValueLine, begun: &BTreeMap<String, u32>) -> u32 {
+    line.used.or_else(|| begun.range(..=line.run.clone()).next_back().map(|(_, number)| *number)).unwrap_or(0)
+}
+
+/// Returns the lines up to a generation, in the order of their generations.
+fn until(lines: &[ValueLine], generation: impl Fn(&ValueLine) -> u32, number: u32) -> Vec<&ValueLine> {
+    let mut until: Vec<&ValueLine> = lines.iter().filter(|line| generation(line) <= number).collect();
+    until.sort_by_key(|line| generation(line));
+    until
 }
 
 fn open(store: &Store) -> io::Result<File> {
@@ -168,19 +215,8 @@ fn used_generation(root: &Root) -> Option<u32> {
 pub fn write_kept(root: &Root, path: &Path) -> Result<(), IoError> {
     let Some(number) = used_generation(root) else { return Ok(()) };
     let store = Store::new(root);
-    let begun: BTreeMap<String, u32> = store
-        .list()
-        .into_iter()
-        .flatten()
-        .filter_map(|(_, listed)| listed.ok())
-        .map(|generation| (generation.since, generation.number))
-        .collect();
-    let lines = read(&store);
-    let generation = |line: &ValueLine| {
-        line.used.or_else(|| begun.range(..=line.run.clone()).next_back().map(|(_, number)| *number)).unwrap_or(0)
-    };
-    let mut until: Vec<&ValueLine> = lines.iter().filter(|line| generation(line) <= number).collect();
-    until.sort_by_key(|line| generation(line));
+    let (begun, lines) = (begun(&store), read(&store));
+    let until = until(&lines, |line| generation(line, &begun), number);
     let mut text = Vec::new();
     for (at, values) in [(KeptAt::Then, last_values(until)), (KeptAt::Last, last_values(&lines))] {
         for ((entity, key), value) in values {
@@ -189,4 +225,43 @@ pub fn write_kept(root: &Root, path: &Path) -> Result<(), IoError> {
         }
     }
     fs::write(path, text).map_err(|error| IoError::new("write", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_does_not_grow_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(&Root::new(Some(folder.path().into())));
+        store.create().unwrap();
+        let version = |run: usize| BString::from(format!("version={run}"));
+        let line = |run: usize| {
+            let values = vec![Text(version(run))];
+            ValueLine { run: format!("{run:05}"), used: None, entity: Text("package:a".into()), values }
+        };
+        let lines: Vec<u8> =
+            (0..FEW - 5).flat_map(|run| [serde_json::to_vec(&line(run)).unwrap(), vec![b'\n']].concat()).collect();
+        fs::write(store.values(), lines).unwrap();
+        for run in FEW - 5..FEW + 10 {
+            let mut values = Values {
+                store: store.clone(),
+                run: format!("{run:05}"),
+                used: None,
+                known: None,
+                unwritten: Vec::new(),
+                unchanged: Vec::new(),
+                file: None,
+            };
+            values.note("package:a".into(), &[version(run)], true);
+            values.finish(true).unwrap();
+        }
+        let lines = read(&store);
+        assert!(lines.len() < 20, "{} lines", lines.len());
+        let key = ("package:a".into(), "version".into());
+        assert_eq!(last_values(&lines).get(&key), Some(&(FEW + 9).to_string().into()));
+        let names: Vec<_> = fs::read_dir(&store.directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["values.jsonl"]);
+    }
 }

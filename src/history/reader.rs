@@ -2,12 +2,14 @@
 //!
 //! What cannot be understood is passed over: a crash may have cut a line off, and a disk may have lost one.
 
+mod search;
+
 use super::begun::{self, Begun};
 use super::record::{Began, Counts, Ended, EntityRecord, LastRun, Record, RunResult};
 use crate::error::IoError;
 use crate::root::Root;
 use crate::run_id::RunId;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
@@ -71,10 +73,16 @@ impl History {
         Runs {
             history: self,
             months: months(&self.directory).into(),
+            wanted: None,
             current: Month::default(),
             only_begun,
             damaged: 0,
         }
+    }
+
+    /// Returns the same runs, but for those of months in which none of some texts is. A run that is left out has none of them.
+    pub fn runs_with(&self, texts: impl IntoIterator<Item = BString>) -> Runs<'_> {
+        Runs { wanted: Some(texts.into_iter().collect()), ..self.runs() }
     }
 
     /// Returns the last run that had nothing to do, if one is known.
@@ -88,7 +96,9 @@ impl History {
     /// # Errors
     /// The IDs of those that begin so, if there are several or none.
     pub fn find(&self, id: &str) -> Result<Run, Vec<RunId>> {
-        let mut found: Vec<Run> = self.runs().filter(|run| run.id.as_str().starts_with(id)).collect();
+        let mut runs = self.runs();
+        runs.months.retain(|month| may_be_in(month, id));
+        let mut found: Vec<Run> = runs.filter(|run| run.id.as_str().starts_with(id)).collect();
         if let Some(index) = found.iter().position(|run| run.id.as_str() == id) {
             return Ok(found.swap_remove(index));
         }
@@ -108,6 +118,8 @@ impl History {
 pub struct Runs<'a> {
     history: &'a History,
     months: VecDeque<String>,
+    /// The texts of which a month has to have one.
+    wanted: Option<Vec<BString>>,
     current: Month,
     /// The run that began last, if nothing else is known of it. It comes first.
     only_begun: Option<&'a Began>,
@@ -138,8 +150,10 @@ impl Iterator for Runs<'_> {
                 let is_running = run.ended.is_none() && self.history.is_running(&run.id);
                 return Some(Run { is_running, ..run });
             }
-            let month = self.months.pop_front()?;
-            self.current = Month::new(fs::read(self.history.directory.join(month)).unwrap_or_default());
+            let month = self.history.directory.join(self.months.pop_front()?);
+            if self.wanted.as_ref().is_none_or(|texts| search::contains_any(&month, texts).unwrap_or_default()) {
+                self.current = Month::new(fs::read(month).unwrap_or_default());
+            }
         }
     }
 }
@@ -242,6 +256,12 @@ impl Run {
             _ => None,
         })
     }
+}
+
+/// Returns true if the file of a month may have a run whose ID begins so.
+fn may_be_in(month: &str, id: &str) -> bool {
+    let digits = month.bytes().filter(u8::is_ascii_digit);
+    digits.zip(id.bytes()).all(|(one, other)| one == other)
 }
 
 /// Returns the names of the files of months, the newest first.

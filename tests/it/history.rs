@@ -3,9 +3,10 @@
 use bstr::ByteSlice;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, disturb, trial_of};
 use libtest_mimic::Trial;
+use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -87,6 +88,10 @@ fn killed_once(call: &str, number: usize) -> bool {
     let root = root();
     let (_, was_killed) = disturbed(&root, call, &format!("signal=SIGKILL:when={number}"));
     let moment = format!("killed at {call} number {number}");
+    // A plugin may outlive it for a moment, and hold the lock: it shall not take what is written next.
+    if let Ok(lock) = File::open(root.join("run/holo.pid")) {
+        flock(lock, FlockOperation::LockExclusive).unwrap();
+    }
     let after = results(&root);
     if was_killed && root.read("etc/motd") == WANTED {
         assert_eq!(after.len(), 2, "{moment}: a change that no record has");

@@ -1,6 +1,6 @@
 //! Records of entities and paths: without asking plugins, which may not know them any more.
 
-use crate::history::{EntityRecord, Run};
+use crate::history::{EntityRecord, History, Run, Runs};
 use crate::subject::Subject;
 use bstr::{BString, ByteSlice};
 use holo_protocol::Edges;
@@ -29,6 +29,11 @@ impl Sought {
             || record.plugin.as_bytes() == self.subject.given
             || record.diffs.iter().any(|diff| is_diff_of(&diff.to.0))
     }
+}
+
+/// Returns the runs that may have records about one of the subjects, the newest first.
+pub(in crate::commands) fn runs<'a>(history: &'a History, sought: &[Sought]) -> Runs<'a> {
+    history.runs_with(sought.iter().map(|sought| sought.needle.clone()))
 }
 
 /// Returns the records of a run that are about one of the subjects, the last one first.
