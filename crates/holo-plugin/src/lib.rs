@@ -74,7 +74,7 @@ pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information,
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
 pub use holo_protocol::{
-    API_VERSION_4, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Span, Text,
+    API_VERSION_4, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Span, Text, Touched, WatchLine,
 };
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};

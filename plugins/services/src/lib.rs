@@ -14,6 +14,7 @@ mod record;
 mod services;
 mod state;
 mod unit;
+mod watch;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]

@@ -52,6 +52,12 @@ pub(crate) trait ServiceProvider: Provider {
     /// If they cannot be listed.
     fn noticed(&self, host: &Host) -> Result<Vec<Noticed>, ManagerError>;
 
+    /// Says what happens to units of a host as it happens, for as long as `hear` returns true; for ever, if nothing can happen there.
+    ///
+    /// # Errors
+    /// If it cannot be heard of any more.
+    fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError>;
+
     /// The programs that it needs.
     fn programs(&self) -> &'static [&'static str];
 
@@ -60,6 +66,17 @@ pub(crate) trait ServiceProvider: Provider {
 
     /// Returns what manages the units of a host.
     fn manager(&self, host: &Host) -> Box<dyn Manager>;
+}
+
+/// Something that happens to units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnitEvent<'a> {
+    /// Nothing is missed from now on.
+    Listening,
+    /// The unit of this main name has another state.
+    State { unit: &'a str, words: &'a str },
+    /// Something has happened that may be about any unit.
+    Any { words: &'a str },
 }
 
 /// A unit of which the state is wanted.

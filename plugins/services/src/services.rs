@@ -10,13 +10,14 @@ use crate::provider::{FOLDER, ServiceProvider};
 use crate::providers;
 use crate::record::Record;
 use crate::unit::UnitName;
+use crate::watch;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::system::Root;
 use holo_plugin::{
     API_VERSION_4, Adopted, Adoption, Asset, Candidate, Diagnosis, Host, Job, Level, Output, Plugin, ScanError,
-    SetAnswers, Silence, missing_programs, process,
+    SetAnswers, Silence, WatchLine, missing_programs, process,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ impl Plugin for Services {
     type Entity = Declared<Service>;
 
     const ADOPTS: bool = true;
+    const WATCHES: bool = true;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
         let mut definitions = definitions::read::<definition::Service>(host, output);
@@ -129,6 +131,11 @@ impl Plugin for Services {
                 Diagnosis::new(Level::Warning, format!("it cannot be told if files of units were read: {error}"), "")
             }
         }]
+    }
+
+    fn watch(&self, host: &Host, output: &mut Output<'_>, tell: &mut dyn FnMut(&WatchLine) -> bool) -> bool {
+        let Ok(entities) = self.scan(host, &mut Output::new(&mut Silence)) else { return false };
+        watch::watch(host, &entities, output, tell)
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Service>>], answers: &mut dyn SetAnswers) {

@@ -9,11 +9,12 @@ mod names;
 mod offline;
 mod preset;
 mod show;
+mod signals;
 mod tool;
 mod words;
 
 use crate::notice::Noticed;
-use crate::provider::{Links, Manager, ManagerError, ServiceProvider};
+use crate::provider::{Links, Manager, ManagerError, ServiceProvider, UnitEvent};
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
@@ -70,6 +71,14 @@ impl ServiceProvider for Systemd {
             edges.watch.extend([path.as_str().into(), format!("{path}.d/").into()]);
         }
         edges.watch.push(format!("/usr/lib/systemd/system/{}", names::files(name).pop().unwrap_or_default()).into());
+    }
+
+    fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
+        while !is_live(host) {
+            // Nothing happens to files that is not seen at their paths.
+            std::thread::park();
+        }
+        signals::listen(hear)
     }
 
     fn programs(&self) -> &'static [&'static str] {

@@ -1,0 +1,180 @@
+//! The signals by which systemd says over D-Bus what happens to units.
+
+use crate::provider::{ManagerError, UnitEvent};
+use std::collections::HashMap;
+use std::thread;
+use std::time::Duration;
+use zbus::blocking::connection::Builder;
+use zbus::blocking::{Connection, MessageIterator};
+use zbus::message::Message;
+use zbus::zvariant::Value;
+
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const OBJECT: &str = "/org/freedesktop/systemd1";
+const UNITS: &str = "/org/freedesktop/systemd1/unit/";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+/// The socket of systemd itself, where there is no bus, for root.
+const PRIVATE: &str = "unix:path=/run/systemd/private";
+/// The signals that are wanted, as the bus is told.
+const WANTED: [&str; 3] = [
+    "type='signal',sender='org.freedesktop.systemd1',interface='org.freedesktop.DBus.Properties',\
+     member='PropertiesChanged',path_namespace='/org/freedesktop/systemd1/unit',arg0='org.freedesktop.systemd1.Unit'",
+    "type='signal',sender='org.freedesktop.systemd1',member='UnitFilesChanged'",
+    "type='signal',sender='org.freedesktop.systemd1',member='Reloading'",
+];
+
+/// The number of times that a connection which has ended is made anew, and the time between two of them.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Says what happens to units, for as long as `hear` returns true. When the connection ends, as systemd or the bus is replaced, it is made anew.
+///
+/// # Errors
+/// If it cannot be made.
+pub(super) fn listen(hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
+    let mut failures = 0;
+    loop {
+        match subscribed() {
+            Ok(messages) => {
+                failures = 0;
+                let mut states = HashMap::new();
+                if !hear(UnitEvent::Listening) || !follow(messages, &mut states, hear) {
+                    return Ok(());
+                }
+            }
+            Err(error) if failures == TRIES => {
+                return Err(ManagerError::Failed(format!("cannot listen to systemd: {error}")));
+            }
+            Err(_) => failures += 1,
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Connects to systemd, over the bus or without one, and asks for its signals.
+fn subscribed() -> zbus::Result<MessageIterator> {
+    let connection = Connection::system().or_else(|_| Builder::address(PRIVATE)?.p2p().build())?;
+    let messages = MessageIterator::from(&connection);
+    if connection.is_bus() {
+        let bus = zbus::blocking::fdo::DBusProxy::new(&connection)?;
+        for wanted in WANTED {
+            bus.add_match_rule(wanted.try_into()?)?;
+        }
+    }
+    let destination = connection.is_bus().then_some(SYSTEMD);
+    connection.call_method(destination, OBJECT, Some(MANAGER), "Subscribe", &())?;
+    Ok(messages)
+}
+
+/// Takes messages until the connection ends. Returns false if nobody wants to hear of them.
+fn follow(
+    messages: MessageIterator,
+    states: &mut HashMap<String, String>,
+    hear: &mut dyn FnMut(UnitEvent<'_>) -> bool,
+) -> bool {
+    for message in messages {
+        // What cannot be read is nothing that systemd says of units.
+        let Ok(message) = message else { break };
+        let is_heard = match signal(&message) {
+            Some(Signal::State { unit, state }) if states.get(&unit) != Some(&state) => {
+                let words = format!("it is {state} now");
+                let is_heard = hear(UnitEvent::State { unit: &unit, words: &words });
+                states.insert(unit, state);
+                is_heard
+            }
+            Some(Signal::Any(words)) => hear(UnitEvent::Any { words }),
+            Some(Signal::State { .. }) | None => true,
+        };
+        if !is_heard {
+            return false;
+        }
+    }
+    true
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Signal {
+    State { unit: String, state: String },
+    Any(&'static str),
+}
+
+/// Returns what a message says, if it is one of the signals that are wanted.
+fn signal(message: &Message) -> Option<Signal> {
+    let header = message.header();
+    let member = header.member()?;
+    match (header.interface()?.as_str(), member.as_str()) {
+        ("org.freedesktop.DBus.Properties", "PropertiesChanged") => {
+            let unit = unescaped(header.path()?.as_str().strip_prefix(UNITS)?)?;
+            let body = message.body();
+            let (interface, changed, _): (&str, HashMap<&str, Value<'_>>, Vec<&str>) = body.deserialize().ok()?;
+            let state = changed.get("ActiveState").filter(|_| interface == UNIT)?;
+            Some(Signal::State { unit, state: String::try_from(state.try_clone().ok()?).ok()? })
+        }
+        (MANAGER, "UnitFilesChanged") => Some(Signal::Any("a unit was enabled, disabled or masked")),
+        (MANAGER, "Reloading") => {
+            let is_begun: bool = message.body().deserialize().ok()?;
+            (!is_begun).then_some(Signal::Any("systemd has read its units anew"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the name of a unit from the last part of its path, in which all but letters and digits are numbers.
+fn unescaped(label: &str) -> Option<String> {
+    let mut name = Vec::new();
+    let mut rest = label.as_bytes();
+    while let Some((&byte, others)) = rest.split_first() {
+        rest = others;
+        if byte == b'_' {
+            let (digits, others) = rest.split_at_checked(2)?;
+            name.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = others;
+        } else {
+            name.push(byte);
+        }
+    }
+    String::from_utf8(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(
+        path: &str,
+        interface: &str,
+        member: &str,
+        body: &(impl serde::Serialize + zbus::zvariant::DynamicType),
+    ) -> Message {
+        Message::signal(path, interface, member).unwrap().build(body).unwrap()
+    }
+
+    #[test]
+    fn names_of_units_are_read_from_paths() {
+        assert_eq!(unescaped("nginx_2eservice").unwrap(), "nginx.service");
+        assert_eq!(unescaped("a_40b_5fc_2dd_2eservice").unwrap(), "a@b_c-d.service");
+        for label in ["a_", "a_2", "a_zz", "a_ff"] {
+            assert_eq!(unescaped(label), None, "{label}");
+        }
+    }
+
+    #[test]
+    fn signals_are_understood() {
+        let path = "/org/freedesktop/systemd1/unit/nginx_2eservice";
+        let properties = "org.freedesktop.DBus.Properties";
+        let changed = |interface: &str| {
+            let values = HashMap::from([("ActiveState", Value::from("failed")), ("SubState", Value::from("x"))]);
+            message(path, properties, "PropertiesChanged", &(interface, values, vec!["Job"]))
+        };
+        let failed = Signal::State { unit: "nginx.service".to_owned(), state: "failed".to_owned() };
+        assert_eq!(signal(&changed(UNIT)), Some(failed));
+        assert_eq!(signal(&changed("org.freedesktop.systemd1.Service")), None);
+        assert_eq!(signal(&message(path, properties, "PropertiesChanged", &("odd",))), None);
+        let of_manager = |member, body: &bool| signal(&message(OBJECT, MANAGER, member, body));
+        assert_eq!(of_manager("Reloading", &true), None);
+        assert!(matches!(of_manager("Reloading", &false), Some(Signal::Any(_))));
+        assert!(matches!(signal(&message(OBJECT, MANAGER, "UnitFilesChanged", &())), Some(Signal::Any(_))));
+        assert_eq!(signal(&message(OBJECT, MANAGER, "JobNew", &(1u32,))), None);
+    }
+}
