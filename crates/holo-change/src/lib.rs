@@ -21,6 +21,7 @@ mod locations;
 pub mod manifest;
 mod notices;
 mod open_files;
+mod overwriting;
 mod path_handle;
 mod paths;
 mod resolution;
@@ -39,6 +40,7 @@ pub use image::{Content, Image, Meanwhile, Stamp, Unmanageable, copy_in_one_step
 pub use locations::Locations;
 pub use notices::Notices;
 pub use open_files::are_open_for_writing;
+pub use overwriting::is_between;
 pub use path_handle::{
     Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, set_ownership, set_ownership_of_new,
 };

@@ -5,6 +5,7 @@
 
 use crate::error::{PathError, Result, at};
 use crate::image::Stamp;
+use crate::overwriting::{check_in_place, with_hint};
 use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, set_ownership_of_new};
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
@@ -40,6 +41,23 @@ impl Snapshot {
         let snapshot = Snapshot::read(place, stat.uid, max_size)?;
         let owners = snapshot.stamp.as_ref().map(|stamp| (stamp.stat().uid, stamp.stat().gid));
         Ok(owners.is_some().then_some(Snapshot { owners, ..snapshot }))
+    }
+
+    /// Writes a content over that of the file, if it still is what was read; returns whether it was. That takes more than one step: the caller
+    /// keeps both contents, so that it knows [what a kill leaves](crate::is_between).
+    ///
+    /// # Errors
+    /// If it cannot be written, or has a second name by which it could have been put here.
+    pub fn overwrite(&self, place: &PathHandle, content: &[u8]) -> Result<bool> {
+        let mut file = place.open_to_write()?;
+        let shown = place.shown();
+        check_in_place(&rustix::fs::fstat(&file).map_err(at("stat", &shown))?, place)?;
+        if !self.is_current(place) {
+            return Ok(false);
+        }
+        file.write_all(content).and_then(|()| file.set_len(content.len() as u64)).map_err(at("write", &shown))?;
+        file.sync_all().map_err(at("sync", &shown))?;
+        Ok(true)
     }
 
     /// Removes the file, if it still is what was read; returns whether it was.
@@ -144,7 +162,7 @@ impl Snapshot {
                 Some(Errno::NOENT) => Ok(false),
                 // Some network file systems cannot do this.
                 Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => temporary.rename_to(place).map(|()| true),
-                _ => Err(error),
+                _ => Err(with_hint(error)),
             };
         }
         let replaced = self.again(temporary).and_then(|now| now.stamp);

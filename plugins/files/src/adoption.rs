@@ -26,6 +26,7 @@ pub(crate) fn adopt(
     adoption: Adoption<'_>,
     output: &mut Output<'_>,
     find: impl Fn(&BStr, &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError>,
+    all: &dyn Fn() -> Vec<ManagedFile>,
 ) -> Adopted {
     let id = adoption.id;
     if id.starts_with(b"/") {
@@ -37,7 +38,14 @@ pub(crate) fn adopt(
     let Some(path) = id.strip_prefix(PREFIX).filter(|path| path.starts_with(b"/")) else { return Adopted::Unknown };
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     let Ok(found) = find(id, output) else { return Adopted::Failed };
-    let Some(entity) = found else { return unmanaged::adopt(path, host, adoption, output) };
+    let Some(entity) = found else {
+        let is_edited = |file: &ManagedFile| matches!(file, ManagedFile::Edit(edit) if edit.entity.path() == path);
+        if let Some(ManagedFile::Edit(edit)) = all().iter().find(|file| is_edited(file)) {
+            output.error(format!("cannot adopt {id}: it is edited by {}", edit.entity.id()));
+            return Adopted::Failed;
+        }
+        return unmanaged::adopt(path, host, adoption, output);
+    };
     match &entity {
         ManagedFile::Overlay(overlaid) => adopt_overlay(overlaid, host, adoption, output),
         ManagedFile::WithSidecar(overlaid) => match &overlaid.common.skipped {

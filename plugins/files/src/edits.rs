@@ -81,6 +81,14 @@ impl EditDefinition {
         }
     }
 
+    fn is_in_place(&self) -> bool {
+        match self {
+            EditDefinition::Line(line) => line.in_place,
+            EditDefinition::Block(block) => block.in_place,
+            EditDefinition::Ini(ini) => ini.in_place,
+        }
+    }
+
     fn validation(&self) -> Option<&Command> {
         match self {
             EditDefinition::Line(line) => line.validate.as_ref(),

@@ -169,7 +169,8 @@ impl Plugin for Files {
     }
 
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
-        adoption::adopt(host, adoption, output, |id, output| self.find(host, id, output))
+        let edits = || self.scan(host, &mut Output::new(&mut Unheard)).unwrap_or_default();
+        adoption::adopt(host, adoption, output, |id, output| self.find(host, id, output), &edits)
     }
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {

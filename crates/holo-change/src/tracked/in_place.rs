@@ -6,9 +6,9 @@
 use super::Digest;
 use super::contents::Contents;
 use super::state::{Attributes, State};
-use crate::error::{PathError, Result, at};
+use crate::error::{Result, at};
+use crate::overwriting::is_between;
 use crate::path_handle::PathHandle;
-use rustix::io::Errno;
 use std::io::{self, Read};
 
 /// Writes a kept content over the file at a place, and gives it mode and owner. Nobody may read on the way what they may not read in the end.
@@ -31,18 +31,5 @@ pub(super) fn is_torn(place: &PathHandle, over: &State, intent: &State, contents
     if file.read_to_end(&mut current).is_err() || current.len() > old.len().max(new.len()) {
         return false;
     }
-    let is_between = |(index, byte): (usize, &u8)| {
-        // A block that has not come to the disk is empty.
-        new.get(index) == Some(byte) || old.get(index).map_or(*byte == 0, |old| old == byte)
-    };
-    current.len() >= old.len().min(new.len()) && current.iter().enumerate().all(is_between)
-}
-
-/// Adds to the error of a file that cannot be replaced how it can be managed all the same.
-pub(super) fn with_hint(error: PathError) -> PathError {
-    if Errno::from_io_error(&error.error) != Some(Errno::BUSY) {
-        return error;
-    }
-    let words = "something is mounted on it, so that it cannot be replaced; in_place = true writes to it instead";
-    PathError::new(error.operation, error.path, io::Error::other(words))
+    is_between(&current, &old, &new)
 }

@@ -2,11 +2,10 @@
 
 use super::contents::{Contents, Digest};
 use crate::error::{PathError, Result, at};
+use crate::overwriting::check_in_place;
 use crate::path_handle::{self, ExtendedAttributes, PathHandle};
-use crate::resolution;
 use holo_protocol::Text;
 use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -209,20 +208,6 @@ fn give_symlink(place: &PathHandle, uid: u32, gid: u32) -> Result<()> {
         (None, None) => Ok(()),
         (uid, gid) => place.change_owner(uid, gid),
     }
-}
-
-/// Checks that a file can be changed where it is.
-fn check_in_place(stat: &Stat, place: &PathHandle) -> Result<()> {
-    let shown = place.shown();
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(PathError::new("chmod", shown, Errno::INVAL));
-    }
-    let folder = rustix::fs::fstat(place.open_directory()?).map_err(at("stat", &shown))?;
-    if stat.st_nlink > 1 && !resolution::is_trusted(folder.st_uid) {
-        let words = "it has several names, in a directory of another user";
-        return Err(PathError::new("chmod", shown, io::Error::new(io::ErrorKind::PermissionDenied, words)));
-    }
-    Ok(())
 }
 
 impl Attributes {

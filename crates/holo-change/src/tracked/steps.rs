@@ -4,6 +4,7 @@ use super::state::{State, Unmanaged};
 use super::{Tracker, in_place};
 use crate::error::{PathError, Result};
 use crate::image::Stamp;
+use crate::overwriting;
 use crate::path_handle::{Durability, ExtendedAttributes, PathHandle};
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -129,7 +130,7 @@ impl Tracker {
             {
                 in_place::write(place, content, *attributes, &self.contents)
             }
-            _ => replace().map_err(in_place::with_hint),
+            _ => replace().map_err(overwriting::with_hint),
         }
     }
 }

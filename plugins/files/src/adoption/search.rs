@@ -29,7 +29,11 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// Lists what could be adopted.
 pub(crate) fn candidates(host: &Host, managed: &[ManagedFile]) -> Vec<Candidate> {
     let mut found = edited(host, managed);
-    let managed = managed.iter().map(|file| file.report().id).collect();
+    let edited_files = managed.iter().filter_map(|file| match file {
+        ManagedFile::Edit(edit) => Some([PREFIX, edit.entity.path().as_os_str().as_bytes()].concat().into()),
+        _ => None,
+    });
+    let managed = managed.iter().map(|file| file.report().id).chain(edited_files).collect();
     found.extend(Search::new(host, managed).candidates());
     found.sort_by(|one, other| one.id.cmp(&other.id));
     found.dedup_by(|one, other| one.id == other.id);

@@ -38,6 +38,9 @@ pub(crate) struct LineDefinition {
     /// True if nobody may see the content of the file: there is no difference to be shown.
     #[serde(default)]
     pub(crate) sensitive: bool,
+    /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
+    #[serde(default)]
+    pub(crate) in_place: bool,
 }
 
 /// Lines between two marker lines in a file that others own.
@@ -69,6 +72,9 @@ pub(crate) struct BlockDefinition {
     /// True if nobody may see the content of the file: there is no difference to be shown.
     #[serde(default)]
     pub(crate) sensitive: bool,
+    /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
+    #[serde(default)]
+    pub(crate) in_place: bool,
 }
 
 /// The value of a key in a file of sections.
@@ -97,6 +103,9 @@ pub(crate) struct IniDefinition {
     /// True if nobody may see the content of the file: there is no difference to be shown.
     #[serde(default)]
     pub(crate) sensitive: bool,
+    /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
+    #[serde(default)]
+    pub(crate) in_place: bool,
 }
 
 /// The word for whether something is to be there.

@@ -5,7 +5,7 @@ use super::definition::Ensure;
 use holo_plugin::definitions::Location;
 use holo_plugin::{Asset, EntityReport};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,10 +29,21 @@ pub(crate) struct EditEntity {
     pub(super) report: Option<EntityReport>,
     /// True if nobody may see what is in the file.
     pub(super) sensitive: bool,
+    /// True if the file is written to, and not replaced.
+    pub(super) in_place: bool,
     pub(super) locations: Arc<BTreeMap<String, Location>>,
 }
 
 impl EditEntity {
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     pub(super) fn to_report(&self) -> EntityReport {
         if let Some(report) = &self.report {
             return report.clone();

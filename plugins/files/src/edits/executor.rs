@@ -83,7 +83,7 @@ impl<'a> Executor<'a> {
         let place = self.inspection.root.place(path);
         let temporary = place.temporary(TEMPORARY);
         let Some(left) = Snapshot::of_any_owner(&temporary, MAX_SIZE)? else { return Ok(()) };
-        if record.has_begun(&left.content) || record.now.ledger().text().content() == left.content {
+        if record.has_begun(&left.content) || record.now.content() == left.content {
             temporary.remove()?;
         } else {
             temporary.rename_to(&place)?;
@@ -157,7 +157,7 @@ impl<'a> Executor<'a> {
             self.validate(entity, subject, &content, output)?;
         }
         self.keep_replaced(entity, subject, output);
-        record.intend(version.clone());
+        record.intend(&subject.ledger, version.clone());
         records.keep(&record)?;
         if !self.replace(entity, subject, &content, goes)? {
             record.settle(subject.record.now.clone());
@@ -175,6 +175,9 @@ impl<'a> Executor<'a> {
         let found = subject.found.as_ref().unwrap_or(&absent);
         if goes {
             return Ok(found.remove(&subject.place)?);
+        }
+        if entity.in_place && subject.found.is_some() {
+            return Ok(found.overwrite(&subject.place, content)?);
         }
         let new_mode = if entity.sensitive { NEW_SENSITIVE_MODE } else { NEW_MODE };
         let mode = if subject.found.is_some() { mode_of(subject) } else { new_mode };
@@ -211,7 +214,5 @@ impl<'a> Executor<'a> {
 
 /// Returns what is known of a file once an entity is applied.
 fn version(subject: &Subject, outcome: &Outcome, entity: &EditEntity) -> Version {
-    let report = entity.to_report();
-    let made = entity.definition.as_ref().map(|_| (&report, entity.fingerprint(), entity.sensitive));
-    subject.record.now.with(&outcome.ledger, made)
+    subject.record.now.with(&outcome.ledger, entity.definition.as_ref().map(|_| entity))
 }

@@ -80,9 +80,12 @@ impl<'a> Inspection<'a> {
         // Of a file that was removed, nothing is left to be put back.
         let kept = self.records.of(path)?;
         let record = kept.clone().filter(|_| found.is_some()).unwrap_or_else(untouched);
-        let record = recovered(record, &text);
+        let is_torn = found.as_ref().is_some_and(|found| record.is_torn(&found.content));
+        let record = recovered(record, if is_torn { None } else { Some(&text) });
         let mut ledger = record.now.ledger();
-        outcome::follow(&mut ledger, &text);
+        if !is_torn {
+            outcome::follow(&mut ledger, &text);
+        }
         Ok(Subject { path: path.to_owned(), place, found, record, kept, ledger })
     }
 
@@ -211,13 +214,13 @@ pub(super) fn mode_of(subject: &Subject) -> u32 {
 }
 
 /// Returns the record as it is after a run that was killed: the file is what it was, or what it was about to be. If others have changed it
-/// since, it is what is nearer.
-fn recovered(mut record: FileRecord, text: &Text) -> FileRecord {
+/// since, it is what is nearer; if it is neither, as it was being written over, it is what it was.
+fn recovered(mut record: FileRecord, text: Option<&Text>) -> FileRecord {
     if record.has_intent() {
-        let distance = |version: &&Version| version.ledger().text().distance(text);
-        if let Some(version) = record.versions().min_by_key(distance).cloned() {
-            record.settle(version);
-        }
+        let distance = |version: &&Version| text.map_or(0, |text| version.ledger().text().distance(text));
+        let nearest = record.versions().min_by_key(distance).filter(|_| text.is_some());
+        let version = nearest.unwrap_or(&record.now).clone();
+        record.settle(version);
     }
     record
 }

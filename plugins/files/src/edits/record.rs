@@ -1,8 +1,9 @@
 //! The records of edited files: which edits are made in each, and which of its lines are whose.
 
+use super::entity::EditEntity;
 use super::ledger::{Ledger, Segments};
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::{PathError, Tree};
+use holo_change::{PathError, Tree, is_between};
 use holo_plugin::{EntityReport, Host, Output, Text};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -44,6 +45,9 @@ struct MadeEdit {
     /// True if nobody may see the content of the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sensitive: bool,
+    /// True if the file is written to, and not replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    in_place: bool,
 }
 
 /// The records of all edited files.
@@ -113,9 +117,9 @@ impl FileRecord {
         self.next.iter().chain([&self.now])
     }
 
-    /// Says that the file is about to become this.
-    pub(super) fn intend(&mut self, next: Version) {
-        self.next = Some(next);
+    /// Says that the file, which has these lines, is about to become this.
+    pub(super) fn intend(&mut self, ledger: &Ledger, next: Version) {
+        (self.now, self.next) = (self.now.with(ledger, None), Some(next));
     }
 
     /// Says that the file is this.
@@ -125,7 +129,7 @@ impl FileRecord {
 
     /// Returns true if this is the beginning of what the file is about to be.
     pub(super) fn has_begun(&self, content: &[u8]) -> bool {
-        self.next.as_ref().is_some_and(|next| next.ledger().text().content().starts_with(content))
+        self.next.as_ref().is_some_and(|next| next.content().starts_with(content))
     }
 
     pub(super) fn has_intent(&self) -> bool {
@@ -143,6 +147,18 @@ impl FileRecord {
         reports
     }
 
+    /// Returns true if the file is written to, and not replaced.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.versions().flat_map(|version| &version.edits).any(|edit| edit.base.in_place)
+    }
+
+    /// Returns true if a run that was killed may have left this of the file while it was written over.
+    pub(super) fn is_torn(&self, content: &[u8]) -> bool {
+        let next = self.next.as_ref().filter(|_| self.is_in_place()).map(Version::content);
+        let now = self.now.content();
+        next.is_some_and(|next| content != next && content != now && is_between(content, &now, &next))
+    }
+
     /// Returns true if nobody may see what is in the file.
     pub(super) fn is_sensitive(&self) -> bool {
         self.versions().flat_map(|version| &version.edits).any(|edit| edit.base.sensitive)
@@ -150,6 +166,10 @@ impl FileRecord {
 }
 
 impl Version {
+    pub(super) fn content(&self) -> Vec<u8> {
+        self.ledger().text().content()
+    }
+
     pub(super) fn ledger(&self) -> Ledger {
         self.lines.clone().into()
     }
@@ -159,12 +179,13 @@ impl Version {
         self.edits.iter().any(|edit| edit.id == id && edit.base.definition == definition)
     }
 
-    /// Returns the same with other lines: all edits that have to do with one of them stay known. One of them is that of a report.
-    pub(super) fn with(&self, ledger: &Ledger, edit: Option<(&EntityReport, String, bool)>) -> Version {
+    /// Returns the same with other lines: all edits that have to do with one of them stay known, and one that is made.
+    pub(super) fn with(&self, ledger: &Ledger, made: Option<&EditEntity>) -> Version {
         let mut edits = self.edits.clone();
-        if let Some((report, definition, sensitive)) = edit {
-            edits.retain(|known| report.id != known.id);
-            edits.push(Remembered::new(report, MadeEdit { definition, sensitive }));
+        if let Some(entity) = made {
+            let (definition, sensitive, in_place) = (entity.fingerprint(), entity.sensitive, entity.in_place);
+            edits.retain(|known| known.id != entity.id);
+            edits.push(Remembered::new(&entity.to_report(), MadeEdit { definition, sensitive, in_place }));
         }
         edits.retain(|edit| ledger.knows(&edit.id));
         edits.sort_by(|one, other| one.id.cmp(&other.id));

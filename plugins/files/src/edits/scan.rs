@@ -24,6 +24,7 @@ pub(crate) struct Found {
     /// The files in which edits are made.
     made_in: BTreeMap<String, PathBuf>,
     secret: BTreeSet<PathBuf>,
+    in_place: BTreeSet<PathBuf>,
 }
 
 /// Another entity that is about the same file.
@@ -65,10 +66,11 @@ impl Found {
             }
         }
         let secret = records.iter().filter(|record| record.is_sensitive()).map(FileRecord::path).collect();
+        let in_place = records.iter().filter(|record| record.is_in_place()).map(FileRecord::path).collect();
         let defined = as_edits(lines, EditDefinition::Line)
             .chain(as_edits(blocks, EditDefinition::Block))
             .chain(as_edits(inis, EditDefinition::Ini));
-        Found { defined: defined.collect(), orphans, made_in, secret }
+        Found { defined: defined.collect(), orphans, made_in, secret, in_place }
     }
 
     /// Returns true if there are none, as on a machine that has other files alone.
@@ -86,12 +88,15 @@ impl Found {
         let locations: BTreeMap<String, Location> =
             self.defined.iter().map(|(id, defined)| (id.clone(), defined.common.location.clone())).collect();
         let locations = Arc::new(locations);
-        let mut secret = self.secret;
+        let (mut secret, mut in_place) = (self.secret, self.in_place);
         let mut defined = Vec::new();
         for (id, edit) in self.defined {
             let path = canonical(edit.definition.path());
             if edit.definition.is_sensitive() {
                 secret.insert(path.clone());
+            }
+            if edit.definition.is_in_place() {
+                in_place.insert(path.clone());
             }
             defined.push((id, path, edit));
         }
@@ -115,6 +120,7 @@ impl Found {
                 orphans: gone.chain(of_file).collect(),
                 report: None,
                 sensitive: secret.contains(path),
+                in_place: in_place.contains(path),
                 locations: Arc::clone(&locations),
             };
             edits.push(FoundEdit { edit: Declared::new(entity, common.clone()), path: path.clone(), problem });
@@ -132,6 +138,7 @@ impl Found {
                 orphans: Vec::new(),
                 report: Some(report),
                 sensitive: secret.contains(&path),
+                in_place: in_place.contains(&path),
                 locations: Arc::clone(&locations),
                 path: path.clone(),
             };

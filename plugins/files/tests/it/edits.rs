@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 21] = [
+    let cases: [Case; 23] = [
         ("the examples of the man page do what it says", &[], manual),
         ("a change of our lines is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a change elsewhere stays, and needs no force", &[], changed_elsewhere),
@@ -30,6 +30,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("another name is another edit, which makes what the first one takes back", &[], renamed),
         ("a symlink is followed if it is to be trusted", &[], links),
         ("two edits of one line are refused", &[], shared_line),
+        ("a file that is written in place stays the same file", &[], in_place),
+        ("a file that is edited is not adopted as a whole", &[], not_adopted),
         ("blame knows the edit of each line", &[], blame),
         ("mistakes are named with their lines", &[], mistakes),
         ("the same under version 3", &[], version_3),
@@ -379,6 +381,30 @@ fn links() {
     assert_eq!(root.read("srv/x"), "a\n");
 }
 
+fn in_place() {
+    let root = root().file("etc/x", "a\n#Port 1\n");
+    let inode = || fs::metadata(root.join("etc/x")).unwrap().ino();
+    let before = inode();
+    declare(&root, &format!("{PORT}in_place = true\n"));
+    applied(&root);
+    assert_eq!((root.read("etc/x"), inode()), ("a\nPort 22\n".into(), before));
+    unchanged(&root);
+    undefine(&root);
+    applied(&root);
+    assert_eq!((root.read("etc/x"), inode()), ("a\n#Port 1\n".into(), before));
+}
+
+fn not_adopted() {
+    let root = root().file("usr/local/etc/x", "a\n").file("usr/local/etc/y", "b\n");
+    declare(&root, &PORT.replace("/etc/x", "/usr/local/etc/x"));
+    applied(&root);
+    let run = root.holo(&["adopt", "--all", "--dry-run"]);
+    assert!(!format!("{run}").contains("/etc/x") && format!("{run}").contains("/etc/y"), "{run}");
+    let run = root.holo(&["adopt", "/usr/local/etc/x"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("it is edited by line:/usr/local/etc/x"), "{run}");
+}
+
 fn shared_line() {
     let root = root().file("etc/x", "a\n");
     declare(&root, PORT);
@@ -459,7 +485,10 @@ const OTHERWISE: &str = "[[line]]\npath = \"/etc/x\"\nline = \"Port 33\"\nmatch 
     [[ini]]\npath = \"/etc/x\"\nsection = \"s\"\nkey = \"l\"\nvalue = \"2\"\n";
 const CREATED: &str = "[[line]]\npath = \"/etc/new\"\nline = \"x\"\ncreate = true\n";
 
-const KILLS: [Kill; 4] = [
+const IN_PLACE: &str =
+    "[[line]]\npath = \"/etc/x\"\nline = \"Port 22, and more\"\nmatch = \"^#?Port \"\nin_place = true\n";
+
+const KILLS: [Kill; 6] = [
     Kill { name: "several edits of a file are made", before: "", definitions: SEVERAL, edited: EDITED },
     Kill {
         name: "edits become others",
@@ -468,6 +497,13 @@ const KILLS: [Kill; 4] = [
         edited: "a\nPort 33\n[s]\nk = 1\nl = 2\n",
     },
     Kill { name: "edits are taken back", before: SEVERAL, definitions: "", edited: STOCK },
+    Kill {
+        name: "a file is edited in place",
+        before: "",
+        definitions: IN_PLACE,
+        edited: "a\nPort 22, and more\n[s]\nk = 1\n",
+    },
+    Kill { name: "an edit is taken back in place", before: IN_PLACE, definitions: "", edited: STOCK },
     Kill { name: "a file that was made goes", before: CREATED, definitions: "", edited: STOCK },
 ];
 
@@ -485,7 +521,9 @@ impl Kill {
     #[track_caller]
     fn ends_well(&self, root: &ScratchRoot, when: &str) {
         let content = root.read("etc/x");
-        assert!(content.ends_with(b"\n") && content.starts_with(b"a\n"), "{when}: torn: {content}");
+        let may_be_torn = self.before == IN_PLACE || self.definitions == IN_PLACE;
+        let is_whole = content.ends_with(b"\n") && content.starts_with(b"a\n");
+        assert!(is_whole || may_be_torn, "{when}: torn: {content}");
         let run = root.holo(&["apply"]);
         assert_eq!(run.status, Some(0), "{when}: {run}");
         assert_eq!(root.read("etc/x"), self.edited, "{when}");
