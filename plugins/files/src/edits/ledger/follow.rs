@@ -3,7 +3,7 @@
 use super::super::text::{Text, bare};
 use super::{Item, Ledger, Mark};
 use holo_plugin::diff::{Change, Comparison};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 impl Ledger {
@@ -20,81 +20,61 @@ impl Ledger {
         let (old, new) = (comparable(&text), comparable(current));
         let comparison = Comparison::new(&old, &new);
         let visible: Vec<&Item> = self.visible().collect();
-        let mut marks: Vec<Option<Mark>> = vec![None; current.lines.len()];
-        for change in &comparison.changes {
-            for (line, mark) in change.new.clone().zip(self.marks(&visible, change, current, is_whole)) {
-                if let Some(slot) = marks.get_mut(line) {
-                    *slot = Some(mark);
+        let fates: Vec<Fate> =
+            comparison.changes.iter().map(|change| fate(&visible, change, current, is_whole)).collect();
+        let rewritten: Vec<(Range<usize>, &Fate)> = comparison
+            .changes
+            .iter()
+            .zip(&fates)
+            .filter_map(|(change, fate)| Some((rewritten(&visible, change)?, fate)))
+            .collect();
+        let mut gone = BTreeMap::new();
+        let mut arrived: VecDeque<Item> =
+            current.lines.iter().map(|line| Item { line: line.clone(), mark: Mark::Theirs }).collect();
+        for (change, fate) in comparison.changes.iter().zip(&fates) {
+            gone.extend(change.old.clone().zip(fate.around.iter().copied()));
+            for (new, mark) in change.new.clone().zip(&fate.marks) {
+                if let Some(item) = arrived.get_mut(new) {
+                    item.mark = mark.clone();
                 }
             }
         }
-        let rewritten: Vec<Range<usize>> =
-            comparison.changes.iter().filter_map(|change| rewritten(&visible, change)).collect();
         let kept = comparison.kept();
-        let stays: BTreeSet<usize> = kept.iter().flatten().copied().collect();
-        let mut arrived: VecDeque<(Item, Option<usize>)> = (current.lines.iter().zip(marks).zip(kept))
-            .map(|((line, mark), kept)| (Item { line: line.clone(), mark: mark.unwrap_or(Mark::Theirs) }, kept))
-            .collect();
-        let mut items = Vec::with_capacity(self.items.len() + arrived.len());
+        let kept: BTreeMap<usize, usize> = kept.iter().zip(0..).filter_map(|(old, new)| Some(((*old)?, new))).collect();
+        let total = arrived.len();
+        let mut items = Vec::with_capacity(self.items.len() + total);
         let mut index = 0;
-        for item in std::mem::take(&mut self.items) {
+        for item in &self.items {
             if !item.mark.is_visible() {
-                if !rewritten.iter().any(|gap| gap.contains(&index)) || matches!(item.mark, Mark::Lost(_)) {
-                    items.push(item);
+                let is_obsolete = |(gap, fate): &(Range<usize>, &Fate)| gap.contains(&index) && !fate.knows(&item.mark);
+                if matches!(item.mark, Mark::Lost(_)) || !rewritten.iter().any(is_obsolete) {
+                    items.push(item.clone());
                 }
                 continue;
             }
-            if stays.contains(&index) {
-                while let Some((mut arrived, kept)) = arrived.pop_front() {
-                    let is_kept = kept == Some(index);
-                    if is_kept {
-                        arrived.mark = item.mark.clone();
-                    }
-                    items.push(arrived);
-                    if is_kept {
-                        break;
-                    }
+            let at = kept.get(&index).map(|new| (*new, *new)).or_else(|| gone.get(&index).copied());
+            let (before, behind) = at.unwrap_or_default();
+            while total - arrived.len() < before {
+                items.extend(arrived.pop_front());
+            }
+            match (&item.mark, kept.contains_key(&index)) {
+                (mark, true) => {
+                    items.extend(arrived.pop_front().map(|arrived| Item { mark: mark.clone(), ..arrived }));
                 }
-            } else if let Mark::Made(edit) = item.mark {
-                items.push(Item { mark: Mark::Lost(edit), ..item });
+                (Mark::Made(edit), false) => {
+                    items.push(Item { mark: Mark::Lost(edit.clone()), line: item.line.clone() });
+                }
+                (_, false) => {}
+            }
+            while total - arrived.len() < behind {
+                items.extend(arrived.pop_front());
             }
             index += 1;
         }
-        items.extend(arrived.into_iter().map(|(item, _)| item));
+        items.extend(arrived);
         self.items = items;
         self.take_endings(current);
         self.find_lost();
-    }
-
-    /// Returns the marks of lines that have come.
-    fn marks(&self, visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&str) -> bool) -> Vec<Mark> {
-        let gone = visible.get(change.old.clone()).unwrap_or_default();
-        let come: Vec<&[u8]> =
-            current.lines.get(change.new.clone()).unwrap_or_default().iter().map(|l| bare(l)).collect();
-        let mut marks = vec![Mark::Theirs; come.len()];
-        let edit_of = |item: &&Item| match &item.mark {
-            Mark::Made(edit) | Mark::Instead(edit) => Some(edit.clone()),
-            _ => None,
-        };
-        // Nobody writes between the lines of an edit that belong together.
-        let before = change.old.start.checked_sub(1).and_then(|before| visible.get(before));
-        let around = before.and_then(edit_of).zip(visible.get(change.old.end).and_then(edit_of));
-        let within = around.filter(|(before, behind)| before == behind && is_whole(before)).map(|(edit, _)| edit);
-        if let Some(edit) = within {
-            return vec![Mark::Instead(edit); come.len()];
-        }
-        let are_ours = gone.iter().all(|item| edit_of(item).is_some());
-        for (index, item) in gone.iter().enumerate() {
-            let Some(edit) = edit_of(item) else { continue };
-            let is_free = |place: &usize| marks.get(*place) == Some(&Mark::Theirs);
-            let resembles = |place: &usize| come.get(*place).is_some_and(|line| resemble(bare(&item.line), line));
-            let similar = (0..come.len()).filter(is_free).find(resembles);
-            let place = similar.or_else(|| Some(index).filter(|place| are_ours && is_free(place)));
-            if let Some(mark) = place.and_then(|place| marks.get_mut(place)) {
-                *mark = Mark::Instead(edit);
-            }
-        }
-        marks
     }
 
     fn take_endings(&mut self, current: &Text) {
@@ -140,6 +120,57 @@ impl Ledger {
             !found.iter().any(|(lost, ..)| lost + 1 == index)
         });
     }
+}
+
+/// The lines that have come in the place of others.
+struct Fate {
+    /// Their marks.
+    marks: Vec<Mark>,
+    /// For each line that is gone the index of the new one, in the whole text, before which it was, and before which is what followed it.
+    around: Vec<(usize, usize)>,
+}
+
+impl Fate {
+    /// Returns true if a line has come that was made of one of the edit's.
+    fn knows(&self, mark: &Mark) -> bool {
+        self.marks.iter().any(|other| other.edit().is_some() && other.edit() == mark.edit())
+    }
+}
+
+/// Finds out what has become of lines.
+fn fate(visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&str) -> bool) -> Fate {
+    let gone = visible.get(change.old.clone()).unwrap_or_default();
+    let come = current.lines.get(change.new.clone()).unwrap_or_default();
+    let mut marks = vec![Mark::Theirs; come.len()];
+    let edit_of = |item: &&Item| match &item.mark {
+        Mark::Made(edit) | Mark::Instead(edit) => Some(edit.clone()),
+        _ => None,
+    };
+    // Nobody writes between the lines of an edit that belong together.
+    let before = change.old.start.checked_sub(1).and_then(|before| visible.get(before));
+    let neighbours = before.and_then(edit_of).zip(visible.get(change.old.end).and_then(edit_of));
+    let within = neighbours.filter(|(before, behind)| before == behind && is_whole(before)).map(|(edit, _)| edit);
+    let are_ours = gone.iter().all(|item| edit_of(item).is_some());
+    let mut is_taken = vec![false; come.len()];
+    let mut around = Vec::new();
+    for (index, item) in gone.iter().enumerate() {
+        let is_free = |place: &usize| is_taken.get(*place) == Some(&false);
+        let resembles = |place: &usize| come.get(*place).is_some_and(|line| resemble(bare(&item.line), bare(line)));
+        let similar = (0..come.len()).filter(is_free).find(resembles);
+        let edit = edit_of(item);
+        let found = similar.or_else(|| Some(index).filter(|place| (are_ours || edit.is_none()) && is_free(place)));
+        if let Some((taken, mark)) = found.and_then(|found| Some((is_taken.get_mut(found)?, marks.get_mut(found)?))) {
+            *taken = true;
+            *mark = edit.clone().map_or(Mark::Theirs, Mark::Instead);
+        }
+        let before = change.new.start + found.unwrap_or(index.min(come.len()));
+        let is_behind = found.is_some() && edit.is_none();
+        around.push((before, before + usize::from(is_behind)));
+    }
+    if let Some(edit) = within {
+        marks.fill(Mark::Instead(edit));
+    }
+    Fate { marks, around }
 }
 
 /// Returns the gaps before lines, by their indexes, between which others have written everything anew: what an edit has taken out there is

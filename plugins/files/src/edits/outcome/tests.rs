@@ -169,6 +169,18 @@ fn a_change_of_our_line_needs_force() {
 }
 
 #[test]
+fn lines_that_are_changed_with_those_around_them_keep_their_order() {
+    let keys = json!({"line": "Port 22", "match": "^#?Port "});
+    for changed in ["a2\nPort 2222\nb\n", "a2\nPort 2222\nb2\n", "a\nPort 2222\nb2\n", "a2\nnew\nPort 2222\nb2\n"] {
+        let mut file = File::new("a\n#Port 1\nb\n");
+        file.make("line:a", &keys);
+        file.content = changed.into();
+        assert!(file.take_back("line:a"), "{changed}");
+        file.is(changed.replace("Port 2222", "#Port 1"));
+    }
+}
+
+#[test]
 fn a_line_that_others_have_removed_is_made_again_where_it_was() {
     let keys = json!({"line": "new", "insert_before": "BOF"});
     let mut file = File::new("a\nb\n");
@@ -339,6 +351,10 @@ fn disturb(random: &mut Random, file: &mut File, base: &mut Vec<String>, number:
     if random.chance(30) {
         base.remove(in_base);
         lines.remove(at);
+    } else if random.chance(30) {
+        let new = format!("{}, changed {number}", lines[at]);
+        base[in_base].clone_from(&new);
+        lines[at] = new;
     } else {
         // Where no edit has a line, so that there is no doubt which side of it is meant.
         let new = format!("theirs {number}");
