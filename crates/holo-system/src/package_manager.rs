@@ -19,6 +19,15 @@ pub struct PackageManager {
     pub configuration: &'static [&'static str],
 }
 
+impl PackageManager {
+    /// Returns the paths at which it is seen that packages have come or gone, as seen from the root; those of directories end with a slash.
+    pub fn watched(&self) -> impl Iterator<Item = String> {
+        // Only pacman's database is a directory.
+        let slash = if self.name == PACMAN.name { "/" } else { "" };
+        self.databases.iter().map(move |path| format!("/{path}{slash}"))
+    }
+}
+
 /// Paths of RPM's database, below the root.
 pub const RPM_DATABASES: &[&str] = &[
     "var/lib/rpm/rpmdb.sqlite",
@@ -135,6 +144,14 @@ mod tests {
     fn of(release: &str, paths: &[&str]) -> &'static str {
         let folder = root(paths);
         of_system(&Root::new(folder.path()), &OsRelease::parse(release)).map_or("", |manager| manager.name)
+    }
+
+    #[test]
+    fn databases_are_watched_where_they_change() {
+        let watched = |manager: &PackageManager| manager.watched().collect::<Vec<_>>();
+        assert_eq!(watched(&APT), ["/var/lib/dpkg/status"]);
+        assert_eq!(watched(&PACMAN), ["/var/lib/pacman/local/"]);
+        assert!(watched(&DNF).contains(&"/var/lib/rpm/rpmdb.sqlite".to_owned()));
     }
 
     #[test]

@@ -122,6 +122,7 @@ impl PackageEntity {
     pub(crate) fn report_to_keep(&self) -> EntityReport {
         let mut report = self.full_report();
         report.edges.owns.clear();
+        report.edges.watch.clear();
         report
     }
 
@@ -142,6 +143,9 @@ impl PackageEntity {
         }
         if matches!(self.past, Past::Orphan(_)) {
             return report;
+        }
+        if let Ok(provider) = &self.provider {
+            report.edges.watch.extend(provider.manager().watched().map(Into::into));
         }
         let mut tell = |key: &str, value: &str| {
             report.information.push(Information { key: key.into(), value: value.into() });

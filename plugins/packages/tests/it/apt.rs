@@ -32,6 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("an orphan becomes what it was", orphans),
         test("an orphan stays that others need which are declared", needed_orphans),
         test("a declared package is marked as installed by hand", marks),
+        test("a watch notices that a package is removed", watched),
         test("a name may have an architecture", multi_arch),
         test("the index is fetched once a run, if something is not known", refreshes),
         test("the lock of another process is waited for", locks),
@@ -288,6 +289,23 @@ fn marks(root: &ScratchRoot) {
     checked_and_applied(root, &["foo"], &["marked foo as installed by hand"]);
     apt(root, "apt-get -qy remove bar; apt-get -qy autoremove");
     assert_eq!(state(root), "bar 1.0 rc;foo 2:0.9 ii;");
+}
+
+fn watched(root: &ScratchRoot) {
+    apt(root, "apt-get -q update");
+    applied(root, &["foo"], &["installed foo 2:0.9"]);
+    // It is ended by the first event, or when nothing happens for so long.
+    let watch = format!("{} watch --apply --json --once --for 60s >$R/log", built("holo").display());
+    apt(
+        root,
+        &format!(
+            "HOLO_ROOT_DIR=$R {watch} & until grep -q watching $R/log; do sleep 0.1; done; apt-get -qy remove foo; wait $!"
+        ),
+    );
+    let log = root.read("log").to_string();
+    assert!(log.contains(r#""event":"drifted","id":"package:foo""#), "{log}");
+    assert!(log.contains(r#""event":"repaired","id":"package:foo""#), "{log}");
+    assert_eq!(state(root), "foo 2:0.9 ii;");
 }
 
 fn multi_arch(root: &ScratchRoot) {
