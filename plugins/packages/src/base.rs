@@ -18,6 +18,9 @@ pub(crate) struct Base {
     pub(crate) version: Option<String>,
     pub(crate) held: bool,
     pub(crate) automatic: bool,
+    /// The names of packages that came along when it was installed, if it was not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) brought: Vec<String>,
 }
 
 impl Base {
@@ -36,6 +39,7 @@ impl Base {
             version: newest.map(|instance| instance.version.clone()),
             held: present.clone().any(|instance| instance.held),
             automatic: newest.is_some_and(|instance| instance.automatic),
+            brought: Vec::new(),
         }
     }
 
@@ -54,6 +58,8 @@ impl Base {
             timeout: None,
             recommends: None,
             refresh: None,
+            brought: self.brought.clone(),
+            answers: None,
         }
     }
 }

@@ -122,10 +122,10 @@ pub(crate) fn changes(
     let mut changes: Vec<String> = task.actions.iter().map(Action::would).collect();
     if let Some(first) = changes.first_mut()
         && with_others
-        && task.kind == Some(Kind::Install)
+        && let Some(kind) = task.kind
     {
         // It is left to the apply to say why it cannot be told.
-        first.push_str(&others(host, provider, names, task).unwrap_or_default());
+        first.push_str(&others(host, provider, names, kind, task).unwrap_or_default());
     }
     changes
 }
@@ -135,12 +135,17 @@ fn others(
     host: &Host,
     provider: &'static dyn PackageProvider,
     names: &Names,
+    kind: Kind,
     task: &Task,
 ) -> Result<String, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
     let installed = manager.installed()?;
     let simulator = Simulator { manager: &manager, installed: &installed, names };
+    if kind != Kind::Install {
+        let names: Vec<String> = simulator.companions(kind, &[task]).iter().map(|item| item.key.to_string()).collect();
+        return Ok(if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) });
+    }
     let steps = simulator.others(Kind::Install, &[task]).map_err(|error| PackageError::new(format!("{error:?}")))?;
     let listed = |steps: Vec<&Step>, words: &str| {
         let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();

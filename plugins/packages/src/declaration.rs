@@ -1,11 +1,12 @@
 //! The definitions of packages.
 
 use crate::intent::Intent;
-use crate::model::Key;
+use crate::model::{Answers, Key};
 use crate::pattern::VersionPattern;
 use holo_plugin::Kept;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The key of the value that says which version there is.
@@ -37,6 +38,12 @@ pub(crate) struct Package {
     #[serde(default, deserialize_with = "holo_plugin::definitions::readers::duration")]
     #[cfg_attr(test, schemars(with = "Option<holo_plugin::definitions::readers::DurationSchema>"))]
     pub(crate) refresh: Option<Duration>,
+    /// The answers to questions that the package asks when it is installed, by their names.
+    #[serde(default)]
+    pub(crate) debconf: BTreeMap<String, String>,
+    /// True if nobody may see these answers.
+    #[serde(default)]
+    pub(crate) sensitive: bool,
 }
 
 /// The desired state of a package.
@@ -91,6 +98,9 @@ pub(crate) struct Wanted {
     pub(crate) recommends: Option<bool>,
     /// The greatest age of the index that decides about a version.
     pub(crate) refresh: Option<Duration>,
+    /// The names of packages that came along with it, if it is to go.
+    pub(crate) brought: Vec<String>,
+    pub(crate) answers: Option<Answers>,
 }
 
 impl Wanted {
@@ -124,7 +134,16 @@ impl Wanted {
 impl Package {
     /// A package of which nothing is said.
     pub(crate) fn named(name: &str) -> Package {
-        Package { name: name.to_owned(), ensure: None, hold: None, arch: None, recommends: None, refresh: None }
+        Package {
+            name: name.to_owned(),
+            ensure: None,
+            hold: None,
+            arch: None,
+            recommends: None,
+            refresh: None,
+            debconf: BTreeMap::new(),
+            sensitive: false,
+        }
     }
 
     fn ensures(&self) -> Ensure {
@@ -150,6 +169,9 @@ impl Package {
             timeout,
             recommends: self.recommends,
             refresh: self.refresh,
+            brought: Vec::new(),
+            answers: (!self.debconf.is_empty())
+                .then(|| Answers { all: self.debconf.clone(), sensitive: self.sensitive }),
             ensure,
         }
     }
@@ -164,7 +186,8 @@ impl Definition for Package {
             _ => Ok(()),
         };
         let arch = self.arch.as_deref().map_or(Ok(()), |arch| validate_arch("arch", arch));
-        Invalid::all([validate_name(&self.name), arch, version])
+        let answers = self.debconf.iter().map(|(question, answer)| validate_answer(question, answer));
+        Invalid::all([validate_name(&self.name), arch, version].into_iter().chain(answers))
     }
 
     fn validate(&self) -> Result<(), Invalid> {
@@ -173,6 +196,9 @@ impl Definition for Package {
         }
         if self.ensures().is_gone() && self.recommends.is_some() {
             return Err(Invalid::new("recommends", "a package that is not there recommends nothing"));
+        }
+        if self.ensures().is_gone() && !self.debconf.is_empty() {
+            return Err(Invalid::new("debconf", "a package that is not there asks nothing"));
         }
         if self.hold == Some(true) && self.ensures().is_gone() {
             return Err(Invalid::new("hold", "a package that is not there cannot be held"));
@@ -203,6 +229,18 @@ fn validate_arch(key: &'static str, arch: &str) -> Result<(), Invalid> {
         return Ok(());
     }
     Err(Invalid::new(key, format!("{arch:?} is not an architecture")))
+}
+
+/// Both become a line of their own; the answer is not shown.
+fn validate_answer(question: &str, answer: &str) -> Result<(), Invalid> {
+    let is_name = !question.is_empty() && question.chars().all(|letter| letter.is_ascii_graphic());
+    if !is_name || question.starts_with('#') {
+        return Err(Invalid::new("debconf", format!("{question:?} is not the name of a question")));
+    }
+    if answer.contains(char::is_control) {
+        return Err(Invalid::new("debconf", format!("the answer to {question} is not one line")));
+    }
+    Ok(())
 }
 
 /// A pattern need not begin like a version, if it says where the rest is.

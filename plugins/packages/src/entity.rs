@@ -161,6 +161,10 @@ impl PackageEntity {
         if let Some(hold) = self.wanted.hold {
             tell("hold", if hold { "yes" } else { "no" });
         }
+        if let Some(answers) = &self.wanted.answers {
+            let questions: Vec<&str> = answers.all.keys().map(String::as_str).collect();
+            tell("debconf", &questions.join(" "));
+        }
         if !self.wanted.ensure.is_gone() {
             report.edges.provides.push(Asset::new("package", self.wanted.key.name.as_str()));
         }

@@ -118,6 +118,21 @@ pub(crate) struct IndexPaths {
     pub(crate) sources: &'static [&'static str],
 }
 
+/// The answers to what a package asks when it is installed.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Answers {
+    /// By the names of the questions.
+    pub(crate) all: BTreeMap<String, String>,
+    /// True if nobody may see them.
+    pub(crate) sensitive: bool,
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.all.keys()).finish()
+    }
+}
+
 /// The packages of one transaction, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
@@ -131,6 +146,8 @@ pub(crate) struct Transaction {
     pub(crate) may_remove: bool,
     /// True if packages come along that are only recommended; none for what the manager does by itself.
     pub(crate) recommends: Option<bool>,
+    /// True if packages go too that nobody needs any more.
+    pub(crate) cleans: bool,
 }
 
 /// The effect of a transaction on its packages.

@@ -1,7 +1,7 @@
 //! The interface to a package manager.
 
 use crate::error::{KeyError, PackageError};
-use crate::model::{IndexPaths, Installed, Item, Key, Mark, Offers, Step, Transaction};
+use crate::model::{Answers, IndexPaths, Installed, Item, Key, Mark, Offers, Step, Transaction};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use holo_plugin::Host;
@@ -107,6 +107,16 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns true if packages can recommend others, which may be left out.
     fn knows_recommendations(&self) -> bool {
         false
+    }
+
+    /// Returns true if packages ask questions when they are installed.
+    fn takes_answers(&self) -> bool {
+        false
+    }
+
+    /// Returns the program that keeps answers for when a package asks.
+    fn answer(&self, _: &System<'_>, _: &Key, _: &Answers) -> Option<Program> {
+        None
     }
 
     /// Returns true if a package that was asked for in a version is held by that.

@@ -2,7 +2,7 @@
 
 use crate::action::Action;
 use crate::declaration::{Ensure, Wanted};
-use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
+use crate::model::{Answers, Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
 use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
@@ -30,6 +30,10 @@ pub(crate) struct Task {
     pub(crate) force: bool,
     /// True if packages come along that are only recommended; none for what the manager does by itself.
     pub(crate) recommends: Option<bool>,
+    /// The names of packages that came along with it.
+    pub(crate) brought: Vec<String>,
+    /// The answers to what the package asks when it is installed.
+    pub(crate) answers: Option<Answers>,
 }
 
 /// The decision about a package that is wanted.
@@ -87,6 +91,9 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     if wanted.recommends.is_some() && !provider.knows_recommendations() {
         return Resolved::Impossible(format!("recommends: {} knows no recommended packages", provider.name()));
     }
+    if wanted.answers.is_some() && !provider.takes_answers() {
+        return Resolved::Impossible(format!("debconf: packages of {} ask no questions", provider.name()));
+    }
     let instances = installed.instances(&wanted.key);
     let candidate = offers.and_then(|offers| offers.candidate.as_deref());
     let need = Need::new(wanted, &instances, candidate, *provider);
@@ -109,6 +116,8 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
         actions: Vec::new(),
         force: *force,
         recommends: wanted.recommends,
+        brought: wanted.brought.clone(),
+        answers: wanted.answers.clone(),
     };
     match &need.main {
         None => {}

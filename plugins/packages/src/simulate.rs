@@ -2,7 +2,7 @@
 
 use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Item, Kind, Step, Transaction};
+use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Step, Transaction};
 use crate::need::newest;
 use crate::resolve::Task;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ pub(crate) struct Admission<'t> {
     pub(crate) accepted: Vec<&'t Task>,
     /// True if a package goes that is not among the tasks.
     pub(crate) removes: bool,
+    /// The names of packages that come along.
+    pub(crate) comes: Vec<String>,
     pub(crate) refused: Vec<(&'t Task, SimulationError)>,
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Tran
         changes_held: tasks.iter().any(|task| task.is_held),
         may_remove,
         recommends: tasks.iter().find_map(|task| task.recommends),
+        cleans: false,
     }
 }
 
@@ -79,9 +82,11 @@ impl Simulator<'_> {
     fn extend<'t>(&self, admission: &mut Admission<'t>, kind: Kind, tasks: &[&'t Task]) {
         let all: Vec<&Task> = admission.accepted.iter().chain(tasks).copied().collect();
         match (self.judge(kind, &all, tasks), tasks) {
-            (Ok(removes), _) => {
+            (Ok(others), _) => {
                 admission.accepted = all;
-                admission.removes = removes;
+                admission.removes = others.iter().any(|step| step.to.is_none());
+                let comes = others.into_iter().filter(|step| step.from.is_none() && step.to.is_some());
+                admission.comes = comes.map(|step| step.name).collect();
             }
             (Err(refusal), [task]) => admission.refused.push((task, refusal)),
             (Err(_), _) => {
@@ -92,9 +97,9 @@ impl Simulator<'_> {
         }
     }
 
-    /// Checks that these tasks may be done together; returns true if anything goes that is not among them. If they may not, the latest are
-    /// to blame.
-    fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<bool, SimulationError> {
+    /// Checks that these tasks may be done together; returns what happens to packages that are not among them. If they may not, the latest
+    /// are to blame.
+    fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<Vec<Step>, SimulationError> {
         let others = self.others(kind, tasks)?;
         let losses: Vec<String> = others.iter().filter_map(|step| self.loss(step)).collect();
         let needed_by: Vec<&str> = others
@@ -111,7 +116,31 @@ impl Simulator<'_> {
             let losses = losses.join(" and ");
             return Err(SimulationError::NeedsForce(format!("{verb} {} would {losses}", names.join(", "))));
         }
-        Ok(others.iter().any(|step| step.to.is_none()))
+        Ok(others)
+    }
+
+    /// Returns the packages that came along with these tasks' packages, and that nobody needs when those have gone.
+    pub(crate) fn companions(&self, kind: Kind, tasks: &[&Task]) -> Vec<Item> {
+        let provider = self.manager.provider;
+        let is_free = |name: &&String| {
+            let instances = || self.installed.packages.get(*name).into_iter().flatten();
+            let is_automatic = !provider.marks().contains(&Mark::Automatic) || instances().any(|one| one.automatic);
+            let is_declared = self.names.wanted.contains(*name) || self.names.unwanted.contains(*name);
+            is_automatic && !is_declared && !self.installed.is_held(name)
+        };
+        let brought: BTreeSet<&String> = tasks.iter().flat_map(|task| &task.brought).filter(is_free).collect();
+        if kind == Kind::Install || brought.is_empty() || self.manager.system.mock.is_some() {
+            return Vec::new();
+        }
+        let transaction = Transaction { cleans: true, ..transaction(kind, tasks, true) };
+        // If the manager cannot tell, they stay.
+        let steps = provider.simulate(&self.manager.system, &transaction).unwrap_or_default();
+        let going = steps.into_iter().filter(|step| step.to.is_none() && brought.contains(&step.name));
+        let item = |step: Step| {
+            let version = step.from.or_else(|| self.version(&step.name));
+            Item { key: Key { name: step.name, arch: None }, version, exactly: false }
+        };
+        going.map(item).collect()
     }
 
     /// Returns what these tasks would do to packages that are not theirs.
@@ -128,8 +157,12 @@ impl Simulator<'_> {
             Kind::Install => steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.clone()).collect(),
             Kind::Remove | Kind::Purge => steps.iter().map(|step| step.name.clone()).collect(),
         };
-        let is_own =
-            |step: &Step| changing.contains(&step.name) && tasks.iter().any(|task| task.item.key.name == step.name);
+        // apk takes along what nobody needs any more, whether it is asked to or not.
+        let came_along = |task: &Task, name: &String| kind != Kind::Install && task.brought.contains(name);
+        let is_own = |step: &Step| {
+            let is_task = |task: &&Task| task.item.key.name == step.name || came_along(task, &step.name);
+            changing.contains(&step.name) && tasks.iter().any(is_task)
+        };
         steps.retain(|step| !is_own(step));
         Ok(steps)
     }

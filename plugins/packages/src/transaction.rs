@@ -177,6 +177,9 @@ impl<'a> Group<'a> {
             let index = self.members[task.request].index;
             let applied = executor.outcome(task, &mut answers.output(index));
             let has_installed = task.kind == Some(Kind::Install) && matches!(applied, Applied::Changed(_));
+            if has_installed && let Err(error) = self.keep_brought(&memory, task, executor.brought(task)) {
+                answers.output(index).warning(error.to_string());
+            }
             if !has_installed {
                 given_up.push(&*self.wanted(task.request).id);
             }
@@ -273,6 +276,18 @@ impl<'a> Group<'a> {
             }
         }
         memory.keep_all(&new)
+    }
+
+    /// Remembers what has come along with a package that was not there: it goes with it.
+    fn keep_brought(&self, memory: &BaseStore, task: &Task, brought: Vec<String>) -> holo_change::error::Result<()> {
+        let Some(mut remembered) = memory.recall::<Base>(&self.wanted(task.request).id)? else { return Ok(()) };
+        let base = &mut remembered.base;
+        let new: Vec<String> = brought.into_iter().filter(|name| !base.brought.contains(name)).collect();
+        if base.version.is_some() || new.is_empty() {
+            return Ok(());
+        }
+        base.brought.extend(new);
+        memory.keep(&remembered)
     }
 
     /// Forgets what was there before us.

@@ -5,7 +5,7 @@ mod repository;
 mod words;
 
 use crate::error::{KeyError, PackageError};
-use crate::model::{IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
+use crate::model::{Answers, IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
@@ -169,6 +169,21 @@ impl PackageProvider for Apt {
         Ok(vec![program])
     }
 
+    fn takes_answers(&self) -> bool {
+        true
+    }
+
+    /// The type of a question is known when its package asks it.
+    fn answer(&self, system: &System<'_>, key: &Key, answers: &Answers) -> Option<Program> {
+        let kind = if answers.sensitive { "password" } else { "string" };
+        let line = |(question, answer): (&String, &String)| format!("{} {question} {kind} {answer}\n", key.name);
+        let lines: String = answers.all.iter().map(line).collect();
+        let mut program = Program::new("debconf-set-selections");
+        own_answers(system, &mut program);
+        program.stdin(lines.into_bytes());
+        Some(program)
+    }
+
     fn knows_recommendations(&self) -> bool {
         true
     }
@@ -215,6 +230,7 @@ fn apt(system: &System<'_>, name: &str) -> Result<Program, PackageError> {
     program.env("APT_LISTCHANGES_FRONTEND", "none").env("APT_LISTBUGS_FRONTEND", "none");
     // It would restart services, which is for those to decide who declare them.
     program.env("NEEDRESTART_MODE", "l");
+    own_answers(system, &mut program);
     if let Some(root) = system.root().filter(|_| std::env::var_os(CONFIG).is_none()) {
         if root.as_os_str().as_encoded_bytes().iter().any(|byte| b"\"\n\\".contains(byte)) {
             return Err(PackageError::new(format!("apt cannot work below {}, because of its name", root.display())));
@@ -225,6 +241,14 @@ fn apt(system: &System<'_>, name: &str) -> Result<Program, PackageError> {
         program.env(CONFIG, path);
     }
     Ok(program)
+}
+
+/// Has debconf keep answers below the root, and not on this machine.
+fn own_answers(system: &System<'_>, program: &mut Program) {
+    if let Some(root) = system.root() {
+        let file = root.join("var/cache/debconf/config.dat");
+        program.env("DEBCONF_DB_OVERRIDE", format!("File{{{}}}", file.display()));
+    }
 }
 
 /// Makes apt and dpkg work below a root. The root's own configuration is read after it.

@@ -171,7 +171,8 @@ fn ask(program: &mut Program, transaction: &Transaction) {
     if transaction.changes_held {
         program.arg("--disableplugin=versionlock");
     }
-    program.arg("--setopt=clean_requirements_on_remove=False");
+    let cleans = if transaction.cleans { "True" } else { "False" };
+    program.arg(format!("--setopt=clean_requirements_on_remove={cleans}"));
     if let Some(recommends) = transaction.recommends {
         program.arg(format!("--setopt=install_weak_deps={}", if recommends { "True" } else { "False" }));
     }

@@ -216,7 +216,7 @@ fn operations(system: &System<'_>, transaction: &Transaction, options: &[&str]) 
     if transaction.kind != Kind::Install {
         let mut program = pacman(system);
         // Packages that need it go with it. The simulation has refused it if that was not declared.
-        program.arg("-Rc");
+        program.arg(if transaction.cleans { "-Rcs" } else { "-Rc" });
         // It refuses to print what it would do with this.
         if transaction.kind == Kind::Purge && !options.contains(&PRINT) {
             program.arg("--nosave");

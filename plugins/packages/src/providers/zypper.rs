@@ -186,7 +186,7 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
             program.arg(if recommends { "--recommends" } else { "--no-recommends" });
         }
     } else {
-        program.args(["remove", "--no-clean-deps"]);
+        program.args(["remove", if transaction.cleans { "--clean-deps" } else { "--no-clean-deps" }]);
     }
     program.args(options).arg("--").args(transaction.items.iter().map(|item| specification(item, transaction.kind)));
 }

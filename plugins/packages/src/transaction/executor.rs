@@ -24,6 +24,10 @@ pub(super) struct Executor<'a> {
     before_repair: Option<Installed>,
     /// The packages that are installed now.
     installed: Installed,
+    /// The names of packages that were to come along with each task.
+    brought: BTreeMap<RequestIndex, Vec<String>>,
+    /// The packages that were to go with a task, as nobody needs them any more.
+    companions: BTreeMap<RequestIndex, Vec<Item>>,
     /// The reasons why tasks were not done, by the index of the request.
     refusals: BTreeMap<RequestIndex, SimulationError>,
     /// That it is not known what there is now.
@@ -47,6 +51,8 @@ impl<'a> Executor<'a> {
             before: installed.clone(),
             before_repair,
             installed,
+            brought: BTreeMap::new(),
+            companions: BTreeMap::new(),
             refusals: BTreeMap::new(),
             lost: None,
             stopped: None,
@@ -158,8 +164,15 @@ impl<'a> Executor<'a> {
         if accepted.is_empty() {
             return;
         }
-        let transaction = transaction(kind, &accepted, admission.removes);
+        let companions = simulator.companions(kind, &accepted);
+        let mut transaction = transaction(kind, &accepted, admission.removes);
+        transaction.items.extend(companions.iter().cloned());
+        self.note_others(&accepted, &admission.comes, companions);
+        let is_alone = accepted.len() == 1;
         let ran = self.manager.provider.programs(&self.manager.system, &transaction).and_then(|programs| {
+            for task in &accepted {
+                self.answer(task, output)?;
+            }
             if self.manager.system.mock.is_none()
                 && let Some(mut download) = self.manager.provider.download(&self.manager.system, &transaction)?
             {
@@ -179,7 +192,7 @@ impl<'a> Executor<'a> {
         }
         match undone[..] {
             [] => problem.lines.iter().chain([&problem.summary]).for_each(|line| output.warning(line)),
-            [task] if transaction.items.len() == 1 => {
+            [task] if is_alone => {
                 self.refusals.insert(task.request, SimulationError::Failed(problem));
             }
             [task] => self.transact(kind, &[task], output),
@@ -189,6 +202,39 @@ impl<'a> Executor<'a> {
                 self.transact(kind, second, output);
             }
         }
+    }
+
+    /// Keeps the answers to what a package is going to ask.
+    fn answer(&self, task: &Task, output: &mut Output<'_>) -> Result<(), PackageError> {
+        let Some(answers) = task.answers.as_ref().filter(|_| task.kind == Some(Kind::Install)) else { return Ok(()) };
+        let program = self.manager.provider.answer(&self.manager.system, &task.item.key, answers);
+        let Some(mut program) = program else { return Ok(()) };
+        self.manager.fetch(&mut program, output).map_err(|problem| {
+            // It may say what the answers are.
+            let lines = if answers.sensitive { Vec::new() } else { problem.lines };
+            PackageError { lines, ..problem }
+        })
+    }
+
+    /// Notes which packages come and go with tasks.
+    fn note_others(&mut self, tasks: &[&Task], comes: &[String], goes: Vec<Item>) {
+        for task in tasks {
+            self.brought.insert(task.request, comes.to_vec());
+        }
+        for item in goes {
+            let task = tasks.iter().find(|task| task.brought.contains(&item.key.name));
+            let Some(task) = task.or(tasks.first()) else { continue };
+            self.companions.entry(task.request).or_default().push(item);
+        }
+    }
+
+    /// Returns the packages that have come along with a task's one.
+    pub(super) fn brought(&self, task: &Task) -> Vec<String> {
+        let has = |installed: &Installed, name: &str| installed.packages.contains_key(name);
+        let is_new = |name: &&String| {
+            has(&self.installed, name) && !has(&self.before, name) && !self.names.wanted.contains(*name)
+        };
+        self.brought.get(&task.request).into_iter().flatten().filter(is_new).cloned().collect()
     }
 
     /// Fails tasks for a reason that is none of them alone, and all that come later.
@@ -293,7 +339,12 @@ impl<'a> Executor<'a> {
             }),
             Some(kind) => Some(Action::remove(&name, from, kind == Kind::Purge)),
         };
-        main.into_iter().chain(task.marks.iter().map(|&mark| Action::mark(&name, mark))).collect()
+        let companions = self.companions.get(&task.request).into_iter().flatten();
+        let companions = companions
+            .filter(|item| present(&self.installed, &item.key).is_empty())
+            .map(|item| Action::remove(&item.key.to_string(), item.version.as_deref(), task.kind == Some(Kind::Purge)));
+        let marks = task.marks.iter().map(|&mark| Action::mark(&name, mark));
+        main.into_iter().chain(companions).chain(marks).collect()
     }
 
     /// Returns the words for a difference that is left although nothing has failed.

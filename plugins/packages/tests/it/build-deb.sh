@@ -3,7 +3,7 @@ set -eu
 REPO=$R/repo
 mkdir -p "$REPO/pool"
 
-# make NAME VERSION [ARCH [CONTROL-LINES [POSTINST]]]
+# make NAME VERSION [ARCH [CONTROL-LINES [POSTINST [TEMPLATES]]]]
 make() {
     d=$(mktemp -d "$R/tmp/deb.XXXXXX")
     mkdir -p "$d/DEBIAN" "$d/usr/share/doc/$1" "$d/etc"
@@ -20,6 +20,16 @@ make() {
     if [ -n "${5:-}" ]; then
         printf '#!/bin/sh\n%s\n' "$5" >"$d/DEBIAN/postinst"
         chmod 755 "$d/DEBIAN/postinst"
+    fi
+    if [ -n "${6:-}" ]; then
+        printf "$6\n" >"$d/DEBIAN/templates"
+        # Every question is asked, of nobody.
+        {
+            printf '#!/bin/sh\nset -e\n. /usr/share/debconf/confmodule\n'
+            sed -n 's/^Template: \(.*\)/db_input high \1 || true/p' "$d/DEBIAN/templates"
+            echo 'db_go || true'
+        } >"$d/DEBIAN/config"
+        chmod 755 "$d/DEBIAN/config"
     fi
     dpkg-deb --root-owner-group -Znone -b "$d" "$REPO/pool/$1_$(echo "$2" | tr : %)_$arch.deb" >/dev/null
     rm -rf "$d"

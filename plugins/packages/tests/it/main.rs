@@ -7,6 +7,7 @@
 )]
 
 mod apt;
+mod companions;
 mod names;
 mod pacman;
 mod repositories;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     holo_testing::run_modules([
         ("apt", apt::trials()),
+        ("companions", companions::trials()),
         ("pacman", pacman::trials()),
         ("repositories", repositories::trials()),
         ("rpm", rpm::trials()),

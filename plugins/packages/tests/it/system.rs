@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("packages come and go on a system that is in use", &[], life),
         test("what is installed is asked for once, and nothing else is", &strace, all_installed),
         test("a repository is trusted by its key alone", &gpg, signed),
+        test("what a package asks is answered before", &[Need::Program("debconf-set-selections")], answers),
         test("the examples of the man page do what it says", &gpg, examples),
     ]
 }
@@ -80,6 +81,36 @@ fn signed(system: &Overlay) {
     let run = system.holo(&["apply"]);
     assert!(run.success() && deeds_of(&run).contains(&"removed tool 1.0".to_owned()), "{run}");
     assert!(!system.exists("/etc/apt/keyrings/example.asc"), "{run}");
+}
+
+/// Answers get the type that the question has.
+fn answers(system: &Overlay) {
+    let templates = "Template: asks/kind\\nType: select\\nChoices: Internet Site, Local only\\nDefault: Internet Site\\n\
+                     Description: kind\\n x\\n\\nTemplate: asks/flag\\nType: boolean\\nDefault: false\\nDescription: flag\\n x\\n\\n\
+                     Template: asks/secret\\nType: password\\nDescription: secret\\n x";
+    let postinst = ". /usr/share/debconf/confmodule\n\
+                    for question in kind flag secret; do db_get asks/$question; echo \"$RET\" >>/srv/answers; done";
+    system.write("/srv/postinst", postinst);
+    system.write("/srv/templates", templates);
+    system.must("R=/srv sh /srv/build-deb.sh make asks 1.0 all '' \"$(cat /srv/postinst)\" \"$(cat /srv/templates)\"");
+    let define = |more: &str| {
+        let debconf =
+            "debconf = { \"asks/kind\" = \"Local only\", \"asks/flag\" = \"true\", \"asks/secret\" = \"s3cret\" }";
+        system.write(DEFINITIONS, format!("[[package]]\nname = \"asks\"\n{debconf}\n{more}"));
+    };
+    define("sensitive = true\n");
+    let runs = [system.holo(&["check"]), system.holo(&["scan", "--json"]), system.holo(&["apply"])];
+    let [.., applied] = &runs;
+    assert_eq!(deeds_of(applied), ["installed asks 1.0"], "{applied}");
+    assert_eq!(system.read("/srv/answers"), "Local only\ntrue\ns3cret\n");
+    for run in &runs {
+        assert!(!run.to_string().contains("s3cret"), "{run}");
+    }
+    assert_eq!(system.must("grep -rl s3cret /var/lib/holo /var/cache/debconf/config.dat || true"), "");
+    // They are for when it is installed, and no state of it.
+    define("");
+    let again = system.holo(&["apply"]);
+    assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
 }
 
 /// All packages that the machine has are declared.

@@ -45,6 +45,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             checked_and_applied(&root, &["baz", "foo ensure=\">1.0\""], &["upgraded foo 1.0-1 to 1.1-1"]);
             let run = apply(&root, &["foo recommends=false"], &[], 1);
             assert!(run.stderr_lossy().contains("!! recommends: pacman knows no recommended packages\n"), "{run}");
+            let run = apply(&root, &["foo debconf={\"a/b\"=\"c\"}"], &[], 1);
+            assert!(run.stderr_lossy().contains("!! debconf: packages of pacman ask no questions\n"), "{run}");
         }),
     ]
 }

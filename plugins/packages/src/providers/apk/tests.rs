@@ -70,6 +70,7 @@ fn keeps_to_a_version_only_if_it_was_asked_for() {
         changes_held: false,
         may_remove: false,
         recommends: None,
+        cleans: false,
     };
     let mut program = Program::new("apk");
     ask(&mut program, &transaction, &["--simulate"]);

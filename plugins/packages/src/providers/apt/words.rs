@@ -99,7 +99,7 @@ pub(super) fn architecture(arch: &str) -> &str {
 
 /// Adds the words for a transaction.
 pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
-    program.args(["--yes", "-o", "APT::Get::AutomaticRemove=false"]);
+    program.args(["--yes", "-o", &format!("APT::Get::AutomaticRemove={}", transaction.cleans)]);
     if transaction.may_downgrade {
         program.arg("--allow-downgrades");
     }

@@ -1,0 +1,94 @@
+//! Packages that came along with one go with it, and nothing else does.
+
+use crate::support::{applied, checked_and_applied, deeds_of, define, must, packages};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+
+const APT: &[Need] =
+    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
+const RPM: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
+const PACMAN: &[Need] =
+    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let apt = |name: &str, test: fn(&ScratchRoot)| -> Trial {
+        trial_of(&format!("apt: {name}"), APT, move || {
+            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
+            must(&root, "sh $D/build-deb.sh");
+            test(&root);
+        })
+    };
+    let rpm = |manager: &'static str, system: &'static str| -> Trial {
+        let needs = [&RPM[..], &[Need::Program(manager)]].concat();
+        trial_of(&format!("{manager}: what came along goes with it"), &needs, move || {
+            let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
+            must(&root, "sh $D/build-rpm.sh");
+            applied(&root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
+            gone(&root, &["removed bar 1.0-1", "removed foo 2:0.9-1"]);
+        })
+    };
+    vec![
+        apt("what came along goes with it", |root| {
+            applied(root, &["bar", "baz"], &["installed bar 1.0", "installed baz 1.0"]);
+            gone(root, &["removed bar 1.0", "removed foo 2:0.9"]);
+        }),
+        apt("what came along stays if somebody needs, wants or holds it", stays),
+        apt("what was there, or nobody needs for long, stays", others),
+        rpm("dnf", "fedora"),
+        rpm("zypper", "opensuse-leap\nID_LIKE=suse"),
+        trial_of("pacman: what came along goes with it", PACMAN, || {
+            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
+            must(&root, "bash $D/build-arch.sh");
+            applied(&root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
+            gone(&root, &["removed bar 1.0-1", "removed foo 1.1-1"]);
+        }),
+    ]
+}
+
+fn gone(root: &ScratchRoot, deeds: &[&str]) {
+    define(root, &packages(&["baz"]));
+    let check = root.holo(&["check"]);
+    let would = deeds[0].replace("removed", "would remove");
+    assert_eq!(deeds_of(&check), [format!("{would} with foo")], "{check}");
+    let run = root.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert!(run.stderr.is_empty(), "{run}");
+    let again = root.holo(&["apply"]);
+    assert!(again.success() && again.stdout.is_empty(), "{again}");
+}
+
+fn apt(root: &ScratchRoot, command: &str) -> String {
+    let config = "printf 'Dir \"%s/\";\\nDir::State::status \"%s/var/lib/dpkg/status\";\\nDir::Bin::dpkg \"/usr/bin/dpkg\";\\n\
+         DPkg::Options { \"--root=%s\"; };\\n' $R $R $R >$R/apt.conf; export APT_CONFIG=$R/apt.conf DEBIAN_FRONTEND=noninteractive";
+    must(root, &format!("{config}; {command}"))
+}
+
+fn stays(root: &ScratchRoot) {
+    must(root, "sh $D/build-deb.sh make second 1.0 all 'Depends: foo'");
+    let came = ["installed bar 1.0"];
+    // Somebody has installed what needs it.
+    applied(root, &["bar"], &came);
+    apt(root, "apt-get -qy install second");
+    checked_and_applied(root, &[], &["removed bar 1.0"]);
+    apt(root, "apt-get -qy purge second; apt-get -qy --purge autoremove");
+    // Somebody wants it.
+    applied(root, &["bar"], &came);
+    apt(root, "apt-mark manual foo");
+    checked_and_applied(root, &[], &["removed bar 1.0"]);
+    apt(root, "apt-get -qy purge foo");
+    // It is declared by now.
+    applied(root, &["bar"], &came);
+    applied(root, &["foo"], &["removed bar 1.0", "marked foo as installed by hand"]);
+}
+
+fn others(root: &ScratchRoot) {
+    // It was there, and nobody needs it.
+    apt(root, "apt-get -q update; apt-get -qy install foo; apt-mark auto foo");
+    applied(root, &["bar"], &["installed bar 1.0"]);
+    checked_and_applied(root, &[], &["removed bar 1.0"]);
+    // Neither does what came along with nothing of ours go.
+    apt(root, "apt-get -qy install baz; apt-mark auto baz; apt-get -qy purge foo");
+    applied(root, &["bar"], &["installed bar 1.0"]);
+    applied(root, &[], &["removed bar 1.0", "removed foo 2:0.9"]);
+    assert_eq!(apt(root, "apt-mark showauto"), "baz");
+}
