@@ -2,6 +2,8 @@
 
 mod budget;
 mod collect;
+#[cfg(test)]
+mod contrast;
 mod diffs;
 mod page;
 mod runs;

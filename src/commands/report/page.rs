@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::Path;
 
 const TEMPLATE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
+pub(super) const STYLE: &str = include_str!("page.css");
 /// The number of entities that are shown with what would become of them. The others are in the list of all.
 const MOST_SHOWN: usize = 500;
 /// The number of bytes of that list.
