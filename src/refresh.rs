@@ -10,13 +10,15 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
-use crate::error::FatalError;
+use crate::error::{FatalError, IoError};
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::Text;
 use jiff::{Timestamp, Unit};
 use ledger::{Ledger, Record, Stage};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
 
 /// The refreshes that are due, or may become so.
 #[derive(Debug)]
@@ -71,6 +73,27 @@ impl Refreshes {
         // They were expected when the run that did not come to say so was at work on their sources.
         sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), |since| since));
         Ok(refreshes)
+    }
+
+    /// Loads the same to look at: whoever may not read it does without, and gets the reason.
+    ///
+    /// # Errors
+    /// If it can be read, and not be understood.
+    pub fn look(root: &Root) -> Result<(Refreshes, Option<IoError>), FatalError> {
+        let path = root.engine_state().join(FILE);
+        match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let nothing = Refreshes {
+                    ledger: Ledger::new(path.clone()),
+                    refreshes: BTreeMap::new(),
+                    sources: BTreeMap::new(),
+                    in_ledger: BTreeMap::new(),
+                    is_untidy: false,
+                };
+                Ok((nothing, Some(IoError::new("open", &path, error))))
+            }
+            _ => Ok((Refreshes::load(root)?, None)),
+        }
     }
 
     /// Returns the targets whose refresh is due, each with those because of which it is.

@@ -10,7 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::{Event, Reporter};
+use crate::report::{Event, Reporter, Severity};
 use crate::settings::Settings;
 use holo_events::Tally;
 
@@ -39,7 +39,11 @@ pub(super) fn walk(
     reporter.event(Event::RunBegins(&settings.run));
     let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, reporter)?;
     let selected = super::select("check", &inventory, &selection.selectors, reporter)?;
-    let mut refreshes = Refreshes::load(&settings.root)?;
+    let (mut refreshes, hidden) = Refreshes::look(&settings.root)?;
+    if let Some(error) = hidden {
+        let text = format!("{error}; which refreshes are due is not known");
+        reporter.event(Event::Aside(Severity::Warning, &text));
+    }
     inventory.hand_over_refreshes(&mut refreshes);
     super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(selection);

@@ -55,6 +55,9 @@ const CHECKS: [Check; 11] = [
     clock::CHECK,
 ];
 
+/// The remedy for what only root may read.
+const HIDDEN: &str = "root may read it: sudo holo doctor";
+
 /// Returns a time as people read it.
 fn shown(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(

@@ -58,7 +58,7 @@ fn of_inventory(
     interrupt: &Interrupt,
 ) -> Result<Page, FatalError> {
     let everything: Selected = inventory.entities.iter().map(|_| true).collect();
-    let mut refreshes = Refreshes::load(&settings.root)?;
+    let mut refreshes = Refreshes::look(&settings.root)?.0;
     inventory.hand_over_refreshes(&mut refreshes);
     let mut collected = Collected::new();
     let walk = Walk::new(inventory, &everything, settings, interrupt, Task::Check, refreshes);

@@ -154,7 +154,7 @@ impl Watcher<'_> {
         // What happens from here on is heard, and what has happened is about to be found.
         paths.arm().map_err(FatalError::could_not_run)?;
         let sources = Sources::start(&inventory.plugins, findings.of_the_run());
-        let refreshes = Refreshes::load(&self.settings.root)?;
+        let refreshes = Refreshes::look(&self.settings.root)?.0;
         let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, refreshes);
         walk.with_force(self.arguments.force).go(&mut findings)?;
         let found = findings.into_found();

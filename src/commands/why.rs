@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, Fata
             answer.edited = edited(*index, inventory, settings, interrupt)?;
         }
         answer.data = data::read_by(&answer.sources, settings, *reporter);
-        answer.last_change = last_change(answer, &settings.root);
+        answer.last_change = last_change(answer, &settings.root, *reporter);
     }
     for answer in &answers {
         show(answer, *reporter);
@@ -136,11 +136,18 @@ fn edited(
     Ok(pair.and_then(|pair| view.difference(&pair).ok()).map(|difference| !difference.is_empty()))
 }
 
-/// Returns the last change of an entity that is on record. Records may be for root alone; the rest is not.
-fn last_change(answer: &Answer, root: &Root) -> Option<EntityRecord> {
+/// Returns the last change of an entity that is on record. Whoever may not read records is told so.
+fn last_change(answer: &Answer, root: &Root, reporter: &mut dyn Reporter) -> Option<EntityRecord> {
     let id = answer.id.clone()?;
     let sought = [Sought::new(Subject { path: id.clone(), given: id })];
-    let history = History::open(root).ok()?;
+    let history = match History::open(root) {
+        Ok(history) => history,
+        Err(error) => {
+            let text = format!("{error}; the last change is not known");
+            reporter.event(Event::Aside(Severity::Warning, &text));
+            return None;
+        }
+    };
     let mut found = runs(&history, &sought).flat_map(|run| records(&run, &sought));
     found.find(|record| record.result == RunResult::Changed)
 }

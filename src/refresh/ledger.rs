@@ -91,6 +91,11 @@ enum LedgerErrorKind {
 }
 
 impl Ledger {
+    /// Returns the ledger at a path, of which nothing is read.
+    pub(super) fn new(path: PathBuf) -> Ledger {
+        Ledger { path, journal: None }
+    }
+
     /// Reads the ledger at a path; there need not be one.
     ///
     /// # Errors
@@ -104,7 +109,7 @@ impl Ledger {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(FatalError::io("open", &path, error)),
         };
-        Ok((Ledger { path, journal: None }, records))
+        Ok((Ledger::new(path), records))
     }
 
     /// Returns true if this run has begun it anew.

@@ -32,7 +32,22 @@ const VERBS: [(&[&str], i32); 8] = [
     (&["selectors"], 0),
     (&["facts"], 0),
 ];
+/// The verbs that are about what was applied, and how they end for root and for who may not read what is kept.
+const AFTERWARDS: [(&[&str], i32, i32); 9] = [
+    (&["check", "files"], 3, 3),
+    (&["history"], 0, 255),
+    (&["history", "file:/etc/motd"], 0, 255),
+    (&["history", "show"], 0, 255),
+    (&["why", "/etc/motd"], 0, 0),
+    (&["blame", "/etc/motd"], 0, 0),
+    (&["doctor"], 1, 1),
+    (&["report"], 0, 0),
+    (&["generations"], 0, 255),
+];
+/// Those of them that have an answer without it.
+const ANSWERED: [&str; 4] = ["check", "why", "doctor", "report"];
 const OLD_STATE_FILE: &str = "var/lib/holo/users-groups/state.toml";
+const MOUNTED: [Need; 3] = [Need::Root, Need::Program("unshare"), MOUNTS];
 const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -44,8 +59,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         Trial::test("apply alone makes state directories, also when a generator fails", state_directories_are_made),
         trial("anybody may look before the first apply", &NEEDS, || anybody_may_look(false)),
         trial("anybody may look after an apply", &NEEDS, || anybody_may_look(true)),
+        trial("anybody may look back as far as records may be read", &NEEDS, || looking_back(as_nobody, true)),
+        trial("one may look back on a root that is mounted read-only", &MOUNTED, || looking_back(read_only, false)),
         trial("what cannot be read is said", &NEEDS, unreadable_state_is_said),
-        trial("a root may be mounted read-only", &[Need::Root, Need::Program("unshare"), MOUNTS], read_only_root),
+        trial("a root may be mounted read-only", &MOUNTED, read_only_root),
     ]
 }
 
@@ -256,16 +273,61 @@ fn unreadable_state_is_said() -> Result<(), Failed> {
     ensure(run.stdout.contains_str("file:/etc/motd\n"), "should list what there is", &run)
 }
 
-fn read_only_root() -> Result<(), Failed> {
-    let root = with_old_state_file(root_for_everybody(applied(root())));
+/// Holo on a root that nothing can be written to, with a cache elsewhere.
+fn read_only(root: &ScratchRoot, arguments: &[&str]) -> Run {
     let cache = tempfile::tempdir().unwrap();
     let script = "mount --bind \"$HOLO_ROOT_DIR\" \"$HOLO_ROOT_DIR\" && mount -o remount,bind,ro \"$HOLO_ROOT_DIR\" \
                   && cd / && TMPDIR=$0 exec \"$@\"";
     let holo = root.join("bin/holo").display().to_string();
     let cache = cache.path().display().to_string();
+    let words = ["--mount", "sh", "-c", script, &cache, &holo].into_iter().chain(arguments.iter().copied());
+    root.run("unshare", &words.collect::<Vec<_>>())
+}
+
+/// Two applies are on record, of which the second is followed by an edit.
+fn looking_back(holo: fn(&ScratchRoot, &[&str]) -> Run, is_hidden: bool) -> Result<(), Failed> {
+    let root = ScratchRoot::new()
+        .dir("bin")
+        .mode("tmp", 0o1777)
+        .env("HOLO_HISTORY", "1")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/10-ours/etc/motd", "ours\n")
+        .holorc("plugin files\n");
+    for name in ["holo", "holo-files"] {
+        copy_program(built(name), root.join("bin").join(name));
+    }
+    let root = root.binary(built("holo"));
+    for content in ["ours\n", "newer\n", "newest\n"] {
+        root.write("usr/share/holo/files/10-ours/etc/motd", content);
+        if content != "newest\n" {
+            let run = root.holo(&["apply"]);
+            ensure(run.success(), "should apply", &run)?;
+        }
+    }
+    root.write("etc/motd.holonew", "left\n");
+    for (verb, all, some) in AFTERWARDS {
+        let status = if is_hidden { some } else { all };
+        let run = holo(&root, verb);
+        ensure(run.status == Some(status), &format!("{verb:?} should end with {status}"), &run)?;
+        let says_so = run.stderr.contains_str("permission denied") || run.stdout.contains_str("permission denied");
+        let may_be_silent = verb[0] == "blame" || (verb[0] == "report" && says_so);
+        ensure(says_so == is_hidden || may_be_silent, &format!("{verb:?} should say what it cannot read"), &run)?;
+        let is_answered = !is_hidden || ANSWERED.contains(&verb[0]) || verb[0] == "blame";
+        ensure(
+            is_answered != run.stdout.trim_ascii().is_empty(),
+            &format!("{verb:?} should say what can be said"),
+            &run,
+        )?;
+        ensure(!run.stderr.contains_str("panicked"), "should not panic", &run)?;
+    }
+    Ok(())
+}
+
+fn read_only_root() -> Result<(), Failed> {
+    let root = with_old_state_file(root_for_everybody(applied(root())));
     for (verb, status) in VERBS {
-        let words = ["--mount", "sh", "-c", script, &cache, &holo].into_iter().chain(verb.iter().copied());
-        let run = root.run("unshare", &words.collect::<Vec<_>>());
+        let run = read_only(&root, verb);
         let is_sound = run.status == Some(status) && !run.stderr.contains_str("ead-only");
         ensure(is_sound, &format!("{verb:?} should end with {status}"), &run)?;
     }

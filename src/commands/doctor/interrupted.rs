@@ -1,6 +1,6 @@
 //! Traces of runs that were killed.
 
-use super::{Check, Findings, Scene, shown};
+use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::cache;
 use crate::history::{History, RunResult, RunState};
 use std::io;
@@ -27,8 +27,9 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
 fn last_run(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let history = match History::open(scene.root) {
         Ok(history) => history,
-        // Records are nobody's business but root's.
-        Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => return,
+        Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
+            return findings.warn(error.to_string(), HIDDEN);
+        }
         Err(error) => return findings.warn(error.to_string(), "records are kept there, and read by holo history"),
     };
     let Some(run) = history.runs().next() else { return };

@@ -1,17 +1,18 @@
 //! Refreshes that are due, as something failed or was ended before they could be done.
 
-use super::{Check, Findings, Scene, shown};
+use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::refresh::Refreshes;
 use bstr::ByteSlice;
 
 pub(super) const CHECK: Check = Check { name: "refreshes", fine: "no refresh is due", needs_plugins: false, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
-    let refreshes = match Refreshes::load(scene.root) {
-        Ok(refreshes) => refreshes,
+    let refreshes = match Refreshes::look(scene.root) {
+        Ok((refreshes, None)) => refreshes,
+        Ok((_, Some(error))) => return findings.warn(error.to_string(), HIDDEN),
         Err(fatal) => {
             let reason = fatal.message().unwrap_or_default();
-            return findings.fail(reason, "it has to be known for an apply to begin; anybody but root cannot read it");
+            return findings.fail(reason, "it has to be known for an apply to begin");
         }
     };
     for (target, sources) in refreshes.due() {
