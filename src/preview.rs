@@ -95,16 +95,30 @@ impl Preview {
     }
 }
 
+/// Returns the difference between what an entity was and what it has become, by two files that show that and the name of both: a path as
+/// the user knows it, or anything else. What is too large to be looked at has none.
+#[must_use]
+pub fn changed(from: &Path, to: &Path, name: &BStr, root: &Root) -> Option<Difference> {
+    let base = root.join("");
+    let (from, to) = (load_small(from, &base)?, load_small(to, &base)?);
+    let name = below(&name.to_path_lossy(), &base);
+    let file = File { name, from, to: to.clone(), path: None };
+    file.difference(&to, "")
+}
+
+fn load_small(path: &Path, root: &Path) -> Option<Content> {
+    const MAX_SIZE: u64 = 1 << 20;
+    let is_large = path.symlink_metadata().is_ok_and(|found| found.len() > MAX_SIZE);
+    if is_large { None } else { diff::load(path, root).ok() }
+}
+
 /// Returns the difference between a copy of what was at a path below the root, and what is there now. What is too large to be looked at has
 /// none.
 #[must_use]
 pub fn replaced(copy: &Path, path: &Path, root: &Root) -> Option<Difference> {
-    const MAX_SIZE: u64 = 1 << 20;
     let (base, path) = (root.join(""), root.join(path));
-    let is_small = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.len() <= MAX_SIZE);
-    let load = |path: &Path| if is_small(path) { diff::load(path, &base).ok() } else { None };
-    let from = if copy == Path::new("/dev/null") { Content::Missing } else { load(copy)? };
-    let to = load(&path)?;
+    let from = if copy == Path::new("/dev/null") { Content::Missing } else { load_small(copy, &base)? };
+    let to = load_small(&path, &base)?;
     let file = File { name: below(&path, &base), from, to: to.clone(), path: None };
     file.difference(&to, "")
 }

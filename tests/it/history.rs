@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_reader_may_go_away,
         a_run_that_could_not_begin_is_on_record,
         nothing_is_kept_if_nobody_wants_it,
+        the_differences_of_all_plugins_are_on_record,
     ];
     let strace = [Need::Program("strace")];
     trials.push(trial_of("a run that is killed at any system call is on record once", &strace, killed_everywhere));
@@ -64,6 +65,74 @@ fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
     let logged = fs::read(&log).unwrap_or_default();
     let _ = fs::remove_file(&log);
     (run, logged.contains_str("killed by SIGKILL") || logged.contains_str("(INJECTED)"))
+}
+
+/// What is previewed before an apply is on record after it, of applying and of scrubbing.
+fn the_differences_of_all_plugins_are_on_record() {
+    let mut root = ScratchRoot::in_memory()
+        .binary(built("holo"))
+        .env("HOLO_HISTORY", "1")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/passwd", "jane:x:1000:1000:Jane:/home/jane:/bin/sh\n")
+        .file("etc/group", "jane:x:1000:\n")
+        .dir("home/jane")
+        .file("etc/motd", "stock\n")
+        .file("etc/secret", "secret one\n")
+        .dir("srv");
+    for plugin in ["files", "scaffold", "ssh-keys", "users-groups", "archives"] {
+        root = root.plugin(plugin).dir(format!("usr/share/holo/{plugin}"));
+    }
+    assert!(root.run("tar", &["-C", "/", "-cf", root.join("etc/app.tar").to_str().unwrap(), "etc/hostname"]).success());
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHZsUJkHcK0oPMsLWiWHiXUHVnvJUvDMTXXbtcrkCLCB jane\n";
+    let definitions = [
+        ("files/10-x/etc/motd", "ours\n"),
+        (
+            "files/x.toml",
+            "[[file]]\npath = \"/etc/made\"\ncontent = \"made\\n\"\n[[file]]\npath = \"/etc/secret\"\ncontent = \"secret two\\n\"\nsensitive = true\n",
+        ),
+        ("scaffold/web.toml", "[[scaffold]]\ntarget = \"/etc/web\"\nsource = \"web\"\n"),
+        ("scaffold/web/a", "a\n"),
+        ("scaffold/web/sub/b", "b\n"),
+        ("ssh-keys/jane/laptop.pub", key),
+        ("users-groups/x.toml", "[[user]]\nname = \"ann\"\nshell = \"/bin/zsh\"\n[[group]]\nname = \"crew\"\n"),
+        (
+            "archives/x.toml",
+            "[[archive]]\npath = \"/srv/app.tar\"\nurl = \"file:///etc/app.tar\"\nextract_to = \"/srv/app\"\n",
+        ),
+    ];
+    for (path, text) in definitions {
+        root.write(format!("usr/share/holo/{path}"), text);
+    }
+    for round in ["applied", "scrubbed"] {
+        let pending = root.holo(&["diff", "--pending"]);
+        assert!(pending.success() && !pending.stdout.is_empty(), "{round}: {pending}");
+        let run = root.holo(&["apply"]);
+        assert!(run.success(), "{round}: {run}");
+        let shown = root.holo(&["history", "show", "--diff"]);
+        let shown = shown.stdout_lossy();
+        assert!(!shown.contains("secret o") && !shown.contains("secret t"), "{round}: {shown}");
+        let mut kinds = ["etc/motd", "etc/made", "etc/web/a", "etc/web/sub/b", "authorized_keys", "archive:"].to_vec();
+        // In test mode no account is changed, so that there is nothing to put back.
+        kinds.extend((round == "applied").then_some("user:ann"));
+        let (pending, mut sensitive) = (pending.stdout_lossy().replace(" (pending)", ""), false);
+        for kind in kinds {
+            assert!(pending.contains(kind), "{round}: {kind} is not in\n{pending}");
+        }
+        for line in pending.lines() {
+            if line.starts_with("diff ") {
+                sensitive = line.contains("etc/secret");
+            }
+            assert!(
+                sensitive || shown.lines().any(|other| other.trim_start() == line.trim_start()),
+                "{round}: {line} is not in\n{shown}"
+            );
+        }
+        for plugin in ["files", "scaffold", "ssh-keys", "users-groups", "archives"] {
+            let folder = root.join("usr/share/holo").join(plugin);
+            fs::remove_dir_all(&folder).unwrap();
+            fs::create_dir(&folder).unwrap();
+        }
+    }
 }
 
 fn killed_everywhere() {

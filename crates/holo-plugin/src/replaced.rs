@@ -1,6 +1,7 @@
 //! Copies of what an apply replaces, for the record of the run.
 
-use crate::{Host, Output, Shown};
+use crate::{FilePair, Host, Output, Shown};
+use bstr::ByteSlice;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +11,31 @@ const MOST: usize = 500;
 pub const MAX_REPLACED: u64 = 64 << 10;
 
 impl Host {
+    /// Returns true if a record is kept of the run, which has the differences that changes make.
+    #[must_use]
+    pub fn keeps_changes(&self) -> bool {
+        self.replaced.is_some()
+    }
+
+    /// Keeps the two files that show what an entity is, and what it is about to become, as its [preview](crate::Entity::preview) has them: the
+    /// dispatcher then has the difference for the record of the run, if it keeps one. This is for what is no file; both are in the cache.
+    pub fn keep_change(&self, pair: impl FnOnce() -> Option<FilePair>, output: &mut Output<'_>) {
+        let Some(replaced) = &self.replaced else { return };
+        if replaced.fetch_add(1, Ordering::Relaxed) >= MOST {
+            return;
+        }
+        let Some(FilePair { from, to, from_label: Some(label), .. }) = pair() else { return };
+        // The three are told apart at the tabs.
+        let fields =
+            [from.as_os_str().as_encoded_bytes(), to.as_os_str().as_encoded_bytes(), label.as_bstr().as_bytes()];
+        if fields.iter().any(|field| field.find_byteset(b"\t\n").is_some()) {
+            return;
+        }
+        if let Ok(text) = std::str::from_utf8(&fields.join(&b'\t')) {
+            output.replaced_text(text);
+        }
+    }
+
     /// Keeps what is at a path, which is absolute below the root and about to be replaced: the dispatcher then has the difference for the
     /// record of the run, if it keeps one. `before` is asked for if it is needed; nothing means that nothing was there, and an error that there is
     /// no difference. What is sensitive must not be handed over.

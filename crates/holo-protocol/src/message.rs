@@ -30,7 +30,8 @@ pub enum Message {
     /// Version 4.
     Keep(BString),
     /// A file that the change replaces, for the record of the run: `COPY PATH`, where the copy is what was there, or `/dev/null` if there was
-    /// nothing, and the path that of the file below the root. Version 4.
+    /// nothing, and the path that of the file below the root; or `FROM TAB TO TAB NAME`, two files that show what an entity was and has become.
+    /// Version 4.
     Replaced(BString),
     /// The progress of the work on the entity, for a person who waits: a [`Progress`](crate::Progress). Version 4.
     Progress(BString),

@@ -9,15 +9,17 @@ mod takeover;
 
 use crate::definition::Archive;
 use crate::error::ArchiveError;
+use crate::listing::Listing;
 use crate::record::ArchiveRecord;
 use crate::store::Store;
 use crate::trees::{warn_of_changes, would_remove_tree};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
-use holo_change::tree_store::OwnedTree;
+use holo_change::tree_store::{OwnedTree, PendingEntry};
 use holo_change::{Durability, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Host, Output};
 use state::{CurrentState, DownloadState};
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub(crate) struct Deployment<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) timeout: Option<Duration>,
     pub(crate) report: &'a EntityReport,
+    /// The paths that have been changed so far, if a record is kept of the run.
+    pub(crate) changed: RefCell<Listing>,
 }
 
 impl Deployment<'_> {
@@ -63,6 +67,13 @@ impl Deployment<'_> {
         self.verify(output)?;
         self.scrub_rest(&orphans, &mut changes, output)?;
         Ok(changes)
+    }
+
+    /// Notes a path that is about to be changed.
+    fn note_change(&self, pending: PendingEntry) {
+        if self.host.keeps_changes() {
+            self.changed.borrow_mut().add(pending);
+        }
     }
 
     /// Returns the changes that an apply would make; none if only the server could tell, and is not to be asked.
@@ -148,6 +159,8 @@ impl Deployment<'_> {
         if state.download == DownloadState::Present && state.path.stat()?.is_some() {
             self.adopt(state, force)?;
             self.store.has_changed.set(true);
+            let before = self.store.trees.entry(&state.path)?;
+            self.note_change(PendingEntry { path: self.path()?.into(), before, after: None });
             state.path.remove()?;
             Durability::Each.sync([], [&state.path])?;
             if changes.is_empty() {

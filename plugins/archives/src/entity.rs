@@ -12,7 +12,7 @@ use crate::store::Store;
 use holo_change::Tree;
 use holo_change::base_store::Remembered;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Verdict};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,21 +108,43 @@ impl ArchiveEntity {
                 if self.is_forgotten(store)? || self.has_successor(store)? {
                     return Ok(Vec::new());
                 }
+                host.keep_change(|| self.shown(removal.preview(true).ok()?, host), output);
                 removal.scrub(mode.force, output)?
             }
             Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => {
                 store.wait_for_turn(&self.id);
+                host.keep_change(|| self.shown(removal.preview(false).ok()?, host), output);
                 removal.remove(mode.force, output)?
             }
             Desired::Defined(archive, timeout) => {
-                let present = Deployment { host, store, id: &self.id, archive, timeout: *timeout, report: &report };
-                let changes = present.apply(mode.force, output)?;
-                store.checksums.save();
-                return Ok(changes);
+                let present = self.deployment((host, store), archive, *timeout, &report);
+                let applied = present.apply(mode.force, output);
+                let changed = present.changed.into_inner();
+                host.keep_change(|| self.shown(changed, host), output);
+                if applied.is_ok() {
+                    store.checksums.save();
+                }
+                return applied;
             }
         };
         store.checksums.remove()?;
         Ok(changes)
+    }
+
+    fn deployment<'a>(
+        &'a self,
+        (host, store): (&'a Host, &'a Store),
+        archive: &'a Archive,
+        timeout: Option<Duration>,
+        report: &'a EntityReport,
+    ) -> Deployment<'a> {
+        Deployment { host, store, id: &self.id, archive, timeout, report, changed: RefCell::default() }
+    }
+
+    /// Returns a list as two files.
+    fn shown(&self, listing: Listing, host: &Host) -> Option<FilePair> {
+        let (from, to) = listing.into_texts()?;
+        Preview::texts(host, &self.id, &from, &to).ok()
     }
 
     fn try_preview(&self, host: &Host) -> Result<Listing, ArchiveError> {
@@ -133,9 +155,7 @@ impl ArchiveEntity {
             Desired::Undefined(_) if self.has_successor(&store)? => Ok(Listing::default()),
             Desired::Undefined(_) => removal.preview(true),
             Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => removal.preview(false),
-            Desired::Defined(archive, timeout) => {
-                Deployment { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }.preview()
-            }
+            Desired::Defined(archive, timeout) => self.deployment((host, &store), archive, *timeout, &report).preview(),
         }
     }
 
@@ -148,8 +168,7 @@ impl ArchiveEntity {
             Desired::Undefined(_) => removal.would_scrub(output).map(Some),
             Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output).map(Some),
             Desired::Defined(archive, timeout) => {
-                Deployment { host, store: &store, id: &self.id, archive, timeout: *timeout, report: &report }
-                    .check(output)
+                self.deployment((host, &store), archive, *timeout, &report).check(output)
             }
         }
     }
@@ -248,8 +267,7 @@ impl Entity for ArchiveEntity {
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        let (from, to) = self.try_preview(host).ok()?.into_texts()?;
-        Preview::texts(host, &self.id, &from, &to).ok()
+        self.shown(self.try_preview(host).ok()?, host)
     }
 }
 

@@ -234,6 +234,8 @@ impl<'a> Executor<'a> {
         known.keep();
         let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
         self.has_begun.set(true);
+        let changed = plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms);
+        preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
             output.warning(format!("{} takes over from {other}", work.entity.id()));
@@ -384,6 +386,8 @@ impl<'a> Executor<'a> {
         let known = Known::open(self.host);
         known.forget(remembered.base.tracks().iter().map(|(path, _)| path));
         known.keep();
+        let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
+        preview::keep_replaced(changed, &self.tracker, self.host, output);
         tracker.scrub(&mut remembered, found).map_err(of_change)?;
         for path in &scrubbing.waiting {
             output.warning(format!("{} comes back when nothing is laid over it any more", self.shown(path)));

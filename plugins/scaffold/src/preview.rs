@@ -4,10 +4,10 @@ use crate::entity::Scaffold;
 use crate::error::Result;
 use crate::source::Item;
 use bstr::ByteSlice;
-use holo_change::PathHandle;
 use holo_change::error::PathError;
 use holo_change::tracked::{State, Tracker};
-use holo_plugin::{FilePair, Host, Preview, Shown};
+use holo_change::{Kind, PathHandle};
+use holo_plugin::{FilePair, Host, Output, Preview, Shown};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,23 @@ pub(crate) fn write(
     Ok((!is_empty).then(|| preview.pair(Path::new(""), &host.below_root(target))))
 }
 
+/// Keeps files that are about to be changed, for the record of the run.
+pub(crate) fn keep_replaced<'p>(
+    paths: impl Iterator<Item = &'p Path>,
+    tracker: &Tracker,
+    host: &Host,
+    output: &mut Output<'_>,
+) {
+    for path in paths {
+        let place = tracker.place(path);
+        // There is nothing to read in a directory.
+        let is_directory = || place.stat().is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == Kind::Directory));
+        if !is_directory() {
+            host.keep_replaced(path, || found(&place), output);
+        }
+    }
+}
+
 fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
     Ok(match after {
         After::Item(Item::File { bytes, executable }) => {
@@ -63,7 +80,6 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
 }
 
 fn found(place: &PathHandle) -> Result<Option<Shown>> {
-    use holo_change::Kind;
     let Some(stat) = place.stat()? else { return Ok(None) };
     Ok(match stat.kind {
         Kind::File => Some(Shown::File { content: read(place.open()?)?, mode: stat.mode }),

@@ -212,6 +212,7 @@ impl KeySet {
         }
         let mut unmarked = change.as_ref().map(|change| change.edit.unmarked.clone()).unwrap_or_default();
         if change.is_some_and(|change| !change.is_empty()) {
+            host.keep_change(|| self.preview_file(host).ok().flatten(), output);
             let changed = self.at_home(host, move |home| home.provision(&section));
             let changed = changed.map_err(|error| ApplyError { error, nothing_changed: false })?;
             for (from, to) in changed.edit.handovers() {

@@ -7,6 +7,7 @@ use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::plan::{self, Scrubbing, Step};
+use crate::preview::preview;
 use crate::provider::Creation;
 use crate::run::CommandError;
 use crate::state::AccountState;
@@ -67,6 +68,7 @@ impl Work<'_, '_> {
         let step = plan::step(self.entity.shared.provider, definition, found.known(), force);
         match (&found.predecessor, &step) {
             (Some(predecessor), Step::Run(command, wanted)) => {
+                self.keep_change();
                 return self.take_over(predecessor, &found, command, wanted);
             }
             // The base is still that of the other name.
@@ -84,6 +86,7 @@ impl Work<'_, '_> {
                 Ok(Applied::Unchanged)
             }
             Step::Run(command, wanted) => {
+                self.keep_change();
                 if let Err(reason) = self.run_intended(&command, &wanted) {
                     // An account that is made from now on is made by somebody else, and belongs to them.
                     if found.is_first && found.base.is_bare() && self.actual()?.is_none() {
@@ -96,6 +99,11 @@ impl Work<'_, '_> {
                 self.changed(found.actual.as_ref(), id)
             }
         }
+    }
+
+    /// Has the record of the run know what is about to change.
+    fn keep_change(&mut self) {
+        self.host.keep_change(|| preview(self.entity, self.host).ok().flatten(), self.output);
     }
 
     /// Makes another account this one: it gets this name, and this one its base.
@@ -196,6 +204,7 @@ impl Work<'_, '_> {
             Scrubbing::Forget => {}
             Scrubbing::Refuse(reason) => return Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Run(command, wanted) => {
+                self.keep_change();
                 let namesake = self.entity.namesake(self.host)?;
                 self.run(&command)?;
                 self.keep_group(namesake)?;

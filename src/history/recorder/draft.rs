@@ -23,7 +23,7 @@ pub(super) struct Draft {
     changes: Vec<Text>,
     refused: Vec<RefusalRecord>,
     diffs: Vec<DiffRecord>,
-    /// The files that were replaced: `COPY PATH`.
+    /// The files that were replaced: `COPY PATH`; or `FROM TAB TO TAB NAME` of what is no file.
     replaced: Vec<BString>,
     /// The end of what was printed on stderr.
     output: BString,
@@ -72,8 +72,14 @@ impl Draft {
     pub(super) fn compare(&mut self, root: &Root) {
         let replaced = std::mem::take(&mut self.replaced);
         for text in replaced.iter().filter(|_| self.diffs.is_empty()).collect::<Vec<_>>() {
-            let Some((copy, path)) = text.split_once_str(" ") else { continue };
-            let difference = preview::replaced(&copy.to_path_lossy(), &path.to_path_lossy(), root);
+            let fields: Vec<&[u8]> = text.splitn_str(3, "\t").collect();
+            let difference = match fields[..] {
+                [from, to, name] => preview::changed(&from.to_path_lossy(), &to.to_path_lossy(), name.into(), root),
+                _ => {
+                    let Some((copy, path)) = text.split_once_str(" ") else { continue };
+                    preview::replaced(&copy.to_path_lossy(), &path.to_path_lossy(), root)
+                }
+            };
             difference.iter().for_each(|difference| self.difference(difference));
         }
     }

@@ -6,7 +6,7 @@ use super::state::{CurrentState, DownloadState};
 use super::takeover::warn_of_takeover;
 use crate::error::ArchiveError;
 use crate::extract::{Extraction, extract};
-use crate::trees::{RemovedTree, explain, remove_tree, warn_of_waiting};
+use crate::trees::{RemovedTree, explain, pending_removal, remove_tree, warn_of_waiting};
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Drift, NewVersion, OwnedTree, StagedTree};
 use holo_change::{Durability, PathHandle};
@@ -78,6 +78,11 @@ impl Deployment<'_> {
         extracted.reopen()?;
         let waited = extracted.waiting()?;
         let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;
+        if self.host.keeps_changes()
+            && let Ok(pending) = extracted.pending(&staged.entries, &owners, &self.store.claims())
+        {
+            pending.into_iter().for_each(|pending| self.note_change(pending));
+        }
         let version = NewVersion { staged: Some(staged), recipe, claims: self.store.claims(), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
@@ -133,6 +138,11 @@ impl Deployment<'_> {
                 self.store.wait_for_turn(self.id);
                 state.record.untidy = true;
                 self.save_record(state)?;
+                if self.host.keeps_changes()
+                    && let Ok(pending) = pending_removal(self.store, self.id, &directory)
+                {
+                    pending.into_iter().for_each(|pending| self.changed.borrow_mut().add_leftover(pending));
+                }
                 let RemovedTree { has_changed, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
                 if has_changed {
                     changes.push(format!("removed what was extracted to {directory}"));

@@ -11,7 +11,7 @@ use crate::record::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
-use holo_change::tree_store::{Adoption, OwnedTree, TreeError};
+use holo_change::tree_store::{Adoption, OwnedTree, PendingEntry, TreeError};
 use holo_change::{Durability, Stamp, set_ownership};
 use holo_plugin::{ForceTo, Output};
 use std::fs::File;
@@ -200,6 +200,8 @@ impl Deployment<'_> {
         self.save_record(state)?;
         self.release(&taken, state)?;
         self.store.has_changed.set(true);
+        let (before, after) = (self.store.trees.entry(&state.path)?, self.store.trees.entry(&complete.path)?);
+        self.note_change(PendingEntry { path: self.path()?.into(), before, after });
         complete.path.rename_to(&state.path)?;
         Durability::Each.sync([], [&state.path])?;
         state.download = DownloadState::Present;

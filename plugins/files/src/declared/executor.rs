@@ -140,7 +140,9 @@ impl<'a> Executor<'a> {
         if let Some(record) = &mut record {
             tracker.recover_intents(record)?;
         }
-        let Some(definition) = &entity.definition else { return self.prepare_scrub(index, entity, record, mode) };
+        let Some(definition) = &entity.definition else {
+            return self.prepare_scrub(index, entity, record, mode, &mut answers.output(index));
+        };
         let mut subject = inspection.subject(entity, record)?;
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
@@ -207,11 +209,19 @@ impl<'a> Executor<'a> {
         entity: &DeclaredFile,
         record: Option<Remembered<Tracks>>,
         mode: Mode<'_>,
+        output: &mut Output<'_>,
     ) -> Result<Prepared, DeclaredError> {
         let Some(remembered) = record else { return Ok(Prepared::Ended(Applied::Unchanged)) };
         let Scrubbing { found, needs_force } = self.inspection.scrubbing(&remembered.base)?;
         if needs_force && !mode.force {
             return Ok(Prepared::Ended(Applied::NeedsForce(ForceTo::Overwrite)));
+        }
+        for (path, current) in &found {
+            let track = remembered.base.get(path).filter(|track| track.base != *current && !track.sensitive);
+            if track.is_some() && !matches!(current, State::Directory { .. }) {
+                let before = || preview::live(path, current, &self.inspection);
+                self.inspection.host.keep_replaced(path, before, output);
+            }
         }
         let path = own_path(&remembered.base, &entity.path);
         let base = remembered.base.get(&path).map_or(State::Absent, |track| track.base.clone());

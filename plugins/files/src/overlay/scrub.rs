@@ -4,6 +4,7 @@ use crate::overlay::change::{Change, FAILED};
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::FileEntity;
 use crate::overlay::layout::Layout;
+use crate::overlay::preview;
 use holo_change::{Image, Stamp, Unmanageable};
 use holo_plugin::{Applied, Output, Verdict};
 
@@ -106,8 +107,13 @@ fn restore(
     };
     let stamp = Stamp::of(&target)?;
     let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;
+    let before = current.clone();
     let restored = to_be_restored(original, current)?;
     if let Some(restored) = &restored {
+        if !entity.is_sensitive() {
+            let before = || before.as_ref().map(preview::shown_if_small).transpose();
+            entity.host().keep_replaced(&entity.path, before, output);
+        }
         let stamps = base_stamp.as_ref().zip(stamp.as_ref());
         let can_move = |(base, target)| change.files.restore_base(base, target, &layout.images);
         if !stamps.map_or(Ok(false), can_move)? {
