@@ -66,7 +66,8 @@ impl Tracker {
                 continue;
             }
             let current = found.get(path).map_or_else(|| self.state(path), |found| Ok(found.clone()))?;
-            if current != track.base && step_back(path, current, None, track).is_replaced() {
+            let track = track.beside(&current);
+            if current != track.base && step_back(path, current, None, &track).is_replaced() {
                 let temporary = self.temporary(path);
                 track.base.write_temporary(&temporary, &self.contents, &track.extended)?;
                 restoration.0.insert(path.clone(), temporary);
@@ -109,9 +110,10 @@ impl Tracker {
                 directories.take(path)?;
             }
             let (current, stamp) = self.stamped(path)?;
+            let track = track.beside(&current);
             if current != track.base {
                 self.check_found(path, &current, found.get(path))?;
-                let mut step = step_back(path, current, stamp, track);
+                let mut step = step_back(path, current, stamp, &track);
                 step.temporary = restoration.0.remove(path);
                 changed.push(self.take_step_back(step)?);
             }

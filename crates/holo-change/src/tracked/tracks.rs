@@ -99,6 +99,19 @@ impl Track {
         }
     }
 
+    /// The same beside what is there: a content that was never our concern is what it is by now, and does not come back.
+    #[must_use]
+    pub fn beside(&self, current: &State) -> Track {
+        let is_theirs = self.attributes_only
+            && self.provisioned.as_ref().and_then(State::content).is_some_and(|made| self.base.content() == Some(made));
+        let (Some(content), true) = (current.content(), is_theirs) else { return self.clone() };
+        let see = |state: &State| match state {
+            State::File { attributes, .. } => State::File { content: content.clone(), attributes: *attributes },
+            other => other.clone(),
+        };
+        Track { base: see(&self.base), ..self.seen_as(see) }
+    }
+
     /// Takes a state for what we made of it, but for a content that is not our concern.
     pub(super) fn set_provisioned(&mut self, state: State) {
         let ours = self.provisioned.as_ref().unwrap_or(&self.base);

@@ -224,8 +224,8 @@ impl<'a> Executor<'a> {
             }
         }
         let path = own_path(&remembered.base, &entity.path);
-        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.base.clone());
         let before = found.get(&path).cloned().unwrap_or(State::Absent);
+        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.beside(&before).base);
         let shown = self.inspection.shown(&entity.path);
         let effect = Effect::Scrubbed { shown, path, base, before, is_anything_found: !found.is_empty() };
         let found = if mode.force { Found::new() } else { found };

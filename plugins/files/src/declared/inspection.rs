@@ -160,11 +160,12 @@ impl<'a> Inspection<'a> {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
         }
         let path = own_path(&remembered.base, &entity.path);
-        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.base.clone());
+        let before = scrubbing.found.get(&path).unwrap_or(&State::Absent);
+        let base = remembered.base.get(&path).map_or(State::Absent, |track| track.beside(before).base);
         if self.tracker.is_overlaid(&path) {
             return Ok(Verdict::InDesiredState);
         }
-        let back = words::back(&base, scrubbing.found.get(&path).unwrap_or(&State::Absent));
+        let back = words::back(&base, before);
         let what = if back == words::FORGET { entity.id() } else { self.shown(&entity.path) };
         Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]))
     }
@@ -186,7 +187,8 @@ impl<'a> Inspection<'a> {
         let mut scrubbing = Scrubbing { found: Found::new(), needs_force: false };
         for (path, track) in tracks.iter().filter(|(path, _)| !self.tracker.is_overlaid(path)) {
             let current = self.tracker.state_of(tracks, &path)?;
-            let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
+            let track = track.beside(&current);
+            let decision = self.tracker.decide(&path, Some(&track), &current, &track.base)?;
             scrubbing.needs_force |= decision == Decision::NeedsForce;
             scrubbing.found.insert(path, current);
         }

@@ -48,8 +48,8 @@ fn scrubbed(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option
     let Some(track) = remembered.base.get(&path).filter(|_| !inspection.tracker.is_overlaid(&path)) else {
         return Ok(None);
     };
-    let (desired, sensitive) = (track.base.clone(), track.sensitive);
     let current = inspection.tracker.state_of(&remembered.base, &path)?;
+    let (desired, sensitive) = (track.beside(&current).base, track.sensitive);
     Ok((current != desired).then_some(Change { path, current, desired, bytes: None, sensitive }))
 }
 

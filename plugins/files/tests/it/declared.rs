@@ -11,12 +11,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 31] = [
+    let cases: [Case; 32] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a difference reads the same in each run, and has no labels in version 3", &[], stable_differences),
         ("a file that a person deleted is made again: no work is lost", &[], deleted_by_person),
         ("only what is declared is managed: mode and owner are left alone otherwise", &[], only_what_is_declared),
+        ("a content that is not declared does not come back with mode and owner", &[], content_is_theirs),
         ("owners are those below the root", &[Need::Root], owners),
         ("all twelve bits of a mode", &[], twelve_bits),
         ("a file is not replaced before it is found to be valid", &[], validation),
@@ -113,6 +114,37 @@ const ALL_KINDS: &str = r#"
     [[file]]
     path = "/srv/data/inside"
 "#;
+
+fn content_is_theirs() {
+    let root = root().file("etc/motd", "stock\n").mode("etc/motd", 0o640);
+    let attributes = "[[file]]\npath = \"/etc/motd\"\nmode = \"0600\"\n";
+    declare(&root, attributes);
+    applied(&root);
+    root.write("etc/motd", "theirs\n");
+    fs::set_permissions(root.join("etc/motd"), fs::Permissions::from_mode(0o600)).unwrap();
+    unchanged(&root);
+    declare(&root, "");
+    assert!(root.holo(&["check"]).stdout_lossy().contains("would restore "));
+    applied(&root);
+    assert_eq!((root.read("etc/motd"), mode(&root, "etc/motd")), ("theirs\n".into(), 0o640));
+    // A content that we have made before is ours.
+    declare(&root, &format!("{attributes}content = \"ours\\n\"\n"));
+    applied(&root);
+    declare(&root, attributes);
+    applied(&root);
+    declare(&root, "");
+    applied(&root);
+    assert_eq!((root.read("etc/motd"), mode(&root, "etc/motd")), ("theirs\n".into(), 0o640));
+    // A changed mode is a person's work all the same.
+    declare(&root, attributes);
+    applied(&root);
+    fs::set_permissions(root.join("etc/motd"), fs::Permissions::from_mode(0o644)).unwrap();
+    root.write("etc/motd", "theirs again\n");
+    declare(&root, "");
+    refused(&root, "modified by user");
+    assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
+    assert_eq!((root.read("etc/motd"), mode(&root, "etc/motd")), ("theirs again\n".into(), 0o640));
+}
 
 fn culprit() {
     // Something is where the new file would be written.
