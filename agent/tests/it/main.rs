@@ -3,9 +3,10 @@
 
 mod at_work;
 mod harness;
+mod systemd;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("at_work", at_work::trials())])
+    holo_testing::run_modules([("at_work", at_work::trials()), ("systemd", systemd::trials())])
 }

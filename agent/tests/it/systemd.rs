@@ -1,0 +1,159 @@
+//! The units, on a system with a real systemd: start, reload, stop in the middle of a transaction, watchdog, and a kill.
+
+use crate::harness::{PATIENCE, kinds};
+use bstr::ByteSlice;
+use holo_testing::binaries::built;
+use holo_testing::overlay::NEEDS_TO_BOOT;
+use holo_testing::{Need, Overlay, trial_of};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A repository with a package whose installation takes three seconds.
+const REPOSITORY: &str = r#"
+mkdir -p /srv/repository /srv/slow/DEBIAN
+cat >/srv/slow/DEBIAN/control <<'END'
+Package: slow
+Version: 1
+Architecture: all
+Maintainer: Test <test@example.org>
+Description: takes its time
+END
+printf '#!/bin/sh\ntouch /srv/begun\nsleep 3\ntouch /srv/done\n' >/srv/slow/DEBIAN/postinst
+chmod 755 /srv/slow/DEBIAN/postinst
+dpkg-deb --build --root-owner-group /srv/slow /srv/repository/slow_1_all.deb
+cd /srv/repository && dpkg-scanpackages . >Packages
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
+echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
+apt-get update
+"#;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let needs: Vec<Need> =
+        NEEDS_TO_BOOT.iter().copied().chain(["apt-get", "dpkg-deb", "dpkg-scanpackages"].map(Need::Program)).collect();
+    vec![
+        trial_of("a service is started, reloaded, killed, hangs, and is stopped", NEEDS_TO_BOOT, service),
+        trial_of("a service that is stopped waits for a transaction", &needs, transaction),
+        trial_of("timers apply and check without an agent", NEEDS_TO_BOOT, timers),
+    ]
+}
+
+/// Boots a machine on which the programs and units are where `make install` puts them.
+fn machine(plugin: &str) -> Overlay {
+    let machine = Overlay::booted();
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../units");
+    for program in ["holo", "holo-agent"] {
+        machine.must(&format!("cp {} /usr/bin/{program}", built(program).display()));
+    }
+    machine.must(&format!("cp {}/* /usr/lib/systemd/system/ && systemctl daemon-reload", units.display()));
+    machine.plugin(plugin)
+}
+
+/// A machine with a declared file.
+fn machine_with_file() -> Overlay {
+    let machine = machine("files");
+    machine.resource("files/app.toml", "[[file]]\npath = \"/srv/conf\"\ncontent = \"port 80\\n\"\n")
+}
+
+fn status(machine: &Overlay) -> Value {
+    serde_json::from_slice(&machine.must("holo-agent status --json")).unwrap()
+}
+
+/// Waits until a shell script succeeds.
+#[track_caller]
+fn until(machine: &Overlay, script: &str) {
+    let begun = Instant::now();
+    while !machine.sh(script).success() {
+        let journal = || machine.sh("journalctl --no-pager -u 'holo*' | tail -40; systemctl status holo-agent");
+        assert!(begun.elapsed() < PATIENCE, "{script} does not succeed: {}", journal());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn events(machine: &Overlay) -> Vec<Value> {
+    let text = machine.must("holo-agent events --json");
+    text.lines().map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+fn service() {
+    let machine = machine_with_file();
+    machine.must("systemd-analyze verify --man=no /usr/lib/systemd/system/holo-agent.service");
+    machine.must("systemctl enable holo-agent && systemctl start multi-user.target --no-block");
+    until(&machine, "systemctl is-active --quiet holo-agent && test -e /srv/conf");
+    until(&machine, "systemctl status holo-agent | grep -q 'Status: \"watching 1 entity\"'");
+    let modes = machine.must("stat -c '%a %U' /run/holo-agent /run/holo-agent/control.sock /var/lib/holo-agent");
+    assert_eq!(modes, "700 root\n600 root\n700 root\n");
+    machine.must("rm /srv/conf");
+    until(&machine, "test -e /srv/conf");
+
+    // A reload with a mistake leaves everything as it was, and one without counts.
+    machine.write("/etc/holo/agent.toml", "mode = \"off\"\n");
+    machine.must("systemctl reload holo-agent");
+    until(&machine, "holo-agent status | grep -q 'agent.toml:1: mode'");
+    assert_eq!(status(&machine)["mode"], "enforce");
+    machine.write("/etc/holo/agent.toml", "mode = \"report\"\n");
+    machine.must("systemctl reload holo-agent");
+    until(&machine, "holo-agent status | grep -q 'mode report'");
+    machine.write("/etc/holo/agent.toml", "");
+    machine.must("systemctl reload holo-agent");
+    until(&machine, "holo-agent status | grep -q 'watching 1 entity$'");
+
+    // A crash: systemd starts another one, which takes the socket and goes on.
+    machine.must("systemctl kill --kill-whom=main --signal=KILL holo-agent");
+    until(&machine, "test \"$(systemctl show -P NRestarts holo-agent)\" = 1 && holo-agent status >/dev/null 2>&1");
+    machine.must("rm /srv/conf");
+    until(&machine, "test -e /srv/conf");
+
+    // One that hangs: the watchdog has it replaced.
+    machine.write("/etc/systemd/system/holo-agent.service.d/quick.conf", "[Service]\nWatchdogSec=2\nRestartSec=1\n");
+    machine.must("systemctl daemon-reload && systemctl restart holo-agent");
+    // As long as it is well, it says so.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(machine.must("systemctl show -P NRestarts holo-agent"), "0\n");
+    machine.must("kill -STOP $(systemctl show -P MainPID holo-agent)");
+    until(&machine, "test \"$(systemctl show -P NRestarts holo-agent)\" = 1 && holo-agent status >/dev/null 2>&1");
+
+    machine.must("systemctl stop holo-agent");
+    let result = machine.must("systemctl show -P Result holo-agent; ls /run/holo-agent 2>&1 || true");
+    assert!(result.starts_with(b"success\nls: cannot access"), "{result}");
+    until(&machine, "! pgrep -x holo");
+    let kinds = kinds(&events(&machine));
+    assert_eq!(kinds[0], "run changed");
+    assert!(kinds.iter().filter(|kind| *kind == "drifted").count() >= 2, "{kinds:?}");
+}
+
+fn transaction() {
+    let machine = machine("packages").resource("packages/slow.toml", "[[package]]\nname = \"slow\"\n");
+    machine.must(REPOSITORY);
+    machine.must("systemctl start holo-agent");
+    until(&machine, "test -e /srv/begun");
+    // It comes back when the package is there.
+    machine.must("systemctl stop holo-agent && test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
+    assert_eq!(machine.must("systemctl show -P Result holo-agent"), "success\n");
+    assert!(machine.must("dpkg --audit").is_empty());
+    // The next one has nothing to do about it.
+    machine.must("systemctl start holo-agent");
+    until(&machine, "holo-agent status | grep -q 'apply unchanged, 1 entity'");
+    machine.must("systemctl stop holo-agent");
+
+    // Killed in the middle of it: it goes on, and the next agent waits for that.
+    machine.must("apt-get purge -y slow && rm /srv/begun /srv/done && rm -rf /var/lib/holo-agent/last.json");
+    machine.must("systemctl start holo-agent");
+    until(&machine, "test -e /srv/begun");
+    machine.must("test ! -e /srv/done && systemctl kill --kill-whom=main --signal=KILL holo-agent");
+    until(&machine, "test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
+    until(&machine, "holo-agent status 2>/dev/null | grep -q 'apply unchanged, 1 entity'");
+    machine.must("systemctl stop holo-agent");
+}
+
+fn timers() {
+    let machine = machine_with_file();
+    machine.must("systemd-analyze verify --man=no /usr/lib/systemd/system/holo-apply.timer /usr/lib/systemd/system/holo-check.timer");
+    machine.must("systemctl start holo-check.service && test ! -e /srv/conf");
+    machine.must("systemctl start holo-apply.service && test -e /srv/conf");
+    machine.must("systemctl start holo-check.service");
+    machine.must("systemctl enable --now holo-apply.timer holo-check.timer");
+    assert_eq!(machine.must("systemctl is-active holo-apply.timer holo-check.timer"), "active\nactive\n");
+    assert!(machine.must("holo history --json").contains_str("holo-apply.service"));
+}
