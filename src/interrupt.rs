@@ -3,7 +3,7 @@
 use crate::error::FatalError;
 use holo_protocol::words::reason;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -68,6 +68,21 @@ impl Interrupt {
         Ok(())
     }
 
+    /// Ends the run, as by SIGPIPE, when nobody reads a pipe any more. Nothing happens until then.
+    ///
+    /// # Errors
+    /// If the system has no descriptor or no thread left.
+    pub fn when_unread(&self, pipe: OwnedFd) -> Result<(), TimerError> {
+        let (signal, waker) = (Arc::clone(&self.signal), self.waker.try_clone()?);
+        std::thread::Builder::new().spawn(move || {
+            // Of a pipe's end that is written to, this is the only event that is seen without asking for it.
+            while poll(&mut [PollFd::new(&pipe, PollFlags::empty())], None) == Err(rustix::io::Errno::INTR) {}
+            let _ = signal.compare_exchange(0, 13, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = rustix::io::write(&waker, b"!");
+        })?;
+        Ok(())
+    }
+
     /// Returns the signal that asked for the end, if one did.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
@@ -119,6 +134,7 @@ impl AsFd for Interrupt {
 
 impl holo_process::Interrupt for Interrupt {
     fn signal(&self) -> Option<i32> {
-        self.signal()
+        // That our reader is gone is no matter of programs; most of them do not listen to this signal.
+        self.signal().filter(|&signal| signal != SIGPIPE)
     }
 }

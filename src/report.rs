@@ -17,6 +17,7 @@ mod remark;
 mod status;
 pub mod table;
 
+pub use console::output_pipe;
 pub use event::{Adopted, BlamedLine, End, Event, Form, Noticed};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 

@@ -24,7 +24,7 @@ use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
-use crate::report::{End, Event, Noticed, Remarks, Reporter};
+use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
 use fights::Fights;
@@ -33,6 +33,7 @@ use jiff::Zoned;
 use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
 use queue::{Queue, Woken};
+use signal_hook::consts::SIGPIPE;
 use sources::Sources;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -61,7 +62,14 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         told: HashSet::new(),
         last_change: Instant::now(),
     };
-    watcher.go()
+    // One that says nothing would not learn of it.
+    if let Some(pipe) = output_pipe() {
+        watcher.interrupt.when_unread(pipe).map_err(FatalError::could_not_run)?;
+    }
+    match watcher.go() {
+        Err(FatalError::Interrupted { signal: SIGPIPE, .. }) => Ok(watcher.exit_code()),
+        ended => ended,
+    }
 }
 
 /// Watches entities, from the first look at them to the end.

@@ -9,7 +9,9 @@ use bstr::{BStr, BString, ByteSlice};
 use colours::{BOLD, ERROR, LineStart, OK, WARNING};
 use holo_protocol::Level;
 use holo_protocol::session::Stream;
+use rustix::fs::{FileType, fstat};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The number of bytes that are gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 16;
@@ -256,4 +258,12 @@ pub(super) fn person_reads_errors() -> bool {
 /// Returns true if a person reads all that the process writes.
 pub(super) fn person_reads_all() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Returns the pipe that standard output is, if it is one: it tells when nobody reads it any more.
+#[must_use]
+pub fn output_pipe() -> Option<OwnedFd> {
+    let stdout = io::stdout();
+    let is_pipe = fstat(&stdout).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    if is_pipe { stdout.as_fd().try_clone_to_owned().ok() } else { None }
 }

@@ -32,6 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("a plugin that watches no longer is warned of", plugin_ends),
         case("it ends when it has been quiet, as things are then", converged),
         case("it ends after an event", once),
+        case("it ends when nobody reads what it says any more", unread),
         trial_of("an idle watch makes no system call", &[Need::Program("strace")], idle),
         trial_of(
             "a limit of the system is named",
@@ -364,6 +365,14 @@ fn idle() {
 fn has_user_namespaces() -> bool {
     let root = ScratchRoot::new();
     root.run("unshare", &["--user", "--map-root-user", "true"]).success()
+}
+
+fn unread() {
+    let root = root();
+    // The shell waits for both; nothing happens that it could say.
+    let script = "\"$0\" watch --json | head -n 1; echo over";
+    let run = root.run("sh", &["-c", script, built("holo").to_str().unwrap()]);
+    assert!(run.stdout_lossy().ends_with("\nover\n") && run.stderr.is_empty(), "{run}");
 }
 
 fn limits() {
