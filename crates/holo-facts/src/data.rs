@@ -94,6 +94,13 @@ impl Data {
         Ok(Data { files, merged, value })
     }
 
+    /// The data of one layer alone.
+    pub(crate) fn of(layer: &Layer) -> Data {
+        let merged = merge::merge(vec![layer.table.clone()], &merge::Rules::default());
+        let value = merged.value();
+        Data { files: vec![Source { path: layer.from.clone(), text: None }], merged, value }
+    }
+
     /// All data: a table.
     #[must_use]
     pub fn value(&self) -> &Value {

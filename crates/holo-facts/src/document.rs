@@ -5,6 +5,7 @@ use holo_definitions::LocatedError;
 use holo_definitions::reading::{self, ValueError};
 use holo_process::words::reason;
 use holo_system::Root;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -63,6 +64,19 @@ pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Va
             Err(LocatedError::new(shown, text).at(Some(error.line()).filter(|line| *line > 0)))
         }
     }
+}
+
+/// A value that YAML cannot say.
+#[derive(Debug, thiserror::Error)]
+#[error("this cannot be written as YAML: {0}")]
+pub struct YamlError(String);
+
+/// Writes a value as YAML, which ends with a newline.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn to_yaml(value: &impl Serialize) -> Result<String, YamlError> {
+    serde_saphyr::to_string(value).map_err(|error| YamlError(error.to_string()))
 }
 
 /// Reads TOML.

@@ -26,6 +26,8 @@ struct Inner {
     file_of_run: Option<PathBuf>,
     /// More data, stronger than all other, and the knowledge that has the rest.
     layer: Option<(Layer, Knowledge)>,
+    /// True if that layer is all the data that there is.
+    layer_only: bool,
     facts: OnceLock<Facts>,
     data: OnceLock<Result<Data, LocatedError>>,
     warnings: Mutex<Vec<Warning>>,
@@ -37,21 +39,28 @@ impl Knowledge {
     /// If the run has a file for its facts, they are gathered only if they are not in there.
     #[must_use]
     pub fn new(root: &Path, file_of_run: Option<&Path>) -> Knowledge {
-        Knowledge::with(root, root, file_of_run, None)
+        Knowledge::with(root, root, file_of_run, None, false)
     }
 
     /// Creates the same, with data and sources of facts that are below another directory than the root.
     #[must_use]
     pub fn with_inputs(root: &Path, inputs: &Path, file_of_run: Option<&Path>) -> Knowledge {
-        Knowledge::with(root, inputs, file_of_run, None)
+        Knowledge::with(root, inputs, file_of_run, None, false)
     }
 
-    fn with(root: &Path, inputs: &Path, file_of_run: Option<&Path>, layer: Option<(Layer, Knowledge)>) -> Knowledge {
+    fn with(
+        root: &Path,
+        inputs: &Path,
+        file_of_run: Option<&Path>,
+        layer: Option<(Layer, Knowledge)>,
+        layer_only: bool,
+    ) -> Knowledge {
         Knowledge(Arc::new(Inner {
             root: root.to_owned(),
             inputs: inputs.to_owned(),
             file_of_run: file_of_run.map(Path::to_owned),
             layer,
+            layer_only,
             facts: OnceLock::new(),
             data: OnceLock::new(),
             warnings: Mutex::default(),
@@ -61,9 +70,19 @@ impl Knowledge {
     /// The same with another layer of data, more specific than all others, from a file as the user knows it. The facts are shared.
     #[must_use]
     pub fn with_layer(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
+        self.layered(from, table, false)
+    }
+
+    /// The same with other data instead of all that there is, from a file as the user knows it. The facts are shared.
+    #[must_use]
+    pub fn with_data(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
+        self.layered(from, table, true)
+    }
+
+    fn layered(&self, from: &Path, table: Map<String, Value>, only: bool) -> Knowledge {
         let layer = Layer { from: from.to_owned(), table };
         let Inner { root, inputs, file_of_run, .. } = &*self.0;
-        Knowledge::with(root, inputs, file_of_run.as_deref(), Some((layer, self.clone())))
+        Knowledge::with(root, inputs, file_of_run.as_deref(), Some((layer, self.clone())), only)
     }
 
     /// The facts.
@@ -88,7 +107,10 @@ impl Knowledge {
     /// If a file of data, or the hierarchy, is not as it should be.
     pub fn data(&self) -> Result<&Data, LocatedError> {
         let own = self.0.layer.as_ref().map(|(layer, _)| layer);
-        let read = || Data::read(&self.0.inputs, || scope::of_facts(self), own);
+        let read = || match own {
+            Some(own) if self.0.layer_only => Ok(Data::of(own)),
+            own => Data::read(&self.0.inputs, || scope::of_facts(self), own),
+        };
         self.0.data.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 

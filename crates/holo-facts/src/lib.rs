@@ -24,9 +24,9 @@ mod warning;
 mod yaml;
 
 pub use data::{Data, Origin, Standing};
-pub use document::{from_toml, from_yaml};
+pub use document::{YamlError, from_toml, from_yaml, to_yaml};
 pub use facts::Facts;
 pub use holo_definitions::LocatedError;
 pub use knowledge::{Knowledge, is_template};
-pub use template::{Expression, Templates};
+pub use template::{Expression, FunctionError, Templates};
 pub use warning::Warning;

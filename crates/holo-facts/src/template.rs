@@ -9,8 +9,8 @@ use crate::key;
 use holo_definitions::LocatedError;
 use holo_process::words::reason;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::value::{Rest, Serde, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 use std::io;
 
 /// Renders templates. Undefined names are errors, values are never rendered themselves, nothing is escaped.
@@ -24,6 +24,17 @@ pub struct Templates {
 pub struct Expression<'a> {
     expression: minijinja::Expression<'a, 'static>,
     text: String,
+}
+
+/// The reason why a function of a template has no value.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FunctionError(pub String);
+
+impl From<&str> for FunctionError {
+    fn from(reason: &str) -> FunctionError {
+        FunctionError(reason.to_owned())
+    }
 }
 
 impl Templates {
@@ -64,6 +75,36 @@ impl Templates {
             find(key)?.or(default).ok_or_else(|| {
                 Error::new(ErrorKind::UndefinedError, format!("there is no data at {}", key::shown(key)))
             })
+        });
+        self
+    }
+
+    /// Adds a value to the scope, which is found out only if a template looks into it.
+    #[must_use]
+    pub fn with_value(
+        self,
+        name: &'static str,
+        find: impl Fn() -> Result<serde_json::Value, LocatedError> + Send + Sync + 'static,
+    ) -> Templates {
+        self.with_table(name, move || Ok(Value::from(Serde(find()?))))
+    }
+
+    /// Adds a function to the scope. It gets the name of the template that calls it, and its arguments.
+    #[must_use]
+    pub fn with_function(
+        mut self,
+        name: &'static str,
+        call: impl Fn(&str, &[serde_json::Value]) -> Result<serde_json::Value, FunctionError> + Send + Sync + 'static,
+    ) -> Templates {
+        self.environment.add_function(name, move |state: &State<'_, '_>, arguments: Rest<Value>| {
+            let invalid = |problem: String| Error::new(ErrorKind::InvalidOperation, problem);
+            let plain = |argument: &Value| match argument.kind() {
+                ValueKind::Undefined => Err(invalid(format!("{name} is given what is undefined"))),
+                _ => serde_json::to_value(argument).map_err(|error| invalid(error.to_string())),
+            };
+            let arguments = arguments.iter().map(plain).collect::<Result<Vec<_>, _>>()?;
+            let value = call(state.name(), &arguments).map_err(|error| invalid(format!("{name}: {error}")))?;
+            Ok(Value::from(Serde(value)))
         });
         self
     }

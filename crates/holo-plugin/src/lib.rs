@@ -70,6 +70,7 @@ pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_diff as diff;
 pub use holo_facts as facts;
 pub use holo_index as index;
+pub use holo_process::words::reason;
 pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;

@@ -22,10 +22,15 @@ pub(crate) struct ScaffoldDefinition {
     pub(crate) engine: Language,
     /// The delimiters of a value in a template, such as `["[[", "]]"]`.
     pub(crate) delimiters: Option<[String; 2]>,
-    /// More data for these templates, stronger than all other data.
+    /// The data of these templates, instead of all other data. Texts may hold expressions, such as `{{ Facts.os.id }}`.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, serde_json::Value>"))]
     pub(crate) data: toml::Table,
+    /// Merges `data` with all other data, over which it prevails.
+    #[serde(default)]
+    pub(crate) data_merge: bool,
+    /// Patterns for names in the source that are no templates, or for paths below it if they have a slash. Instead of `.git`.
+    pub(crate) ignore: Option<Vec<String>>,
     /// Leaves out files that nothing but white space is rendered into.
     #[serde(default)]
     pub(crate) skip_empty: bool,
@@ -88,7 +93,8 @@ impl Definition for ScaffoldDefinition {
             account("group", &self.group),
             mode("mode", &self.mode),
             mode("dir_mode", &self.dir_mode),
-            self.post.iter().try_for_each(|post| validate_glob(&post.glob)),
+            self.post.iter().try_for_each(|post| validate_glob("post", &post.glob)),
+            self.ignore.iter().flatten().try_for_each(|glob| validate_glob("ignore", glob)),
         ])
     }
 
@@ -108,12 +114,12 @@ fn validate_delimiters([open, close]: &[String; 2]) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn validate_glob(glob: &str) -> Result<(), Invalid> {
+fn validate_glob(key: &'static str, glob: &str) -> Result<(), Invalid> {
     if glob.is_empty() {
-        return Err(Invalid::new("post", "a glob is empty"));
+        return Err(Invalid::new(key, "a glob is empty"));
     }
     let pattern = glob::Pattern::new(glob).map(drop);
-    pattern.map_err(|error| Invalid::new("post", format!("{glob:?} is not a valid pattern: {}", error.msg)))
+    pattern.map_err(|error| Invalid::new(key, format!("{glob:?} is not a valid pattern: {}", error.msg)))
 }
 
 fn validate_source(source: &str) -> Result<(), Invalid> {
@@ -134,6 +140,11 @@ impl ScaffoldDefinition {
     /// The directory that is rendered.
     pub(crate) fn target(&self) -> &Path {
         Path::new(&self.target)
+    }
+
+    /// The directory of templates: below the resource directory, or an absolute path.
+    pub(crate) fn source(&self) -> &Path {
+        Path::new(self.source.as_deref().unwrap_or_default())
     }
 
     /// Returns the declared keys, for people.

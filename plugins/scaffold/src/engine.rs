@@ -1,12 +1,10 @@
 //! The interface to a language that templates are written in.
 
-use holo_plugin::facts::{Knowledge, LocatedError};
+use crate::reach::Reach;
+use crate::renderer::Render;
+use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::Provider;
-use std::io;
 use std::sync::Arc;
-
-/// Finds a template that another one includes.
-pub(crate) type Find = Arc<dyn Fn(&str) -> io::Result<Option<String>> + Send + Sync>;
 
 /// A language of templates.
 pub(crate) trait Engine: Provider {
@@ -17,19 +15,5 @@ pub(crate) trait Engine: Provider {
     ///
     /// # Errors
     /// If such delimiters cannot be.
-    fn renderer(
-        &self,
-        knowledge: Knowledge,
-        delimiters: Option<&[String; 2]>,
-        partials: Find,
-    ) -> Result<Box<dyn Render>, LocatedError>;
-}
-
-/// Renders templates.
-pub(crate) trait Render {
-    /// Renders a template once. The name is for errors.
-    ///
-    /// # Errors
-    /// The mistake, with the name of the template and its line.
-    fn render(&self, name: &str, text: &str) -> Result<String, LocatedError>;
+    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError>;
 }

@@ -1,20 +1,32 @@
 //! The languages that templates are written in, a file each.
 
 mod go;
-mod jet;
+pub(crate) mod jet;
 mod jinja;
 
 use crate::engine::Engine;
+use crate::reach::Reach;
+use crate::renderer::Render;
+use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::{Provider, Providers};
 use serde::de::{EnumAccess, Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// All of them, the default first.
 static ALL: Providers<dyn Engine> = Providers::new(&[&jinja::Jinja, &go::Go, &jet::Jet]);
 
 static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| ALL.iter().map(Provider::name).collect());
+
+/// Returns what renders templates in the language of a name, if there is one.
+pub(crate) fn renderer(
+    name: &str,
+    reach: Arc<Reach>,
+    delimiters: Option<&[String; 2]>,
+) -> Option<Result<Box<dyn Render>, LocatedError>> {
+    Some(ALL.named(name).ok()?.renderer(reach, delimiters))
+}
 
 /// The engine that a definition names.
 #[derive(Clone, Copy)]
@@ -63,3 +75,6 @@ impl schemars::JsonSchema for Language {
         schemars::json_schema!({ "description": "The language of templates.", "enum": *NAMES })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@ impl Scaffold {
             target: definition.target().to_owned(),
             canonical: definition.target().to_owned(),
             problem: None,
-            source: source::shown(&definition, host),
+            source: source::shown(definition.source(), host),
             definition: Some(definition),
             file,
             timeout,

@@ -17,7 +17,7 @@ use holo_change::claims::{self, Claim, Claims};
 use holo_change::tracked::{Decision, Found, PathChange, State, Tracker};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,7 @@ pub(crate) struct Executor<'a> {
     pub(crate) tracker: Tracker,
     /// True if something may have been changed.
     has_begun: Cell<bool>,
+    warnings: RefCell<Vec<String>>,
 }
 
 /// A definition, and the items that it is rendered into.
@@ -61,7 +62,8 @@ struct Scrubbing {
 
 impl<'a> Work<'a> {
     fn new(entity: &'a Scaffold, definition: &'a ScaffoldDefinition, executor: &Executor<'_>) -> Result<Work<'a>> {
-        let rendered = render::render(definition, &entity.file, executor.host)?;
+        let (rendered, warnings) = render::render(definition, &entity.file, executor.host)?;
+        executor.warnings.borrow_mut().extend(warnings);
         let target = executor.tracker.canonical(&entity.target)?;
         let programs = Programs::new(definition, &target, entity.timeout)?;
         let all = claims::all(executor.host.locations());
@@ -100,7 +102,12 @@ impl<'a> Executor<'a> {
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
         let memory = BaseStore::open(host.locations())?;
         let tracker = Tracker::open(host.locations(), &memory)?;
-        Ok(Executor { host, memory, tracker, has_begun: Cell::new(false) })
+        Ok(Executor { host, memory, tracker, has_begun: Cell::new(false), warnings: RefCell::default() })
+    }
+
+    /// Returns the warnings that have come up.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        self.warnings.take()
     }
 
     /// Returns true if something may have been changed by now.

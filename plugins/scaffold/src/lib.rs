@@ -10,16 +10,19 @@ mod engines;
 mod entity;
 mod error;
 mod executor;
+mod expressions;
 mod known;
 mod operations;
+mod patterns;
 mod plan;
 mod post;
 mod preview;
 mod purge;
+mod reach;
 mod record;
 mod render;
+mod renderer;
 mod scaffolds;
-mod script;
 mod source;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.

@@ -17,6 +17,7 @@ impl Entity for Scaffold {
         let executor = self.usable().and_then(|()| Executor::open(host));
         let has_begun = || executor.as_ref().is_ok_and(Executor::has_begun);
         let applied = executor.as_ref().map_err(Clone::clone).and_then(|executor| executor.apply(self, mode, output));
+        executor.iter().for_each(|executor| warn(executor, output));
         match applied {
             Ok(applied) => applied,
             Err(ScaffoldError::NeedsForce(reason)) => Applied::NeedsForce(ForceTo::Proceed(reason)),
@@ -28,7 +29,12 @@ impl Entity for Scaffold {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        match self.usable().and_then(|()| Executor::open(host)?.check(self)) {
+        let checked = self.usable().and_then(|()| Executor::open(host)).and_then(|executor| {
+            let checked = executor.check(self);
+            warn(&executor, output);
+            checked
+        });
+        match checked {
             Ok(verdict) => verdict,
             Err(ScaffoldError::NeedsForce(reason)) => Verdict::NeedsForce(ForceTo::Proceed(reason)),
             Err(ScaffoldError::Never(reason)) => {
@@ -49,4 +55,8 @@ impl Entity for Scaffold {
     fn preview(&self, host: &Host) -> Option<FilePair> {
         Executor::open(host).and_then(|executor| executor.preview(self)).ok().flatten()
     }
+}
+
+fn warn(executor: &Executor<'_>, output: &mut Output<'_>) {
+    executor.take_warnings().iter().for_each(|warning| output.warning(warning));
 }

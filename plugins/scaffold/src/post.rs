@@ -2,7 +2,7 @@
 
 use crate::definition::{Post, ScaffoldDefinition};
 use crate::error::{Result, ScaffoldError};
-use glob::{MatchOptions, Pattern};
+use crate::patterns::Glob;
 use holo_plugin::process::{self, Program};
 use holo_plugin::{Host, Output};
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ const PLACEHOLDER: &[u8] = b"{}";
 pub(crate) struct Programs<'a> {
     target: PathBuf,
     timeout: Option<Duration>,
-    programs: Vec<(Pattern, &'a Post)>,
+    programs: Vec<(Glob, &'a Post)>,
 }
 
 impl<'a> Programs<'a> {
@@ -27,8 +27,7 @@ impl<'a> Programs<'a> {
         target: &Path,
         timeout: Option<Duration>,
     ) -> Result<Programs<'a>> {
-        let programs =
-            definition.post.iter().map(|post| Ok((Pattern::new(&post.glob).map_err(|error| error.msg)?, post)));
+        let programs = definition.post.iter().map(|post| Ok((Glob::new(&post.glob)?, post)));
         Ok(Programs { target: target.to_owned(), timeout, programs: programs.collect::<Result<_>>()? })
     }
 
@@ -39,11 +38,7 @@ impl<'a> Programs<'a> {
 
     fn of_file(&self, path: &Path) -> impl Iterator<Item = &'a Post> {
         let below = path.strip_prefix(&self.target).unwrap_or(path).to_owned();
-        let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
-        self.programs.iter().filter_map(move |(pattern, post)| {
-            let matched = if post.glob.contains('/') { below.as_path() } else { Path::new(below.file_name()?) };
-            pattern.matches_path_with(matched, options).then_some(*post)
-        })
+        self.programs.iter().filter_map(move |(glob, post)| glob.matches(&below).then_some(*post))
     }
 
     /// Calls the programs for a file, or says what would be called where that is not the system that is running.

@@ -1,9 +1,12 @@
 //! A directory of templates becomes a tree of files, in memory.
 
 use crate::definition::ScaffoldDefinition;
-use crate::engine::Render;
+use crate::engines;
 use crate::error::{Result, ScaffoldError};
-use crate::source::{Entry, Item, Partial, Source};
+use crate::expressions;
+use crate::reach::Reach;
+use crate::renderer::{Dot, Render};
+use crate::source::{Entry, Item, Source};
 use bstr::ByteSlice;
 use holo_plugin::Host;
 use holo_plugin::facts;
@@ -12,17 +15,15 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The rendered items by their paths below the target; the target itself is not among them.
 pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 
-/// The templates that others have included.
-type Included = Arc<Mutex<Vec<TemplateText>>>;
-
-/// Renders all templates; nothing is written.
-pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<Rendered> {
-    render_observed(definition, file, host, &Included::default(), &mut |_, _| {})
+/// Renders all templates; nothing is written. Warnings come beside it.
+pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<(Rendered, Vec<String>)> {
+    let (rendered, reach) = render_observed(definition, file, host, &mut |_, _| {})?;
+    Ok((rendered, reach.take_warnings()))
 }
 
 /// Renders all templates, and follows the lines of the file at a path below the target to where they have come from; none if there is no such
@@ -32,8 +33,8 @@ pub(crate) fn trace(
     (file, host): (&Path, &Host),
     wanted: &Path,
 ) -> Result<Option<Traced>> {
-    let (included, mut template) = (Included::default(), None);
-    let rendered = render_observed(definition, file, host, &included, &mut |path, entry| {
+    let mut template = None;
+    let (rendered, reach) = render_observed(definition, file, host, &mut |path, entry| {
         if path == wanted
             && let Item::File { bytes, .. } = &entry.item
         {
@@ -41,9 +42,8 @@ pub(crate) fn trace(
         }
     })?;
     let (Some(template), Some(Item::File { bytes, .. })) = (template, rendered.get(wanted)) else { return Ok(None) };
-    let included = included.lock().unwrap_or_else(PoisonError::into_inner);
     let delimiters = definition.delimiters.as_ref().map(|[open, close]| (open.as_str(), close.as_str()));
-    Ok(Some(template.trace(&included, delimiters, bytes.clone())))
+    Ok(Some(template.trace(&reach.take_included(), delimiters, bytes.clone())))
 }
 
 /// Renders all templates, and hands on each entry of the source with its path below the target before its content is rendered.
@@ -51,11 +51,11 @@ fn render_observed(
     definition: &ScaffoldDefinition,
     file: &Path,
     host: &Host,
-    included: &Included,
     observe: &mut dyn FnMut(&Path, &Entry),
-) -> Result<Rendered> {
-    let source = Source::open(definition, host)?;
-    let engine = renderer(definition, file, &source, (host, included))?;
+) -> Result<(Rendered, Arc<Reach>)> {
+    let source = Source::open(definition.source(), definition.ignore.as_deref(), host)?;
+    let reach = reach(definition, file, &source, host)?;
+    let engine = definition.engine.0.renderer(Arc::clone(&reach), definition.delimiters.as_ref())?;
     let mut rendered = Rendered::new();
     // The names of the source's directories in the target; none if they are left out.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
@@ -76,35 +76,47 @@ fn render_observed(
         }
         rendered.insert(path, item);
     }
+    add_written(&mut rendered, &made_of, &reach)?;
     if definition.skip_empty {
         leave_out_empty_directories(&mut rendered);
     }
-    Ok(rendered)
+    Ok((rendered, reach))
 }
 
-/// Returns the engine that the definition wants, over facts and data; its file, as the user knows it, is where its own data come from.
-fn renderer(
-    definition: &ScaffoldDefinition,
-    file: &Path,
-    source: &Source,
-    (host, included): (&Host, &Included),
-) -> Result<Box<dyn Render>> {
-    let engine = definition.engine.0;
+/// Returns what templates may use. The file of the definition, as the user knows it, is where its own data come from.
+fn reach(definition: &ScaffoldDefinition, file: &Path, source: &Source, host: &Host) -> Result<Arc<Reach>> {
     let mut knowledge = host.knowledge().clone();
     if !definition.data.is_empty() {
-        let own = facts::from_toml(format!("{}: data", file.display()), definition.data.clone())?;
-        knowledge = knowledge.with_layer(file, own);
+        let shown = format!("{}: data", file.display());
+        let own = facts::from_toml(&shown, definition.data.clone())?;
+        let reach = Arc::new(Reach::new(knowledge.clone(), source.files(host)?, engines::renderer));
+        let own = expressions::evaluate(&shown, own, &reach)?;
+        knowledge =
+            if definition.data_merge { knowledge.with_layer(file, own) } else { knowledge.with_data(file, own) };
     }
-    let (find, included) = (source.partials(engine.suffixes()), Arc::clone(included));
-    let partials = Arc::new(move |name: &str| {
-        let Some(Partial { shown, text }) = find(name)? else { return Ok(None) };
-        let mut included = included.lock().unwrap_or_else(PoisonError::into_inner);
-        if included.iter().all(|known| known.path != shown) {
-            included.push(TemplateText { path: shown, text: text.clone().into() });
+    Ok(Arc::new(Reach::new(knowledge, source.files(host)?, engines::renderer)))
+}
+
+/// Adds the files that templates have written, with their directories.
+fn add_written(rendered: &mut Rendered, made_of: &BTreeMap<PathBuf, PathBuf>, reach: &Reach) -> Result<()> {
+    for (path, written) in reach.take_written() {
+        if let Some(other) = made_of.get(&path) {
+            let (other, path) = (other.display(), path.display());
+            return Err(ScaffoldError::Never(format!("{} writes {path}, which {other} becomes", written.by)));
         }
-        Ok(Some(text))
-    });
-    Ok(engine.renderer(knowledge, definition.delimiters.as_ref(), partials)?)
+        for directory in path.ancestors().skip(1).filter(|directory| !directory.as_os_str().is_empty()) {
+            match rendered.entry(directory.to_owned()).or_insert(Item::Directory) {
+                Item::Directory => {}
+                _ => {
+                    let (path, directory) = (path.display(), directory.display());
+                    let problem = format!("{} writes {path}, and {directory} is not a directory", written.by);
+                    return Err(ScaffoldError::Never(problem));
+                }
+            }
+        }
+        rendered.insert(path, Item::File { bytes: written.content.into_bytes(), executable: false });
+    }
+    Ok(())
 }
 
 /// Returns the name of an entry in the target; none if its name is rendered into nothing.
@@ -115,7 +127,7 @@ fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &dyn Render) -> 
     let raw = suffixes.filter_map(without).next().map_or(raw, OsStr::from_bytes);
     // A name that is not text is not that of a template.
     let Some(text) = raw.to_str() else { return Ok(Some(raw.to_owned())) };
-    let rendered = engine.render(&format!("name of {}", entry.shown.display()), text)?;
+    let rendered = engine.render(&format!("name of {}", entry.shown.display()), text, Dot::All)?;
     match rendered.as_str() {
         "" => Ok(None),
         "." | ".." => Err(wrong_name(entry, &rendered)),
@@ -140,7 +152,7 @@ fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &d
     if !bytes.contains(&0)
         && let Ok(text) = bytes.to_str()
     {
-        bytes = engine.render(&shown.display().to_string(), text)?.into_bytes();
+        bytes = engine.render(&shown.display().to_string(), text, Dot::All)?.into_bytes();
     }
     if definition.skip_empty && bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);

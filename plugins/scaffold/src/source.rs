@@ -1,23 +1,31 @@
 //! The directory of templates, as it is found.
 
-use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
+use crate::patterns::Glob;
 use holo_change::error::PathError;
 use holo_change::{Kind, PathHandle, Tree};
 use holo_plugin::Host;
+use holo_plugin::definitions::values;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The folder of templates that others include, which is not rendered itself.
 const PARTIALS: &str = "_partials";
 
+/// The patterns for what is not rendered, unless others are given.
+const IGNORED: [&str; 1] = [".git"];
+
+/// The greatest size of a file that templates read, in bytes.
+const MAX_TEXT: u64 = 16 << 20;
+
 /// A directory of templates. Symlinks in it are not followed.
 pub(crate) struct Source {
     layers: Vec<Layer>,
+    ignored: Vec<Glob>,
 }
 
 /// The part of it in one resource directory. Of files at the same path, that in the first counts.
@@ -52,16 +60,15 @@ pub(crate) struct Partial {
     pub(crate) text: String,
 }
 
-/// Returns the path of a definition's templates, as the user knows it.
-pub(crate) fn shown(definition: &ScaffoldDefinition, host: &Host) -> PathBuf {
-    let source = Path::new(definition.source.as_deref().unwrap_or_default());
+/// Returns the path of a directory of templates, as the user knows it.
+pub(crate) fn shown(source: &Path, host: &Host) -> PathBuf {
     if source.is_absolute() { host.below_root(source) } else { host.resources().shown(source) }
 }
 
 impl Source {
-    pub(crate) fn open(definition: &ScaffoldDefinition, host: &Host) -> Result<Source> {
-        let path = Path::new(definition.source.as_deref().unwrap_or_default());
-        let shown = shown(definition, host);
+    /// Opens the directory at a path. What the patterns are for is left out, or else what usually is.
+    pub(crate) fn open(path: &Path, ignored: Option<&[String]>, host: &Host) -> Result<Source> {
+        let shown = shown(path, host);
         let directories: Vec<&Path> =
             if path.is_absolute() { vec![host.root()] } else { host.resources().iter().collect() };
         let mut layers = Vec::new();
@@ -82,7 +89,13 @@ impl Source {
         if layers.is_empty() {
             return Err(ScaffoldError::Never(format!("the source {} does not exist", shown.display())));
         }
-        Ok(Source { layers })
+        let ignored = match ignored {
+            Some(patterns) => {
+                patterns.iter().map(|pattern| Glob::new(pattern)).collect::<std::result::Result<_, _>>()?
+            }
+            None => IGNORED.iter().map(|pattern| Glob::new(pattern)).collect::<std::result::Result<_, _>>()?,
+        };
+        Ok(Source { layers, ignored })
     }
 
     /// Everything in it but the partials, each directory before what is in it.
@@ -98,9 +111,8 @@ impl Source {
             }
             for (name, layers) in names {
                 let path = directory.join(name);
-                let Some((layer, weaker)) = layers.split_first().filter(|_| path != Path::new(PARTIALS)) else {
-                    continue;
-                };
+                let is_left_out = path == Path::new(PARTIALS) || self.ignored.iter().any(|glob| glob.matches(&path));
+                let Some((layer, weaker)) = layers.split_first().filter(|_| !is_left_out) else { continue };
                 let item = item(&layer.tree.place(&path))?;
                 if matches!(item, Item::Directory) {
                     let is_directory = |layer: &&&Layer| {
@@ -129,36 +141,76 @@ impl Source {
         }
     }
 
-    /// Returns a function that finds templates by the names that others include them by: with or without a suffix, or `_partials/` before.
-    pub(crate) fn partials(
-        &self,
-        suffixes: &'static [&'static str],
-    ) -> impl Fn(&str) -> io::Result<Option<Partial>> + Send + Sync + 'static {
-        let layers = self.layers.clone();
-        move |name| {
-            let name = Path::new(name).strip_prefix(PARTIALS).unwrap_or(Path::new(name));
-            let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
-            if !is_below || name.as_os_str().is_empty() {
-                let shown = layers.first().map(|layer| layer.shown.join(PARTIALS)).unwrap_or_default();
-                let words = format!("the name leads out of {}", shown.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
-            }
-            for (suffix, layer) in
-                [""].iter().chain(suffixes).flat_map(|suffix| layers.iter().map(move |layer| (suffix, layer)))
-            {
-                let place = layer.tree.place(&Path::new(PARTIALS).join(name)).with_suffix(suffix);
-                let found = place.open_if_file().map_err(|error| error.error)?;
-                if let Some(mut file) = found {
-                    let mut text = String::new();
-                    file.read_to_string(&mut text)?;
-                    let name = [name.as_os_str().as_encoded_bytes(), suffix.as_bytes()].concat();
-                    let shown = layer.shown.join(PARTIALS).join(OsString::from_vec(name));
-                    return Ok(Some(Partial { shown, text }));
-                }
-            }
-            Ok(None)
-        }
+    /// Returns the files that templates may read.
+    pub(crate) fn files(&self, host: &Host) -> Result<Files> {
+        Ok(Files { layers: self.layers.clone(), root: Tree::open(host.root())? })
     }
+}
+
+/// The files that templates may read: those of the source directory, and those at absolute paths below the root.
+pub(crate) struct Files {
+    layers: Vec<Layer>,
+    root: Arc<Tree>,
+}
+
+impl Files {
+    /// The files below a directory, which is the root too.
+    #[cfg(test)]
+    pub(crate) fn below_directory(directory: &Path) -> Files {
+        let tree = Tree::open(directory).unwrap();
+        Files { layers: vec![Layer { tree: Arc::clone(&tree), shown: directory.to_owned() }], root: tree }
+    }
+
+    /// Returns the text of a file; none if there is none. Symlinks below the source directory are not followed.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not text, or too large; or if a relative path leads out of the source directory.
+    pub(crate) fn read(&self, path: &str) -> io::Result<Option<Partial>> {
+        let name = Path::new(path);
+        if name.is_absolute() {
+            let place = self.root.place(name).followed().map_err(|error| error.error)?;
+            return Ok(text(&place)?.map(|text| Partial { shown: place.shown(), text }));
+        }
+        self.below(name)?;
+        for layer in &self.layers {
+            if let Some(text) = text(&layer.tree.place(name))? {
+                return Ok(Some(Partial { shown: layer.shown.join(name), text }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the text of a template by the name that others include it by: with or without a suffix, or `_partials/` before.
+    pub(crate) fn partial(&self, name: &str, suffixes: &[&str]) -> io::Result<Option<Partial>> {
+        let name = Path::new(name).strip_prefix(PARTIALS).unwrap_or(Path::new(name));
+        self.below(name)?;
+        for suffix in [""].iter().chain(suffixes) {
+            for layer in &self.layers {
+                let place = layer.tree.place(&Path::new(PARTIALS).join(name)).with_suffix(suffix);
+                let Some(text) = text(&place)? else { continue };
+                let name = [name.as_os_str().as_encoded_bytes(), suffix.as_bytes()].concat();
+                return Ok(Some(Partial { shown: layer.shown.join(PARTIALS).join(OsString::from_vec(name)), text }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn below(&self, name: &Path) -> io::Result<()> {
+        if values::is_below(name) {
+            return Ok(());
+        }
+        let shown = self.layers.first().map(|layer| layer.shown.display().to_string()).unwrap_or_default();
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the name leads out of {shown}")))
+    }
+}
+
+fn text(place: &PathHandle) -> io::Result<Option<String>> {
+    let Some(file) = place.open_if_file().map_err(|error| error.error)? else { return Ok(None) };
+    let mut text = String::new();
+    if file.take(MAX_TEXT + 1).read_to_string(&mut text)? as u64 > MAX_TEXT {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MAX_TEXT} bytes")));
+    }
+    Ok(Some(text))
 }
 
 fn item(place: &PathHandle) -> Result<Item> {

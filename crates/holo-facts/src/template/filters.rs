@@ -1,14 +1,26 @@
 //! Filters for configuration files, beyond those of the language.
 
-use minijinja::value::{Kwargs, ValueKind};
+use data_encoding::{BASE64, HEXLOWER};
+use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
+use regex::Regex;
 use serde::Serialize;
+use sha2::{Digest, Sha256, Sha512};
 use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("tojson", tojson);
     environment.add_filter("toml", toml);
     environment.add_filter("quote", quote);
+    environment.add_filter("to_json", tojson);
+    environment.add_filter("to_yaml", to_yaml);
+    environment.add_filter("b64encode", b64encode);
+    environment.add_filter("b64decode", b64decode);
+    environment.add_filter("regex_replace", regex_replace);
+    environment.add_filter("combine", combine);
+    environment.add_filter("hash", hash);
+    environment.add_filter("ipaddr", ipaddr);
     environment.set_formatter(show);
 }
 
@@ -88,4 +100,126 @@ fn word_of(value: &Value) -> Result<String, Error> {
         kind => return Err(wrong(&format!("a value of kind {kind}"))),
     };
     shlex::try_quote(&text).map(Cow::into_owned).map_err(|_| wrong("what holds a zero byte"))
+}
+
+fn invalid(problem: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::InvalidOperation, problem.to_string())
+}
+
+/// YAML, without a newline at the end.
+fn to_yaml(value: &Value) -> Result<String, Error> {
+    defined(value)?;
+    let text =
+        crate::document::to_yaml(value).map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    Ok(text.trim_end_matches('\n').to_owned())
+}
+
+fn b64encode(text: &str) -> String {
+    BASE64.encode(text.as_bytes())
+}
+
+fn b64decode(text: &str) -> Result<String, Error> {
+    let bytes = BASE64.decode(text.as_bytes()).map_err(|error| invalid(format!("this is not base 64: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| invalid("this decodes to what is not text"))
+}
+
+/// Replaces all matches of a regular expression; `$1` and `${name}` stand for its groups, and so does `\\1`.
+fn regex_replace(text: &str, pattern: &str, by: &str) -> Result<String, Error> {
+    let pattern = Regex::new(pattern).map_err(|error| {
+        let error = error.to_string();
+        let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        invalid(format!("{pattern:?} is not a valid pattern: {reason}"))
+    })?;
+    let mut groups = String::new();
+    let mut letters = by.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek()) {
+            ('\\', Some(digit)) if digit.is_ascii_digit() => {
+                groups.push_str(&format!("${{{digit}}}"));
+                letters.next();
+            }
+            _ => groups.push(letter),
+        }
+    }
+    Ok(pattern.replace_all(text, groups.as_str()).into_owned())
+}
+
+/// Puts tables together; of equal keys the last counts. With `recursive=true`, tables in them are put together too.
+#[expect(clippy::needless_pass_by_value, reason = "the engine hands over what is named so")]
+fn combine(value: &Value, others: Rest<Value>, named: Kwargs) -> Result<Value, Error> {
+    let recursive = named.get::<Option<bool>>("recursive")?.unwrap_or_default();
+    named.assert_all_used()?;
+    let mut result = table(value)?;
+    for other in others.iter() {
+        overlay(&mut result, table(other)?, recursive);
+    }
+    Ok(Value::from(Serde(serde_json::Value::Object(result))))
+}
+
+fn table(value: &Value) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
+    defined(value)?;
+    match serde_json::to_value(value).map_err(|error| bad(&error))? {
+        serde_json::Value::Object(table) => Ok(table),
+        _ => Err(invalid("combine wants tables")),
+    }
+}
+
+fn overlay(
+    table: &mut serde_json::Map<String, serde_json::Value>,
+    other: serde_json::Map<String, serde_json::Value>,
+    recursive: bool,
+) {
+    for (key, value) in other {
+        match (table.get_mut(&key), value) {
+            (Some(serde_json::Value::Object(inner)), serde_json::Value::Object(other)) if recursive => {
+                overlay(inner, other, true);
+            }
+            (_, value) => drop(table.insert(key, value)),
+        }
+    }
+}
+
+/// The digest of a text in hexadecimal digits.
+fn hash(text: &str, algorithm: Option<&str>) -> Result<String, Error> {
+    let bytes = match algorithm.unwrap_or("sha256") {
+        "sha256" => Sha256::digest(text.as_bytes()).to_vec(),
+        "sha512" => Sha512::digest(text.as_bytes()).to_vec(),
+        other => return Err(invalid(format!("hash knows sha256 and sha512, and not {other:?}"))),
+    };
+    Ok(HEXLOWER.encode(&bytes))
+}
+
+/// A part of an address such as `192.0.2.7/24`: its `address`, `prefix`, `network`, `netmask`, `broadcast` or `version`. Without a name,
+/// the address as it is, if it is one.
+fn ipaddr(text: &str, part: Option<&str>) -> Result<Value, Error> {
+    let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+    let wrong = || invalid(format!("{text:?} is not an address"));
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let (bits, number) = match address {
+        IpAddr::V4(address) => (32, u128::from(u32::from(address)) << 96),
+        IpAddr::V6(address) => (128, u128::from(address)),
+    };
+    let length: u32 = prefix.map_or(Ok(bits), str::parse).map_err(|_| wrong())?;
+    if length > bits {
+        return Err(wrong());
+    }
+    // The bits of the network, from the first on; shifting all of them out is not possible in one step.
+    let mask = u128::MAX.checked_shl(128 - length).unwrap_or_default();
+    let shown = |number: u128| match address {
+        IpAddr::V4(_) => Ipv4Addr::from(u32::try_from(number >> 96).unwrap_or_default()).to_string(),
+        IpAddr::V6(_) => Ipv6Addr::from(number).to_string(),
+    };
+    Ok(match part {
+        None => Value::from(text),
+        Some("address") => Value::from(address.to_string()),
+        Some("prefix") => Value::from(length),
+        Some("network") => Value::from(shown(number & mask)),
+        Some("netmask") => Value::from(shown(mask)),
+        Some("broadcast") => Value::from(shown(number | !mask)),
+        Some("version") => Value::from(if bits == 32 { 4 } else { 6 }),
+        Some(other) => {
+            let known = "address, prefix, network, netmask, broadcast and version";
+            return Err(invalid(format!("ipaddr knows {known}, and not {other:?}")));
+        }
+    })
 }

@@ -152,3 +152,43 @@ fn partials_come_from_whoever_gives_them() {
     assert_eq!(render("\n{% include 'denied' %}").unwrap_err(), "x:2: denied: permission denied");
     assert!(render("{% include 'none' %}").unwrap_err().contains("none"));
 }
+
+#[test]
+fn filters_for_configuration_files() {
+    let json = serde_json::json!({"table": {"a": 1, "b": {"c": [1, "x: y"]}}, "other": {"b": {"d": 2}}, "net": "192.0.2.77/26"});
+    let serde_json::Value::Object(scope) = json else { panic!() };
+    let render = |template: &str| Templates::new().render("t", template, &scope).map_err(|error| error.to_string());
+    for (template, expected) in [
+        ("{{ table | to_json }}", r#"{"a":1,"b":{"c":[1,"x: y"]}}"#),
+        ("{{ 'aé' | b64encode }} {{ 'YcOp' | b64decode }}", "YcOp aé"),
+        (r"{{ 'v1.24' | regex_replace('v(\\d+)\\.(?P<minor>\\d+)', '\\1-${minor}-$1') }}", "1-24-1"),
+        ("{{ table | combine(other) | to_json }}", r#"{"a":1,"b":{"d":2}}"#),
+        ("{{ table | combine(other, {'a': 2}, recursive=true) | to_json }}", r#"{"a":2,"b":{"c":[1,"x: y"],"d":2}}"#),
+        ("{{ 'a' | hash }}", "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"),
+        ("{{ ('a' | hash('sha512'))[:8] }}", "1f40fc92"),
+        ("{{ net | ipaddr('network') }}/{{ net | ipaddr('prefix') }}", "192.0.2.64/26"),
+        ("{{ net | ipaddr('netmask') }} {{ net | ipaddr('broadcast') }}", "255.255.255.192 192.0.2.127"),
+        ("{{ '0.0.0.0/0' | ipaddr('netmask') }} {{ '10.0.0.1' | ipaddr('broadcast') }}", "0.0.0.0 10.0.0.1"),
+        ("{{ '2001:db8::5/64' | ipaddr('network') }} {{ '::1' | ipaddr('version') }}", "2001:db8:: 6"),
+    ] {
+        assert_eq!(render(template).as_deref(), Ok(expected), "{template}");
+    }
+    let yaml = render("{{ table | to_yaml }}").unwrap();
+    assert_eq!(
+        crate::from_yaml("t", yaml.as_bytes()).map(serde_json::Value::Object).as_ref(),
+        Ok(&scope["table"]),
+        "{yaml}"
+    );
+    for (template, words) in [
+        ("{{ '?' | b64decode }}", "not base 64"),
+        ("{{ 'a' | regex_replace('(', '') }}", "is not a valid pattern"),
+        ("{{ 1 | combine({}) }}", "combine wants tables"),
+        ("{{ 'a' | hash('md5') }}", "sha256 and sha512"),
+        ("{{ '1.2.3.4/33' | ipaddr }}", "is not an address"),
+        ("{{ net | ipaddr('size') }}", "ipaddr knows address"),
+        ("{{ nothing | to_yaml }}", "undefined"),
+    ] {
+        let error = render(template).unwrap_err();
+        assert!(error.contains(words), "{template}: {error}");
+    }
+}

@@ -1,10 +1,22 @@
-//! A part of the language of Go's `text/template`.
+//! The language of Go's `text/template`, by the crate gotmpl, with functions of Sprig and those that all engines have.
+//!
+//! Values are printed by [`values`], and [`tree`] prepares what was parsed: it notes the lines that errors are in, and says early what
+//! there is no function for. Nothing is silently different from Go: `tests/it/go.rs` compares.
 
-use crate::engine::{Engine, Find, Render};
-use crate::script::{Dialect, Scripts};
+mod functions;
+mod hidden;
+mod sprig;
+mod tree;
+mod values;
+
+use crate::engine::Engine;
+use crate::reach::Reach;
+use crate::renderer::{Dot, Render};
+use gotmpl::{MissingKey, Template, TemplateError, Value};
 use holo_plugin::Host;
-use holo_plugin::facts::{Knowledge, LocatedError};
+use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::Provider;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Go's `text/template`.
 pub(super) struct Go;
@@ -19,17 +31,77 @@ impl Provider for Go {
     }
 }
 
+const SUFFIXES: [&str; 2] = [".tmpl", ".gotmpl"];
+
 impl Engine for Go {
     fn suffixes(&self) -> &'static [&'static str] {
-        &[".tmpl", ".gotmpl"]
+        &SUFFIXES
     }
 
-    fn renderer(
-        &self,
-        knowledge: Knowledge,
-        delimiters: Option<&[String; 2]>,
-        partials: Find,
-    ) -> Result<Box<dyn Render>, LocatedError> {
-        Ok(Box::new(Scripts::new(Dialect::Go, delimiters, knowledge, partials)))
+    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {
+        let own = || ["{{".to_owned(), "}}".to_owned()];
+        let all = Arc::default();
+        Ok(Box::new(Templates { reach, delimiters: delimiters.cloned().unwrap_or_else(own), all }))
+    }
+}
+
+/// Renders templates.
+#[derive(Clone)]
+struct Templates {
+    reach: Arc<Reach>,
+    delimiters: [String; 2],
+    /// All values there are, once somebody has asked for them.
+    all: Arc<OnceLock<Value>>,
+}
+
+/// The place of the action that is rendered.
+type Place = Arc<Mutex<(Arc<str>, usize)>>;
+
+impl Render for Templates {
+    fn render(&self, name: &str, text: &str, dot: Dot<'_>) -> Result<String, LocatedError> {
+        let [open, close] = &self.delimiters;
+        if !text.contains(open.as_str()) {
+            return Ok(text.to_owned());
+        }
+        let dot = match dot {
+            Dot::All => self.all()?,
+            Dot::Value(value) => values::of_json(value),
+        };
+        let place: Place = Arc::new(Mutex::new((name.into(), 1)));
+        let functions = functions::all(self, name, &place);
+        let mut template = Template::new(name).delims(open, close).missing_key(MissingKey::Error).funcs(functions);
+        for (of, tree) in tree::all(self, name, text)? {
+            template = template.add_parse_tree(&of, tree);
+        }
+        template.execute_template_to_string(name, &dot).map_err(|error| {
+            let (name, line) = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            LocatedError::new(name, words(&error)).at(Some(line))
+        })
+    }
+}
+
+impl Templates {
+    fn all(&self) -> Result<Value, LocatedError> {
+        if let Some(all) = self.all.get() {
+            return Ok(all.clone());
+        }
+        let mut globals = std::collections::BTreeMap::new();
+        for name in Reach::GLOBALS {
+            if let Some(value) = self.reach.global(name)? {
+                globals.insert(Arc::from(name), values::of_json(value));
+            }
+        }
+        Ok(self.all.get_or_init(|| Value::Map(Arc::new(globals))).clone())
+    }
+}
+
+/// Returns the words of an error, whose place is said elsewhere.
+fn words(error: &TemplateError) -> String {
+    match error {
+        TemplateError::Parse { message, .. } | TemplateError::Lex { message, .. } | TemplateError::Exec(message) => {
+            message.clone()
+        }
+        TemplateError::MissingKey { key } => format!("there is no {key}"),
+        other => other.to_string(),
     }
 }

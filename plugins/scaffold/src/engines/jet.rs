@@ -1,10 +1,25 @@
-//! A part of the language of Jet.
+//! A part of the language of Jet: what configuration files need of it, over facts and data.
+//!
+//! What is read by [`lexer`] and [`parser`] is rendered by [`eval`]. What is undefined is an error, and so is what is not supported.
+//! Values are never rendered themselves.
 
-use crate::engine::{Engine, Find, Render};
-use crate::script::{Dialect, Scripts};
+mod eval;
+mod functions;
+mod lexer;
+mod parser;
+mod syntax;
+mod values;
+mod words;
+
+use crate::engine::Engine;
+use crate::reach::{Reach, ReachError};
+use crate::renderer::{Dot, Render};
 use holo_plugin::Host;
-use holo_plugin::facts::{Knowledge, LocatedError};
+use holo_plugin::facts::LocatedError;
+use holo_plugin::facts::key::KeyError;
 use holo_plugin::provider::Provider;
+use serde_json::Value;
+use std::sync::Arc;
 
 /// Jet.
 pub(super) struct Jet;
@@ -24,12 +39,91 @@ impl Engine for Jet {
         &[".jet"]
     }
 
-    fn renderer(
-        &self,
-        knowledge: Knowledge,
-        delimiters: Option<&[String; 2]>,
-        partials: Find,
-    ) -> Result<Box<dyn Render>, LocatedError> {
-        Ok(Box::new(Scripts::new(Dialect::Jet, delimiters, knowledge, partials)))
+    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {
+        let own = || ("[[".to_owned(), "]]".to_owned());
+        Ok(Box::new(Jets {
+            delimiters: delimiters.map_or_else(own, |[open, close]| (open.clone(), close.clone())),
+            reach,
+        }))
+    }
+}
+
+/// Evaluates one expression over the values that templates see.
+///
+/// # Errors
+/// The reason why it has no value.
+pub(crate) fn evaluate(text: &str, reach: &Arc<Reach>) -> Result<Value, EvalError> {
+    let jets = Jets { delimiters: (String::new(), String::new()), reach: Arc::clone(reach) };
+    let expression = lexer::words(text).and_then(parser::expression).map_err(|wrong| EvalError(wrong.text))?;
+    eval::value(&jets, &expression)
+}
+
+/// An error in a template, with its line.
+#[derive(Debug)]
+struct TemplateError {
+    line: usize,
+    text: String,
+    /// The template that it is in, if it is not the one that is rendered.
+    place: Option<String>,
+}
+
+impl TemplateError {
+    fn at(line: usize) -> impl Fn(EvalError) -> TemplateError {
+        move |EvalError(text)| TemplateError::new(line, text)
+    }
+
+    fn new(line: usize, text: impl Into<String>) -> TemplateError {
+        TemplateError { line, text: text.into(), place: None }
+    }
+}
+
+/// The reason why an expression has no value. Whoever knows the line makes it an error of the template.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct EvalError(String);
+
+impl From<&str> for EvalError {
+    fn from(text: &str) -> EvalError {
+        EvalError(text.to_owned())
+    }
+}
+
+impl From<KeyError> for EvalError {
+    fn from(error: KeyError) -> EvalError {
+        EvalError(error.to_string())
+    }
+}
+
+impl From<LocatedError> for EvalError {
+    fn from(error: LocatedError) -> EvalError {
+        EvalError(error.to_string())
+    }
+}
+
+impl From<ReachError> for EvalError {
+    fn from(error: ReachError) -> EvalError {
+        EvalError(error.to_string())
+    }
+}
+
+/// Renders templates.
+struct Jets {
+    delimiters: (String, String),
+    reach: Arc<Reach>,
+}
+
+impl Render for Jets {
+    fn render(&self, name: &str, text: &str, dot: Dot<'_>) -> Result<String, LocatedError> {
+        let rendered = self.parse(text).and_then(|nodes| eval::render(self, name, &nodes, dot));
+        rendered.map_err(|wrong| {
+            LocatedError::new(wrong.place.unwrap_or_else(|| name.to_owned()), wrong.text).at(Some(wrong.line))
+        })
+    }
+}
+
+impl Jets {
+    fn parse(&self, text: &str) -> Result<Vec<syntax::Node>, TemplateError> {
+        let (open, close) = &self.delimiters;
+        parser::parse(lexer::parts(text, (open, close))?)
     }
 }

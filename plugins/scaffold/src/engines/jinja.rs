@@ -1,12 +1,19 @@
 //! The language of Jinja, which facts and data have templates in anyway.
 
-use crate::engine::{Engine, Find, Render};
+use crate::engine::Engine;
+use crate::reach::{Reach, ReachError};
+use crate::renderer::{Dot, Render};
 use holo_plugin::Host;
-use holo_plugin::facts::{Knowledge, LocatedError, Templates};
+use holo_plugin::facts::{FunctionError, LocatedError, Templates};
 use holo_plugin::provider::Provider;
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
 
 /// Jinja.
 pub(super) struct Jinja;
+
+const SUFFIXES: [&str; 2] = [".jinja", ".j2"];
 
 impl Provider for Jinja {
     fn name(&self) -> &'static str {
@@ -20,25 +27,83 @@ impl Provider for Jinja {
 
 impl Engine for Jinja {
     fn suffixes(&self) -> &'static [&'static str] {
-        &[".jinja", ".j2"]
+        &SUFFIXES
     }
 
-    fn renderer(
-        &self,
-        knowledge: Knowledge,
-        delimiters: Option<&[String; 2]>,
-        partials: Find,
-    ) -> Result<Box<dyn Render>, LocatedError> {
-        let mut templates = knowledge.templates();
+    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {
+        let mut templates = reach.knowledge().templates();
         if let Some([open, close]) = delimiters {
             templates = templates.with_delimiters(open, close)?;
         }
-        Ok(Box::new(templates.with_partials(move |name| partials(name))))
+        // Facts and data are there already.
+        for name in Reach::GLOBALS.into_iter().filter(|name| !["facts", "data"].contains(name)) {
+            let reach = Arc::clone(&reach);
+            templates = templates.with_value(name, move || Ok(reach.global(name)?.cloned().unwrap_or_default()));
+        }
+        for (name, call) in FUNCTIONS {
+            let (reach, delimiters) = (Arc::clone(&reach), delimiters.cloned());
+            templates =
+                templates.with_function(name, move |by, arguments| call(&reach, delimiters.as_ref(), by, arguments));
+        }
+        Ok(Box::new(templates.with_partials(move |name| reach.partial(name, &SUFFIXES).map_err(io::Error::other))))
     }
 }
 
+type Call = fn(&Arc<Reach>, Option<&[String; 2]>, &str, &[Value]) -> Result<Value, FunctionError>;
+
+const FUNCTIONS: [(&str, Call); 6] = [
+    ("lookup", |reach, _, _, arguments| match arguments {
+        [Value::String(key)] => reach.lookup(key, None).map_err(words),
+        [Value::String(key), default] => reach.lookup(key, Some(default.clone())).map_err(words),
+        _ => Err("a key is wanted, and what counts if there is nothing".into()),
+    }),
+    ("readFile", read_file),
+    ("file", read_file),
+    ("render", |reach, delimiters, _, arguments| {
+        let (path, dot) = match arguments {
+            [Value::String(path)] => (path, Dot::All),
+            [Value::String(path), values] => (path, Dot::Value(values)),
+            _ => return Err("a path is wanted, and values for it".into()),
+        };
+        let engine = Jinja.renderer(Arc::clone(reach), delimiters).map_err(|error| FunctionError(error.to_string()))?;
+        Ok(reach.render_file(&*engine, path, dot).map_err(words)?.into())
+    }),
+    ("write", |reach, _, by, arguments| match arguments {
+        [Value::String(path), Value::String(content)] => {
+            reach.write(by, path, content).map_err(words)?;
+            Ok("".into())
+        }
+        _ => Err("a path and its content are wanted".into()),
+    }),
+    ("template", |reach, _, _, arguments| match arguments {
+        [Value::String(text)] => Ok(reach.render_in("go", None, text).map_err(words)?.into()),
+        _ => Err("a text or the name of a file is wanted".into()),
+    }),
+];
+
+fn read_file(
+    reach: &Arc<Reach>,
+    _: Option<&[String; 2]>,
+    _: &str,
+    arguments: &[Value],
+) -> Result<Value, FunctionError> {
+    match arguments {
+        [Value::String(path)] => Ok(reach.read_file(path).map_err(words)?.into()),
+        _ => Err("a path is wanted".into()),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "this is for map_err")]
+fn words(error: ReachError) -> FunctionError {
+    FunctionError(error.to_string())
+}
+
 impl Render for Templates {
-    fn render(&self, name: &str, text: &str) -> Result<String, LocatedError> {
-        Templates::render(self, name, text, &serde_json::Map::new())
+    fn render(&self, name: &str, text: &str, dot: Dot<'_>) -> Result<String, LocatedError> {
+        match dot {
+            Dot::Value(Value::Object(table)) => Templates::render(self, name, text, table),
+            Dot::Value(_) => Err(LocatedError::new(name, "the values for a template are a table")),
+            Dot::All => Templates::render(self, name, text, &serde_json::Map::new()),
+        }
     }
 }

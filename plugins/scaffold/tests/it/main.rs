@@ -3,6 +3,7 @@
 
 mod blame;
 mod crash;
+mod go;
 mod known;
 mod scaffold;
 
@@ -12,6 +13,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("blame", blame::trials()),
         ("crash", crash::trials()),
+        ("go", go::trials()),
         ("known", known::trials()),
         ("scaffold", scaffold::trials()),
     ])

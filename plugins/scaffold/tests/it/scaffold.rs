@@ -13,10 +13,12 @@ const SOURCE: &str = "usr/share/holo/scaffold/app";
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 33] = [
+    let cases: [Case; 35] = [
         ("a tree is rendered, names and all, and then there is nothing to do", &[], rendered),
         ("what is undefined is an error with file and line, and nothing is touched", &[], undefined),
         ("data are never templates", &[], rendered_once),
+        ("a directory of CCM becomes what it does there", &[], as_the_peer_has_it),
+        ("files that are ignored are not rendered", &[], ignored),
         ("partials stay in their folder", &[], partials),
         ("a scaffold's own data are stronger than all other", &[], own_data),
         ("the engine of Go", &[], go),
@@ -189,7 +191,9 @@ fn undefined() {
 }
 
 fn rendered_once() {
-    let root = lab("data = { text = \"{{ facts.kernel.name }}\" }");
+    let root = lab("");
+    root.write("usr/share/holo/data/common.toml", "text = \"{{ facts.kernel.name }}\"\n");
+    root.write("usr/share/holo/data/hierarchy.toml", "layers = [\"common\"]\n");
     template(&root, "a", "{{ data.text }} {{ lookup('text') }} {% raw %}{{ x }}{% endraw %}");
     template(&root, "{{ data.text }}", "x");
     applied(&root);
@@ -214,18 +218,34 @@ fn partials() {
 }
 
 fn own_data() {
-    let root = lab("data = { port = 81, since = 1979-05-27 }");
-    root.write("usr/share/holo/data/common.toml", "port = 80\nname = \"web\"\n");
+    let own = "data = { port = 81, since = 1979-05-27 }";
+    let root = lab(&format!("{own}\ndata_merge = true"));
+    root.write("usr/share/holo/data/common.toml", "port = 80\nname = \"web\"\nlist = [1, 2]\n");
     root.write("usr/share/holo/data/hierarchy.toml", "layers = [\"common\"]\n");
     template(&root, "a", "{{ data.name }} {{ data.port }} {{ lookup('port') }} {{ data.since }}");
     applied(&root);
     assert_eq!(root.read("etc/app/a"), "web 81 81 1979-05-27");
+    define(&root, own);
+    template(&root, "a", "{{ data.port }} {{ lookup('data.name', 'none') }}");
+    applied(&root);
+    assert_eq!(root.read("etc/app/a"), "81 none");
     define(&root, "");
     template(&root, "a", "{{ data.name }} {{ data.port }}");
     applied(&root);
     assert_eq!(root.read("etc/app/a"), "web 80");
     define(&root, "data = { ratio = nan }");
     refused(&root, "NaN");
+    let expressions = r#"data = { port = "{{ lookup('data.port') + 1 }}", list = "${ Data.list }", text = "a {{ Facts.kernel.name }} ${data.name}" }"#;
+    define(&root, expressions);
+    template(&root, "a", "{{ data.port + 1 }} {{ data.list[1] }} {{ data.text }}");
+    applied(&root);
+    assert_eq!(root.read("etc/app/a"), "82 2 a Linux web");
+    for (wrong, words) in
+        [("{{ nothing }}", "data.x: {{ nothing }}: nothing is undefined"), ("${ 1 +", "${ is not closed")]
+    {
+        define(&root, &format!("data = {{ x = {wrong:?} }}"));
+        refused(&root, words);
+    }
 }
 
 fn go() {
@@ -239,9 +259,78 @@ fn go() {
     applied(&root);
     assert_eq!(root.read("etc/app/Linux.conf"), "a\nb\nLinux");
     template(&root, "bad.gotmpl", "\n{{ .data.name }}");
-    refused(&root, "app/bad.gotmpl:2: .data.name is undefined");
-    template(&root, "bad.gotmpl", "\n{{ define \"x\" }}{{ end }}");
-    refused(&root, "app/bad.gotmpl:2: define is not supported");
+    refused(&root, "app/bad.gotmpl:2: there is no name");
+    template(&root, "bad.gotmpl", "\n{{ uuidv4 }}");
+    refused(&root, "app/bad.gotmpl:2: the function uuidv4 of Sprig is not supported");
+    template(&root, "bad.gotmpl", "{{ dateInZone \"2006\" now \"UTC\" }}");
+    let run = root.holo(&["check"]);
+    assert!(run.stderr_lossy().contains("now: the file becomes another one with each apply"), "{run}");
+}
+
+/// A directory as users of CCM have it: partials, names from facts, a program for scripts, and what is in the way.
+fn as_the_peer_has_it() {
+    for (engine, open, close, suffix, dot) in [("go", "{{", "}}", ".tmpl", "."), ("jet", "[[", "]]", ".jet", "")] {
+        let root = lab(&format!(
+            "engine = {engine:?}\npurge = true\ndata = {{ port = 8080, log_level = \"info\", workers = \"{{{{ lookup('facts.nothing', 4) }}}}\" }}\n\
+             [[scaffold.post]]\nglob = \"*.sh\"\ncommand = \"chmod +x {{}}\""
+        ));
+        let value = |text: &str| format!("{open} {dot}{text} {close}");
+        let call = if engine == "go" { "render \"_partials/log\" ." } else { "render(\"_partials/log\", .)" };
+        template(&root, "_partials/log", format!("[log]\nlevel = {}\n", value("Data.log_level")));
+        template(
+            &root,
+            &format!("{}.conf{suffix}", value("Facts.kernel.name")),
+            format!(
+                "{open} {call} {close}[server]\nport = {}\nworkers = {}\n",
+                value("data.port"),
+                value("Data.workers")
+            ),
+        );
+        let write =
+            if engine == "go" { "write \"more/a.txt\" \"written\"" } else { "write(\"more/a.txt\", \"written\")" };
+        template(
+            &root,
+            "run.sh",
+            format!("#!/bin/sh\n{open} {write} {close}exec server --port {}\n", value("data.port")),
+        );
+        root.write("etc/app/old", "");
+        let run = root.holo(&["apply"]);
+        assert!(run.success() && run.stdout_lossy().contains("MOCK: chmod +x "), "{run}");
+        assert_eq!(root.read("etc/app/Linux.conf"), "[log]\nlevel = info\n[server]\nport = 8080\nworkers = 4\n");
+        assert_eq!(root.read("etc/app/run.sh"), "#!/bin/sh\nexec server --port 8080\n");
+        assert_eq!(root.read("etc/app/more/a.txt"), "written");
+        assert!(!root.exists("etc/app/old"));
+        settled(&root);
+        // Two files at one path are nobody's.
+        template(&root, "more/a.txt", "");
+        refused(&root, "writes more/a.txt, which");
+        template(&root, "second", format!("{open} {write} {close}"));
+        fs::remove_dir_all(root.join(SOURCE).join("more")).unwrap();
+        refused(&root, "both write more/a.txt");
+        fs::remove_file(root.join(SOURCE).join("second")).unwrap();
+        // Without the call, its file goes.
+        template(&root, "run.sh", "#!/bin/sh\n");
+        applied(&root);
+        assert!(!root.exists("etc/app/more"));
+    }
+}
+
+fn ignored() {
+    let root = lab("");
+    for path in [".git/config", "a", "b.bak", "sub/c.bak", "sub/d"] {
+        template(&root, path, "x");
+    }
+    applied(&root);
+    assert!(!root.exists("etc/app/.git") && root.exists("etc/app/b.bak"));
+    define(&root, "ignore = [\"*.bak\", \"sub/d\"]");
+    applied(&root);
+    for (path, is_there) in
+        [(".git/config", true), ("a", true), ("b.bak", false), ("sub/c.bak", false), ("sub/d", false)]
+    {
+        assert_eq!(root.exists(format!("etc/app/{path}")), is_there, "{path}");
+    }
+    define(&root, "ignore = [\"[\"]");
+    refused(&root, "is not a valid pattern");
 }
 
 fn jet() {

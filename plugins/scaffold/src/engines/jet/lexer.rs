@@ -1,6 +1,6 @@
 //! Takes a template apart: text, actions between delimiters, and the words of actions.
 
-use super::{Dialect, TemplateError};
+use super::TemplateError;
 use serde_json::Value;
 
 /// So many words an action may have: what it becomes is as deep, and is gone through recursively.
@@ -28,8 +28,6 @@ pub(super) enum Kind {
     /// `.name`
     Field(String),
     Dot,
-    /// `$name`, or `$` without a name.
-    Variable(String),
     Literal(Value),
     Symbol(&'static str),
 }
@@ -43,14 +41,25 @@ const SYMBOLS: [&str; 25] = [
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,
-    dialect: Dialect,
     open: &'a str,
     close: &'a str,
 }
 
+/// The words of an expression alone.
+pub(super) fn words(text: &str) -> Result<Vec<Word>, TemplateError> {
+    let mut lexer = Lexer { rest: text, line: 1, open: "", close: "" };
+    let (mut words, mut spaced) = (Vec::new(), lexer.skip_space());
+    while !lexer.rest.is_empty() {
+        words.push(Word { kind: lexer.word(lexer.line)?, glued: !spaced });
+        lexer.within_limit(lexer.line, &words)?;
+        spaced = lexer.skip_space();
+    }
+    Ok(words)
+}
+
 /// Takes a template apart.
-pub(super) fn parts(text: &str, dialect: Dialect, (open, close): (&str, &str)) -> Result<Vec<Part>, TemplateError> {
-    let mut lexer = Lexer { rest: text, line: 1, dialect, open, close };
+pub(super) fn parts(text: &str, (open, close): (&str, &str)) -> Result<Vec<Part>, TemplateError> {
+    let mut lexer = Lexer { rest: text, line: 1, open, close };
     let mut parts = Vec::new();
     let mut trims = false;
     loop {
@@ -75,9 +84,7 @@ pub(super) fn parts(text: &str, dialect: Dialect, (open, close): (&str, &str)) -
                 parts.push(Part::Text(text));
                 let words;
                 (words, trims) = lexer.action(line)?;
-                if let Some(words) = words {
-                    parts.push(Part::Action { line, words });
-                }
+                parts.push(Part::Action { line, words });
             }
         }
     }
@@ -99,7 +106,7 @@ impl<'a> Lexer<'a> {
     /// The text up to what is not text, and what that is.
     fn text(&mut self) -> (&'a str, Option<Next>) {
         let action = self.rest.find(self.open);
-        let comment = if self.dialect == Dialect::Jet { self.rest.find("{*") } else { None };
+        let comment = self.rest.find("{*");
         match (action, comment) {
             (_, Some(comment)) if action.is_none_or(|action| comment < action) => {
                 (self.take(comment), Some(Next::Comment))
@@ -148,23 +155,16 @@ impl<'a> Lexer<'a> {
         None
     }
 
-    /// The words of an action up to its closing delimiter, none if it is a comment; and whether the white space after it goes.
-    fn action(&mut self, line: usize) -> Result<(Option<Vec<Word>>, bool), TemplateError> {
+    /// The words of an action up to its closing delimiter, and whether the white space after it goes.
+    fn action(&mut self, line: usize) -> Result<(Vec<Word>, bool), TemplateError> {
         let mut spaced = self.skip_space();
-        if self.dialect == Dialect::Go && self.rest.starts_with("/*") {
-            let end = self.rest.find("*/").ok_or_else(|| TemplateError::new(line, "the comment /* is not closed"))?;
-            self.take(end + 2);
-            spaced = self.skip_space();
-            let trims = self.ends(spaced);
-            return trims.map(|trims| (None, trims)).ok_or_else(|| TemplateError::new(line, "a comment stands alone"));
-        }
         let mut words: Vec<Word> = Vec::new();
         let mut brackets = 0_usize;
         loop {
             if brackets == 0
                 && let Some(trims) = self.ends(spaced)
             {
-                return Ok((Some(words), trims));
+                return Ok((words, trims));
             }
             if self.rest.is_empty() {
                 return Err(TemplateError::new(line, format!("{} is not closed", self.open)));
@@ -176,17 +176,21 @@ impl<'a> Lexer<'a> {
                 _ => {}
             }
             words.push(Word { kind, glued: !spaced });
-            if words.len() > MAX_WORDS {
-                return Err(TemplateError::new(line, format!("this has more than {MAX_WORDS} words")));
-            }
+            self.within_limit(line, &words)?;
             spaced = self.skip_space();
         }
+    }
+
+    fn within_limit(&self, line: usize, words: &[Word]) -> Result<(), TemplateError> {
+        if words.len() > MAX_WORDS {
+            return Err(TemplateError::new(line, format!("this has more than {MAX_WORDS} words")));
+        }
+        Ok(())
     }
 
     fn word(&mut self, line: usize) -> Result<Kind, TemplateError> {
         let mut letters = self.rest.chars();
         let (first, second) = (letters.next().unwrap_or_default(), letters.next().unwrap_or_default());
-        let negative = self.dialect == Dialect::Go && first == '-' && second.is_ascii_digit();
         Ok(match first {
             '.' if is_first_of_name(second) => {
                 self.take(1);
@@ -196,13 +200,8 @@ impl<'a> Lexer<'a> {
                 self.take(1);
                 Kind::Dot
             }
-            '$' => {
-                self.take(1);
-                Kind::Variable(self.name())
-            }
-            '"' | '`' => Kind::Literal(Value::String(self.string(line, first)?)),
-            '\'' => return Err(TemplateError::new(line, "character constants are not supported; write \"…\"")),
-            _ if first.is_ascii_digit() || negative => Kind::Literal(self.number(line)?),
+            '"' | '`' | '\'' => Kind::Literal(Value::String(self.string(line, first)?)),
+            _ if first.is_ascii_digit() => Kind::Literal(self.number(line)?),
             _ if is_first_of_name(first) => match self.name().as_str() {
                 "true" => Kind::Literal(Value::Bool(true)),
                 "false" => Kind::Literal(Value::Bool(false)),
@@ -225,9 +224,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn number(&mut self, line: usize) -> Result<Value, TemplateError> {
-        let after_sign = usize::from(self.rest.starts_with('-'));
-        let is_of_number = |letter: char| is_of_name(letter) || letter == '.';
-        let length = self.rest[after_sign..].find(|letter| !is_of_number(letter)).map(|length| length + after_sign);
+        let length = self.rest.find(|letter: char| !is_of_name(letter) && letter != '.');
         let text = self.take(length.unwrap_or(self.rest.len()));
         let float = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
         let number = text.parse::<i64>().map(serde_json::Number::from).ok().or_else(float);
@@ -248,7 +245,7 @@ impl<'a> Lexer<'a> {
             let letter = self.rest.chars().next().filter(|letter| *letter != '\n').ok_or_else(unclosed)?;
             self.take(letter.len_utf8());
             match letter {
-                '"' => return Ok(text),
+                letter if letter == quote => return Ok(text),
                 '\\' => {
                     let escaped = self.rest.chars().next().ok_or_else(unclosed)?;
                     self.take(escaped.len_utf8());

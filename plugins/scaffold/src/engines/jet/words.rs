@@ -1,7 +1,7 @@
 //! The words of an action, read one after the other.
 
+use super::TemplateError;
 use super::lexer::{Kind, Word};
-use super::{Dialect, TemplateError};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -56,7 +56,6 @@ impl Words {
             Some(Kind::Name(name)) => name.clone(),
             Some(Kind::Field(name)) => format!(".{name}"),
             Some(Kind::Dot) => ".".to_owned(),
-            Some(Kind::Variable(name)) => format!("${name}"),
             Some(Kind::Literal(value)) => value.to_string(),
             Some(Kind::Symbol(symbol)) => (*symbol).to_owned(),
         };
@@ -83,13 +82,12 @@ impl Words {
     }
 
     /// The names before `:=` or `=`, if the action begins with such: `declares` says which of both it was.
-    pub(super) fn assigned(&mut self, dialect: Dialect) -> Option<(Vec<String>, bool)> {
+    pub(super) fn assigned(&mut self) -> Option<(Vec<String>, bool)> {
         let mut words = self.words.clone();
         let mut names = Vec::new();
         loop {
-            match (words.next()?.kind, dialect) {
-                (Kind::Variable(name), Dialect::Go) if !name.is_empty() => names.push(name),
-                (Kind::Name(name), Dialect::Jet) => names.push(name),
+            match words.next()?.kind {
+                Kind::Name(name) => names.push(name),
                 _ => return None,
             }
             match words.next()?.kind {

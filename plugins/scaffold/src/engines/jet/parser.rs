@@ -1,23 +1,24 @@
-//! Makes a template of its parts: what is the same in both languages, which are the blocks.
+//! Makes a template of its parts.
 
-use super::lexer::{Kind, Part};
+use super::lexer::{Kind, Part, Word};
 use super::syntax::{Branch, Expression, Names, Node};
 use super::words::Words;
-use super::{Dialect, TemplateError, go, jet};
+use super::{TemplateError, values};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
 /// So deep blocks may stand in each other: they are gone through recursively.
 const MAX_DEPTH: usize = 30;
 
-/// The keywords of the languages' actions that are not supported.
-const UNSUPPORTED: [&str; 12] = [
-    "define", "block", "break", "continue", "extends", "import", "yield", "content", "try", "catch", "return", "macro",
+/// The keywords of the language's actions that are not supported.
+const UNSUPPORTED: [&str; 13] = [
+    "with", "define", "block", "break", "continue", "extends", "import", "yield", "content", "try", "catch", "return",
+    "macro",
 ];
 
 /// Makes a template of its parts.
-pub(super) fn parse(parts: Vec<Part>, dialect: Dialect) -> Result<Vec<Node>, TemplateError> {
-    let mut parser = Parser { parts: parts.into_iter().peekable(), dialect, depth: 0 };
+pub(super) fn parse(parts: Vec<Part>) -> Result<Vec<Node>, TemplateError> {
+    let mut parser = Parser { parts: parts.into_iter().peekable(), depth: 0 };
     let (nodes, end) = parser.block()?;
     match end {
         None => Ok(nodes),
@@ -30,7 +31,6 @@ pub(super) fn parse(parts: Vec<Part>, dialect: Dialect) -> Result<Vec<Node>, Tem
 
 struct Parser {
     parts: Peekable<IntoIter<Part>>,
-    dialect: Dialect,
     depth: usize,
 }
 
@@ -52,17 +52,13 @@ impl Parser {
             let keyword = if let Some(Kind::Name(name)) = words.peek() { name.clone() } else { String::new() };
             match keyword.as_str() {
                 "else" | "end" => return Ok((nodes, Some((line, words)))),
-                "if" | "range" | "with" => {
+                "if" | "range" => {
                     words.next();
                     self.depth += 1;
                     if self.depth > MAX_DEPTH {
                         return Err(TemplateError::new(line, format!("blocks are nested deeper than {MAX_DEPTH}")));
                     }
-                    nodes.push(match keyword.as_str() {
-                        "if" => self.condition(words)?,
-                        "range" => self.range(words)?,
-                        _ => self.with(words)?,
-                    });
+                    nodes.push(if keyword == "if" { self.condition(words)? } else { self.range(words)? });
                     self.depth -= 1;
                 }
                 keyword if UNSUPPORTED.contains(&keyword) => {
@@ -76,56 +72,33 @@ impl Parser {
 
     fn simple(&mut self, keyword: &str, mut words: Words) -> Result<Node, TemplateError> {
         let line = words.line;
-        let includes = match self.dialect {
-            Dialect::Go => "template",
-            Dialect::Jet => "include",
-        };
-        if keyword == includes {
+        if keyword == "include" {
             words.next();
-            let name = self.operand(&mut words)?;
-            let context = if words.peek().is_some() { Some(self.expression(&mut words)?) } else { None };
+            let name = values::operand(&mut words)?;
+            let context = if words.peek().is_some() { Some(values::expression(&mut words)?) } else { None };
             words.end()?;
             return Ok(Node::Include { line, name, context });
         }
-        if let Some((names, declare)) = words.assigned(self.dialect) {
+        if let Some((names, declare)) = words.assigned() {
             let [name] = <[String; 1]>::try_from(names)
                 .map_err(|_| TemplateError::new(line, "several variables at once are for range alone"))?;
-            let expression = self.expression(&mut words)?;
+            let expression = values::expression(&mut words)?;
             words.end()?;
             return Ok(Node::Assign { line, name, declare, expression });
         }
-        let expression = self.expression(&mut words)?;
+        let expression = values::expression(&mut words)?;
         words.end()?;
         Ok(Node::Print { line, expression })
     }
 
-    fn expression(&self, words: &mut Words) -> Result<Expression, TemplateError> {
-        match self.dialect {
-            Dialect::Go => go::pipeline(words),
-            Dialect::Jet => jet::expression(words),
+    /// An expression to the end of the action.
+    fn condition_of(words: &mut Words) -> Result<Expression, TemplateError> {
+        if words.assigned().is_some() {
+            return Err(TemplateError::new(words.line, "an assignment is not supported here"));
         }
-    }
-
-    fn operand(&self, words: &mut Words) -> Result<Expression, TemplateError> {
-        match self.dialect {
-            Dialect::Go => go::operand(words),
-            Dialect::Jet => jet::operand(words),
-        }
-    }
-
-    /// An expression that may be given a name, to the end of the action.
-    fn named(&self, words: &mut Words) -> Result<(Option<String>, Expression), TemplateError> {
-        let mut name = None;
-        if let Some((names, declares)) = words.assigned(self.dialect) {
-            let [only] = <[String; 1]>::try_from(names).map_err(|_| words.unexpected("one variable is expected"))?;
-            if !declares || self.dialect == Dialect::Jet {
-                return Err(TemplateError::new(words.line, "an assignment is not supported here"));
-            }
-            name = Some(only);
-        }
-        let expression = self.expression(words)?;
+        let expression = values::expression(words)?;
         words.end()?;
-        Ok((name, expression))
+        Ok(expression)
     }
 
     fn condition(&mut self, mut words: Words) -> Result<Node, TemplateError> {
@@ -133,9 +106,9 @@ impl Parser {
         let mut branches = Vec::new();
         loop {
             let line = words.line;
-            let (name, condition) = self.named(&mut words)?;
+            let condition = Self::condition_of(&mut words)?;
             let (body, end) = self.block()?;
-            branches.push(Branch { line, name, condition, body });
+            branches.push(Branch { line, condition, body });
             let Some((line, mut next)) = end else { return Err(unclosed(began, "if")) };
             let is_end = next.keyword().as_deref() == Some("end");
             if is_end {
@@ -155,37 +128,19 @@ impl Parser {
 
     fn range(&mut self, mut words: Words) -> Result<Node, TemplateError> {
         let line = words.line;
-        let names = match (words.assigned(self.dialect), self.dialect) {
-            (None, _) => Names { dot: true, ..Names::default() },
-            (Some((_, false)), _) => return Err(TemplateError::new(line, "range wants :=")),
-            (Some((names, true)), dialect) => match (<[String; 2]>::try_from(names), dialect) {
-                (Ok([key, value]), dialect) => {
-                    Names { key: Some(key), value: Some(value), dot: dialect == Dialect::Go }
-                }
-                (Err(mut names), dialect) if names.len() == 1 => {
-                    let name = names.pop();
-                    match dialect {
-                        Dialect::Go => Names { key: None, value: name, dot: true },
-                        Dialect::Jet => Names { key: name, value: None, dot: true },
-                    }
-                }
-                _ => return Err(TemplateError::new(line, "range has at most two variables")),
+        let names = match words.assigned() {
+            None => Names { dot: true, ..Names::default() },
+            Some((_, false)) => return Err(TemplateError::new(line, "range wants :=")),
+            Some((names, true)) => match <[String; 2]>::try_from(names) {
+                Ok([key, value]) => Names { key: Some(key), value: Some(value), dot: false },
+                Err(mut names) if names.len() == 1 => Names { key: names.pop(), value: None, dot: true },
+                Err(_) => return Err(TemplateError::new(line, "range has at most two variables")),
             },
         };
-        let over = self.expression(&mut words)?;
+        let over = values::expression(&mut words)?;
         words.end()?;
         let (body, otherwise) = self.body_and_else(line, "range")?;
         Ok(Node::Range { line, names, over, body, otherwise })
-    }
-
-    fn with(&mut self, mut words: Words) -> Result<Node, TemplateError> {
-        let line = words.line;
-        if self.dialect == Dialect::Jet {
-            return Err(TemplateError::new(line, "with is not supported"));
-        }
-        let (name, expression) = self.named(&mut words)?;
-        let (body, otherwise) = self.body_and_else(line, "with")?;
-        Ok(Node::With { line, name, expression, body, otherwise })
     }
 
     fn body_and_else(&mut self, began: usize, what: &str) -> Result<(Vec<Node>, Vec<Node>), TemplateError> {
@@ -211,4 +166,12 @@ impl Parser {
 
 fn unclosed(line: usize, what: &str) -> TemplateError {
     TemplateError::new(line, format!("this {what} has no end"))
+}
+
+/// Makes an expression of its words, which are on one line.
+pub(super) fn expression(words: Vec<Word>) -> Result<Expression, TemplateError> {
+    let mut words = Words::new(words, 1);
+    let expression = values::expression(&mut words)?;
+    words.end()?;
+    Ok(expression)
 }

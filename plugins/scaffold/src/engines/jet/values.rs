@@ -122,7 +122,7 @@ pub(super) fn operand(words: &mut Words) -> Result<Expression, TemplateError> {
             words.next();
             Expression::Literal(value)
         }
-        Some(Kind::Variable(_) | Kind::Symbol(_)) | None => return Err(words.unexpected("a value is expected")),
+        Some(Kind::Symbol(_)) | None => return Err(words.unexpected("a value is expected")),
     };
     loop {
         match words.peek_glued() {

@@ -1,14 +1,13 @@
-//! Functions and operators of both languages.
+//! Functions and operators.
 
+use super::EvalError;
 use super::syntax::Operator;
-use super::{Dialect, EvalError};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-const OF_GO: &str = "and, eq, ge, gt, index, le, len, lookup, lt, ne, not, or, print, printf, println";
-const OF_JET: &str =
-    "hasPrefix, hasSuffix, isset, json, len, lookup, lower, raw, replace, split, trimSpace, unsafe, upper";
+const ALL: &str = "file, hasPrefix, hasSuffix, isset, json, len, lookup, lower, raw, readFile, render, replace, split, template, \
+                   trimSpace, unsafe, upper, write";
 
 /// Returns the kind of a value, for errors.
 pub(super) fn kind(value: &Value) -> &'static str {
@@ -32,11 +31,7 @@ pub(super) fn text(value: &Value) -> Result<String, &'static str> {
 }
 
 /// Calls a function that looks at all of its arguments.
-pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, EvalError> {
-    let texts = || -> Result<Vec<String>, EvalError> {
-        let of = |value: &Cow<'_, Value>| text(value).map_err(|kind| EvalError(format!("{name} is given {kind}")));
-        arguments.iter().map(of).collect()
-    };
+pub(super) fn call(name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, EvalError> {
     let strings = || -> Result<Vec<&str>, EvalError> {
         let of = |value: &'_ Cow<'_, Value>| value.is_string();
         if !arguments.iter().all(of) {
@@ -45,46 +40,19 @@ pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -
         Ok(arguments.iter().filter_map(|value| value.as_str()).collect())
     };
     let wants = |what: &str| Err(EvalError(format!("{name} wants {what}")));
-    match (dialect, name, arguments) {
-        (_, "len", [value]) => match &**value {
+    match (name, arguments) {
+        ("len", [value]) => match &**value {
             Value::Array(list) => Ok(list.len().into()),
             Value::Object(table) => Ok(table.len().into()),
             // As Go counts.
             Value::String(text) => Ok(text.len().into()),
             other => Err(EvalError(format!("{} has no length", kind(other)))),
         },
-        (_, "len", _) => wants("one value"),
-        (Dialect::Go, "not", [value]) => Ok(is_false(value).into()),
-        (Dialect::Go, "eq", [first, rest @ ..]) if !rest.is_empty() => {
-            let mut equal = false;
-            for other in rest {
-                equal |= calculate(first, Operator::Equal, other)?.as_bool() == Some(true);
-            }
-            Ok(equal.into())
-        }
-        (Dialect::Go, "ne" | "lt" | "le" | "gt" | "ge", [left, right]) => {
-            let operator = match name {
-                "ne" => Operator::NotEqual,
-                "lt" => Operator::Less,
-                "le" => Operator::AtMost,
-                "gt" => Operator::Greater,
-                _ => Operator::AtLeast,
-            };
-            calculate(left, operator, right)
-        }
-        (Dialect::Go, "not", _) => wants("one value"),
-        (Dialect::Go, "eq" | "ne" | "lt" | "le" | "gt" | "ge", _) => wants("two values"),
-        (Dialect::Go, "and" | "or" | "index", _) => wants("values"),
-        (Dialect::Go, "print", _) => Ok(texts()?.concat().into()),
-        (Dialect::Go, "println", _) => Ok(format!("{}\n", texts()?.join(" ")).into()),
-        (Dialect::Go, "printf", [format, values @ ..]) => {
-            let Value::String(format) = &**format else { return wants("a format") };
-            printf(format, values).map(Value::from)
-        }
-        (Dialect::Jet, "json", [value]) => Ok(value.to_string().into()),
+        ("len", _) => wants("one value"),
+        ("json", [value]) => Ok(value.to_string().into()),
         // Nothing is escaped here, so nothing has to be kept from it.
-        (Dialect::Jet, "raw" | "unsafe", [value]) => Ok(value.clone().into_owned()),
-        (Dialect::Jet, "lower" | "upper" | "trimSpace", [_]) => {
+        ("raw" | "unsafe", [value]) => Ok(value.clone().into_owned()),
+        ("lower" | "upper" | "trimSpace", [_]) => {
             let texts = strings()?;
             let text = texts.first().copied().unwrap_or_default();
             Ok(match name {
@@ -94,13 +62,13 @@ pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -
             }
             .into())
         }
-        (Dialect::Jet, "hasPrefix" | "hasSuffix" | "split", [_, _]) => match strings()?[..] {
+        ("hasPrefix" | "hasSuffix" | "split", [_, _]) => match strings()?[..] {
             [text, part] if name == "hasPrefix" => Ok(text.starts_with(part).into()),
             [text, part] if name == "hasSuffix" => Ok(text.ends_with(part).into()),
             [text, part] if !part.is_empty() => Ok(text.split(part).map(Value::from).collect::<Vec<_>>().into()),
             _ => wants("what to split at"),
         },
-        (Dialect::Jet, "replace", [text, from, to] | [text, from, to, _]) => {
+        ("replace", [text, from, to] | [text, from, to, _]) => {
             let (Some(text), Some(from), Some(to)) = (text.as_str(), from.as_str(), to.as_str()) else {
                 return wants("strings");
             };
@@ -112,59 +80,10 @@ pub(super) fn call(dialect: Dialect, name: &str, arguments: &[Cow<'_, Value>]) -
                 },
             }
         }
-        (Dialect::Jet, "json" | "raw" | "unsafe" | "lower" | "upper" | "trimSpace", _) => wants("one value"),
-        (Dialect::Jet, "hasPrefix" | "hasSuffix" | "split", _) => wants("two strings"),
-        (Dialect::Jet, "replace", _) => wants("three strings, and how many times at most"),
-        (Dialect::Go, name, _) => Err(EvalError(format!("there is no function {name}; there are {OF_GO}"))),
-        (Dialect::Jet, name, _) => Err(EvalError(format!("there is no function {name}; there are {OF_JET}"))),
-    }
-}
-
-fn is_false(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(table) => table.is_empty(),
-        Value::Bool(true) => false,
-    }
-}
-
-/// `%s` and `%v` for any text, `%d` for whole numbers, `%q` for a text between quotes, `%%`.
-fn printf(format: &str, values: &[Cow<'_, Value>]) -> Result<String, EvalError> {
-    let (mut result, mut values) = (String::new(), values.iter());
-    let mut letters = format.chars();
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            result.push(letter);
-            continue;
-        }
-        let verb = letters.next();
-        if verb == Some('%') {
-            result.push('%');
-            continue;
-        }
-        let mut next = || values.next().ok_or_else(|| EvalError(format!("printf {format:?} is given too few values")));
-        match verb {
-            Some('s' | 'v') => {
-                result
-                    .push_str(&text(next()?).map_err(|kind| EvalError(format!("printf {format:?} is given {kind}")))?);
-            }
-            Some('d') => match next()?.as_i64() {
-                Some(number) => result.push_str(&number.to_string()),
-                None => return Err(EvalError(format!("printf {format:?}: %d wants a whole number"))),
-            },
-            Some('q') => match &**next()? {
-                Value::String(text) => result.push_str(&Value::from(text.as_str()).to_string()),
-                other => return Err(EvalError(format!("printf {format:?}: %q is given {}", kind(other)))),
-            },
-            _ => return Err(EvalError(format!("printf {format:?}: only %s, %v, %d, %q and %% are supported"))),
-        }
-    }
-    match values.next() {
-        None => Ok(result),
-        Some(_) => Err(EvalError(format!("printf {format:?} is given too many values"))),
+        ("json" | "raw" | "unsafe" | "lower" | "upper" | "trimSpace", _) => wants("one value"),
+        ("hasPrefix" | "hasSuffix" | "split", _) => wants("two strings"),
+        ("replace", _) => wants("three strings, and how many times at most"),
+        (name, _) => Err(EvalError(format!("there is no function {name}; there are {ALL}"))),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Renders a template that has been read.
 
 use super::syntax::{Expression, Names, Node, Operator};
-use super::{Dialect, EvalError, Scripts, TemplateError, functions};
-use holo_plugin::facts::key;
+use super::{EvalError, Jets, TemplateError, functions};
+use crate::reach::ReachError;
+use crate::renderer::Dot;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -23,14 +24,26 @@ impl Item<'_> {
 }
 
 /// Renders a template.
-pub(super) fn render(scripts: &Scripts, nodes: &[Node]) -> Result<String, TemplateError> {
-    let mut rendering = Rendering { scripts, variables: Vec::new(), text: String::new(), includes: 0 };
-    rendering.all(nodes, &Item::Root)?;
+pub(super) fn render(jets: &Jets, name: &str, nodes: &[Node], dot: Dot<'_>) -> Result<String, TemplateError> {
+    let mut rendering = Rendering { jets, name, variables: Vec::new(), text: String::new(), includes: 0 };
+    let dot = match dot {
+        Dot::All => Item::Root,
+        Dot::Value(value) => Item::owned(value.clone()),
+    };
+    rendering.all(nodes, &dot)?;
     Ok(rendering.text)
 }
 
+/// Returns the value of an expression alone.
+pub(super) fn value(jets: &Jets, expression: &Expression) -> Result<Value, EvalError> {
+    let rendering = Rendering { jets, name: "", variables: Vec::new(), text: String::new(), includes: 0 };
+    Ok(rendering.value(expression, &Item::Root)?.into_owned())
+}
+
 struct Rendering<'a> {
-    scripts: &'a Scripts,
+    jets: &'a Jets,
+    /// The template, for errors.
+    name: &'a str,
     variables: Vec<(String, Item<'a>)>,
     text: String,
     includes: usize,
@@ -64,30 +77,16 @@ impl<'a> Rendering<'a> {
                 }
             }
             Node::If { branches, otherwise } => {
-                let known = self.variables.len();
                 for branch in branches {
-                    let item = self.item(&branch.condition, dot).map_err(TemplateError::at(branch.line))?;
-                    let holds = is_true(&item);
-                    self.variables.extend(branch.name.iter().map(|name| (name.clone(), item.clone())));
-                    if holds {
-                        self.all(&branch.body, dot)?;
-                        self.variables.truncate(known);
-                        return Ok(());
+                    if is_true(&self.item(&branch.condition, dot).map_err(TemplateError::at(branch.line))?) {
+                        return self.all(&branch.body, dot);
                     }
                 }
                 self.all(otherwise, dot)?;
-                self.variables.truncate(known);
             }
             Node::Range { line, names, over, body, otherwise } => {
                 let item = self.item(over, dot).map_err(TemplateError::at(*line))?;
                 self.range(*line, names, over, item, dot, (body, otherwise))?;
-            }
-            Node::With { line, name, expression, body, otherwise } => {
-                let item = self.item(expression, dot).map_err(TemplateError::at(*line))?;
-                let known = self.variables.len();
-                self.variables.extend(name.iter().map(|name| (name.clone(), item.clone())));
-                if is_true(&item) { self.all(body, &item) } else { self.all(otherwise, dot) }?;
-                self.variables.truncate(known);
             }
             Node::Include { line, name, context } => self.include(*line, name, context.as_ref(), dot)?,
         }
@@ -106,7 +105,7 @@ impl<'a> Rendering<'a> {
         let cannot =
             |kind: &str| TemplateError::new(line, format!("{} is {kind}; range wants a list or a table", over.shown()));
         let items: Vec<(Value, Item<'a>)> = match item {
-            Item::Root => return Err(cannot("everything there is")),
+            Item::Root => return Err(cannot("all values there are")),
             Item::Value(Cow::Borrowed(Value::Array(list))) => {
                 (0_u64..).map(Value::from).zip(list.iter().map(|value| Item::Value(Cow::Borrowed(value)))).collect()
             }
@@ -148,37 +147,33 @@ impl<'a> Rendering<'a> {
             Item::Value(value) if value.is_string() => value.as_str().unwrap_or_default().to_owned(),
             _ => return Err(wrong("the name of a template is a string".to_owned())),
         };
-        // In Go a template that is given nothing has nothing; here undefined names are errors anyway.
         let context = match context {
             Some(context) => self.item(context, dot).map_err(TemplateError::at(line))?,
-            None if self.scripts.dialect == Dialect::Go => Item::owned(Value::Null),
             None => dot.clone(),
         };
         if self.includes == MAX_INCLUDES {
             return Err(wrong(format!("templates include each other deeper than {MAX_INCLUDES}")));
         }
-        let text = (self.scripts.partials)(&name).map_err(|error| wrong(format!("{name}: {error}")))?;
+        let text = self.jets.reach.partial(&name, &[".jet"]).map_err(|error| wrong(error.to_string()))?;
         let text = text.ok_or_else(|| wrong(format!("there is no template {name:?} in _partials")))?;
         let within = |wrong: TemplateError| TemplateError {
             place: wrong.place.or_else(|| Some(format!("_partials/{name}"))),
             ..wrong
         };
-        let nodes = self.scripts.parse(&text).map_err(within)?;
-        let outside =
-            if self.scripts.dialect == Dialect::Go { std::mem::take(&mut self.variables) } else { Vec::new() };
+        let nodes = self.jets.parse(&text).map_err(within)?;
         self.includes += 1;
         let rendered = self.all(&nodes, &context).map_err(within);
         self.includes -= 1;
-        if self.scripts.dialect == Dialect::Go {
-            self.variables = outside;
-        }
         rendered
     }
 
     fn value(&self, expression: &Expression, dot: &Item<'a>) -> Result<Cow<'a, Value>, EvalError> {
         match self.item(expression, dot)? {
             Item::Value(value) => Ok(value),
-            Item::Root => Err(EvalError(format!("{} is everything there is, not a value", expression.shown()))),
+            Item::Root => Err(EvalError(format!(
+                "{} stands for all values there are, which only render takes as one",
+                expression.shown()
+            ))),
         }
     }
 
@@ -187,13 +182,9 @@ impl<'a> Rendering<'a> {
         Ok(match expression {
             Expression::Literal(value) => Item::owned(value.clone()),
             Expression::Dot => dot.clone(),
-            Expression::Root => Item::Root,
             Expression::Variable(name) => match self.variables.iter().rev().find(|(known, _)| known == name) {
                 Some((_, item)) => item.clone(),
-                None if self.scripts.dialect == Dialect::Jet => {
-                    Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?))
-                }
-                None => return Err(EvalError(format!("${name} is undefined"))),
+                None => Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?)),
             },
             Expression::Field(of, name) => match self.item(of, dot)? {
                 Item::Root => Item::Value(Cow::Borrowed(self.global(name)?.ok_or_else(undefined)?)),
@@ -233,32 +224,40 @@ impl<'a> Rendering<'a> {
     }
 
     fn call(&self, name: &str, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
-        let dialect = self.scripts.dialect;
-        match (name, dialect, arguments) {
-            // These look no further than they have to.
-            ("and" | "or", Dialect::Go, [_, ..]) => {
-                let mut last = Item::owned(Value::Null);
-                for argument in arguments {
-                    last = self.item(argument, dot)?;
-                    if is_true(&last) == (name == "or") {
-                        break;
-                    }
-                }
-                return Ok(last);
+        let reach = &self.jets.reach;
+        match (name, arguments) {
+            ("isset", _) => return self.is_set(arguments, dot),
+            ("lookup", _) => return self.lookup(arguments, dot),
+            ("render", [path, with @ ..]) if with.len() < 2 => {
+                let path = self.text_of("the path", path, dot)?;
+                let with = with.first().map(|with| self.item(with, dot)).transpose()?;
+                let rendered = match with {
+                    None | Some(Item::Root) => reach.render_file(self.jets, &path, Dot::All)?,
+                    Some(Item::Value(value)) => reach.render_file(self.jets, &path, Dot::Value(&value))?,
+                };
+                return Ok(Item::owned(rendered.into()));
             }
-            ("isset", Dialect::Jet, _) => return self.is_set(arguments, dot),
-            ("index", Dialect::Go, [of, keys @ ..]) => {
-                let mut value = self.value(of, dot)?;
-                for argument in keys {
-                    value = at(value, &*self.value(argument, dot)?)?;
-                }
-                return Ok(Item::Value(value));
+            ("render", _) => return Err("render wants a path, and the values for it".into()),
+            ("write", [path, content]) => {
+                let (path, content) =
+                    (self.text_of("the path", path, dot)?, self.text_of("the content", content, dot)?);
+                reach.write(self.name, &path, &content)?;
+                return Ok(Item::owned("".into()));
             }
-            ("lookup", ..) => return self.lookup(arguments, dot),
+            ("write", _) => return Err("write wants a path and its content".into()),
+            ("readFile" | "file", [path]) => {
+                return Ok(Item::owned(reach.read_file(&self.text_of("the path", path, dot)?)?.into()));
+            }
+            ("readFile" | "file", _) => return Err(EvalError(format!("{name} wants a path"))),
+            ("template", [text]) => {
+                let text = self.text_of("the template", text, dot)?;
+                return Ok(Item::owned(reach.render_in("go", None, &text)?.into()));
+            }
+            ("template", _) => return Err("template wants a text, or the name of a file".into()),
             _ => {}
         }
         let values = arguments.iter().map(|argument| self.value(argument, dot)).collect::<Result<Vec<_>, _>>()?;
-        functions::call(dialect, name, &values).map(Item::owned)
+        functions::call(name, &values).map(Item::owned)
     }
 
     /// Returns true if all of these are defined.
@@ -287,23 +286,25 @@ impl<'a> Rendering<'a> {
         if default.len() > 1 {
             return Err("lookup wants a key, and what counts if there is nothing".into());
         }
-        let wanted = self.value(wanted, dot)?;
-        let wanted = wanted.as_str().ok_or("the key of lookup is a string")?;
-        let data = self.scripts.knowledge.data()?;
-        match (data.lookup(wanted)?, default.first()) {
-            (Some(value), _) => Ok(Item::Value(Cow::Borrowed(value))),
-            (None, Some(default)) => self.item(default, dot),
-            (None, None) => Err(EvalError(format!("there is no data at {}", key::shown(wanted)))),
+        let wanted = self.text_of("the key", wanted, dot)?;
+        // What is not needed need not be defined.
+        match (self.jets.reach.lookup(&wanted, None), default.first()) {
+            (Err(ReachError::Missing(_)), Some(default)) => self.item(default, dot),
+            (found, _) => Ok(Item::owned(found?)),
         }
+    }
+
+    fn text_of(&self, what: &str, expression: &Expression, dot: &Item<'a>) -> Result<String, EvalError> {
+        let value = self.value(expression, dot)?;
+        value
+            .as_str()
+            .map(str::to_owned)
+            .ok_or_else(|| EvalError(format!("{what} is a string, and not {}", functions::kind(&value))))
     }
 
     /// Returns a variable that is there from the beginning.
     fn global(&self, name: &str) -> Result<Option<&'a Value>, EvalError> {
-        match name {
-            "facts" => Ok(Some(self.scripts.knowledge.facts().value())),
-            "data" => Ok(Some(self.scripts.knowledge.data()?.value())),
-            _ => Ok(None),
-        }
+        Ok(self.jets.reach.global(name)?)
     }
 }
 
@@ -346,7 +347,7 @@ fn is_true(item: &Item<'_>) -> bool {
 /// A value where a template shows it; what it is, if it cannot be shown.
 fn written(item: &Item<'_>) -> Result<String, &'static str> {
     match item {
-        Item::Root => Err("everything there is"),
+        Item::Root => Err("all values there are"),
         Item::Value(value) => functions::text(value),
     }
 }

@@ -1,4 +1,4 @@
-//! The syntax tree of a template in either of the two languages.
+//! The syntax tree of a template.
 
 use serde_json::Value;
 
@@ -28,13 +28,6 @@ pub(super) enum Node {
         body: Vec<Node>,
         otherwise: Vec<Node>,
     },
-    With {
-        line: usize,
-        name: Option<String>,
-        expression: Expression,
-        body: Vec<Node>,
-        otherwise: Vec<Node>,
-    },
     Include {
         line: usize,
         name: Expression,
@@ -42,11 +35,10 @@ pub(super) enum Node {
     },
 }
 
-/// A part that is rendered if a condition holds. The condition may have a name inside.
+/// A part that is rendered if a condition holds.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) line: usize,
-    pub(super) name: Option<String>,
     pub(super) condition: Expression,
     pub(super) body: Vec<Node>,
 }
@@ -67,8 +59,6 @@ pub(super) enum Expression {
     Literal(Value),
     /// `.`
     Dot,
-    /// `$`, or the names that are there from the beginning.
-    Root,
     Variable(String),
     Field(Box<Expression>, String),
     Index(Box<Expression>, Box<Expression>),
@@ -102,10 +92,9 @@ impl Expression {
     pub(super) fn shown(&self) -> String {
         match self {
             Expression::Dot => ".".to_owned(),
-            Expression::Root => "$".to_owned(),
             Expression::Variable(name) => name.clone(),
             Expression::Field(of, name) => match &**of {
-                Expression::Dot | Expression::Root => format!(".{name}"),
+                Expression::Dot => format!(".{name}"),
                 of => format!("{}.{name}", of.shown()),
             },
             Expression::Index(of, _) => format!("{}[…]", of.shown()),

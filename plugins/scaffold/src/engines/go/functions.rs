@@ -1,0 +1,164 @@
+//! The functions of templates: those of all engines, and those of Sprig. Go's own are gotmpl's.
+
+use super::sprig::{self, Arguments};
+use super::{Place, Templates, hidden, values};
+use crate::reach::ReachError;
+use crate::renderer::Dot;
+use gotmpl::{TemplateError, Value, ValueFunc};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+/// Go's own.
+const BUILT_IN: [&str; 19] = [
+    "and", "call", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt", "ne", "not", "or", "print", "printf",
+    "println", "slice", "urlquery",
+];
+
+/// Those that all engines have.
+const COMMON: [&str; 6] = ["lookup", "readFile", "file", "render", "write", "jet"];
+
+/// Returns true if there is a function of this name.
+pub(super) fn is_known(name: &str) -> bool {
+    BUILT_IN.contains(&name) || COMMON.contains(&name) || sprig::find(name).is_some()
+}
+
+/// Returns all functions, as a template that is rendered sees them.
+pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<String, ValueFunc> {
+    let mut functions: BTreeMap<String, ValueFunc> = BTreeMap::new();
+    for function in sprig::all() {
+        let reach = Arc::clone(&templates.reach);
+        let call = move |arguments: &[Value]| {
+            if let Some(warning) = function.warning {
+                reach.warn(format!("{}: {warning}", function.name));
+            }
+            (function.call)(&Arguments { name: function.name, values: arguments })
+        };
+        let call: ValueFunc = Arc::new(call);
+        if sprig::CHANGING.contains(&function.name) {
+            functions.insert(format!(" {}", function.name), Arc::clone(&call));
+        }
+        functions.insert(function.name.to_owned(), call);
+    }
+    for name in ["print", "println"] {
+        functions.insert(name.to_owned(), Arc::new(move |arguments: &[Value]| Ok(print(name, arguments))));
+    }
+    let note = Arc::clone(place);
+    functions.insert(
+        hidden::AT.to_owned(),
+        Arc::new(move |arguments: &[Value]| {
+            if let [Value::String(name), Value::Int(line)] = arguments {
+                let mut place = note.lock().unwrap_or_else(PoisonError::into_inner);
+                *place = (Arc::clone(name), usize::try_from(*line).unwrap_or_default());
+            }
+            Ok(Value::String("".into()))
+        }),
+    );
+    functions.insert(hidden::SHOW.to_owned(), Arc::new(show));
+    functions.insert(hidden::NOTHING.to_owned(), Arc::new(|_: &[Value]| Ok(Value::Nil)));
+    functions.insert(hidden::FORMAT.to_owned(), Arc::new(format));
+    common(templates, name, &mut functions);
+    functions
+}
+
+fn show(arguments: &[Value]) -> Result<Value, TemplateError> {
+    let shown = arguments.first().map_or_else(|| Some(String::new()), values::shown);
+    let shown = shown
+        .ok_or_else(|| TemplateError::Exec("this is a function or a time, which has no text of its own".to_owned()))?;
+    Ok(Value::String(shown.into()))
+}
+
+/// Gives a format back, unless it is about Go's types.
+fn format(arguments: &[Value]) -> Result<Value, TemplateError> {
+    let format = arguments.first().cloned().unwrap_or(Value::Nil);
+    let text = format.as_str().unwrap_or_default();
+    let verb = |after: &str| after.trim_start_matches(|letter: char| !letter.is_alphabetic()).chars().next();
+    if text.split('%').skip(1).filter_map(verb).any(|verb| verb == 'T' || verb == 'p') {
+        return Err(TemplateError::Exec(format!("printf {text:?}: the verbs %T and %p are not supported")));
+    }
+    Ok(format)
+}
+
+/// As Go's `Sprint` and `Sprintln`: the one has blanks only between what is no text.
+fn print(name: &str, arguments: &[Value]) -> Value {
+    let mut text = String::new();
+    let is_text = |value: Option<&Value>| matches!(value, Some(Value::String(_)));
+    for (index, value) in arguments.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|index| arguments.get(index));
+        if index > 0 && (name == "println" || !is_text(before) && !is_text(Some(value))) {
+            text.push(' ');
+        }
+        text.push_str(&values::text(value));
+    }
+    if name == "println" {
+        text.push('\n');
+    }
+    Value::String(text.into())
+}
+
+fn common(templates: &Templates, name: &str, functions: &mut BTreeMap<String, ValueFunc>) {
+    let mut add = |function: &'static str, call: fn(&Templates, &str, &Arguments<'_>) -> Result<Value, Failure>| {
+        let (templates, by) = (templates.clone(), name.to_owned());
+        let call = move |arguments: &[Value]| {
+            call(&templates, &by, &Arguments { name: function, values: arguments }).map_err(|Failure(error)| error)
+        };
+        functions.insert(function.to_owned(), Arc::new(call));
+    };
+    add("lookup", |templates, _, arguments| {
+        arguments.between(1, 2)?;
+        match templates.reach.lookup(arguments.text(0)?, None) {
+            Err(ReachError::Missing(_)) if arguments.values.len() == 2 => Ok(arguments.value(1)?.clone()),
+            found => Ok(values::of_json(&found?)),
+        }
+    });
+    for function in ["readFile", "file"] {
+        add(function, |templates, _, arguments| {
+            arguments.exactly(1)?;
+            Ok(Value::String(templates.reach.read_file(arguments.text(0)?)?.into()))
+        });
+    }
+    add("render", |templates, _, arguments| {
+        arguments.between(1, 2)?;
+        let path = arguments.text(0)?;
+        let all = templates.all.get();
+        let is_all = |value: &Value| match (value, all) {
+            (Value::Map(value), Some(Value::Map(all))) => Arc::ptr_eq(value, all),
+            _ => false,
+        };
+        let rendered = match arguments.values.get(1).filter(|value| !is_all(value)) {
+            None => templates.reach.render_file(templates, path, Dot::All)?,
+            Some(value) => {
+                let value = values::to_json(value).ok_or_else(|| arguments.error("cannot hand a function over"))?;
+                templates.reach.render_file(templates, path, Dot::Value(&value))?
+            }
+        };
+        Ok(Value::String(rendered.into()))
+    });
+    add("write", |templates, by, arguments| {
+        arguments.exactly(2)?;
+        templates.reach.write(by, arguments.text(0)?, arguments.text(1)?)?;
+        Ok(Value::String("".into()))
+    });
+    add("jet", |templates, _, arguments| {
+        let delimiters = match arguments.values.len() {
+            1 => None,
+            3 => Some([arguments.text(1)?.to_owned(), arguments.text(2)?.to_owned()]),
+            _ => return Err(arguments.error("wants a text, and two delimiters if others than [[ and ]]").into()),
+        };
+        Ok(Value::String(templates.reach.render_in("jet", delimiters.as_ref(), arguments.text(0)?)?.into()))
+    });
+}
+
+/// The reason why a function has no value.
+struct Failure(TemplateError);
+
+impl From<TemplateError> for Failure {
+    fn from(error: TemplateError) -> Failure {
+        Failure(error)
+    }
+}
+
+impl From<ReachError> for Failure {
+    fn from(error: ReachError) -> Failure {
+        Failure(TemplateError::Exec(error.to_string()))
+    }
+}

@@ -1,0 +1,183 @@
+//! Texts.
+
+use super::{Arguments, Function, text, text_of, texts_of};
+use gotmpl::{TemplateError, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Result = std::result::Result<Value, TemplateError>;
+
+const fn function(name: &'static str, call: fn(&Arguments<'_>) -> Result) -> Function {
+    Function { name, call, warning: None }
+}
+
+pub(super) const ALL: &[Function] = &[
+    function("upper", |a| one(a, str::to_uppercase)),
+    function("lower", |a| one(a, str::to_lowercase)),
+    function("title", |a| one(a, title)),
+    function("trim", |a| one(a, |it| it.trim().to_owned())),
+    function("trimAll", |a| two(a, |cut, it| it.trim_matches(|letter| cut.contains(letter)).to_owned())),
+    function("trimSuffix", |a| two(a, |end, it| it.strip_suffix(end).unwrap_or(it).to_owned())),
+    function("trimPrefix", |a| two(a, |start, it| it.strip_prefix(start).unwrap_or(it).to_owned())),
+    function("contains", |a| is(a, |part, it| it.contains(part))),
+    function("hasPrefix", |a| is(a, |start, it| it.starts_with(start))),
+    function("hasSuffix", |a| is(a, |end, it| it.ends_with(end))),
+    function("replace", |a| {
+        a.exactly(3)?;
+        let (from, to, it) = (a.text(0)?, a.text(1)?, a.text(2)?);
+        a.size(it.len().saturating_mul(to.len().max(1)))?;
+        text(it.replace(from, to))
+    }),
+    function("quote", |a| {
+        let words = a.values.iter().filter(|value| !matches!(value, Value::Nil)).map(|value| quoted(&text_of(value)));
+        text(words.collect::<Vec<_>>().join(" "))
+    }),
+    function("squote", |a| {
+        let words = a.values.iter().filter(|value| !matches!(value, Value::Nil));
+        text(words.map(|value| format!("'{}'", text_of(value))).collect::<Vec<_>>().join(" "))
+    }),
+    function("indent", |a| indent(a, "")),
+    function("nindent", |a| indent(a, "\n")),
+    function("repeat", |a| {
+        a.exactly(2)?;
+        let (times, it) = (a.integer(0)?, a.text(1)?);
+        let times = usize::try_from(times).map_err(|_| a.error("cannot repeat a text less than never"))?;
+        a.size(it.len().saturating_mul(times))?;
+        text(it.repeat(times))
+    }),
+    function("substr", substr),
+    function("trunc", |a| {
+        a.exactly(2)?;
+        let (count, it) = (a.integer(0)?, a.text(1)?);
+        let length = i64::try_from(it.len()).unwrap_or(i64::MAX);
+        let (start, end) = match count {
+            count if count < 0 && length + count > 0 => (length + count, length),
+            count if count >= 0 && length > count => (0, count),
+            _ => (0, length),
+        };
+        cut(a, it, start, end)
+    }),
+    function("join", |a| {
+        a.exactly(2)?;
+        text(texts_of(a.value(1)?).join(a.text(0)?))
+    }),
+    function("split", |a| {
+        a.exactly(2)?;
+        let parts = parts(a.text(0)?, a.text(1)?).enumerate();
+        let entries = parts.map(|(index, part)| (Arc::from(format!("_{index}")), Value::String(part.into())));
+        Ok(Value::Map(Arc::new(entries.collect::<BTreeMap<_, _>>())))
+    }),
+    function("splitList", |a| {
+        a.exactly(2)?;
+        Ok(Value::List(parts(a.text(0)?, a.text(1)?).map(|part| Value::String(part.into())).collect()))
+    }),
+    function("cat", |a| {
+        let words = a.values.iter().filter(|value| !matches!(value, Value::Nil));
+        text(words.map(text_of).collect::<Vec<_>>().join(" "))
+    }),
+    function("toString", |a| {
+        a.exactly(1)?;
+        text(text_of(a.value(0)?))
+    }),
+];
+
+fn one(a: &Arguments<'_>, make: fn(&str) -> String) -> Result {
+    a.exactly(1)?;
+    text(make(a.text(0)?))
+}
+
+fn two(a: &Arguments<'_>, make: fn(&str, &str) -> String) -> Result {
+    a.exactly(2)?;
+    text(make(a.text(0)?, a.text(1)?))
+}
+
+fn is(a: &Arguments<'_>, holds: fn(&str, &str) -> bool) -> Result {
+    a.exactly(2)?;
+    Ok(Value::Bool(holds(a.text(0)?, a.text(1)?)))
+}
+
+/// The first letter of each word in upper case.
+fn title(it: &str) -> String {
+    let mut within = false;
+    let mut result = String::new();
+    for letter in it.chars() {
+        if within {
+            result.push(letter);
+        } else {
+            result.extend(letter.to_uppercase());
+        }
+        within = letter.is_alphanumeric() || letter == '_' || (!letter.is_ascii() && !letter.is_whitespace());
+    }
+    result
+}
+
+/// A text between quotes, as Go writes it.
+fn quoted(it: &str) -> String {
+    let mut result = String::from('"');
+    for letter in it.chars() {
+        match letter {
+            '"' | '\\' => result.extend(['\\', letter]),
+            '\n' => result.push_str("\\n"),
+            '\r' => result.push_str("\\r"),
+            '\t' => result.push_str("\\t"),
+            '\u{7}' => result.push_str("\\a"),
+            '\u{8}' => result.push_str("\\b"),
+            '\u{b}' => result.push_str("\\v"),
+            '\u{c}' => result.push_str("\\f"),
+            letter if (letter as u32) < 0x20 || letter == '\u{7f}' => {
+                result.push_str(&format!("\\x{:02x}", letter as u32));
+            }
+            letter if letter.is_control() || is_invisible(letter) => result.push_str(&match letter as u32 {
+                number if number < 0x1_0000 => format!("\\u{number:04x}"),
+                number => format!("\\U{number:08x}"),
+            }),
+            letter => result.push(letter),
+        }
+    }
+    result.push('"');
+    result
+}
+
+/// Returns true for what Go does not call printable: white space but the blank, and formatting.
+fn is_invisible(letter: char) -> bool {
+    letter != ' ' && letter.is_whitespace()
+        || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(letter, '\u{e000}'..='\u{f8ff}')
+}
+
+fn indent(a: &Arguments<'_>, before: &str) -> Result {
+    a.exactly(2)?;
+    let (count, it) = (a.integer(0)?, a.text(1)?);
+    let count = usize::try_from(count).map_err(|_| a.error("cannot indent by less than nothing"))?;
+    a.size(count.saturating_mul(it.lines().count() + 1).saturating_add(it.len()))?;
+    let blanks = " ".repeat(count);
+    text(format!("{before}{blanks}{}", it.replace('\n', &format!("\n{blanks}"))))
+}
+
+fn substr(a: &Arguments<'_>) -> Result {
+    a.exactly(3)?;
+    let (start, end, it) = (a.integer(0)?, a.integer(1)?, a.text(2)?);
+    let length = i64::try_from(it.len()).unwrap_or(i64::MAX);
+    match (start, end) {
+        (start, end) if start < 0 => cut(a, it, 0, end),
+        (start, end) if end < 0 || end > length => cut(a, it, start, length),
+        (start, end) => cut(a, it, start, end),
+    }
+}
+
+/// A part of a text, in bytes as Go counts.
+fn cut(a: &Arguments<'_>, it: &str, start: i64, end: i64) -> Result {
+    let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    match range.and_then(|(start, end)| it.get(start..end)) {
+        Some(part) => text(part),
+        None => Err(a.error(&format!("has no text from byte {start} to {end} of {it:?}"))),
+    }
+}
+
+/// The parts of a text between separators; all its letters, if there is no separator.
+fn parts<'a>(separator: &'a str, it: &'a str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+    if separator.is_empty() {
+        return Box::new(it.split_inclusive(|_: char| true));
+    }
+    Box::new(it.split(separator))
+}

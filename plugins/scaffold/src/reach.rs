@@ -1,0 +1,263 @@
+//! Everything beyond its own text that a template may use, in whichever language it is written.
+
+use crate::renderer::{Dot, Render};
+use crate::source::{Files, Partial};
+use holo_plugin::facts::key::{self, KeyError};
+use holo_plugin::facts::{Knowledge, LocatedError};
+use holo_plugin::origins::TemplateText;
+use holo_plugin::reason;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The maximal number of templates that render each other.
+const MAX_CHAIN: usize = 10;
+
+/// Returns what renders templates in the language of a name, if there is one.
+pub(crate) type FindRenderer =
+    fn(&str, Arc<Reach>, Option<&[String; 2]>) -> Option<Result<Box<dyn Render>, LocatedError>>;
+
+/// Facts, data, environment and files, as the templates of one scaffold see them; and the files that they write.
+pub(crate) struct Reach {
+    knowledge: Knowledge,
+    files: Files,
+    renderers: FindRenderer,
+    environment: OnceLock<Value>,
+    /// The templates that are being rendered by others, the outermost first.
+    chain: Mutex<Vec<String>>,
+    written: Mutex<BTreeMap<PathBuf, Written>>,
+    /// The files that templates have taken in.
+    included: Mutex<Vec<TemplateText>>,
+    warnings: Mutex<Vec<String>>,
+}
+
+/// A file that a template writes.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// The template.
+    pub(crate) by: String,
+    /// Its content.
+    pub(crate) content: String,
+}
+
+/// The reason why a template is not given what it asks for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReachError {
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Located(#[from] LocatedError),
+    #[error("there is nothing at {}", key::shown(.0))]
+    Missing(String),
+    #[error("lookup {0:?}: queries and modifiers are not supported, only keys, numbers, and # for how many there are")]
+    Query(String),
+    #[error("{0}: {reason}", reason = reason(.1))]
+    File(String, io::Error),
+    #[error("there is no file {0}")]
+    NoFile(String),
+    #[error("templates render each other more than {MAX_CHAIN} times: {0}")]
+    TooDeep(String),
+    #[error("write {0:?}: this is not a path below the target")]
+    Outside(String),
+    #[error("{0} and {1} both write {2}")]
+    WrittenTwice(String, String, String),
+    #[error("there is no language {0}")]
+    NoLanguage(String),
+}
+
+impl Reach {
+    pub(crate) fn new(knowledge: Knowledge, files: Files, renderers: FindRenderer) -> Reach {
+        Reach {
+            knowledge,
+            files,
+            renderers,
+            environment: OnceLock::new(),
+            chain: Mutex::default(),
+            written: Mutex::default(),
+            included: Mutex::default(),
+            warnings: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
+    /// Returns one of the values that are there from the beginning, if it is one.
+    pub(crate) fn global(&self, name: &str) -> Result<Option<&Value>, LocatedError> {
+        Ok(match name {
+            "facts" | "Facts" => Some(self.knowledge.facts().value()),
+            "data" | "Data" => Some(self.knowledge.data()?.value()),
+            "environ" | "Environ" => Some(self.environment.get_or_init(environment)),
+            _ => None,
+        })
+    }
+
+    /// The names of all of them.
+    pub(crate) const GLOBALS: [&'static str; 6] = ["facts", "Facts", "data", "Data", "environ", "Environ"];
+
+    /// Returns the value at a key that begins with `facts`, `data` or `environ`; any other is one of data. The default counts if there
+    /// is none.
+    pub(crate) fn lookup(&self, key: &str, default: Option<Value>) -> Result<Value, ReachError> {
+        self.find(key)?.or(default).ok_or_else(|| ReachError::Missing(key.to_owned()))
+    }
+
+    fn find(&self, key: &str) -> Result<Option<Value>, ReachError> {
+        let (key, counts) = match key.strip_suffix(".#") {
+            Some(key) => (key, true),
+            None => (key, false),
+        };
+        if is_query(key) {
+            return Err(ReachError::Query(key.to_owned()));
+        }
+        let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+        let found = match self.global(first)? {
+            Some(value) if rest.is_empty() => Some(value),
+            Some(value) => key::find(value, rest)?,
+            None => self.knowledge.data()?.lookup(key)?,
+        };
+        Ok(match found {
+            Some(Value::Array(list)) if counts => Some(list.len().into()),
+            Some(_) if counts => None,
+            found => found.cloned(),
+        })
+    }
+
+    /// Returns the text of a file: below the source directory, or at an absolute path.
+    pub(crate) fn read_file(&self, path: &str) -> Result<String, ReachError> {
+        let read = self.files.read(path).map_err(|error| ReachError::File(path.to_owned(), error))?;
+        read.map(|partial| self.take_in(partial)).ok_or_else(|| ReachError::NoFile(path.to_owned()))
+    }
+
+    /// Returns the text of a template that others include by name.
+    pub(crate) fn partial(&self, name: &str, suffixes: &[&str]) -> Result<Option<String>, ReachError> {
+        let found = self.files.partial(name, suffixes).map_err(|error| ReachError::File(name.to_owned(), error))?;
+        Ok(found.map(|partial| self.take_in(partial)))
+    }
+
+    fn take_in(&self, Partial { shown, text }: Partial) -> String {
+        let mut included = lock(&self.included);
+        if included.iter().all(|known| known.path != shown) {
+            included.push(TemplateText { path: shown, text: text.clone().into() });
+        }
+        text
+    }
+
+    /// Returns the files that templates have taken in since this was asked last.
+    pub(crate) fn take_included(&self) -> Vec<TemplateText> {
+        std::mem::take(&mut *lock(&self.included))
+    }
+
+    /// Renders a file of the source directory.
+    pub(crate) fn render_file(&self, engine: &dyn Render, path: &str, dot: Dot<'_>) -> Result<String, ReachError> {
+        let text = self.read_file(path)?;
+        self.render_text(engine, path, &text, dot)
+    }
+
+    /// Renders a text, within the template that asks for it.
+    pub(crate) fn render_text(
+        &self,
+        engine: &dyn Render,
+        name: &str,
+        text: &str,
+        dot: Dot<'_>,
+    ) -> Result<String, ReachError> {
+        {
+            let mut chain = lock(&self.chain);
+            if chain.len() == MAX_CHAIN {
+                return Err(ReachError::TooDeep(chain.join(", ")));
+            }
+            chain.push(name.to_owned());
+        }
+        let rendered = engine.render(name, text, dot);
+        lock(&self.chain).pop();
+        Ok(rendered?)
+    }
+
+    /// Renders a text in a language, which is the content of a file if it is the name of one.
+    pub(crate) fn render_in(
+        self: &Arc<Reach>,
+        language: &str,
+        delimiters: Option<&[String; 2]>,
+        text: &str,
+    ) -> Result<String, ReachError> {
+        let (language, named) = match text.rsplit_once('.') {
+            Some((_, "jet")) => ("jet", true),
+            Some((_, "templ")) => (language, true),
+            _ => (language, false),
+        };
+        let engine = (self.renderers)(language, Arc::clone(self), delimiters);
+        let engine = engine.ok_or_else(|| ReachError::NoLanguage(language.to_owned()))??;
+        if named && !text.contains('\n') {
+            return self.render_file(&*engine, text, Dot::All);
+        }
+        self.render_text(&*engine, &format!("a text for {language}"), text, Dot::All)
+    }
+
+    /// Adds a file to the target.
+    pub(crate) fn write(&self, by: &str, path: &str, content: &str) -> Result<(), ReachError> {
+        let name = Path::new(path);
+        if path.is_empty()
+            || path.contains(char::is_control)
+            || !name.components().all(|part| matches!(part, Component::Normal(_)))
+        {
+            return Err(ReachError::Outside(path.to_owned()));
+        }
+        let name: PathBuf = name.components().collect();
+        let mut written = lock(&self.written);
+        if let Some(other) = written.get(&name) {
+            return Err(ReachError::WrittenTwice(other.by.clone(), by.to_owned(), path.to_owned()));
+        }
+        written.insert(name, Written { by: by.to_owned(), content: content.to_owned() });
+        Ok(())
+    }
+
+    /// Returns the files that templates have written since this was asked last, by their paths below the target.
+    pub(crate) fn take_written(&self) -> BTreeMap<PathBuf, Written> {
+        std::mem::take(&mut *lock(&self.written))
+    }
+
+    /// Adds a warning, once.
+    pub(crate) fn warn(&self, text: String) {
+        let mut warnings = lock(&self.warnings);
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// Returns the warnings that have come up since this was asked last.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.warnings))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the environment without the variables of this run, which differ from one to the next.
+fn environment() -> Value {
+    let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let variables = variables.filter(|(name, _)| !name.starts_with("HOLO_"));
+    variables
+        .map(|(name, value)| (name, Value::from(value.to_string_lossy())))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// Returns true if a key has signs, outside of quotes, by which the path language of the peer asks for more than one value.
+fn is_query(key: &str) -> bool {
+    let mut quoted = false;
+    let mut letters = key.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => quoted = !quoted,
+            '\\' if quoted => drop(letters.next()),
+            '*' | '?' | '|' | '#' | '(' | ')' | '[' | ']' | '{' | '}' | '@' | '!' | '\\' if !quoted => return true,
+            _ => {}
+        }
+    }
+    false
+}
