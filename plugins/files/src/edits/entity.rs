@@ -2,11 +2,12 @@
 
 use super::EditDefinition;
 use super::definition::Ensure;
+use holo_change::claims::Claims;
 use holo_plugin::definitions::Location;
-use holo_plugin::{Asset, EntityReport};
+use holo_plugin::{Asset, EntityReport, Host};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The kind of asset by which an edit is found that a path is asked for.
@@ -31,7 +32,26 @@ pub(crate) struct EditEntity {
     pub(super) sensitive: bool,
     /// True if the file is written to, and not replaced.
     pub(super) in_place: bool,
-    pub(super) locations: Arc<BTreeMap<String, Location>>,
+    pub(super) run: Arc<Run>,
+}
+
+/// The part of a run that all edits share.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// The locations of the definitions, by the IDs of the edits.
+    pub(super) locations: BTreeMap<String, Location>,
+    /// The claims of all plugins, once they are asked for: by then, all have made theirs known.
+    claims: OnceLock<Claims>,
+}
+
+impl Run {
+    pub(super) fn new(locations: BTreeMap<String, Location>) -> Run {
+        Run { locations, claims: OnceLock::new() }
+    }
+
+    pub(super) fn claims(&self, host: &Host) -> &Claims {
+        self.claims.get_or_init(|| Claims::read(host.locations()))
+    }
 }
 
 impl EditEntity {

@@ -6,7 +6,6 @@ use super::outcome::{self, EditError, Outcome};
 use super::record::{FileRecord, Records, Version};
 use super::text::Text;
 use crate::validation::ValidationError;
-use holo_change::claims::Claims;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Links, PathError, PathHandle, Tree};
 use holo_plugin::origins::Traced;
@@ -94,7 +93,7 @@ impl<'a> Inspection<'a> {
         let Some(definition) = &entity.definition else {
             return Ok(Some(outcome::take_back(&subject.ledger, &entity.id)));
         };
-        if let Some(claim) = Claims::read(self.host.locations()).conflict(&subject.path, false) {
+        if let Some(claim) = entity.run.claims(self.host).conflict(&subject.path, false) {
             return Err(FileError::Claimed(self.shown(&subject.path), entity.id.clone(), claim.shown()));
         }
         if subject.found.is_none() && !definition.creates() {
@@ -189,7 +188,7 @@ impl<'a> Inspection<'a> {
         let subject = self.look_at(&self.canonical(&entity.path)?)?;
         let Some(found) = subject.found.filter(|_| !entity.sensitive) else { return Ok(None) };
         let makers = subject.ledger.makers();
-        let origin = |edit: &str| match entity.locations.get(edit) {
+        let origin = |edit: &str| match entity.run.locations.get(edit) {
             Some(location) => Origin::Resource { path: location.path().to_owned(), line: location.line() },
             None => Origin::Other(edit.into()),
         };

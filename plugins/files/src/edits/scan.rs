@@ -2,7 +2,7 @@
 
 use super::EditDefinition;
 use super::definition::{BlockDefinition, IniDefinition, LineDefinition};
-use super::entity::EditEntity;
+use super::entity::{EditEntity, Run};
 use super::inspection::Inspection;
 use super::record::FileRecord;
 use holo_plugin::declared::Declared;
@@ -87,7 +87,7 @@ impl Found {
         };
         let locations: BTreeMap<String, Location> =
             self.defined.iter().map(|(id, defined)| (id.clone(), defined.common.location.clone())).collect();
-        let locations = Arc::new(locations);
+        let run = Arc::new(Run::new(locations));
         let (mut secret, mut in_place) = (self.secret, self.in_place);
         let mut defined = Vec::new();
         for (id, edit) in self.defined {
@@ -121,7 +121,7 @@ impl Found {
                 report: None,
                 sensitive: secret.contains(path),
                 in_place: in_place.contains(path),
-                locations: Arc::clone(&locations),
+                run: Arc::clone(&run),
             };
             edits.push(FoundEdit { edit: Declared::new(entity, common.clone()), path: path.clone(), problem });
         }
@@ -139,7 +139,7 @@ impl Found {
                 report: Some(report),
                 sensitive: secret.contains(&path),
                 in_place: in_place.contains(&path),
-                locations: Arc::clone(&locations),
+                run: Arc::clone(&run),
                 path: path.clone(),
             };
             edits.push(FoundEdit { edit: Declared::orphan(entity), path, problem: None });
