@@ -134,6 +134,9 @@ pub struct Check {
     /// Show what would be changed as unified diffs
     #[arg(long)]
     pub diff: bool,
+    /// Number of entities of a plugin to look at at a time [default: one a processor]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroU32>,
     /// The form of the output
     #[command(flatten)]
     pub output: Output,

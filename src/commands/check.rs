@@ -16,6 +16,7 @@ use holo_events::Tally;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let preview = Preview { differences: arguments.diff, ..Preview::default() };
+    context.settings.jobs = arguments.jobs.unwrap_or(context.settings.jobs);
     let Context { settings, interrupt, reporter } = context;
     walk(settings, interrupt, *reporter, &arguments.selection, preview).map(exit_code)
 }

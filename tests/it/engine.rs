@@ -99,8 +99,10 @@ fn plugins_of_version_4_hear_how_much_they_may_do_at_a_time() {
     let run = root.holo(&["apply", "--jobs", "7"]);
     let said: Vec<String> = stdout_lines(&run).into_iter().filter(|line| !line.starts_with("Working on ")).collect();
     assert_eq!(said, ["free:7 7", "careful:1 1", "three:none none"]);
-    for number in ["0", "many", "-1"] {
-        let run = root.holo(&["apply", "--jobs", number]);
+    let check = root.holo(&["check", "--jobs", "7"]);
+    assert!(["free:7", "careful:1", "three:none"].iter().all(|id| check.stdout_lossy().contains(id)), "{check}");
+    for (verb, number) in [("apply", "0"), ("apply", "many"), ("check", "-1")] {
+        let run = root.holo(&[verb, "--jobs", number]);
         assert_eq!(run.status, Some(2), "{run}");
         assert!(run.stderr_lossy().starts_with("!! "), "{run}");
     }

@@ -16,6 +16,7 @@ use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
 use executor::Executor;
+use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::index::Table;
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers};
@@ -124,7 +125,7 @@ impl<'a> Group<'a> {
             applied: failed_early.clone(),
         })?;
         let not_taken_over = self.take_over(&memory, &failed_early, answers);
-        let mut tasks = Vec::new();
+        let (mut tasks, mut ends) = (Vec::new(), Vec::new());
         for (request, resolved) in resolution.resolved.indexes().zip(resolution.resolved) {
             let index = self.members[request].index;
             if not_taken_over.contains(&request) {
@@ -137,7 +138,7 @@ impl<'a> Group<'a> {
                 }
                 Resolved::Nothing => {
                     self.keep(request, &resolution.installed, false, &mut answers.output(index));
-                    self.finish(request, &memory, Applied::Unchanged, answers)
+                    Applied::Unchanged
                 }
                 Resolved::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
                 Resolved::Impossible(problem) => {
@@ -152,9 +153,10 @@ impl<'a> Group<'a> {
                     failed_early.clone()
                 }
             };
-            answers.begin(index);
-            answers.end(index, applied);
+            ends.push((request, applied));
         }
+        ends.iter().for_each(|(request, _)| answers.begin(self.members[*request].index));
+        self.finish(ends, &memory, answers);
         let Some(first_task) = tasks.first() else { return Ok(()) };
         tasks.iter().for_each(|task| answers.begin(self.members[task.request].index));
         let mut intent = None;
@@ -172,7 +174,7 @@ impl<'a> Group<'a> {
         let names = first.job.entity.shared.names(self.provider);
         let mut executor = Executor::new(manager, resolution.installed, before, names, &requests);
         executor.work(&tasks, &mut answers.output(self.members[first_task.request].index));
-        let mut given_up = Vec::new();
+        let (mut given_up, mut ends) = (Vec::new(), Vec::new());
         for task in &tasks {
             let index = self.members[task.request].index;
             let applied = executor.outcome(task, &mut answers.output(index));
@@ -184,9 +186,9 @@ impl<'a> Group<'a> {
                 given_up.push(&*self.wanted(task.request).id);
             }
             self.keep(task.request, executor.installed(), has_installed, &mut answers.output(index));
-            let applied = self.finish(task.request, &memory, applied, answers);
-            answers.end(index, applied);
+            ends.push((task.request, applied));
         }
+        self.finish(ends, &memory, answers);
         // What is intended for too long has a version of a person taken for ours, and nothing worse.
         let _ = intent.map(|mut intent| intent.note(given_up.into_iter().map(|id| (id, None))));
         Ok(())
@@ -290,36 +292,44 @@ impl<'a> Group<'a> {
         memory.keep(&remembered)
     }
 
-    /// Forgets what was there before us.
-    fn forget(&self, request: RequestIndex, memory: &BaseStore) -> holo_change::error::Result<()> {
-        let names = FullNames::new(self.host);
-        match &self.entity(request).past {
-            Past::Orphan(orphan) => memory.forget_orphan(orphan, &things(&|base| names.name_of_base(base))),
-            Past::Living(_) => Ok(()),
+    /// Forgets the orphans among these that are as they were, and answers for all.
+    fn finish(&self, ends: Vec<(RequestIndex, Applied)>, memory: &BaseStore, answers: &mut dyn SetAnswers) {
+        let is_done = |applied: &Applied| matches!(applied, Applied::Unchanged | Applied::Changed(_));
+        let done = ends.iter().filter(|(_, applied)| is_done(applied)).map(|(request, _)| *request);
+        let mut not_forgotten = self.forget(&Vec::from_iter(done), memory);
+        for (request, applied) in ends {
+            let index = self.members[request].index;
+            let applied = match not_forgotten.remove(&request) {
+                Some(error) => {
+                    answers.output(index).error(error.to_string());
+                    failed(applied == Applied::Unchanged)
+                }
+                // That nothing had to be done does not mean that it is still there.
+                None if self.wanted(request).is_orphan && applied == Applied::Unchanged => Applied::Changed(Vec::new()),
+                None => applied,
+            };
+            answers.end(index, applied);
         }
     }
 
-    /// Forgets an orphan that is as it was.
-    fn finish(
-        &self,
-        request: RequestIndex,
-        memory: &BaseStore,
-        applied: Applied,
-        answers: &mut dyn SetAnswers,
-    ) -> Applied {
-        let wanted = self.wanted(request);
-        match applied {
-            Applied::Unchanged | Applied::Changed(_) if wanted.is_orphan => match self.forget(request, memory) {
-                // That nothing had to be done does not mean that it is still there.
-                Ok(()) if applied == Applied::Unchanged => Applied::Changed(Vec::new()),
-                Ok(()) => applied,
-                Err(error) => {
-                    answers.output(self.members[request].index).error(error.to_string());
-                    failed(applied == Applied::Unchanged)
-                }
-            },
-            applied => applied,
+    /// Forgets what was there before us, of the orphans among these. Returns the errors.
+    fn forget(&self, requests: &[RequestIndex], memory: &BaseStore) -> BTreeMap<RequestIndex, PathError> {
+        let names = FullNames::new(self.host);
+        let name_of = |base: &Base| names.name_of_base(base);
+        let orphan = |&request: &RequestIndex| match &self.entity(request).past {
+            Past::Orphan(orphan) if self.wanted(request).is_orphan => Some((request, &**orphan)),
+            _ => None,
+        };
+        let orphans = Vec::from_iter(requests.iter().filter_map(orphan));
+        if memory.forget_orphans(orphans.iter().map(|(_, orphan)| *orphan), &things(&name_of)).is_ok() {
+            return BTreeMap::new();
         }
+        // One that cannot be forgotten does not keep the others.
+        let forgotten = orphans.into_iter().map(|(request, orphan)| {
+            let forgotten = memory.forget_orphans([orphan], &things(&name_of));
+            Some((request, forgotten.err()?))
+        });
+        forgotten.flatten().collect()
     }
 }
 

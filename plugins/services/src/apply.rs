@@ -4,7 +4,7 @@ mod also;
 mod item;
 mod journal;
 
-use crate::entity::{FilesStep, Past, Service};
+use crate::entity::{FilesStep, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
 use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::providers;
@@ -353,15 +353,9 @@ impl Run<'_, '_> {
 
     fn finish(&mut self) {
         self.keep(&self.indexes(|_| true));
-        for index in self.indexes(|_| true) {
-            self.begin(index);
-            let unit = self.items[index].unit;
-            if let Past::Orphan(orphan) = &unit.past
-                && let Err(error) = self.forget(orphan)
-            {
-                self.fail(index, &error.to_string());
-            }
-        }
+        let left = self.indexes(|_| true);
+        left.iter().for_each(|&index| self.begin(index));
+        self.forget_orphans(&left);
         self.end_all();
     }
 

@@ -6,7 +6,7 @@ use crate::notices::Notices;
 use holo_protocol::report::EntityReport;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The records of a plugin whose entities are about things that can be called in several ways.
 #[derive(Debug)]
@@ -151,20 +151,34 @@ impl BaseStore {
         Ok(())
     }
 
-    /// Forgets an orphan, wherever its record has been moved to meanwhile.
+    /// Forgets orphans, wherever their records have been moved to meanwhile, and waits for the disk once.
     ///
     /// # Errors
-    /// If a record cannot be read or removed.
-    pub fn forget_orphan<T: DeserializeOwned>(&self, orphan: &Orphan<T>, things: &Things<'_, T>) -> Result<()> {
-        self.forget_thing(&orphan.kept_as, &orphan.remembered.base, things)?;
-        self.forget_thing(&orphan.remembered.id, &orphan.remembered.base, things)
+    /// If a record cannot be read or removed. Some may be forgotten then.
+    pub fn forget_orphans<'o, T: DeserializeOwned + 'o>(
+        &self,
+        orphans: impl IntoIterator<Item = &'o Orphan<T>>,
+        things: &Things<'_, T>,
+    ) -> Result<()> {
+        let mut ids = BTreeSet::new();
+        for Orphan { remembered, kept_as } in orphans {
+            for id in BTreeSet::from([kept_as, &remembered.id]) {
+                if self.is_about(id, &remembered.base, things)? {
+                    ids.insert(id);
+                }
+            }
+        }
+        self.forget_all(&Vec::from_iter(ids))
     }
 
     /// Forgets what is kept under an ID, if it is about this.
     fn forget_thing<T: DeserializeOwned>(&self, id: &str, base: &T, things: &Things<'_, T>) -> Result<()> {
+        if self.is_about(id, base, things)? { self.forget(id) } else { Ok(()) }
+    }
+
+    fn is_about<T: DeserializeOwned>(&self, id: &str, base: &T, things: &Things<'_, T>) -> Result<bool> {
         let name = (things.name_of)(base);
-        let is_about_it = self.recall::<T>(id)?.is_some_and(|kept| (things.name_of)(&kept.base) == name);
-        if is_about_it { self.forget(id) } else { Ok(()) }
+        Ok(self.recall::<T>(id)?.is_some_and(|kept| (things.name_of)(&kept.base) == name))
     }
 }
 

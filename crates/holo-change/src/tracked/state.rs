@@ -58,13 +58,18 @@ pub struct Attributes {
     pub gid: u32,
 }
 
+thread_local! {
+    /// The user and the group of this thread, which it has got before it does anything: each record asks for them several times.
+    static OURS: (u32, u32) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+}
+
 /// The owner that is not written down: root, or in test mode whoever runs it, so that a record does not depend on who that is.
 pub(super) fn our_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
+    OURS.with(|(uid, _)| *uid)
 }
 
 pub(super) fn our_gid() -> u32 {
-    rustix::process::getegid().as_raw()
+    OURS.with(|(_, gid)| *gid)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

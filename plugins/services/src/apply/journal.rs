@@ -44,10 +44,27 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Forgets a unit that is as it was.
-    pub(super) fn forget(&self, orphan: &Orphan<Record>) -> holo_change::error::Result<()> {
+    /// Forgets units that are as they were.
+    pub(super) fn forget_orphans(&mut self, indexes: &[ItemIndex]) {
+        let orphan = |&index: &ItemIndex| match &self.items[index].unit.past {
+            Past::Orphan(orphan) => Some((index, &**orphan)),
+            Past::Living(_) => None,
+        };
+        let orphans: Vec<(ItemIndex, &Orphan<Record>)> = indexes.iter().filter_map(orphan).collect();
+        if self.forget(orphans.iter().map(|(_, orphan)| *orphan)).is_ok() {
+            return;
+        }
+        // One that cannot be forgotten does not keep the others.
+        for (index, orphan) in orphans {
+            if let Err(error) = self.forget([orphan]) {
+                self.fail(index, &error.to_string());
+            }
+        }
+    }
+
+    fn forget<'o>(&self, orphans: impl IntoIterator<Item = &'o Orphan<Record>>) -> holo_change::error::Result<()> {
         let root = Root::new(self.host.root());
-        self.memory.forget_orphan(orphan, &things(&|record| name_of(self.provider, &root, record)))
+        self.memory.forget_orphans(orphans, &things(&|record| name_of(self.provider, &root, record)))
     }
 
     pub(super) fn keep_bases(&mut self) {

@@ -78,7 +78,7 @@ fn a_record_that_nobody_follows_is_an_orphans() {
     let records = case.records(&[("file:a", "a")]);
     assert_eq!(orphans(&records), [("file:b", "file:b")]);
     assert!(records.legacies.is_empty());
-    case.bases.forget_orphan(&records.orphans[0], &THINGS).unwrap();
+    case.bases.forget_orphans([&records.orphans[0]], &THINGS).unwrap();
     assert_eq!(case.kept(), ["file:a a"]);
 }
 
@@ -119,7 +119,7 @@ fn an_entity_that_manages_something_else_leaves_its_record_to_an_orphan() {
     assert!(case.take_over(&living).is_empty());
     assert_eq!(case.kept(), ["file:x ./x"]);
     // The orphan is known from before its record was moved.
-    case.bases.forget_orphan(&records.orphans[0], &THINGS).unwrap();
+    case.bases.forget_orphans([&records.orphans[0]], &THINGS).unwrap();
     assert!(case.kept().is_empty());
 }
 
@@ -138,6 +138,6 @@ fn a_record_that_is_about_something_else_by_now_is_not_forgotten() {
     let case = Case::new(&[("file:gone", "x")]);
     let records = case.records(&[]);
     case.bases.keep(&Remembered::new(&EntityReport::new("file:gone"), "y".to_owned())).unwrap();
-    case.bases.forget_orphan(&records.orphans[0], &THINGS).unwrap();
+    case.bases.forget_orphans([&records.orphans[0]], &THINGS).unwrap();
     assert_eq!(case.kept(), ["file:gone y"]);
 }
