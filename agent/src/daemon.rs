@@ -205,7 +205,8 @@ impl<'a> Daemon<'a> {
         if self.window.is_over(now) {
             self.look_at_window(now);
         }
-        if self.catch_up.is_some() {
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.kill_if_late(now);
             return;
         }
         if let Some(run) = &mut self.run {
@@ -498,7 +499,8 @@ impl<'a> Daemon<'a> {
         let is_free = self.run.is_none() && self.catch_up.is_none() && !self.is_stopping;
         let watch = self.watch.next_wake(self.config.watch && is_free);
         let next_run = (is_free && !self.watch.is_ending()).then_some(self.next_run);
-        [run, watch, next_run, self.retry_spool, self.window.until()].into_iter().flatten().min()
+        let catch_up = self.catch_up.as_ref().and_then(CatchUp::next_wake);
+        [run, watch, next_run, catch_up, self.retry_spool, self.window.until()].into_iter().flatten().min()
     }
 
     fn tell(&mut self) {

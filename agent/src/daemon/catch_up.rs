@@ -5,9 +5,13 @@ use crate::event::{RunEvent, RunResult};
 use holo_events::{Line, RunLine, Tally};
 use jiff::Timestamp;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The time after which a run that goes on is looked for again.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The time after which a look at the records is given up.
+const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// A look at the records.
 pub(super) struct CatchUp {
@@ -17,11 +21,14 @@ pub(super) struct CatchUp {
     begun: Timestamp,
     runs: Vec<RunEvent>,
     is_running: bool,
+    /// The time at which it is given up; none once that was done.
+    limit: Option<Instant>,
 }
 
 impl CatchUp {
     pub(super) fn new(id: ChildId, child: Box<dyn Running>, begun: Timestamp) -> CatchUp {
-        CatchUp { id, child, begun, runs: Vec::new(), is_running: false }
+        let limit = Some(Instant::now() + LIMIT);
+        CatchUp { id, child, begun, runs: Vec::new(), is_running: false, limit }
     }
 
     pub(super) fn hear(&mut self, line: &Line<'_>) {
@@ -35,6 +42,18 @@ impl CatchUp {
             Some(event) => self.runs.push(event),
             None => self.is_running = true,
         }
+    }
+
+    /// Gives it up if it takes too long.
+    pub(super) fn kill_if_late(&mut self, now: Instant) {
+        if self.limit.take_if(|limit| *limit <= now).is_some() {
+            self.child.kill();
+        }
+    }
+
+    /// Returns the time at which that has to be looked at.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.limit
     }
 
     pub(super) fn end(&self) {

@@ -43,8 +43,9 @@ struct Actors {
     /// The time that a child takes to end once it was asked to.
     end: Duration,
     running: Rc<RefCell<u32>>,
-    /// The lines of holo history.
+    /// The lines of holo history, and the time that it takes.
     history: Vec<String>,
+    history_time: Duration,
 }
 
 struct Actor {
@@ -92,7 +93,7 @@ impl Launcher for Actors {
         let (time, mut lines, code) = match task {
             Task::Watch { .. } => (self.watch, vec![Line::Watching { entities: 1 }.to_bytes()], 1),
             Task::History { .. } => {
-                (Duration::from_secs(1), self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
+                (self.history_time, self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
             }
             Task::Apply | Task::Check => {
                 let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
@@ -105,6 +106,7 @@ impl Launcher for Actors {
             let mut status = Exit::Exited(code.into());
             tokio::select! {
                 () = tokio::time::sleep(time) => {}
+                () = killed.notified() => lines.clear(),
                 () = asked.notified() => {
                     lines.clear();
                     status = Exit::Exited(143);
@@ -162,6 +164,7 @@ struct Stage {
     end: Duration,
     last: Option<String>,
     history: Vec<String>,
+    history_time: Duration,
 }
 
 /// What has come of it.
@@ -179,6 +182,7 @@ impl Default for Stage {
             end: Duration::from_secs(1),
             last: None,
             history: Vec::new(),
+            history_time: Duration::from_secs(1),
         }
     }
 }
@@ -205,6 +209,7 @@ impl Stage {
                 end: self.end,
                 running: Rc::default(),
                 history: self.history,
+                history_time: self.history_time,
             };
             let mut daemon = Daemon::new(Parts {
                 source: Box::new(source.clone()),
@@ -381,6 +386,9 @@ fn a_run_whose_agent_has_crashed_is_known_by_its_record_and_counted_once() {
     let play = Stage { last: last.clone(), history, ..Stage::default() }.play(MINUTE, Vec::new());
     assert!(play.words().iter().all(|word| *word != "apply"), "{:?}", play.log);
     assert!(play.times("history").len() > 5);
+    // A look at the records that hangs holds nothing up for good.
+    let play = Stage { last: last.clone(), history_time: Duration::MAX, ..Stage::default() }.play(HOUR, Vec::new());
+    assert_eq!(play.log[..3], [(0, "history".into()), (300, "kill history".into()), (300, "apply".into())]);
     // And one of which there is no record has changed nothing.
     let play = Stage { last, ..Stage::default() }.play(MINUTE, Vec::new());
     let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
