@@ -2,6 +2,7 @@
 
 mod blocked;
 mod holds;
+mod outbox;
 
 use crate::entity::Entity;
 use crate::error::{FatalError, IoError};
@@ -10,20 +11,22 @@ use crate::in_order::{Ended, InOrder, Work};
 use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
-use crate::plan::Plan;
+use crate::plan::{Plan, Reception};
 use crate::plugin::{Job, Plugin, Task};
 use crate::preview::Preview;
 use crate::refresh::Refreshes;
 use crate::report::{End, Event, Remarks, Reporter, Silence};
 use crate::select::Selected;
+use crate::sent::SentValues;
 use crate::settings::Settings;
 use crate::view::View;
 use blocked::Blocked;
-use bstr::{BStr, BString};
+use bstr::{BStr, BString, ByteSlice};
 use holds::Hold;
 use holo_events::Tally;
-use holo_protocol::{FilePair, Message};
-use std::collections::HashSet;
+use holo_protocol::{FilePair, Message, Receipt};
+use outbox::Outbox;
+use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::time::Duration;
 
@@ -50,6 +53,10 @@ pub struct Walk<'a> {
     shows_differences: bool,
     /// The refreshes that are due.
     refreshes: Refreshes,
+    /// The last values that entities have sent.
+    sent: SentValues,
+    /// The numbers of the last changes of what entities receive that their plugins know.
+    renewed: HashMap<EntityIndex, u64>,
     /// The values that belong to the states of entities, if they are kept.
     values: Option<Values>,
     /// The end of each entity that has been done with, or looked at for another one.
@@ -76,7 +83,7 @@ impl<'a> Walk<'a> {
         settings: &'a Settings,
         interrupt: &'a Interrupt,
         task: Task,
-        refreshes: Refreshes,
+        (refreshes, sent): (Refreshes, SentValues),
     ) -> Walk<'a> {
         Walk {
             entities: &inventory.entities,
@@ -90,6 +97,8 @@ impl<'a> Walk<'a> {
             forces: false,
             shows_differences: false,
             refreshes,
+            sent,
+            renewed: HashMap::new(),
             values: None,
             ends: Table::filled(None, inventory.entities.len()),
             waiting: HashSet::new(),
@@ -145,6 +154,7 @@ impl<'a> Walk<'a> {
         let has_changed = tally.changed > 0;
         self.keep_values(|values| values.finish(has_changed), reporter);
         if self.task != Task::Check {
+            self.sent.finish()?;
             self.refreshes.finish()?;
         }
         Ok(tally)
@@ -202,10 +212,13 @@ impl<'a> Walk<'a> {
     /// Asks the plugin of these entities for what it would make of them.
     fn previews(&mut self, set: &[EntityIndex]) -> Result<Vec<Option<Preview>>, FatalError> {
         let Some(&first) = set.first().filter(|_| self.shows_differences) else { return Ok(Vec::new()) };
-        let ids: Vec<&BStr> = set.iter().map(|&entity| self.entities[entity].id()).collect();
-        let pairs = self.plugins[self.entities[first].plugin].preview(&ids, self.interrupt)?;
-        let load = |(pair, id): (Option<FilePair>, &&BStr)| Preview::load(&pair?, id, self.view).ok();
-        Ok(pairs.into_iter().zip(&ids).map(load).collect())
+        let renewed = self.renew(set)?;
+        let jobs =
+            set.iter().zip(renewed).map(|(&entity, renewed)| Job { renewed, ..Job::new(self.entities[entity].id()) });
+        let jobs: Vec<Job<'_>> = jobs.collect();
+        let pairs = self.plugins[self.entities[first].plugin].preview(&jobs, self.interrupt)?;
+        let load = |(pair, job): (Option<FilePair>, &Job<'_>)| Preview::load(&pair?, job.id, self.view).ok();
+        Ok(pairs.into_iter().zip(&jobs).map(load).collect())
     }
 
     fn work(&mut self, set: &[EntityIndex], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, FatalError> {
@@ -222,12 +235,13 @@ impl<'a> Walk<'a> {
         let Request { task, pending, previews, hold } = request;
         let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
-        let received: Vec<Vec<BString>> = entities.iter().map(|entity| self.refreshes.received(entity.id())).collect();
-        let jobs: Vec<Job<'_>> = entities
-            .iter()
-            .zip(&received)
-            .map(|(entity, received)| Job { id: entity.id(), refresh: self.refreshes.is_due(entity.id()), received })
-            .collect();
+        let renewed = self.renew(set)?;
+        let received: Vec<Vec<BString>> = set.iter().map(|&entity| self.received(entity)).collect();
+        let mut jobs = Vec::new();
+        for ((&entity, renewed), received) in set.iter().zip(renewed).zip(&received) {
+            let (id, wanted) = (self.entities[entity].id(), self.plan.wanted(entity));
+            jobs.push(Job { id, refresh: self.refreshes.is_due(id), received, wanted, renewed });
+        }
         let works = entities.iter().zip(pending.into_iter().chain(iter::repeat(None)));
         let works =
             works.map(|(entity, pending)| Work::new(entity, self.refreshes.due_because_of(entity.id()), pending));
@@ -239,9 +253,26 @@ impl<'a> Walk<'a> {
             .with_force(forces)
             .with_previews(previews)
             .held_back(explained);
+        let mut outbox = Outbox::new(set, task == Task::Check && self.task != Task::Check);
+        let (refreshes, sent) = (&mut self.refreshes, &mut self.sent);
+        let mut written = Ok(());
         self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
+            if let Some(values) = outbox.take(index, &progress)
+                && let Some(&entity) = entities.get(index)
+                && written.is_ok()
+            {
+                sent.take(entity.id(), entity.plugin_id(), &values.sent);
+                if self.task != Task::Check {
+                    if values.may_have_changed {
+                        refreshes.send(entity.id(), &values.sent);
+                    }
+                    // Not even a kill before the others are done with may lose them.
+                    written = sent.record().and_then(|()| refreshes.record());
+                }
+            }
             in_order.take(index, progress);
         })?;
+        written?;
         Ok(in_order.ends())
     }
 
@@ -249,7 +280,7 @@ impl<'a> Walk<'a> {
     fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, FatalError> {
         let mut able = Vec::new();
         for &entity in set {
-            let Some(Blocked { end, reason, waits }) = self.blocked(entity)? else {
+            let Some(Blocked { end, reason, waits, is_unknown }) = self.blocked(entity)? else {
                 able.push(entity);
                 continue;
             };
@@ -263,6 +294,9 @@ impl<'a> Walk<'a> {
                 End::ConditionNotMet => reporter.event(Event::Message(&Message::Skipped(reason.into()))),
                 End::Pending => reporter.warning(&reason),
                 _ => reporter.event(Event::Skipped(&reason)),
+            }
+            if is_unknown {
+                reporter.event(Event::Message(&Message::Unknown));
             }
             reporter.event(Event::End(&self.entities[entity], end, Duration::ZERO));
         }
@@ -283,6 +317,35 @@ impl<'a> Walk<'a> {
         };
         self.ends[entity] = Some(end);
         Ok(end)
+    }
+
+    /// Has plugins read what these entities receive. For each of them, returns true if that is something else than its plugin knows.
+    fn renew(&mut self, set: &[EntityIndex]) -> Result<Vec<bool>, FatalError> {
+        let mut renewed = Vec::new();
+        for &entity in set {
+            let receptions = self.plan.receptions(entity);
+            let change = |Reception { receipt, .. }: &Reception| {
+                self.sent.change(receipt.sender.as_bstr(), receipt.name.as_bstr())
+            };
+            let last = receptions.iter().map(change).max().unwrap_or_default();
+            let known = self.renewed.insert(entity, last).unwrap_or_default();
+            renewed.push(known < last);
+        }
+        if renewed.contains(&true) {
+            self.sent.publish()?;
+        }
+        Ok(renewed)
+    }
+
+    /// Returns what an entity is sent as it is to be refreshed, and what it receives by its definition.
+    fn received(&self, entity: EntityIndex) -> Vec<BString> {
+        let mut received = self.refreshes.received(self.entities[entity].id());
+        for Reception { receipt: Receipt { key, sender, name }, .. } in self.plan.receptions(entity) {
+            if let Some(sent) = self.sent.get(sender.as_bstr(), name.as_bstr()) {
+                received.push([&key[..], b"=", &sent.value.0].concat().into());
+            }
+        }
+        received
     }
 
     /// Writes down which refreshes will be due if the entities change. What is known to have nothing to change is spared that.

@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The file of the values that entities had in the state that the system is brought back to, in the cache directory.
 pub const KEPT: &str = "kept";
+/// The file of the values that entities have sent, in the cache directory.
+pub const VALUES: &str = "values";
 /// The file of the facts of the run, in the cache directory.
 pub const FACTS: &str = "facts.json";
 

@@ -23,6 +23,7 @@ use crate::report::{Provisional, Remark, Remarks, Reporter};
 use crate::resources::Resources;
 use crate::root::normalise;
 use crate::scan::{self, Scanned};
+use crate::sent;
 use crate::settings::Settings;
 use std::ffi::OsString;
 use std::fs;
@@ -139,6 +140,7 @@ impl<'a> Discovery<'a> {
         let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
         generations::write_kept(&self.settings.root, &cache.path().join(cache::KEPT))
             .map_err(FatalError::could_not_run)?;
+        sent::publish(&self.settings.root, cache.path()).map_err(FatalError::could_not_run)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
         let at_once = descriptors::make_room(asked_for);

@@ -9,7 +9,7 @@ use crate::preview::Preview;
 use crate::report::{End, Event, Remarks, Reporter};
 use crate::view::View;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::Message;
+use holo_protocol::{Message, Sent};
 use said::Said;
 use std::mem;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub struct Work<'a> {
     /// The worst that was said of it.
     end: Option<End>,
     /// The values that it sends to those that are refreshed because of it.
-    sent: Vec<BString>,
+    sent: Vec<Sent>,
     /// The values that belong to the state that it is in now.
     to_keep: Vec<BString>,
     /// True or false if it is known to have been changed or not.
@@ -67,7 +67,7 @@ pub struct Ended {
     /// The end itself.
     pub end: End,
     /// The values that it sends, each `KEY=VALUE`.
-    pub sent: Vec<BString>,
+    pub sent: Vec<Sent>,
     /// The values that belong to the state that it is in now, each `KEY=VALUE`.
     pub kept: Vec<BString>,
     /// True if its plugin has said that nothing was changed, which it may know of a failure too.
@@ -99,7 +99,7 @@ impl<'a> Work<'a> {
         match said {
             Said::Message(Message::WouldChange(_)) => self.would_change = true,
             Said::Diff(text) => self.would_change |= !text.is_empty(),
-            Said::Message(Message::Send(value)) => self.sent.push(value.clone()),
+            Said::Message(Message::Send(sent)) => self.sent.push(sent.clone()),
             Said::Message(Message::Keep(value)) => self.to_keep.push(value.clone()),
             Said::Message(Message::NotChanged) => self.touched = self.touched.or(Some(false)),
             Said::Malformed(_) => self.touched = Some(true),

@@ -12,6 +12,7 @@ use crate::refresh::Refreshes;
 use crate::resources::Resources;
 use crate::root::{Root, normalise};
 use crate::select::{self, Selected};
+use crate::sent::SentValues;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::API_VERSION_3;
 use std::collections::{BTreeSet, HashSet};
@@ -144,14 +145,16 @@ impl Inventory {
         }
     }
 
-    /// Forgets the refreshes of entities that are gone: their plugin has listed everything, and does not have them any more. Of a plugin
-    /// that is missing, or could not list everything, nobody knows.
-    pub fn forget_refreshes(&self, refreshes: &mut Refreshes) {
+    /// Forgets the refreshes of entities that are gone, and the values that they have sent: their plugin has listed everything, and does not
+    /// have them any more. Of a plugin that is missing, or could not list everything, nobody knows.
+    pub fn forget_gone(&self, refreshes: &mut Refreshes, sent: &mut SentValues) {
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
         let missing = self.flaws.iter().zip(&self.limited).map(|(is_flawed, is_limited)| *is_flawed || *is_limited);
         let plugins = self.plugins.iter().zip(missing).filter(|(_, may_miss_some)| !may_miss_some);
         let whole: HashSet<&str> = plugins.map(|(plugin, _)| &*plugin.id).collect();
-        refreshes.forget(|target, plugin| !ids.contains(target) && whole.contains(plugin));
+        let is_gone = |entity: &BStr, plugin: &str| !ids.contains(entity) && whole.contains(plugin);
+        refreshes.forget(is_gone);
+        sent.forget(is_gone);
     }
 }
 

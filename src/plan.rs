@@ -30,7 +30,7 @@ use crate::ownership::{self, Conflict, Ownership, Succession};
 use crate::select::Selected;
 use bstr::BString;
 use edges::Declared;
-use holo_protocol::Asset;
+use holo_protocol::{Asset, Receipt};
 use std::collections::HashMap;
 use waits::Waits;
 
@@ -41,6 +41,10 @@ pub struct Plan {
     waits: Waits,
     requirements: PerEntity<Vec<Requirement>>,
     refreshes: PerEntity<Vec<EntityIndex>>,
+    /// The values that entities receive, of those that do.
+    receptions: HashMap<EntityIndex, Vec<Reception>>,
+    /// The names of the values that others receive from entities.
+    wanted: HashMap<EntityIndex, Vec<BString>>,
     plugins: PerEntity<PluginIndex>,
     /// For each entity the first one that has its ID.
     namesakes: PerEntity<EntityIndex>,
@@ -75,6 +79,8 @@ pub enum EdgeKind {
     Notifies,
     /// `NEEDS`: the index of the asset among the needs of the entity that declares the edge.
     Needs(usize),
+    /// `RECEIVES`.
+    Receives,
     /// `AFTER`.
     After,
     /// `BEFORE`.
@@ -90,6 +96,15 @@ pub enum Requirement {
     Entity(EntityIndex),
     /// An ID that no entity has, or only an orphan: nothing defines it, and after this run it is gone.
     Unknown(BString),
+}
+
+/// A value that an entity receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// The entity that sends it; none if there is no such entity, or only an orphan.
+    pub sender: Option<EntityIndex>,
+    /// The key that it is for, the ID of the sender, and the name by which it is sent.
+    pub receipt: Receipt,
 }
 
 impl Plan {
@@ -116,7 +131,8 @@ impl Plan {
         let namesakes: PerEntity<EntityIndex> =
             nodes.entries().map(|(entity, node)| ids.add(node.id, entity)).collect();
         let Ownership { conflicts, successions } = Ownership::new(nodes, &namesakes);
-        let Declared { edges, requirements } = edges::collect(nodes, &ids);
+        let Declared { edges, requirements, receptions } = edges::collect(nodes, &ids);
+        let wanted = wanted(&receptions);
         let mut successors: HashMap<EntityIndex, Vec<EntityIndex>> = HashMap::new();
         for Succession { orphan, successor, .. } in &successions {
             successors.entry(*orphan).or_default().push(*successor);
@@ -126,7 +142,19 @@ impl Plan {
         let refreshes = refreshes(nodes.len(), waits.edges());
         let plugins = nodes.iter().map(|node| node.plugin).collect();
         let conflicts_of = ownership::by_owner(&conflicts);
-        Ok(Plan { order, waits, requirements, refreshes, plugins, namesakes, conflicts, conflicts_of, successors })
+        Ok(Plan {
+            order,
+            waits,
+            requirements,
+            refreshes,
+            receptions,
+            wanted,
+            plugins,
+            namesakes,
+            conflicts,
+            conflicts_of,
+            successors,
+        })
     }
 
     /// Returns all entities in their order, but for those that are left out because of a cycle.
@@ -178,6 +206,26 @@ impl Plan {
         &self.refreshes[entity]
     }
 
+    /// Returns the values that an entity receives, in the order in which it says so.
+    #[must_use]
+    pub fn receptions(&self, entity: EntityIndex) -> &[Reception] {
+        self.receptions.get(&entity).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the entities that receive something from this one.
+    pub fn receivers(&self, entity: EntityIndex) -> impl Iterator<Item = EntityIndex> {
+        let is_wanted = self.wanted.contains_key(&entity);
+        let receives = move |receptions: &[Reception]| receptions.iter().any(|known| known.sender == Some(entity));
+        let receivers = self.receptions.iter().filter(move |(_, receptions)| is_wanted && receives(receptions));
+        receivers.map(|(&receiver, _)| receiver)
+    }
+
+    /// Returns the names of the values that others receive from this entity.
+    #[must_use]
+    pub fn wanted(&self, entity: EntityIndex) -> &[BString] {
+        self.wanted.get(&entity).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Returns everything that more than one living entity claims.
     #[must_use]
     pub fn conflicts(&self) -> &[Conflict] {
@@ -201,6 +249,21 @@ impl Plan {
     pub fn edges(&self) -> &[Edge] {
         self.waits.edges()
     }
+}
+
+/// Returns for each sender the names of the values that others receive.
+fn wanted(receptions: &HashMap<EntityIndex, Vec<Reception>>) -> HashMap<EntityIndex, Vec<BString>> {
+    let mut wanted: HashMap<EntityIndex, Vec<BString>> = HashMap::new();
+    for Reception { sender, receipt } in receptions.values().flatten() {
+        if let Some(sender) = sender {
+            wanted.entry(*sender).or_default().push(receipt.name.clone());
+        }
+    }
+    for names in wanted.values_mut() {
+        names.sort();
+        names.dedup();
+    }
+    wanted
 }
 
 /// Returns for each entity those that its change refreshes. Edges come by the entity that waits.
@@ -254,6 +317,7 @@ impl EdgeKind {
             EdgeKind::Subscribes => "SUBSCRIBES",
             EdgeKind::Notifies => "NOTIFIES",
             EdgeKind::Needs(_) => "NEEDS",
+            EdgeKind::Receives => "RECEIVES",
             EdgeKind::After => "AFTER",
             EdgeKind::Before => "BEFORE",
             EdgeKind::Owns(_) => "OWNS",

@@ -63,6 +63,8 @@ struct Identity {
     adopts: bool,
     /// True if it notices by itself what happens to its entities.
     watches: bool,
+    /// The values that all its entities of a type can send: the type and the name of each.
+    sends: Vec<(String, String)>,
     /// The time limit of each operation.
     limit: Option<Duration>,
 }
@@ -128,8 +130,20 @@ pub struct Job<'a> {
     pub id: &'a BStr,
     /// True if it is to be refreshed: something that it depends on has changed.
     pub refresh: bool,
-    /// The values that were sent to it as it is to be refreshed, each `KEY=VALUE`.
+    /// The values that were sent to it as it is to be refreshed, and those that it receives by its definition, each `KEY=VALUE`.
     pub received: &'a [BString],
+    /// The names of the values that others receive from it.
+    pub wanted: &'a [BString],
+    /// True if what it receives is something else than when it was listed.
+    pub renewed: bool,
+}
+
+impl<'a> Job<'a> {
+    /// Returns an entity to ask something of.
+    #[must_use]
+    pub fn new(id: &'a BStr) -> Job<'a> {
+        Job { id, refresh: false, received: &[], wanted: &[], renewed: false }
+    }
 }
 
 /// A sign of life from a plugin while it works on an entity.
@@ -180,6 +194,7 @@ impl Plugin {
             limits_scan,
             adopts,
             watches,
+            sends,
             concurrency,
         } = handshake;
         let jobs = concurrency.map_or(jobs.get(), |most| most.min(jobs.get()));
@@ -199,6 +214,7 @@ impl Plugin {
             blames,
             adopts,
             watches,
+            sends,
             limit,
         };
         let transport = if session { Transport::Session(session::Slot::default()) } else { Transport::Processes };
@@ -281,12 +297,14 @@ impl Plugin {
     ///
     /// # Errors
     /// Only what ends the run.
-    pub fn preview(&mut self, ids: &[&BStr], interrupt: &Interrupt) -> Result<Vec<Option<FilePair>>, FatalError> {
+    pub fn preview(&mut self, jobs: &[Job<'_>], interrupt: &Interrupt) -> Result<Vec<Option<FilePair>>, FatalError> {
         match &mut self.transport {
-            _ if self.identity.api_version < API_VERSION_4 => Ok(vec![None; ids.len()]),
-            Transport::Processes => ids.iter().map(|id| processes::preview(&self.identity, id, interrupt)).collect(),
-            Transport::Session(_) if !self.identity.previews => Ok(vec![None; ids.len()]),
-            Transport::Session(session) => session.preview(&self.identity, ids, interrupt),
+            _ if self.identity.api_version < API_VERSION_4 => Ok(vec![None; jobs.len()]),
+            Transport::Processes => {
+                jobs.iter().map(|job| processes::preview(&self.identity, job.id, interrupt)).collect()
+            }
+            Transport::Session(_) if !self.identity.previews => Ok(vec![None; jobs.len()]),
+            Transport::Session(session) => session.preview(&self.identity, jobs, interrupt),
         }
     }
 
@@ -354,6 +372,12 @@ impl Plugin {
     #[must_use]
     pub fn watch(&self) -> Option<Result<process::Process, StartError>> {
         self.identity.watches.then(|| processes::watch(&self.identity))
+    }
+
+    /// Returns the values that all its entities of a type can send: the type and the name of each.
+    #[must_use]
+    pub fn sends(&self) -> &[(String, String)] {
+        &self.identity.sends
     }
 
     /// Returns true if it can be asked for candidates, and to adopt something.
@@ -432,6 +456,7 @@ impl Identity {
             let kept = cache.parent().filter(|_| self.directories.inputs.is_some());
             let kept = kept.map(|run| run.join(crate::cache::KEPT).into()).unwrap_or_default();
             environment.push((names::KEPT, kept));
+            environment.extend(cache.parent().map(|run| (names::VALUES, run.join(crate::cache::VALUES).into())));
             // All plugins' cache directories are in that of the run.
             environment.extend(cache.parent().map(|run| (names::FACTS, run.join(crate::cache::FACTS).into())));
         }

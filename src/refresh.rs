@@ -6,16 +6,16 @@
 //! Expectations are synced before anything is changed. Their outcome need not be: without it, a later run refreshes once too often, and
 //! never too seldom.
 
-mod ledger;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{FatalError, IoError};
+use crate::ledger::{Entry, Ledger};
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::Text;
+use holo_protocol::{Sent, Text};
 use jiff::{Timestamp, Unit};
-use ledger::{Ledger, Record, Stage};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use std::io;
 /// The refreshes that are due, or may become so.
 #[derive(Debug)]
 pub struct Refreshes {
-    ledger: Ledger,
+    ledger: Ledger<Record>,
     /// By source and target.
     refreshes: BTreeMap<BString, BTreeMap<BString, State>>,
     /// The sources by their targets.
@@ -32,6 +32,47 @@ pub struct Refreshes {
     in_ledger: BTreeMap<(BString, BString), Option<State>>,
     /// True if an earlier run has left something behind that is of no use.
     is_untidy: bool,
+}
+
+/// A line of the ledger: what has become of a refresh.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    source: Text,
+    target: Text,
+    /// The ID of the target's plugin.
+    plugin: String,
+    state: Stage,
+    /// The values that the source has sent to the target, each `KEY=VALUE`, no key twice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sent: Vec<Text>,
+    /// The time since when it is due, or expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+}
+
+impl Record {
+    /// Returns that a refresh is over.
+    fn done(source: Text, target: Text) -> Record {
+        Record { source, target, plugin: String::new(), state: Stage::Done, sent: Vec::new(), since: None }
+    }
+}
+
+/// The stage of a refresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Stage {
+    /// It will be due if the source changes. A later run that finds this takes it that it did.
+    Expected,
+    /// The source has changed.
+    Due,
+    /// It is over.
+    Done,
+}
+
+impl Entry for Record {
+    const VERSION: u32 = 2;
+    const WHAT: &'static str = "the refreshes that are due";
 }
 
 /// A refresh that is not over.
@@ -167,11 +208,12 @@ impl Refreshes {
         }
     }
 
-    /// Sends values from the source to all targets whose refresh is due because of it. Each is `KEY=VALUE`, and replaces the one of the same
-    /// key before.
-    pub fn send(&mut self, source: &BStr, values: &[BString]) {
-        for (target, mut state) in self.targets_of(source).into_iter().filter(|(_, state)| state.due) {
-            for value in values {
+    /// Sends values from the source to all targets whose refresh is due because of it, or may become so. Each replaces the one of the same
+    /// name before. What is sensitive is for those alone that receive it by their definition.
+    pub fn send(&mut self, source: &BStr, values: &[Sent]) {
+        let values: Vec<BString> = values.iter().filter(|sent| !sent.sensitive).map(Sent::to_pair).collect();
+        for (target, mut state) in self.targets_of(source) {
+            for value in &values {
                 state.sent.retain(|sent| key(sent) != key(value));
                 state.sent.push(value.clone());
             }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub facts: Option<PathBuf>,
     /// The directory of the data that the run that calls us uses, if it is not that of today (`$HOLO_INPUTS_DIR`).
     pub inputs: Option<PathBuf>,
+    /// The file with the values that entities have sent, if a run calls us (`$HOLO_VALUES`).
+    pub sent: Option<PathBuf>,
     /// The ID of this run.
     pub run: RunId,
     /// True if records and generations are kept of what is applied (`$HOLO_HISTORY`).
@@ -94,6 +96,7 @@ impl Settings {
             problem,
             facts: set(holo_protocol::environment::FACTS).map(PathBuf::from),
             inputs: set(holo_protocol::environment::INPUTS_DIR).map(PathBuf::from),
+            sent: set(holo_protocol::environment::VALUES).map(PathBuf::from),
             resource_dirs: resource_dirs(set),
             program_directory: std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned())),
         }

@@ -3,9 +3,11 @@
 use super::Walk;
 use crate::error::FatalError;
 use crate::index::EntityIndex;
-use crate::plan::Requirement;
+use crate::plan::{Reception, Requirement};
 use crate::plugin::Task;
 use crate::report::End;
+use bstr::{BString, ByteSlice};
+use holo_protocol::Receipt;
 
 /// An entity is not worked on.
 pub(super) struct Blocked {
@@ -15,19 +17,31 @@ pub(super) struct Blocked {
     pub(super) reason: String,
     /// True if it waits for an entity that is not changed now.
     pub(super) waits: bool,
+    /// True if it cannot be told what an apply would do.
+    pub(super) is_unknown: bool,
+}
+
+impl Blocked {
+    fn new(end: End, reason: String) -> Blocked {
+        Blocked { end, reason, waits: false, is_unknown: false }
+    }
 }
 
 impl Walk<'_> {
     /// Returns the reason for not working on an entity, if there is one.
     pub(super) fn blocked(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {
         let by_others = self.by_conflict(entity).or_else(|| self.by_successor(entity));
-        if by_others.is_some() { Ok(by_others) } else { self.by_requirement(entity) }
+        if by_others.is_some() {
+            return Ok(by_others);
+        }
+        let by_requirement = self.by_requirement(entity)?;
+        if by_requirement.is_some() { Ok(by_requirement) } else { self.by_reception(entity) }
     }
 
     fn by_conflict(&self, entity: EntityIndex) -> Option<Blocked> {
         let conflicts = self.plan.conflicts_of(entity);
         let conflicts: Vec<String> = conflicts.map(|conflict| conflict.describe(self.entities)).collect();
-        (!conflicts.is_empty()).then(|| Blocked { end: End::Failed, reason: conflicts.join("; "), waits: false })
+        (!conflicts.is_empty()).then(|| Blocked::new(End::Failed, conflicts.join("; ")))
     }
 
     /// Leaves an orphan alone until those have taken over that own by now what it owned.
@@ -47,7 +61,7 @@ impl Walk<'_> {
                 Some(End::Failed) => (End::DependencyFailed, ", which failed"),
             };
             let waits = end == End::Pending && self.hold(successor).is_some();
-            Some(Blocked { end, reason: takes_over + state, waits })
+            Some(Blocked { waits, ..Blocked::new(end, takes_over + state) })
         })
     }
 
@@ -56,7 +70,7 @@ impl Walk<'_> {
             let required = match requirement {
                 Requirement::Unknown(id) => {
                     let reason = format!("requires {id}, which does not exist");
-                    return Ok(Some(Blocked { end: End::Failed, reason, waits: false }));
+                    return Ok(Some(Blocked::new(End::Failed, reason)));
                 }
                 Requirement::Entity(required) => *required,
             };
@@ -66,7 +80,7 @@ impl Walk<'_> {
             };
             if let (End::Pending, Some(hold)) = (end, self.hold(required)) {
                 let reason = format!("requires {}, {}", self.entities[required].id(), hold.of_requirement());
-                return Ok(Some(Blocked { end: End::Pending, reason, waits: true }));
+                return Ok(Some(Blocked { waits: true, ..Blocked::new(End::Pending, reason) }));
             }
             let state = match end {
                 End::Unchanged | End::ConditionNotMet | End::Changed => continue,
@@ -78,8 +92,80 @@ impl Walk<'_> {
                 End::Failed => "which failed",
             };
             let reason = format!("requires {}, {state}", self.entities[required].id());
-            return Ok(Some(Blocked { end: End::DependencyFailed, reason, waits: false }));
+            return Ok(Some(Blocked::new(End::DependencyFailed, reason)));
         }
         Ok(None)
+    }
+
+    /// Has an entity wait for what it receives by its definition.
+    fn by_reception(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {
+        for reception in self.plan.receptions(entity) {
+            let blocked = self.by_value(reception)?;
+            if blocked.is_some() {
+                return Ok(blocked);
+            }
+        }
+        Ok(None)
+    }
+
+    fn by_value(&mut self, reception: &Reception) -> Result<Option<Blocked>, FatalError> {
+        let Reception { sender, receipt: Receipt { key, sender: id, name } } = reception;
+        let received = format!("receives {key} from {id}");
+        let Some(sender) = *sender else {
+            return Ok(Some(Blocked::new(End::Failed, format!("{received}, which does not exist"))));
+        };
+        if let Some(names) = self.sends(sender).filter(|names| !names.contains(name)) {
+            let names = bstr::join(", ", &names);
+            let reason = format!("{received}, which cannot send {name}, but {}", names.as_bstr());
+            return Ok(Some(Blocked::new(End::Failed, reason)));
+        }
+        let is_selected = self.selected.contains(sender);
+        if self.sent.get(id.as_bstr(), name.as_bstr()).is_none() && !is_selected && self.ends[sender].is_none() {
+            self.check_unselected(sender)?;
+        }
+        let is_known = self.sent.get(id.as_bstr(), name.as_bstr()).is_some();
+        let is_fresh = self.sent.is_fresh(id.as_bstr(), name.as_bstr());
+        if self.task == Task::Check {
+            let would_change = is_selected && self.ends[sender] == Some(End::Pending) && !is_fresh;
+            let reason = match (is_known, would_change) {
+                (true, false) => return Ok(None),
+                (true, true) => format!("{received}, which comes first, and would be changed"),
+                (false, _) => format!("{received}, which has not sent {name} yet"),
+            };
+            return Ok(Some(Blocked { is_unknown: true, ..Blocked::new(End::Pending, reason) }));
+        }
+        if is_known {
+            return Ok(None);
+        }
+        Ok(Some(match self.ends[sender] {
+            Some(End::Failed) => Blocked::new(End::DependencyFailed, format!("{received}, which failed")),
+            Some(End::DependencyFailed) => {
+                Blocked::new(End::DependencyFailed, format!("{received}, which was skipped"))
+            }
+            Some(End::Refused) => {
+                let reason = format!("{received}, which is not in its desired state (--force is needed)");
+                Blocked::new(End::DependencyFailed, reason)
+            }
+            Some(End::Pending) if let Some(hold) = self.hold(sender) => {
+                let reason = format!("{received}, {}", hold.of_requirement());
+                Blocked { waits: true, ..Blocked::new(End::Pending, reason) }
+            }
+            Some(End::Pending) => {
+                Blocked::new(End::DependencyFailed, format!("{received}, which is not in its desired state"))
+            }
+            _ => Blocked::new(End::Failed, format!("{received}, which has not sent {name}")),
+        }))
+    }
+
+    /// Returns the names by which an entity can send values; none if its plugin does not say that.
+    fn sends(&self, sender: EntityIndex) -> Option<Vec<BString>> {
+        let entity = &self.entities[sender];
+        let of_type = self.plugins[entity.plugin]
+            .sends()
+            .iter()
+            .filter(|(of, _)| entity.id().strip_prefix(of.as_bytes()).is_some_and(|rest| rest.starts_with(b":")));
+        let mut names: Vec<BString> = of_type.map(|(_, name)| BString::from(name.as_str())).collect();
+        names.extend(entity.edges().sends);
+        (!names.is_empty()).then_some(names)
     }
 }

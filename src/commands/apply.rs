@@ -15,6 +15,7 @@ use crate::lock::{self, Acquired, Lock, LockError};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{Event, Remarks, Reporter};
+use crate::sent::SentValues;
 use crate::settings::Settings;
 use holo_events::Tally;
 use std::path::Path;
@@ -79,11 +80,12 @@ fn walk(
     let acquired = lock::acquire_within(patience, &settings.root.lock(), interrupt)?;
     *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
     let mut refreshes = Refreshes::load(&settings.root)?;
+    let mut sent = SentValues::load(&settings.root, inventory.cache())?;
     inventory.hand_over_refreshes(&mut refreshes);
-    inventory.forget_refreshes(&mut refreshes);
+    inventory.forget_gone(&mut refreshes, &mut sent);
     let mut keeper = Keeper::begin(settings, &inventory.resources);
     let task = if arguments.force { Task::ForceApply } else { Task::Apply };
-    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, refreshes)
+    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, (refreshes, sent))
         .fail_fast(arguments.fail_fast)
         .with_differences(arguments.diff)
         .with_values(Values::new(settings));

@@ -11,6 +11,7 @@ use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{Event, Reporter, Severity};
+use crate::sent::SentValues;
 use crate::settings::Settings;
 use holo_events::Tally;
 
@@ -46,9 +47,10 @@ pub(super) fn walk(
         reporter.event(Event::Aside(Severity::Warning, &text));
     }
     inventory.hand_over_refreshes(&mut refreshes);
+    let sent = SentValues::look(&settings.root, inventory.cache())?;
     super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(selection);
-    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, Task::Check, refreshes);
+    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, Task::Check, (refreshes, sent));
     let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences);
     Ok(Tally { flawed, ..walk.go(reporter)? })
 }

@@ -6,14 +6,15 @@ use crate::error::FatalError;
 use crate::exit;
 use crate::report::{Event, Severity};
 use crate::settings::Settings;
-use holo_definitions::{DefinitionError, Finding, ResourceDirs, UntypedDefinition};
+use holo_definitions::{DefinitionError, Finding, ReceivedFile, ResourceDirs, UntypedDefinition};
 use std::path::{Path, PathBuf};
 
 pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
     let directories = directories(&arguments.plugin, settings);
-    let (definitions, findings) = UntypedDefinition::read_all(&directories, &knowledge.templates());
+    let (definitions, findings) =
+        UntypedDefinition::read_all(&directories, &knowledge.templates(), &ReceivedFile::at(settings.sent.clone()));
     values::warn(&knowledge, *reporter);
     interrupt.check()?;
     let mut has_failed = false;

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &PluginCheck, context: &mut Context<'_>) -> Result<
         let mut harness = Harness::new(&subject, Manner::INFO, scratch, interrupt, &mut findings);
         info::ask(&mut harness)?
     };
-    for manner in info.map(Manner::for_info).unwrap_or_default() {
+    for manner in info.as_ref().map(Manner::for_info).unwrap_or_default() {
         let scratch = Scratch::new(&base, manner.name(), &subject.id, &subject.contents)?;
         let mut harness = Harness::new(&subject, manner, scratch, interrupt, &mut findings);
         operations::all(&mut harness)?;
@@ -114,14 +114,14 @@ impl Manner {
     };
 
     /// Returns all manners in which a plugin is called that has said this of itself.
-    fn for_info(info: Info) -> Vec<Manner> {
+    fn for_info(info: &Info) -> Vec<Manner> {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
         let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
         let previews = info.preview && api_version >= API_VERSION_4;
         let doctors = info.doctor && api_version >= API_VERSION_4;
-        let Info { adopts, blames, .. } = info;
+        let &Info { adopts, blames, .. } = info;
         let version_4 = Manner { api_version, limits_scan, jobs, previews, doctors, adopts, blames, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
@@ -221,7 +221,7 @@ mod tests {
     fn a_session_has_version_3_beside_it() {
         let manners = |min, max, session| {
             let info = Info { min_api_version: min, max_api_version: max, session, ..Info::default() };
-            let all = Manner::for_info(info);
+            let all = Manner::for_info(&info);
             all.iter().map(|manner| (manner.api_version, manner.session)).collect::<Vec<_>>()
         };
         assert_eq!(manners(3, 3, false), [(3, false)]);

@@ -24,6 +24,7 @@ use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::Event;
 use crate::select::Selected;
+use crate::sent::SentValues;
 use crate::settings::Settings;
 use collect::Collected;
 use page::{Page, Plan};
@@ -59,9 +60,10 @@ fn of_inventory(
 ) -> Result<Page, FatalError> {
     let everything: Selected = inventory.entities.iter().map(|_| true).collect();
     let mut refreshes = Refreshes::look(&settings.root)?.0;
+    let sent = SentValues::look(&settings.root, inventory.cache())?;
     inventory.hand_over_refreshes(&mut refreshes);
     let mut collected = Collected::new();
-    let walk = Walk::new(inventory, &everything, settings, interrupt, Task::Check, refreshes);
+    let walk = Walk::new(inventory, &everything, settings, interrupt, Task::Check, (refreshes, sent));
     walk.with_differences(true).go(&mut collected)?;
     let plan = draw(inventory);
     Ok(Page::new(settings, findings, Some((inventory, collected)), plan))

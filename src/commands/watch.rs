@@ -25,6 +25,7 @@ use crate::inventory::Purpose;
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
+use crate::sent::SentValues;
 use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
 use fights::Fights;
@@ -163,7 +164,8 @@ impl Watcher<'_> {
         paths.arm().map_err(FatalError::could_not_run)?;
         let sources = Sources::start(&inventory.plugins, findings.of_the_run());
         let refreshes = Refreshes::look(&self.settings.root)?.0;
-        let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, refreshes);
+        let kept = (refreshes, SentValues::look(&self.settings.root, inventory.cache())?);
+        let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, kept);
         walk.with_force(self.arguments.force).go(&mut findings)?;
         let found = findings.into_found();
         self.cache = Some(Arc::clone(&inventory.cache));

@@ -1,33 +1,40 @@
 //! From what entities declare to edges.
 
 use super::waits::{Waiting, Waits};
-use super::{Edge, EdgeKind, Requirement};
+use super::{Edge, EdgeKind, Reception, Requirement};
 use crate::assets::{Groups, Providers};
 use crate::index::{EntityIndex, PerEntity, Table};
 use crate::node::Node;
 use crate::ownership::Succession;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::Edges;
+use std::collections::HashMap;
 use std::mem;
 
 /// The declarations of entities about each other.
 pub(super) struct Declared {
     pub(super) edges: Vec<Edge>,
     pub(super) requirements: PerEntity<Vec<Requirement>>,
+    pub(super) receptions: HashMap<EntityIndex, Vec<Reception>>,
 }
 
 /// Collects all edges, and what each entity requires.
 pub(super) fn collect(nodes: &PerEntity<Node<'_>>, ids: &Groups<&BStr>) -> Declared {
     let mut collector = Collector { nodes, ids, providers: Providers::new(nodes), edges: Vec::new() };
+    let mut receptions = HashMap::new();
     let requirements = nodes
         .entries()
         .map(|(entity, node)| {
             collector.add_named(entity, node);
             collector.add_needs(entity, node);
+            let received = collector.receptions(entity, node);
+            if !received.is_empty() && !node.edges.orphan {
+                receptions.insert(entity, received);
+            }
             if node.edges.orphan { Vec::new() } else { collector.requirements(entity, node) }
         })
         .collect();
-    Declared { edges: collector.edges, requirements }
+    Declared { edges: collector.edges, requirements, receptions }
 }
 
 struct Collector<'n, 'a> {
@@ -74,6 +81,21 @@ impl Collector<'_, '_> {
                 found.into_iter().for_each(|provider| self.link(provider, entity, EdgeKind::Needs(index)));
             }
         }
+    }
+
+    /// Returns the values that an entity receives, and has it come after their senders.
+    fn receptions(&mut self, entity: EntityIndex, node: &Node<'_>) -> Vec<Reception> {
+        let ids = self.ids;
+        let mut receptions = Vec::new();
+        for receipt in &node.edges.receives {
+            // One that receives from itself waits for ever, and the user has to hear of it.
+            let senders = ids.get(receipt.sender.as_bstr());
+            let senders = senders.filter(|&sender| sender != entity || !node.edges.orphan);
+            senders.for_each(|sender| self.link(sender, entity, EdgeKind::Receives));
+            let sender = ids.get(receipt.sender.as_bstr()).find(|&sender| !self.nodes[sender].edges.orphan);
+            receptions.push(Reception { sender, receipt: receipt.clone() });
+        }
+        receptions
     }
 
     /// Returns the requirements of a living entity.

@@ -33,6 +33,8 @@ pub struct Handshake {
     pub adopts: bool,
     /// True if it has the operation `watch`.
     pub watches: bool,
+    /// The values that all its entities of a type can send: the type and the name of each.
+    pub sends: Vec<(String, String)>,
     /// The number of entities that it works on at a time at most, if it says so.
     pub concurrency: Option<u32>,
 }
@@ -84,11 +86,11 @@ pub fn shake_hands(
     })?;
     check_status(ended.status).map_err(failed)?;
     let info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
-    let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, info))?;
+    let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, &info))?;
     let session = info.session && api_version >= API_VERSION_4;
     let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
     let doctor = info.doctor && api_version >= API_VERSION_4;
-    let Info { preview, blames, adopts, watches, concurrency, .. } = info;
+    let Info { preview, blames, adopts, watches, sends, concurrency, .. } = info;
     Ok(Handshake {
         program: program.to_owned(),
         api_version,
@@ -99,10 +101,11 @@ pub fn shake_hands(
         limits_scan,
         adopts,
         watches: watches && api_version >= API_VERSION_4,
+        sends,
         concurrency,
     })
 }
 
-fn incompatible(id: &str, info: Info) -> PluginError {
+fn incompatible(id: &str, info: &Info) -> PluginError {
     PluginError::Incompatible { id: id.to_owned(), min: info.min_api_version, max: info.max_api_version }
 }

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 /// The longest line on file descriptor 3 that can be a message.
-const MAX_LINE: usize = 1 << 12;
+const MAX_LINE: usize = 1 << 18;
 
 pub(super) fn scan(
     plugin: &Identity,
@@ -205,7 +205,7 @@ fn pair(
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Option<FilePair>, OperationError> {
     let mut said_on_3 = Vec::new();
-    let ended = ask(plugin, operation, Job { id, refresh: false, received: &[] }, interrupt, &mut |said| match said {
+    let ended = ask(plugin, operation, Job::new(id), interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
         Said::Message(bytes) => {
             let room = FilePair::room(&said_on_3, plugin.api_version);
@@ -285,6 +285,9 @@ fn ask(
     // Version 3 knows of no refresh.
     if !job.received.is_empty() && plugin.api_version >= API_VERSION_4 {
         environment.push((names::RECEIVED, names::join_received(job.received)));
+    }
+    if !job.wanted.is_empty() && plugin.api_version >= API_VERSION_4 {
+        environment.push((names::WANTED, names::join_wanted(job.wanted)));
     }
     operate(plugin, vec![OsStr::new(operation), &id], environment, interrupt, said)
 }

@@ -9,7 +9,7 @@ use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use bstr::BStr;
 use conversation::{RequestEnd, Said, Session};
-use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream};
+use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream, Wanted};
 use holo_protocol::{FilePair, ScanLimit, Text};
 use set::Set;
 use std::collections::HashMap;
@@ -82,18 +82,13 @@ impl Slot {
     ) -> Result<Option<FilePair>, OperationError> {
         let mut pair = None;
         let mut outcome = Outcome::Done;
-        let end = self.ask(
-            plugin,
-            work_on(Operation::Diff, &[Job { id, refresh: false, received: &[] }]),
-            interrupt,
-            &mut |said| match said {
-                Said::Answer(answer @ Answer::Diff { .. }) => pair = FilePair::from_answer(&answer),
-                Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
-                Said::Answer(Answer::Result { result, .. }) => outcome = result,
-                Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-                Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
-            },
-        )?;
+        let end = self.ask(plugin, work_on(Operation::Diff, &[Job::new(id)]), interrupt, &mut |said| match said {
+            Said::Answer(answer @ Answer::Diff { .. }) => pair = FilePair::from_answer(&answer),
+            Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
+            Said::Answer(Answer::Result { result, .. }) => outcome = result,
+            Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
+            Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
+        })?;
         match (end, outcome) {
             (RequestEnd::TimedOut(limit), _) => Err(PluginError::TimedOut(limit).into()),
             (RequestEnd::Over(error), _) => Err(error.into()),
@@ -105,12 +100,11 @@ impl Slot {
     pub(super) fn preview(
         &mut self,
         plugin: &Identity,
-        ids: &[&BStr],
+        jobs: &[Job<'_>],
         interrupt: &Interrupt,
     ) -> Result<Vec<Option<FilePair>>, FatalError> {
-        let jobs: Vec<Job<'_>> = ids.iter().map(|&id| Job { id, refresh: false, received: &[] }).collect();
         let mut pairs = HashMap::new();
-        let end = self.ask(plugin, work_on(Operation::Preview, &jobs), interrupt, &mut |said| {
+        let end = self.ask(plugin, work_on(Operation::Preview, jobs), interrupt, &mut |said| {
             if let Said::Answer(answer @ Answer::Diff { .. }) = said
                 && let Some(pair) = FilePair::from_answer(&answer)
                 && let Answer::Diff { entity, .. } = answer
@@ -121,7 +115,7 @@ impl Slot {
         match end {
             Err(OperationError::Fatal(fatal)) => Err(fatal),
             // It is not known what the others would be.
-            Ok(_) | Err(OperationError::Failed(_)) => Ok(ids.iter().map(|&id| pairs.remove(id)).collect()),
+            Ok(_) | Err(OperationError::Failed(_)) => Ok(jobs.iter().map(|job| pairs.remove(job.id)).collect()),
         }
     }
 
@@ -224,5 +218,9 @@ fn work_on(operation: Operation, jobs: &[Job<'_>]) -> Request {
     let received = jobs.iter().filter(|job| !job.received.is_empty());
     let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
     let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
-    Request { entities, refresh, received, ..Request::new(0, operation) }
+    let wanted = jobs.iter().filter(|job| !job.wanted.is_empty());
+    let names = |job: &Job<'_>| job.wanted.iter().cloned().map(Text).collect();
+    let wanted = wanted.map(|job| Wanted { entity: text(job), names: names(job) }).collect();
+    let renewed = jobs.iter().filter(|job| job.renewed).map(text).collect();
+    Request { entities, refresh, received, wanted, renewed, ..Request::new(0, operation) }
 }

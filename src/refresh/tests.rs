@@ -79,7 +79,7 @@ fn it_is_known_since_when_a_refresh_is_due() {
 fn what_is_sent_goes_with_the_refresh() {
     let (_folder, root) = root();
     let mut refreshes = Refreshes::load(&root).unwrap();
-    let values = |values: &[&str]| values.iter().map(|&value| BString::from(value)).collect::<Vec<_>>();
+    let values = |values: &[&str]| values.iter().map(|&value| Sent::parse(value.into()).unwrap()).collect::<Vec<_>>();
     for source in ["b", "a"] {
         refreshes.expect(id(source), id("service"), "p");
         refreshes.expect(id(source), id("other"), "p");
@@ -131,7 +131,7 @@ fn nothing_is_written_if_there_is_nothing_to_keep() {
 fn successors_do_the_refreshes_of_what_they_take_over() {
     let (_folder, root) = root();
     let mut refreshes = Refreshes::load(&root).unwrap();
-    let values = |values: &[&str]| values.iter().map(|&value| BString::from(value)).collect::<Vec<_>>();
+    let values = |values: &[&str]| values.iter().map(|&value| Sent::parse(value.into()).unwrap()).collect::<Vec<_>>();
     for (source, target) in [("file", "old"), ("file", "known"), ("new", "old"), ("quiet", "old"), ("quiet", "known")] {
         refreshes.expect(id(source), id(target), "p");
     }

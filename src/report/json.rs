@@ -162,6 +162,7 @@ impl Json {
             Message::Skipped(reason) if outcome == Outcome::Skipped => Some(reason),
             _ => None,
         });
+        let sent: Vec<BString> = messages.iter().filter_map(shown_value).collect();
         let line = Line::End {
             id: entity.id().into(),
             plugin: entity.plugin_id().into(),
@@ -173,7 +174,7 @@ impl Json {
             }),
             would_change: texts(|message| if let Message::WouldChange(text) = message { Some(text) } else { None }),
             refused: messages.iter().filter_map(refusal).collect(),
-            sent: texts(|message| if let Message::Send(value) = message { Some(value) } else { None }),
+            sent: sent.iter().map(Text::from).collect(),
             kept: texts(|message| if let Message::Keep(value) = message { Some(value) } else { None }),
             unknown: messages.contains(&Message::Unknown),
             reason: reason.as_ref().map(Text::from).or(condition.map(Text::from)),
@@ -218,6 +219,14 @@ impl Consumer for Json {
         if !matches!(event, Event::Listed { .. } | Event::Selector(_)) {
             console.flush();
         }
+    }
+}
+
+/// Returns the value that a message sends as `KEY=VALUE`, unless it is to be shown nowhere.
+fn shown_value(message: &Message) -> Option<BString> {
+    match message {
+        Message::Send(sent) if !sent.sensitive => Some(sent.to_pair()),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use bstr::{BStr, ByteSlice};
 use holo::index::{EntityIndex, PerEntity};
 use holo::node::Node;
 use holo::plan::{CycleError, Edge, EdgeKind, Plan, Requirement};
-use holo_protocol::{Asset, EntityReport};
+use holo_protocol::{Asset, EntityReport, Receipt};
 use holo_testing::Random;
 use holo_testing::random::{self, cases};
 use libtest_mimic::Trial;
@@ -55,7 +55,7 @@ impl Graph {
         for _ in 0..random.below(2 * rank.len()) {
             let (a, b) = (random.below(rank.len()), random.below(rank.len()));
             if rank[a] < rank[b] {
-                graph.link(a, b, random.below(6));
+                graph.link(a, b, random.below(7));
             }
         }
         graph
@@ -65,7 +65,7 @@ impl Graph {
         let mut graph = Graph::without_edges(random);
         let count = graph.reports.len();
         for _ in 0..random.below(2 * count) {
-            graph.link(random.below(count), random.below(count), random.below(6));
+            graph.link(random.below(count), random.below(count), random.below(7));
         }
         graph
     }
@@ -105,6 +105,10 @@ impl Graph {
             2 => self.reports[to].edges.requires.push(id(from)),
             3 => self.reports[to].edges.subscribes.push(id(from)),
             4 => self.reports[from].edges.notifies.push(id(to)),
+            5 => {
+                let receipt = Receipt { key: "k".into(), sender: id(from), name: "n".into() };
+                self.reports[to].edges.receives.push(receipt);
+            }
             _ => {
                 self.reports[from].edges.provides.push(Asset::new("unit", id(from)));
                 self.reports[to].edges.needs.push(Asset::new("unit", id(from)));
@@ -190,13 +194,16 @@ impl Graph {
         let (first, then) = (&self.reports[from], &self.reports[to]);
         let (a, b) = (&first.edges, &then.edges);
         let by_id = [&b.after, &b.requires, &b.subscribes].iter().any(|ids| ids.contains(&first.id))
+            || b.receives.iter().any(|receipt| receipt.sender == first.id)
             || [&a.before, &a.notifies].iter().any(|ids| ids.contains(&then.id));
         let provided = b.needs.iter().any(|asset| a.provides.contains(asset) && !b.provides.contains(asset));
         by_id || (provided && (b.orphan || !a.orphan))
     }
 
     fn requires_itself(&self, number: usize) -> bool {
-        !self.orphan(number) && self.reports[number].edges.requires.contains(&self.reports[number].id)
+        let edges = &self.reports[number].edges;
+        let senders = edges.receives.iter().map(|receipt| &receipt.sender);
+        !self.orphan(number) && edges.requires.iter().chain(senders).any(|id| *id == self.reports[number].id)
     }
 }
 
@@ -318,6 +325,7 @@ fn says_the_opposite(graph: &Graph, from: usize, to: usize, kind: EdgeKind) -> b
         EdgeKind::After => a.after.contains(&then.id),
         EdgeKind::Requires => a.requires.contains(&then.id),
         EdgeKind::Subscribes => a.subscribes.contains(&then.id),
+        EdgeKind::Receives => a.receives.iter().any(|receipt| receipt.sender == then.id),
         EdgeKind::Before => b.before.contains(&first.id),
         EdgeKind::Notifies => b.notifies.contains(&first.id),
         EdgeKind::Needs(_) => a.needs.iter().any(|asset| b.provides.contains(asset)),
@@ -346,7 +354,7 @@ fn an_edge_that_holds_already_changes_nothing() {
         let (a, b) = (random.below(order.len()), random.below(order.len()));
         if a < b {
             let mut more = Graph { reports: graph.reports.clone(), plugins: graph.plugins.clone() };
-            more.link(order[a], order[b], random.below(6));
+            more.link(order[a], order[b], random.below(7));
             assert_eq!(more.plan().unwrap().order(), order);
         }
     });

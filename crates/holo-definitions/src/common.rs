@@ -1,8 +1,10 @@
 //! The keys that every definition can have.
 
 mod merge;
+mod receipts;
 
 pub use merge::Contradiction;
+pub use receipts::{Receipt, Receipts};
 
 use crate::command::Command;
 use crate::definition::Invalid;
@@ -119,6 +121,9 @@ common_keys! {
     "schedule" schedule: Option<Schedule>, Value;
     /// The checks that have to be well after an apply, also after one that changed nothing.
     "health_check" health_check: Vec<HealthCheck>, List;
+    /// Keys whose values other entities send: `KEY = "ENTITY#NAME"`.
+    #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, receipts::Written>"))]
+    "receive" receive: Receipts, Value;
 }
 
 /// An entity ID in a definition, and where it stands.

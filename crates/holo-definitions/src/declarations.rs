@@ -157,7 +157,7 @@ impl<'s> Tables<'s> {
         }));
         let whole = self.table.span();
         let place_of = |key: &str| self.table.get_ref().get_key_value(key).map_or(whole.clone(), |(key, _)| key.span());
-        let read: Option<Read<M>> = read_all(self.table.clone(), false, &mut wrong);
+        let read: Option<Read<M>> = read_all(self.table.clone(), &BTreeSet::new(), false, &mut wrong);
         if let Some(Read { value, left_out }) = &read {
             let invalid = value.invalid_values().into_iter().filter(|invalid| !left_out.contains(invalid.key.as_ref()));
             wrong.extend(invalid.map(|invalid| (place_of(&invalid.key), invalid.to_string())));

@@ -15,6 +15,8 @@ pub trait Definition: DeserializeOwned {
     const KEY: &'static str = "name";
     /// Keys whose lists are united when a definition is stacked over several files, beside the common ones.
     const UNITED: &'static [&'static str] = &[];
+    /// Keys whose values are never shown, so that they may be sensitive.
+    const SECRETS: &'static [&'static str] = &[];
 
     /// True if folders in the resource directory are something else, whatever they are called.
     const HAS_FOLDERS: bool = false;

@@ -13,6 +13,7 @@ use crate::declarations::{Declaration, Declarations, NoDeclaration};
 use crate::definition::{Definition, Invalid};
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
+use crate::receive::{Hindrance, Received};
 use crate::resource_dirs::ResourceDirs;
 use crate::templates::Templates;
 use reader::{Reader, TableType, Tables};
@@ -50,12 +51,18 @@ pub struct Common {
     pub keys: CommonKeys,
     /// The reason why its own conditions leave the entity out, if they do.
     pub skipped: Option<String>,
+    /// The received keys without a value; the definition has something else for them.
+    pub hindrances: Vec<Hindrance>,
 }
 
 impl<D: Definition> Definitions<D> {
     /// Reads all definition files. What is found in them is in the order in which a person is told.
-    pub fn read(directories: &ResourceDirs, templates: &dyn Templates) -> (Definitions<D>, Vec<Finding>) {
-        let (definitions, _, findings) = Definitions::read_with::<NoDeclaration>(directories, templates);
+    pub fn read(
+        directories: &ResourceDirs,
+        templates: &dyn Templates,
+        received: &dyn Received,
+    ) -> (Definitions<D>, Vec<Finding>) {
+        let (definitions, _, findings) = Definitions::read_with::<NoDeclaration>(directories, templates, received);
         (definitions, findings)
     }
 
@@ -63,9 +70,10 @@ impl<D: Definition> Definitions<D> {
     pub fn read_with<M: Declaration>(
         directories: &ResourceDirs,
         templates: &dyn Templates,
+        received: &dyn Received,
     ) -> (Definitions<D>, Declarations<M>, Vec<Finding>) {
         let types = vec![TableType::of::<D>()];
-        let (sources, mut reader) = Reader::open(directories, templates, &types);
+        let (sources, mut reader) = Reader::open(directories, templates, received, &types);
         let mut read = Tables::<M>::new(types);
         read.take_files(&sources, &mut reader);
         let stacks = read.take::<D>();

@@ -4,7 +4,7 @@
 //! one type in the files of a folder. A [`Definition`] has the keys of its own type, and beside them the [`CommonKeys`].
 //!
 //! ```
-//! use holo_definitions::{Definition, Definitions, LocatedError, Templates};
+//! use holo_definitions::{Definition, Definitions, LocatedError, NothingReceived, Templates};
 //!
 //! #[derive(serde::Deserialize)]
 //! #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@
 //!
 //! let folder = tempfile::tempdir().unwrap();
 //! std::fs::write(folder.path().join("a.toml"), "[[greeting]]\nname = \"world\"\nretries = 2\n").unwrap();
-//! let definitions = Definitions::<Greeting>::read(&folder.path().to_owned().into(), &NoTemplates).0;
+//! let definitions = Definitions::<Greeting>::read(&folder.path().to_owned().into(), &NoTemplates, &NothingReceived).0;
 //! let world = &definitions.valid["greeting:world"];
 //! assert_eq!((world.definition.name.as_str(), world.common.keys.retries), ("world", 2));
 //! ```
@@ -47,6 +47,7 @@ mod located_error;
 mod location;
 mod naming;
 pub mod reading;
+mod receive;
 mod resource_dirs;
 #[cfg(feature = "schema")]
 mod schema;
@@ -62,7 +63,7 @@ mod untyped;
 pub mod values;
 
 pub use command::{Command, CommandError, WrittenCommand};
-pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation};
+pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation, Receipt, Receipts};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
 pub use definitions::{Common, Defined, DefinitionSet, Definitions, read_several};
@@ -73,6 +74,7 @@ pub use holo_protocol::duration;
 pub use located_error::LocatedError;
 pub use location::Location;
 pub use naming::{NameError, NameKeys};
+pub use receive::{Hindrance, NothingReceived, Received, ReceivedFile, ReceivedValue};
 pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
 pub use schema::{file_schema, schema, schema_with, table_schema};

@@ -13,13 +13,15 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// A place, and the mistake there in words.
 pub(crate) type Problem = (Range<usize>, String);
 
-/// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one.
+/// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one. Of keys that are
+/// left out from the beginning nobody hears that they are missing.
 pub(crate) fn read_all<T: DeserializeOwned>(
     mut table: Spanned<DeTable<'_>>,
+    unknown: &BTreeSet<String>,
     is_own: bool,
     wrong: &mut Vec<Problem>,
 ) -> Option<Read<T>> {
-    let mut left_out = BTreeSet::new();
+    let mut left_out = unknown.clone();
     let mut stand_ins: BTreeMap<String, std::array::IntoIter<DeValue<'_>, 5>> = BTreeMap::new();
     loop {
         let problem = match reading::read::<T>(&table) {
@@ -72,7 +74,12 @@ pub(crate) struct Read<T> {
 
 impl<T> Read<T> {
     pub(crate) fn whole(self) -> Option<T> {
-        self.left_out.is_empty().then_some(self.value)
+        self.whole_but(&BTreeSet::new())
+    }
+
+    /// Returns what was read if nothing was left out but these keys.
+    pub(crate) fn whole_but(self, unknown: &BTreeSet<String>) -> Option<T> {
+        self.left_out.is_subset(unknown).then_some(self.value)
     }
 }
 

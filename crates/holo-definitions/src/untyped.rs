@@ -5,13 +5,14 @@ use crate::definition::Invalid;
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
+use crate::receive::{Candidate, Received, fill_untyped};
 use crate::resource_dirs::ResourceDirs;
 use crate::source::{Parsed, Sources};
 use crate::stack::{Stack, plain};
 use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
@@ -45,13 +46,20 @@ pub struct UntypedDefinition {
     /// The reason why its own conditions leave it out, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    /// The keys that it receives and that have no value yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_received: Vec<String>,
 }
 
 impl UntypedDefinition {
     /// Reads all definition files, renders those that are templates, and checks the common keys. What is wrong is in the order in which a
     /// person is told, and is left out.
     #[must_use]
-    pub fn read_all(directories: &ResourceDirs, templates: &dyn Templates) -> (Vec<UntypedDefinition>, Vec<Finding>) {
+    pub fn read_all(
+        directories: &ResourceDirs,
+        templates: &dyn Templates,
+        received: &dyn Received,
+    ) -> (Vec<UntypedDefinition>, Vec<Finding>) {
         let (sources, mut findings) = Sources::read(directories, templates);
         // A folder may be anything to such a plugin.
         findings.retain(|finding| !matches!(finding, Finding::Folder(_)));
@@ -63,9 +71,9 @@ impl UntypedDefinition {
             }
         }
         let Reader { stacks, mut findings, .. } = reader;
-        let finished = stacks
-            .into_iter()
-            .filter_map(|((table, name), stack)| finish(table, name, stack, &sources, templates, &mut findings));
+        let finished = stacks.into_iter().filter_map(|((table, name), stack)| {
+            finish(table, name, stack, &sources, (templates, received), &mut findings)
+        });
         let definitions = finished.collect();
         (definitions, findings)
     }
@@ -132,14 +140,17 @@ fn finish(
     name: String,
     mut stack: Stack<'_>,
     sources: &Sources,
-    templates: &dyn Templates,
+    (templates, received): (&dyn Templates, &dyn Received),
     findings: &mut Vec<Finding>,
 ) -> Option<UntypedDefinition> {
     let id = format!("{table}:{name}");
     let files = stack.files.iter().map(|&index| sources.path(index).display().to_string()).collect();
     let mut wrong: Vec<Problem> = std::mem::take(&mut stack.problems);
-    let (own, common) = common::split(stack.table);
-    let keys = read_all(common.clone(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
+    let (mut own, common) = common::split(stack.table);
+    let keys = read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
+    let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
+    let candidates = Candidate::all(&receipts, &common, received);
+    let not_received = fill_untyped(own.get_mut(), &candidates, &mut wrong);
     let skipped =
         keys.as_ref().map(|keys| keys.why_skipped(templates)).transpose().unwrap_or_else(|invalid: Invalid| {
             wrong.push((common.span(), invalid.to_string()));
@@ -171,6 +182,7 @@ fn finish(
         common,
         lines,
         skipped: skipped.flatten(),
+        not_received,
     })
 }
 
@@ -191,6 +203,7 @@ fn simple(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::receive::NothingReceived;
     use crate::testing::NoTemplates;
     use std::fs;
 
@@ -199,7 +212,8 @@ mod tests {
         for (name, text) in files {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let (definitions, findings) = UntypedDefinition::read_all(&folder.path().to_owned().into(), &NoTemplates);
+        let (definitions, findings) =
+            UntypedDefinition::read_all(&folder.path().to_owned().into(), &NoTemplates, &NothingReceived);
         let prefix = format!("{}/", folder.path().display());
         let words = |finding| match finding {
             Finding::Error(error) => error.to_string().replace(&prefix, ""),

@@ -1,7 +1,7 @@
 //! Applies or checks entities that do not depend on each other, several at a time.
 
 use crate::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict};
-use holo_protocol::Progress;
+use holo_protocol::{Progress, Sent};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -11,7 +11,7 @@ enum News<R> {
     Begin,
     Output(Stream, Vec<u8>),
     Progress(Option<(u64, u64)>, String),
-    Send(String),
+    Send(Sent),
     Keep(String),
     Replaced(String),
     End(R),
@@ -104,7 +104,7 @@ impl<R> News<R> {
             News::Begin => answers.begin(place),
             News::Output(stream, bytes) => answers.output(place).relay(stream, &bytes),
             News::Progress(done_of, text) => answers.output(place).progress(&Progress { done_of, text: &text }),
-            News::Send(text) => answers.output(place).send_text(&text),
+            News::Send(sent) => drop(answers.output(place).send_value(&sent)),
             News::Keep(text) => answers.output(place).keep_text(&text),
             News::Replaced(text) => answers.output(place).replaced_text(&text),
             News::End(result) => answers.end(place, result),
@@ -148,8 +148,8 @@ impl<R> Sink for ThreadAnswers<R> {
         self.tell(self.place, News::Progress(progress.done_of, progress.text.to_owned()));
     }
 
-    fn send(&mut self, text: &str) {
-        self.tell(self.place, News::Send(text.to_owned()));
+    fn send(&mut self, sent: &Sent) {
+        self.tell(self.place, News::Send(sent.clone()));
     }
 
     fn replaced(&mut self, text: &str) {

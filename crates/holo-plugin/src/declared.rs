@@ -1,9 +1,10 @@
 //! Entities with what every definition can have: conditions, further attempts, health checks.
 
-use crate::definitions::{self, Common};
+use crate::definitions::{self, Common, Hindrance};
 use crate::health;
 use crate::index::{Table, define_index};
 use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict};
+use bstr::BString;
 use std::path::Path;
 use std::thread;
 
@@ -56,6 +57,18 @@ impl<E: Entity> Entity for Declared<E> {
             Some(reason) => Verdict::Skipped(reason.clone()),
             None => self.entity.check(host, mode, output),
         }
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity.send(host, names, output);
+    }
+
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity.foresee(host, names, output);
+    }
+
+    fn hindrance(&self) -> Option<&Hindrance> {
+        self.common.hindrances.first().filter(|_| self.common.skipped.is_none())
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

@@ -19,14 +19,16 @@ pub fn read_with<D: Definition, M: Declaration>(
     host: &Host,
     output: &mut Output<'_>,
 ) -> (Definitions<D>, Declarations<M>) {
-    let (definitions, declarations, findings) = Definitions::read_with(host.resources(), &host.templates());
+    let (definitions, declarations, findings) =
+        Definitions::read_with(host.resources(), &host.templates(), host.sent());
     say_all(findings, definitions.is_complete(), host, output);
     (definitions, declarations)
 }
 
 /// Reads all definition files of the plugin, in which there are tables of several types; what is wrong is said on `output`.
 pub fn read_several<S: DefinitionSet>(host: &Host, output: &mut Output<'_>) -> S {
-    let (definitions, findings, is_complete) = holo_definitions::read_several(host.resources(), &host.templates());
+    let (definitions, findings, is_complete) =
+        holo_definitions::read_several(host.resources(), &host.templates(), host.sent());
     say_all(findings, is_complete, host, output);
     definitions
 }
@@ -86,6 +88,12 @@ fn add_edges(keys: &CommonKeys, report: &mut EntityReport) {
     ] {
         all.extend(ours.iter().map(|id| BString::from(id.as_str())));
     }
+    let receipt = |receipt: &Receipt| holo_protocol::Receipt {
+        key: receipt.key.as_str().into(),
+        sender: receipt.sender.as_str().into(),
+        name: receipt.name.as_str().into(),
+    };
+    edges.receives.extend(keys.receive.iter().map(receipt));
     let written =
         |noted: &IdLocation| Written { location: noted.location.as_str().into(), id: noted.id.as_str().into() };
     edges.written.extend(keys.id_locations.iter().map(written));

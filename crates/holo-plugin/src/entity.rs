@@ -1,6 +1,8 @@
 //! The interface of an entity, and the results of applying and checking one.
 
+use crate::definitions::Hindrance;
 use crate::{EntityReport, FilePair, Host, Mode, Output, Span};
+use bstr::BString;
 use std::path::Path;
 
 /// A thing that is managed.
@@ -14,6 +16,17 @@ pub trait Entity {
     /// Finds out what applying it so would do, and changes nothing. Nobody asks what force would do.
     fn check(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Verdict {
         Verdict::Unknown
+    }
+
+    /// Sends the values of these names that are known, as others receive them. It is in its desired state, or has just been applied.
+    fn send(&self, _: &Host, _: &[BString], _: &mut Output<'_>) {}
+
+    /// Sends the values of these names that it will have when it is applied, as far as they are known now.
+    fn foresee(&self, _: &Host, _: &[BString], _: &mut Output<'_>) {}
+
+    /// Returns the reason why it can be neither checked nor applied: its definition receives something that is not there, or does not fit.
+    fn hindrance(&self) -> Option<&Hindrance> {
+        None
     }
 
     /// The two files that show what a person changed, if it can be shown by files. They need not exist.

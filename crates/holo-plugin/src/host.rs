@@ -2,14 +2,14 @@
 
 use crate::kept::Kept;
 use crate::mode::Mode;
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use holo_change::{Locations, join};
-use holo_definitions::ResourceDirs;
+use holo_definitions::{ReceivedFile, ResourceDirs};
 use holo_facts::{Knowledge, Templates};
 use holo_protocol::environment as names;
 use holo_system::System;
 use rustix::fs::FlockOperation;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::num::NonZero;
@@ -31,6 +31,8 @@ pub struct Host {
     pub(crate) replaced: Option<Arc<AtomicUsize>>,
     refreshes: bool,
     received: Vec<BString>,
+    wanted: Vec<BString>,
+    sent: Arc<ReceivedFile>,
     kept: Option<PathBuf>,
     jobs: Option<NonZero<usize>>,
     knowledge: Knowledge,
@@ -55,11 +57,12 @@ impl Host {
         // The dispatcher of version 3 has no file for all plugins; then our own processes share one at least.
         let facts = variable(names::FACTS).map_or_else(|| cache_dir.join("facts.json"), PathBuf::from);
         let api_version = version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3);
+        let is_version_4 = api_version >= holo_protocol::API_VERSION_4;
         let only = ResourceDirs::from(directory(names::RESOURCE_DIR)?);
         // A dispatcher of version 3 may run below one of version 4, whose variables it hands on.
-        let several = variable(names::RESOURCE_DIRS).filter(|_| api_version >= holo_protocol::API_VERSION_4);
+        let several = variable(names::RESOURCE_DIRS).filter(|_| is_version_4);
         let several = several.and_then(|value| ResourceDirs::new(names::split_directories(&value)));
-        let inputs = variable(names::INPUTS_DIR).filter(|_| api_version >= holo_protocol::API_VERSION_4);
+        let inputs = variable(names::INPUTS_DIR).filter(|_| is_version_4);
         let inputs = inputs.filter(|inputs| !inputs.is_empty());
         let has_inputs = inputs.is_some();
         let inputs = inputs.map_or_else(|| root.clone(), PathBuf::from);
@@ -75,6 +78,8 @@ impl Host {
             only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
             received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
+            wanted: variable(names::WANTED).map(|value| split_lines(&value)).unwrap_or_default(),
+            sent: Arc::new(ReceivedFile::at(variable(names::VALUES).filter(|_| is_version_4).map(PathBuf::from))),
             kept: variable(names::KEPT).filter(|path| has_inputs && !path.is_empty()).map(PathBuf::from),
             jobs: variable(names::JOBS).and_then(|text| text.to_str()?.parse().ok()),
         })
@@ -156,13 +161,18 @@ impl Host {
     /// Returns the mode in which the one entity that this process is for is to be applied.
     #[must_use]
     pub fn mode(&self, force: bool) -> Mode<'_> {
-        Mode { force, refresh: self.refreshes, received: &self.received }
+        Mode { force, refresh: self.refreshes, received: &self.received, wanted: &self.wanted }
     }
 
     /// Reads the values that entities have said are to be kept. Only a run that brings the system back to an earlier state has any.
     #[must_use]
     pub fn kept(&self) -> Kept {
         self.kept.as_deref().map(Kept::read).unwrap_or_default()
+    }
+
+    /// The values that entities have sent.
+    pub(crate) fn sent(&self) -> &ReceivedFile {
+        &self.sent
     }
 
     /// Facts and data, found out when they are first asked for.
@@ -206,6 +216,10 @@ impl Host {
 /// While it lives, something is done that must not be cut off.
 #[derive(Debug)]
 pub struct Uninterrupted(#[expect(dead_code, reason = "it is held open for its lock")] Option<File>);
+
+fn split_lines(variable: &OsStr) -> Vec<BString> {
+    variable.as_encoded_bytes().lines().map(BString::from).collect()
+}
 
 /// Normalises a path lexically: no `.`, no doubled or final slash. The meaning of `..` is left to the system.
 fn clean(path: &Path) -> PathBuf {

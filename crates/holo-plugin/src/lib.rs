@@ -71,11 +71,13 @@ pub use holo_diff as diff;
 pub use holo_facts as facts;
 pub use holo_index as index;
 pub use holo_process::words::reason;
-pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Written};
+pub use holo_protocol::report::{Action, Asset, Edges, EntityReport, Information, Receipt, Written};
+pub use holo_protocol::sent::MAX_VALUE;
 pub use holo_protocol::session::Stream;
 pub use holo_protocol::words::quoted;
 pub use holo_protocol::{
-    API_VERSION_4, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Span, Text, Touched, WatchLine,
+    API_VERSION_4, Candidate, Diagnosis, FilePair, Level, Origin, Progress, ScanLimit, Sent, Span, Text, Touched,
+    WatchLine,
 };
 pub use holo_system as system;
 pub use host::{Host, MissingVariableError, Uninterrupted};

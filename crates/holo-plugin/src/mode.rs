@@ -12,11 +12,19 @@ pub struct Mode<'a> {
     pub force: bool,
     /// True if the entity is refreshed: something that it depends on has changed.
     pub refresh: bool,
-    /// The values that this has sent: `KEY=VALUE` each.
+    /// The values that this has sent, and those that its definition receives: `KEY=VALUE` each.
     pub received: &'a [BString],
+    /// The names of the values that others receive from it.
+    pub wanted: &'a [BString],
 }
 
 impl Mode<'_> {
+    /// Returns true if somebody receives the value of this name.
+    #[must_use]
+    pub fn wants(&self, name: &str) -> bool {
+        self.wanted.iter().any(|wanted| wanted == name)
+    }
+
     /// Returns the variables of the environment that tell a program of the refresh; none if there is nothing to tell.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {

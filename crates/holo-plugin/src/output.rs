@@ -2,9 +2,9 @@
 
 use bstr::ByteSlice;
 use holo_change::{Notices, PathError};
-use holo_protocol::Progress;
 use holo_protocol::message::can_be_sent;
 use holo_protocol::session::Stream;
+use holo_protocol::{Progress, Sent};
 
 /// Takes the output.
 pub trait Sink {
@@ -14,8 +14,8 @@ pub trait Sink {
     /// Takes the progress of the work, if there is anybody who could see it.
     fn progress(&mut self, _: &Progress<'_>) {}
 
-    /// Takes a value for the entities that are refreshed because this one changed: `KEY=VALUE`.
-    fn send(&mut self, _: &str) {}
+    /// Takes a value for the entities that receive it, or are refreshed because this one changed.
+    fn send(&mut self, _: &Sent) {}
 
     /// Takes a value that belongs to the state that the entity is in: `KEY=VALUE`.
     fn keep(&mut self, _: &str) {}
@@ -83,21 +83,23 @@ impl<'a> Output<'a> {
         self.0.progress(progress);
     }
 
-    /// Sends a value to the entities that are refreshed because of this apply. The key is one that a variable of a shell can have.
+    /// Sends a value to the entities that receive it, or are refreshed because of this apply. The key is one that a variable of a shell can
+    /// have.
     ///
-    /// Returns false if it is not sent, as it is too long or not one line.
-    pub fn send(&mut self, key: &str, value: &str) -> bool {
-        let text = format!("{key}={value}");
-        let can_be_sent = can_be_sent(text.as_bytes().as_bstr()) && !text.contains('\n');
-        if can_be_sent {
-            self.send_text(&text);
-        }
-        can_be_sent
+    /// Returns false if it is not sent, as it is too long or has a character that an environment cannot hold.
+    pub fn send(&mut self, key: &str, value: impl AsRef<[u8]>) -> bool {
+        self.send_value(&Sent::new(key, value.as_ref()))
     }
 
-    /// Sends what was found to be sendable.
-    pub(crate) fn send_text(&mut self, text: &str) {
-        self.0.send(text);
+    /// Sends a value that may be sensitive.
+    ///
+    /// Returns false if it is not sent, as it is too long or has a character that an environment cannot hold.
+    pub fn send_value(&mut self, sent: &Sent) -> bool {
+        let can_be_sent = sent.can_be_sent();
+        if can_be_sent {
+            self.0.send(sent);
+        }
+        can_be_sent
     }
 
     /// Says a value that belongs to the state that the entity is in now. When the system is brought back to that, [`Host::kept`] has it.

@@ -2,7 +2,7 @@
 
 use crate::concurrently;
 use crate::{Adopted, Adoption, Entity, Host, Job, Output, SetAnswers, Verdict};
-use bstr::BStr;
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Candidate, Diagnosis, ScanLimit, WatchLine};
 
 /// A plugin: it knows which entities there are.
@@ -19,6 +19,9 @@ pub trait Plugin: Sync {
 
     /// True if it implements [`Plugin::watch`].
     const WATCHES: bool = false;
+
+    /// The values that all its entities of a type can send, each `TYPE#NAME`.
+    const SENDS: &'static [&'static str] = &[];
 
     /// Lists all entities, in any order. What is wrong with a single definition is said on `output`, and the others are listed.
     ///
@@ -46,6 +49,18 @@ pub trait Plugin: Sync {
     /// As [`Plugin::scan`].
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
         Ok(self.scan(host, output)?.into_iter().find(|entity| entity.report().id == id))
+    }
+
+    /// Finds entities again that have been listed before, and whose definitions are others by now, as received values are.
+    fn find_again(&self, host: &Host, ids: &[BString], output: &mut Output<'_>) -> Vec<Self::Entity> {
+        let found = if let [id] = ids {
+            self.find(host, id.as_bstr(), output).map(Vec::from_iter)
+        } else {
+            self.scan(host, output)
+        };
+        let mut found = found.unwrap_or_default();
+        found.retain(|entity| ids.contains(&entity.report().id));
+        found
     }
 
     /// Applies entities of which none depends on another, in any order or together.

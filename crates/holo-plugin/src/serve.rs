@@ -4,6 +4,7 @@ mod adoption;
 mod operations;
 mod session;
 
+use crate::definitions::Hindrance;
 use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Span, Verdict};
 use bstr::BString;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit};
@@ -70,6 +71,11 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             limits_scan: true,
             adopts: P::ADOPTS,
             watches: P::WATCHES,
+            sends: P::SENDS
+                .iter()
+                .filter_map(|sent| sent.split_once('#'))
+                .map(|(of, name)| (of.into(), name.into()))
+                .collect(),
             concurrency,
         };
         return match std::io::stdout().write_all(info.to_text().as_bytes()) {
@@ -198,6 +204,43 @@ fn refusal(to: &ForceTo) -> Message {
         ForceTo::Overwrite => Message::RequiresForceToOverwrite,
         ForceTo::Restore => Message::RequiresForceToRestore,
         ForceTo::Proceed(reason) => Message::RequiresForce(reason.as_str().into()),
+    }
+}
+
+/// Says why an entity cannot be applied.
+fn hindered_apply(hindrance: &Hindrance, output: &mut Output<'_>) -> Applied {
+    output.error(hindrance.to_string());
+    Applied::FAILED_UNCHANGED
+}
+
+/// Says why it cannot be told what applying an entity would do: a value that does not fit is an error, one that is not there may come.
+fn hindered_check(hindrance: &Hindrance, output: &mut Output<'_>) -> Verdict {
+    match hindrance {
+        Hindrance::NotSent(_) => {
+            output.warning(hindrance.to_string());
+            Verdict::Unknown
+        }
+        Hindrance::Unfit(message) => {
+            output.error(message);
+            Verdict::Failed
+        }
+    }
+}
+
+/// Sends what others receive from an entity that was applied.
+fn send<E: Entity>(entity: &E, applied: &Applied, host: &Host, names: &[BString], output: &mut Output<'_>) {
+    if !names.is_empty() && matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_)) {
+        entity.send(host, names, output);
+    }
+}
+
+/// Sends what others receive from an entity that was checked.
+fn foresee<E: Entity>(entity: &E, verdict: &Verdict, host: &Host, names: &[BString], output: &mut Output<'_>) {
+    match verdict {
+        _ if names.is_empty() => {}
+        Verdict::InDesiredState => entity.send(host, names, output),
+        Verdict::WouldChange(_) => entity.foresee(host, names, output),
+        _ => {}
     }
 }
 

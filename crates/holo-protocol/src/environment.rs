@@ -29,6 +29,10 @@ pub const ROOT_DIR: &str = "HOLO_ROOT_DIR";
 pub const REFRESH: &str = "HOLO_REFRESH";
 /// The values that were sent to the entity by those whose change has it refreshed: lines `KEY=VALUE`.
 pub const RECEIVED: &str = "HOLO_RECEIVED";
+/// The names of the values that others receive from the entity, separated by newlines. Version 4.
+pub const WANTED: &str = "HOLO_WANTED";
+/// The file with the values that entities have sent, as lines of JSON; there is none if nothing was sent. Version 4.
+pub const VALUES: &str = "HOLO_VALUES";
 /// `1` if nothing may be taken as known from an earlier run: everything is to be read.
 pub const VERIFY: &str = "HOLO_VERIFY";
 /// `1` if the run only reads, so that nothing may be written but in [`CACHE_DIR`]; `0` if it applies.
@@ -61,7 +65,7 @@ pub const GENERATOR_OUT: &str = "OUT";
 pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// The variables that are of use to plugins alone, and not to the programs that they call.
-pub const OF_PLUGINS: [&str; 13] = [
+pub const OF_PLUGINS: [&str; 15] = [
     API_VERSION,
     CACHE_DIR,
     RESOURCE_DIR,
@@ -75,6 +79,8 @@ pub const OF_PLUGINS: [&str; 13] = [
     ADOPT_DIR,
     ADOPT_RESOLVED,
     ADOPT_WITH,
+    WANTED,
+    VALUES,
 ];
 /// The descriptor on which a plugin answers during `apply`, `force-apply`, `diff` and `session`.
 pub const MESSAGE_FD: i32 = 3;
@@ -128,10 +134,17 @@ pub fn parse_kept(line: &[u8]) -> Option<(KeptAt, &BStr, &BStr)> {
     Some((at, id.as_bstr(), value.as_bstr()))
 }
 
-/// Returns the value of [`RECEIVED`] for these values.
+/// Returns the value of [`RECEIVED`] for these values, but for those of several lines.
 #[must_use]
 pub fn join_received(values: &[BString]) -> OsString {
-    OsString::from_vec(values.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat())
+    let lines = values.iter().filter(|value| !value.contains(&b'\n'));
+    OsString::from_vec(lines.flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat())
+}
+
+/// Returns the value of [`WANTED`] for these names.
+#[must_use]
+pub fn join_wanted(names: &[BString]) -> OsString {
+    OsString::from_vec(names.join(&b'\n'))
 }
 
 /// Returns the values that [`RECEIVED`] has.

@@ -1,10 +1,11 @@
 //! The output of a plugin's `info` operation.
 
 use crate::environment::API_VERSION_4;
+use crate::sent::is_name;
 use bstr::{BStr, BString, ByteSlice};
 
 /// The versions that a plugin speaks, and what it can do beyond version 3.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// The oldest version of the interface that the plugin speaks.
     pub min_api_version: u32,
@@ -24,6 +25,8 @@ pub struct Info {
     pub adopts: bool,
     /// True if it has the operation `watch` (`WATCH=1`, version 4).
     pub watches: bool,
+    /// The values that all its entities of a type can send (`SENDS=TYPE#NAME TYPE#NAME…`, version 4): the type and the name of each.
+    pub sends: Vec<(String, String)>,
     /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
     pub concurrency: Option<u32>,
 }
@@ -34,6 +37,9 @@ pub enum InfoError {
     /// A required key does not occur.
     #[error("info does not say {0}=N")]
     Missing(&'static str),
+    /// The values that can be sent are not said as they have to be.
+    #[error("info says SENDS={0}, where TYPE#NAME is needed, with a name of letters, digits and _")]
+    NotSent(BString),
     /// A value is not a positive integer.
     #[error("info says {key}={value}, where a positive integer is needed")]
     NotANumber {
@@ -53,6 +59,7 @@ const BLAME: &str = "BLAME";
 const SCAN: &str = "SCAN";
 const ADOPT: &str = "ADOPT";
 const WATCH: &str = "WATCH";
+const SENDS: &str = "SENDS";
 const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
@@ -86,13 +93,14 @@ impl Info {
             limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
             adopts: may_say_more && value(ADOPT).is_some_and(|given| given == "1"),
             watches: may_say_more && value(WATCH).is_some_and(|given| given == "1"),
+            sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })
     }
 
     /// Returns the text that a plugin prints for `info`.
     #[must_use]
-    pub fn to_text(self) -> String {
+    pub fn to_text(&self) -> String {
         let Info {
             min_api_version,
             max_api_version,
@@ -103,8 +111,9 @@ impl Info {
             limits_scan,
             adopts,
             watches,
+            ref sends,
             concurrency,
-        } = self;
+        } = *self;
         let flag = |is_set: bool, key: &str| if is_set { format!("{key}=1\n") } else { String::new() };
         let flags = [
             (session, SESSION),
@@ -117,15 +126,28 @@ impl Info {
         ];
         let flags = flags.map(|(is_set, key)| flag(is_set, key)).concat();
         let concurrency = concurrency.map(|number| format!("{CONCURRENCY}={number}\n")).unwrap_or_default();
-        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{concurrency}")
+        let sends: Vec<String> = sends.iter().map(|(of, name)| format!("{of}#{name}")).collect();
+        let sends = if sends.is_empty() { String::new() } else { format!("{SENDS}={}\n", sends.join(" ")) };
+        format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{sends}{concurrency}")
     }
 
     /// Returns the highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
     #[must_use]
-    pub fn common_version(self, oldest: u32, newest: u32) -> Option<u32> {
+    pub fn common_version(&self, oldest: u32, newest: u32) -> Option<u32> {
         let version = self.max_api_version.min(newest);
         (version >= self.min_api_version.max(oldest)).then_some(version)
     }
+}
+
+/// Reads `TYPE#NAME TYPE#NAME…`.
+fn sent(given: &BStr) -> Result<Vec<(String, String)>, InfoError> {
+    let one = |text: &[u8]| {
+        let (of, name) = text.split_once_str("#")?;
+        let of = of.to_str().ok().filter(|of| !of.is_empty())?;
+        is_name(name.as_bstr()).then(|| (of.to_owned(), name.to_str_lossy().into_owned()))
+    };
+    let all: Option<Vec<(String, String)>> = given.fields().map(one).collect();
+    all.ok_or_else(|| InfoError::NotSent(given.to_owned()))
 }
 
 #[cfg(test)]
@@ -145,6 +167,11 @@ mod tests {
                 limits_scan,
                 adopts: !limits_scan,
                 watches: limits_scan,
+                sends: if limits_scan {
+                    vec![("a".into(), "b".into()), ("c".into(), "d_1".into())]
+                } else {
+                    Vec::new()
+                },
                 concurrency,
             };
             assert_eq!(Info::parse(info.to_text().as_bytes()), Ok(info));
@@ -173,6 +200,7 @@ mod tests {
             message(b"MIN_API_VERSION=3\nMAX_API_VERSION=4\nCONCURRENCY=0\n"),
             "info says CONCURRENCY=0, where a positive integer is needed"
         );
+        assert!(message(b"MIN_API_VERSION=3\nMAX_API_VERSION=4\nSENDS=a b").starts_with("info says SENDS=a b, where"));
         assert!(Info::parse(b"MIN_API_VERSION=0\nMAX_API_VERSION=3").is_err());
         assert!(Info::parse(b"MIN_API_VERSION=\xff\nMAX_API_VERSION=3").is_err());
     }

@@ -1,6 +1,7 @@
 //! The messages of a plugin about an entity on file descriptor 3: a line a message.
 
 use crate::environment::API_VERSION_4;
+use crate::sent::Sent;
 use bstr::{BStr, BString, ByteSlice};
 
 /// One line on file descriptor 3.
@@ -24,8 +25,8 @@ pub enum Message {
     ChangedQuietly(BString),
     /// By its own declaration, the entity is not for this system, or not for now: nothing was done, or would be. Version 4.
     Skipped(BString),
-    /// A value for the entities that are refreshed because this one changed: `KEY=VALUE`. Version 4.
-    Send(BString),
+    /// A value for the entities that receive it, or are refreshed because this one changed: `KEY=VALUE`, or JSON. Version 4.
+    Send(Sent),
     /// A value that belongs to the state that the entity is in now, and is given back when the system is brought back to this: `KEY=VALUE`.
     /// Version 4.
     Keep(BString),
@@ -39,8 +40,7 @@ pub enum Message {
     Malformed(BString),
 }
 
-/// The maximal length of `KEY=VALUE`.
-pub const MAX_SENT: usize = 4000;
+pub use crate::sent::MAX_SENT;
 
 const NOT_CHANGED: &[u8] = b"not changed";
 const TO_OVERWRITE: &[u8] = b"requires --force to overwrite";
@@ -52,6 +52,7 @@ const CHANGED: &[u8] = b"changed: ";
 const CHANGED_QUIETLY: &[u8] = b"changed quietly: ";
 const SKIPPED: &[u8] = b"skipped: ";
 const SEND: &[u8] = b"send: ";
+const SEND_JSON: &[u8] = b"send json: ";
 const KEEP: &[u8] = b"keep: ";
 const REPLACED: &[u8] = b"replaced: ";
 const PROGRESS: &[u8] = b"progress: ";
@@ -73,11 +74,19 @@ impl Message {
                 let changed = || text(CHANGED).map(Message::Changed);
                 let quietly = || text(CHANGED_QUIETLY).map(Message::ChangedQuietly);
                 let skipped = || text(SKIPPED).map(Message::Skipped);
-                let value = |prefix: &[u8], message: fn(BString) -> Message| {
-                    let value = text(prefix)?;
-                    Some(if can_be_sent(value.as_ref()) { message(value) } else { Message::Malformed(line.into()) })
+                let malformed = || Message::Malformed(line.into());
+                let keep = || {
+                    let value = text(KEEP)?;
+                    Some(if can_be_sent(value.as_ref()) { Message::Keep(value) } else { malformed() })
                 };
-                let send = || value(SEND, Message::Send).or_else(|| value(KEEP, Message::Keep));
+                let json = || {
+                    let value = line.strip_prefix(SEND_JSON)?;
+                    Some(Sent::parse_json(value).map_or_else(malformed, Message::Send))
+                };
+                let send = || {
+                    let Some(value) = line.strip_prefix(SEND) else { return json().or_else(keep) };
+                    Some(Sent::parse(value.as_bstr()).map_or_else(malformed, Message::Send))
+                };
                 let progress =
                     || text(PROGRESS).map(Message::Progress).or_else(|| text(REPLACED).map(Message::Replaced));
                 let done = || changed().or_else(quietly);
@@ -100,7 +109,8 @@ impl Message {
             Message::Changed(text) => with(CHANGED, text.as_ref()),
             Message::ChangedQuietly(text) => with(CHANGED_QUIETLY, text.as_ref()),
             Message::Skipped(text) => with(SKIPPED, text.as_ref()),
-            Message::Send(text) => with(SEND, text.as_ref()),
+            Message::Send(sent) if sent.is_one_line() => with(SEND, sent.to_pair().as_ref()),
+            Message::Send(sent) => with(SEND_JSON, sent.to_json().as_bstr()),
             Message::Keep(text) => with(KEEP, text.as_ref()),
             Message::Replaced(text) => with(REPLACED, text.as_ref()),
             Message::Progress(text) => with(PROGRESS, text.as_ref()),
@@ -130,11 +140,7 @@ impl Message {
 /// Returns true if it has the form `KEY=VALUE`, with a key such as a variable of a shell has, and an environment can hold it.
 #[must_use]
 pub fn can_be_sent(text: &BStr) -> bool {
-    let is_key = |key: &[u8]| {
-        key.first().is_some_and(|first| !first.is_ascii_digit())
-            && key.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-    };
-    text.len() <= MAX_SENT && !text.contains(&0) && text.split_once_str("=").is_some_and(|(key, _)| is_key(key))
+    Sent::parse(text).is_some()
 }
 
 #[cfg(test)]
@@ -153,8 +159,11 @@ mod tests {
             Message::Changed("installed \u{fc}".into()),
             Message::ChangedQuietly("wrote /etc/motd".into()),
             Message::Skipped("no such hardware".into()),
-            Message::Send("_Mode2=a=b ".into()),
-            Message::Send("x=".into()),
+            Message::Send(Sent::new("_Mode2", "a=b ")),
+            Message::Send(Sent::new("x", "")),
+            Message::Send(Sent::new("x", &b"two\nlines\xff"[..])),
+            Message::Send(Sent::new("x", "x".repeat(MAX_SENT))),
+            Message::Send(Sent { sensitive: true, ..Sent::new("x", "secret") }),
             Message::Keep("version=1.2-3".into()),
             Message::Replaced("/tmp/holo.1/files/replaced/1 /etc/a b".into()),
             Message::Progress("3/8 unpacking".into()),
@@ -194,6 +203,10 @@ mod tests {
             "send: a b=c",
             "send: \u{fc}=a",
             "send: a=\0",
+            "send json: a=b",
+            r#"send json: {"name":"a"}"#,
+            r#"send json: {"name":"1","value":"b"}"#,
+            r#"send json: {"name":"a","value":"\u0000"}"#,
             &long,
         ] {
             assert_eq!(Message::parse(line.as_bytes(), 4), Some(Message::Malformed(line.into())), "{line}");

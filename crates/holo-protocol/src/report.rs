@@ -6,7 +6,7 @@ mod outline;
 #[cfg(test)]
 mod tests;
 
-pub use edges::{Asset, Edges, Written};
+pub use edges::{Asset, Edges, Receipt, Written};
 pub use outline::{Outline, OutlinedReport, ReportReader};
 
 use crate::controls::{ControlError, Controls};
@@ -83,6 +83,12 @@ pub enum ReportErrorKind {
         /// What is wrong with it.
         error: ControlError,
     },
+    /// A value is received in another form than `KEY ENTITY#NAME`.
+    #[error("expected \"RECEIVES: KEY ENTITY#NAME\" (value was \"{0}\")")]
+    Receipt(BString),
+    /// A name by which nothing can be sent.
+    #[error("expected a name of letters, digits and _ after \"SENDS: \" (value was \"{0}\")")]
+    Name(BString),
     /// The line belongs to an entity, but no entity was begun.
     #[error("expected entity ID, found attribute \"{0}\"")]
     OutsideEntity(BString),

@@ -25,9 +25,15 @@ pub struct Request {
     /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
-    /// The values that have been sent to those of them that are to be refreshed.
+    /// The values that have been sent to those of them that are to be refreshed, and those that they receive by their definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub received: Vec<Received>,
+    /// The names of the values that others receive from them: these are to be sent, if they are known, even if nothing changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted: Vec<Wanted>,
+    /// Those of them whose received values are others than when they were listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub renewed: Vec<Text>,
     /// All directories of resource files, the strongest first. Only in the first request of a session, and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_dirs: Vec<Text>,
@@ -56,6 +62,8 @@ impl Request {
             prefix: None,
             refresh: Vec::new(),
             received: Vec::new(),
+            wanted: Vec::new(),
+            renewed: Vec::new(),
             resource_dirs: Vec::new(),
             path: None,
             adopt_dir: None,
@@ -73,6 +81,16 @@ pub struct Received {
     pub entity: Text,
     /// Each `KEY=VALUE`.
     pub values: Vec<Text>,
+}
+
+/// The names of the values that others receive from an entity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// The ID of the entity.
+    pub entity: Text,
+    /// The names.
+    pub names: Vec<Text>,
 }
 
 /// The operations of a session.

@@ -215,7 +215,7 @@ impl Task {
         let Origin::Defined(defined) = &self.origin else { return };
         for name in &defined.send {
             let Some(value) = answer.field(name) else { continue };
-            match text(value).map(|text| output.send(name, &self.hide(&text))) {
+            match text(value).map(|text| output.send(name, self.hide(&text))) {
                 Some(true) => {}
                 Some(false) => output.warning(format!("{name} is too long to be sent, or more than a line")),
                 None => output.warning(format!("{name} is a list or table, and is not sent")),

@@ -4,13 +4,45 @@ use crate::call;
 use crate::conditions;
 use crate::definition::Exec;
 use crate::error::{ExecError, RunError};
+use crate::last_run::LastRun;
 use crate::mocks::Mocks;
-use holo_plugin::process::{self, Ended};
-use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Stream, Verdict};
+use bstr::BString;
+use holo_plugin::process::Ended;
+use holo_plugin::{
+    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, MAX_VALUE, Mode, Output, Sent, Stream, Verdict,
+};
 use std::time::Duration;
 
 /// So many lines are shown of the output of a command that failed, if it was not shown as it came.
 const LAST_LINES: usize = 20;
+
+/// The value that a command sends that is not run.
+const MOCK: &str = "MOCK";
+
+/// The output of a command, as far as it can be sent.
+#[derive(Default)]
+struct Captured {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Captured {
+    fn take(&mut self, bytes: &[u8]) {
+        // A newline at the end does not count.
+        self.is_too_long |= self.bytes.len() + bytes.len() > MAX_VALUE + 1;
+        if !self.is_too_long {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Returns it without the newline at its end.
+    fn finish(mut self) -> Option<Vec<u8>> {
+        if self.bytes.last() == Some(&b'\n') {
+            self.bytes.pop();
+        }
+        (!self.is_too_long && self.bytes.len() <= MAX_VALUE && !self.bytes.contains(&0)).then_some(self.bytes)
+    }
+}
 
 /// A command of a definition.
 #[derive(Clone, Debug)]
@@ -61,6 +93,26 @@ impl Entity for ExecEntity {
         }
     }
 
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        let last = if host.test_mode() {
+            // Nothing was run.
+            Some(LastRun { status: 0, stdout: Some(MOCK.into()) })
+        } else {
+            LastRun::read(host, &self.exec.name)
+        };
+        let Some(LastRun { status, stdout }) = last else { return };
+        for name in names {
+            let value = match name.as_slice() {
+                b"stdout" => stdout.clone(),
+                b"status" => Some(status.to_string().into()),
+                _ => None,
+            };
+            if let Some(value) = value {
+                output.send_value(&Sent { sensitive: self.exec.sensitive, ..Sent::new(name.clone(), value) });
+            }
+        }
+    }
+
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
     }
@@ -71,7 +123,16 @@ impl ExecEntity {
         let exec = &self.exec;
         let failed = |reason: RunError| ExecError::Failed { command: exec.shown(), reason };
         let program = call::program(exec, &exec.command, self.timeout, mode).map_err(|error| failed(error.into()))?;
-        let ended = if exec.log_output { process::run(&program, output) } else { program.run(|_, _| {}) };
+        let keeps = !mode.wanted.is_empty() || !self.has_no_conditions();
+        let mut stdout = Captured::default();
+        let ended = program.run(|stream, bytes| {
+            if keeps && stream == Stream::Stdout {
+                stdout.take(bytes);
+            }
+            if exec.log_output {
+                output.relay(stream, bytes);
+            }
+        });
         let ended = ended.map_err(|error| failed(error.into()))?;
         if ended.held_open && exec.log_output {
             let what =
@@ -85,10 +146,18 @@ impl ExecEntity {
             }
             return Err(failed(RunError::Ended(reason)));
         }
-        match exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
-            Some(path) => Err(failed(RunError::NotCreated(path.to_owned()))),
-            None => Ok(Applied::Changed(vec![format!("ran {}", exec.shown())])),
+        if let Some(path) = exec.creates.as_deref().filter(|path| !conditions::exists(path, host)) {
+            return Err(failed(RunError::NotCreated(path.to_owned())));
         }
+        if keeps {
+            let stdout = stdout.finish();
+            if stdout.is_none() && mode.wants("stdout") {
+                let reason = format!("it has a NUL byte, or more than {MAX_VALUE} bytes");
+                output.warning(format!("{}: what it prints cannot be sent, as {reason}", exec.shown()));
+            }
+            LastRun { status: ended.code().unwrap_or_default(), stdout }.keep(host, &exec.name)?;
+        }
+        Ok(Applied::Changed(vec![format!("ran {}", exec.shown())]))
     }
 
     /// Describes the failure with which the command ended, if it did not succeed.

@@ -6,6 +6,7 @@ mod conditions;
 mod definition;
 mod entity;
 mod error;
+mod last_run;
 mod mocks;
 mod scan;
 

@@ -2,6 +2,7 @@
 
 use crate::definition;
 use crate::entity::ExecEntity;
+use crate::last_run;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined};
 use holo_plugin::{Entity, Host, Job, Output, Plugin, ScanError, SetAnswers, in_threads};
@@ -14,9 +15,14 @@ impl Plugin for Exec {
 
     const CONCURRENT: bool = true;
 
+    const SENDS: &'static [&'static str] = &["exec#stdout", "exec#status"];
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ExecEntity>>, ScanError> {
         // A command that was run leaves nothing to be put back, so there are no orphans.
         let definitions = definitions::read::<definition::Exec>(host, output);
+        if !host.only_reads() && definitions.is_complete() {
+            last_run::forget_others(host, definitions.valid.values().map(|defined| defined.definition.name.as_str()));
+        }
         let entity = |(id, Defined { definition, common }): (String, Defined<definition::Exec>)| {
             Declared::new(ExecEntity { id, exec: definition, timeout: common.keys.timeout }, common)
         };

@@ -19,7 +19,7 @@ use bstr::ByteSlice;
 use definition::Ensure;
 use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
-use holo_change::tracked::{State, Tracks};
+use holo_change::tracked::{Digest, State, Tracks};
 use holo_change::{CanonicalPaths, Image, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Defined, Definitions};
@@ -140,6 +140,14 @@ struct Declaration {
     defined: Defined<FileDefinition>,
     /// The reason why it cannot be applied.
     problem: Option<String>,
+}
+
+impl DeclaredFile {
+    /// Returns the digest of the content that is declared, if one is, and it can be read.
+    pub(crate) fn declared_content(&self, host: &Host) -> Option<Digest> {
+        let content = wanted::content(self.definition.as_ref()?, host).ok()??;
+        Some(Digest::of_bytes(&content))
+    }
 }
 
 impl Found {

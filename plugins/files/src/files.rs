@@ -6,7 +6,7 @@ use crate::edits;
 use crate::managed::{ManagedFile, tidy_up};
 use crate::overlay::{self, FileEntity};
 use crate::read::Read;
-use bstr::BStr;
+use bstr::{BStr, BString};
 use holo_plugin::declared::apply_together;
 use holo_plugin::index::Table;
 use holo_plugin::{
@@ -59,6 +59,8 @@ impl Plugin for Files {
     const CONCURRENT: bool = true;
     const ADOPTS: bool = true;
 
+    const SENDS: &'static [&'static str] = &["file#sha256"];
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
         let files = Read::new(host, output).into_entities(host, overlays, output);
@@ -94,6 +96,14 @@ impl Plugin for Files {
         };
         let all = read.into_entities(host, overlays, output);
         Ok(all.into_iter().find(|file| file.report().id == id))
+    }
+
+    fn find_again(&self, host: &Host, ids: &[BString], output: &mut Output<'_>) -> Vec<ManagedFile> {
+        // What there is to be done has been counted, unlike in a scan.
+        let overlays = overlay::scan::some(host, ids, output).unwrap_or_default();
+        let mut found = Read::new(host, output).into_entities(host, overlays, output);
+        found.retain(|file| ids.contains(&file.report().id));
+        found
     }
 
     fn check_set(&self, host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers<Verdict>) {

@@ -4,8 +4,12 @@ use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::edits::EditEntity;
 use crate::overlay::FileEntity;
 use crate::sidecars::{self, Sidecars};
+use bstr::BString;
+use holo_change::Tree;
+use holo_change::tracked::Digest;
 use holo_plugin::declared::Declared;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict};
+use holo_plugin::definitions::Hindrance;
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict};
 use std::path::Path;
 
 /// A managed file.
@@ -103,6 +107,28 @@ impl ManagedFile {
     }
 }
 
+impl ManagedFile {
+    /// Returns true if nobody may see what is in it.
+    fn is_sensitive(&self) -> bool {
+        let overlay = |entity: &FileEntity| entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive);
+        match self {
+            ManagedFile::Overlay(entity) => overlay(entity),
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => overlay(&entity.entity),
+            ManagedFile::Declared(entity) => {
+                entity.entity.definition.as_ref().is_some_and(|definition| definition.sensitive)
+            }
+            ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => true,
+        }
+    }
+}
+
+/// Sends the digest of a file, if it is wanted. A secret that is short can be found from it by trying.
+fn send_digest(digest: &Digest, sensitive: bool, names: &[BString], output: &mut Output<'_>) {
+    if names.iter().any(|name| name == "sha256") {
+        output.send_value(&Sent { sensitive, ..Sent::new("sha256", digest.as_str()) });
+    }
+}
+
 impl Entity for ManagedFile {
     fn report(&self) -> EntityReport {
         match self {
@@ -149,6 +175,32 @@ impl Entity for ManagedFile {
                 output.error(format!("skipping target: {}", contradicted.reason));
                 Verdict::Failed
             }
+        }
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Some(path) = self.path()
+            && let Ok(Some(mut file)) = Tree::open(host.root()).and_then(|root| root.place(path).open_if_file())
+            && let Ok(digest) = Digest::of(&mut file)
+        {
+            send_digest(&digest, self.is_sensitive(), names, output);
+        }
+    }
+
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let ManagedFile::Declared(declared) = self
+            && let Some(digest) = declared.entity.declared_content(host)
+        {
+            send_digest(&digest, self.is_sensitive(), names, output);
+        }
+    }
+
+    fn hindrance(&self) -> Option<&Hindrance> {
+        match self {
+            ManagedFile::Overlay(_) | ManagedFile::Contradicted(_) => None,
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.hindrance(),
+            ManagedFile::Declared(entity) => entity.hindrance(),
+            ManagedFile::Edit(entity) => entity.hindrance(),
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) fn ask(harness: &mut Harness<'_, '_>) -> Result<Option<Info>, FatalEr
     harness.warn_unless(Rule::Info, "info", printed_nothing, text);
     judge_lines(harness, &heard);
     match Info::parse(&heard.stdout) {
-        Ok(info) => Ok(fits(harness, info).then_some(info)),
+        Ok(info) => Ok(fits(harness, &info).then_some(info)),
         Err(error) => {
             let text = error.to_string();
             harness.fail_unless(Rule::Info, "info", false, text.strip_prefix("info ").unwrap_or(&text));
@@ -60,8 +60,8 @@ fn judge_lines(harness: &mut Harness<'_, '_>, heard: &Heard) {
 }
 
 /// Returns true if there is a version that both speak.
-fn fits(harness: &mut Harness<'_, '_>, info: Info) -> bool {
-    let Info { min_api_version: min, max_api_version: max, session, .. } = info;
+fn fits(harness: &mut Harness<'_, '_>, info: &Info) -> bool {
+    let &Info { min_api_version: min, max_api_version: max, session, .. } = info;
     let text = format!("says MIN_API_VERSION={min} and MAX_API_VERSION={max}, which is less");
     let is_range = harness.fail_unless(Rule::Info, "info", min <= max, text);
     let common = info.common_version(API_VERSION_3, API_VERSION_4);

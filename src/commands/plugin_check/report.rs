@@ -95,6 +95,12 @@ fn parse(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) -> Option<
                 format!("is \"WRITTEN: {}\", where \"WRITTEN: LOCATION: ID\" is expected", plain(value))
             }
             ReportErrorKind::Control { key, value, error } => format!("is \"{key}: {}\": {error}", plain(value)),
+            ReportErrorKind::Receipt(value) => {
+                format!("is \"RECEIVES: {}\", where \"RECEIVES: KEY ENTITY#NAME\" is expected", plain(value))
+            }
+            ReportErrorKind::Name(value) => {
+                format!("is \"SENDS: {}\", where a name of letters, digits and _ is expected", plain(value))
+            }
             ReportErrorKind::OutsideEntity(line) => format!("is {}, where \"ENTITY: ID\" is expected", quoted(line)),
         };
         harness.fail_unless(Rule::Scan, subject, false, format!("line {} {what}", error.line));

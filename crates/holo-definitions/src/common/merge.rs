@@ -1,6 +1,7 @@
 //! Common keys from several places.
 
 use super::Rule;
+use super::receipts::Receipts;
 use std::fmt::Debug;
 
 /// A key that has two values.
@@ -40,6 +41,12 @@ impl<T: Clone + PartialEq + Debug> Merge for Option<T> {
             _ => {}
         }
         None
+    }
+}
+
+impl Merge for Receipts {
+    fn merge(&mut self, other: &Receipts, _: Rule) -> Option<(String, String)> {
+        self.unite(other)
     }
 }
 

@@ -2,6 +2,7 @@
 use super::*;
 use crate::definition::Definition;
 use crate::definitions::Definitions;
+use crate::receive::NothingReceived;
 use crate::testing::{NoTemplates, said};
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -55,7 +56,7 @@ fn read(files: &[(&str, &str)]) -> (Definitions<Use>, Declarations<Module>, Stri
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     let (mut definitions, declarations, mut findings) =
-        Definitions::<Use>::read_with::<Module>(&folder.path().to_owned().into(), &NoTemplates);
+        Definitions::<Use>::read_with::<Module>(&folder.path().to_owned().into(), &NoTemplates, &NothingReceived);
     let unknown: Vec<String> = definitions
         .valid
         .iter()

@@ -7,6 +7,7 @@ use crate::definition::{Definition, Invalid};
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
+use crate::receive::{Candidate, Filled, Received, fill};
 use crate::resource_dirs::ResourceDirs;
 use crate::source::{Parsed, Sources};
 use crate::stack::Stack;
@@ -37,8 +38,9 @@ impl TableType {
 }
 
 /// What is found while definitions are read.
-pub struct Reader {
+pub struct Reader<'c> {
     pub(super) findings: Vec<Finding>,
+    received: &'c dyn Received,
     /// False if there is a mistake that may hide the definition of an entity.
     pub(super) complete: bool,
 }
@@ -63,7 +65,7 @@ impl<'s, M: Declaration> Tables<'s, M> {
         Tables { types, stacks: BTreeMap::new(), declared: DeclaredTables::default(), declarations: PhantomData }
     }
 
-    pub(super) fn take_files(&mut self, sources: &'s Sources, reader: &mut Reader) {
+    pub(super) fn take_files(&mut self, sources: &'s Sources, reader: &mut Reader<'_>) {
         for (index, source) in sources.iter().enumerate() {
             match source.parse() {
                 Ok(parsed) => self.take_file(parsed, index, sources, reader),
@@ -77,7 +79,7 @@ impl<'s, M: Declaration> Tables<'s, M> {
         self.stacks.remove(D::TABLE).unwrap_or_default()
     }
 
-    fn take_file(&mut self, parsed: Parsed<'s>, index: usize, sources: &Sources, reader: &mut Reader) {
+    fn take_file(&mut self, parsed: Parsed<'s>, index: usize, sources: &Sources, reader: &mut Reader<'_>) {
         let Parsed { table, mut duplicates, end } = parsed;
         let tables = split::<M>(&self.types, table.into_inner(), sources, reader);
         let mut seen: BTreeMap<(&str, String), Range<usize>> = BTreeMap::new();
@@ -118,7 +120,7 @@ fn split<'t, 's, M: Declaration>(
     types: &'t [TableType],
     file: DeTable<'s>,
     sources: &Sources,
-    reader: &mut Reader,
+    reader: &mut Reader<'_>,
 ) -> Vec<OneTable<'t, 's>> {
     let known: Vec<&'static str> = types.iter().map(|kind| kind.table).chain([M::TABLE]).collect();
     let mut entries: Vec<_> = file.into_iter().collect();
@@ -140,15 +142,16 @@ fn split<'t, 's, M: Declaration>(
     tables
 }
 
-impl Reader {
+impl<'c> Reader<'c> {
     /// Reads the files; what cannot be read is noted.
     pub(super) fn open(
         directories: &ResourceDirs,
         templates: &dyn Templates,
+        received: &'c dyn Received,
         types: &[TableType],
-    ) -> (Sources, Reader) {
+    ) -> (Sources, Reader<'c>) {
         let (sources, unread) = Sources::read(directories, templates);
-        let mut reader = Reader { findings: Vec::new(), complete: true };
+        let mut reader = Reader { findings: Vec::new(), received, complete: true };
         for finding in unread {
             match finding {
                 Finding::Folder(_) if types.iter().any(|kind| kind.has_folders) => {}
@@ -193,14 +196,20 @@ impl Reader {
         let mut wrong = std::mem::take(&mut stack.problems);
         let (own, common) = common::split(stack.table);
         let whole = own.span();
+        let mut keys =
+            read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
+        let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
+        let candidates = Candidate::all(&receipts, &common, self.received);
+        let describe =
+            |span: &Range<usize>, problem: &str| sources.error(span, &format!("{id}: {problem}")).to_string();
+        let Filled { table: own, hindrances, left_out } = fill::<D>(own, &candidates, &mut wrong, &describe);
         let span_of = |key: &str| span_of(own.get_ref(), key).or_else(|| span_of(common.get_ref(), key));
         let at_key = |invalid: &Invalid| -> Problem {
             (span_of(&invalid.key).unwrap_or_else(|| whole.clone()), invalid.to_string())
         };
-        let read: Option<Read<D>> = read_all(own.clone(), true, &mut wrong);
+        let read: Option<Read<D>> = read_all(own.clone(), &left_out, true, &mut wrong);
         wrong.extend(read.as_ref().map(Read::invalid).unwrap_or_default().iter().map(at_key));
-        let definition = read.and_then(Read::whole);
-        let mut keys = read_all(common.clone(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
+        let definition = read.and_then(|read| read.whole_but(&left_out));
         if let Some(keys) = &mut keys {
             keys.locate(common.get_ref(), |span| sources.location(span).to_string());
         }
@@ -216,7 +225,8 @@ impl Reader {
         match (definition, keys) {
             (Some(definition), Some(keys)) if wrong.is_empty() => {
                 let (location, key_locations) = (sources.location(&whole), locations(own.get_ref(), sources));
-                let common = Common { sources: paths, location, key_locations, keys, skipped: skipped.flatten() };
+                let skipped = skipped.flatten();
+                let common = Common { sources: paths, location, key_locations, keys, skipped, hindrances };
                 Some(Defined { definition, common })
             }
             _ => None,

@@ -5,6 +5,7 @@ use super::reader::{Reader, TableType, Tables};
 use crate::declarations::NoDeclaration;
 use crate::definition::Definition;
 use crate::finding::Finding;
+use crate::receive::Received;
 use crate::resource_dirs::ResourceDirs;
 use crate::source::Sources;
 use crate::templates::Templates;
@@ -19,9 +20,10 @@ impl<S: sealed::Read> DefinitionSet for S {}
 pub fn read_several<S: DefinitionSet>(
     directories: &ResourceDirs,
     templates: &dyn Templates,
+    received: &dyn Received,
 ) -> (S, Vec<Finding>, bool) {
     let types = S::types();
-    let (sources, mut reader) = Reader::open(directories, templates, &types);
+    let (sources, mut reader) = Reader::open(directories, templates, received, &types);
     let mut read = Tables::<NoDeclaration>::new(types);
     read.take_files(&sources, &mut reader);
     let definitions = S::finish(&mut read, &mut reader, &sources, templates);
@@ -36,7 +38,7 @@ mod sealed {
 
         fn finish<'s>(
             read: &mut Tables<'s, NoDeclaration>,
-            reader: &mut Reader,
+            reader: &mut Reader<'_>,
             sources: &'s Sources,
             templates: &dyn Templates,
         ) -> Self;
@@ -47,7 +49,7 @@ mod sealed {
             Vec::new()
         }
 
-        fn finish<'s>(_: &mut Tables<'s, NoDeclaration>, _: &mut Reader, _: &'s Sources, _: &dyn Templates) {}
+        fn finish<'s>(_: &mut Tables<'s, NoDeclaration>, _: &mut Reader<'_>, _: &'s Sources, _: &dyn Templates) {}
     }
 
     impl<D: Definition, R: Read> Read for (Definitions<D>, R) {
@@ -57,7 +59,7 @@ mod sealed {
 
         fn finish<'s>(
             read: &mut Tables<'s, NoDeclaration>,
-            reader: &mut Reader,
+            reader: &mut Reader<'_>,
             sources: &'s Sources,
             templates: &dyn Templates,
         ) -> Self {

@@ -1,5 +1,6 @@
 //! Tests of reading definition files, and of what is wrong in them.
 use super::*;
+use crate::receive::NothingReceived;
 use crate::testing::{NoTemplates, said};
 use std::fs;
 use std::path::Path;
@@ -97,7 +98,7 @@ fn read_as<D: Definition>(files: &[(&str, &str)]) -> (Definitions<D>, String) {
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    let (definitions, findings) = Definitions::read(&folder.path().to_owned().into(), &NoTemplates);
+    let (definitions, findings) = Definitions::read(&folder.path().to_owned().into(), &NoTemplates, &NothingReceived);
     (definitions, said(&findings, folder.path()))
 }
 
@@ -233,7 +234,8 @@ fn files_that_are_not_definitions_are_named() {
     fs::write(folder.path().join("empty.toml"), b"").unwrap();
     std::os::unix::fs::symlink(Path::new("nowhere"), folder.path().join("dangling.toml")).unwrap();
     std::os::unix::fs::symlink(Path::new("/dev/null"), folder.path().join("device.toml")).unwrap();
-    let (definitions, findings) = Definitions::<Thing>::read(&folder.path().to_owned().into(), &NoTemplates);
+    let (definitions, findings) =
+        Definitions::<Thing>::read(&folder.path().to_owned().into(), &NoTemplates, &NothingReceived);
     assert!(definitions.valid.is_empty() && !definitions.is_orphan("thing:a"));
     assert_eq!(
         said(&findings, folder.path()),

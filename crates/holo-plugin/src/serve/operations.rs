@@ -1,11 +1,14 @@
 //! The operations of version 3: one process each.
 
-use super::{applied_messages, diagnoses, listed, span_lines, unknown_entity, verdict_messages};
+use super::{
+    applied_messages, diagnoses, foresee, hindered_apply, hindered_check, listed, send, span_lines, unknown_entity,
+    verdict_messages,
+};
 use crate::{Applied, Entity, FilePair, Host, Output, Plugin, Sink};
 use bstr::{BString, ByteSlice};
 use holo_protocol::environment::MESSAGE_FD;
 use holo_protocol::session::Stream;
-use holo_protocol::{API_VERSION_4, Message, Progress, ScanLimit};
+use holo_protocol::{API_VERSION_4, Message, Progress, ScanLimit, Sent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -44,8 +47,8 @@ impl Sink for OwnStreams {
         }
     }
 
-    fn send(&mut self, text: &str) {
-        let line = [Message::Send(text.into()).to_line(), "\n".into()].concat();
+    fn send(&mut self, sent: &Sent) {
+        let line = [Message::Send(sent.clone()).to_line(), "\n".into()].concat();
         if self.0 >= API_VERSION_4 {
             let _ = messages().and_then(|mut messages| messages.write_all(&line));
         } else {
@@ -88,7 +91,11 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
     let mode = host.mode(force);
     let mut streams = OwnStreams(host.api_version());
     let mut output = Output::new(&mut streams);
-    let applied = entity.apply(host, mode, &mut output);
+    let applied = match entity.hindrance() {
+        Some(hindrance) => hindered_apply(hindrance, &mut output),
+        None => entity.apply(host, mode, &mut output),
+    };
+    send(&entity, &applied, host, mode.wanted, &mut output);
     let status =
         if let Applied::Failed { version_3_status, .. } = applied { failure_status(host, version_3_status) } else { 0 };
     let mut messages = applied_messages(&applied);
@@ -125,7 +132,13 @@ pub(super) fn check<P: Plugin>(plugin: &P, host: &Host, id: &[u8]) -> ExitCode {
         Ok(entity) => entity,
         Err(code) => return code,
     };
-    let verdict = entity.check(host, host.mode(false), &mut Output::new(&mut OwnStreams(host.api_version())));
+    let mut streams = OwnStreams(host.api_version());
+    let (mode, mut output) = (host.mode(false), Output::new(&mut streams));
+    let verdict = match entity.hindrance() {
+        Some(hindrance) => hindered_check(hindrance, &mut output),
+        None => entity.check(host, mode, &mut output),
+    };
+    foresee(&entity, &verdict, host, mode.wanted, &mut output);
     match verdict_messages(&verdict).map(say_messages) {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(code)) => code,
@@ -147,6 +160,7 @@ pub(super) fn diff<P: Plugin>(
     pair: impl FnOnce(&P::Entity) -> Option<FilePair>,
 ) -> ExitCode {
     let pair = match find(plugin, host, id) {
+        Ok(entity) if entity.hindrance().is_some() => None,
         Ok(entity) => pair(&entity),
         Err(code) => return code,
     };

@@ -1,14 +1,18 @@
 //! Sessions: one process serves a whole run.
 
 use super::operations::messages;
-use super::{adoption, applied_messages, complain, diagnoses, listed, span_lines, unknown_entity, verdict_messages};
+use super::{
+    adoption, applied_messages, complain, diagnoses, foresee, hindered_apply, hindered_check, listed, send, span_lines,
+    unknown_entity, verdict_messages,
+};
 use crate::index::{Table, define_index};
 use crate::{
-    Adopted, Adoption, Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Sink, Verdict,
+    Adopted, Adoption, Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Silence, Sink,
+    Verdict,
 };
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
-use holo_protocol::{Message, Progress, ScanLimit, Text};
+use holo_protocol::{Message, Progress, ScanLimit, Sent, Text};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufWriter, Write};
 use std::mem;
@@ -132,6 +136,9 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
                 request.resource_dirs.iter().map(|path| path.as_bstr().to_path_lossy().into()).collect(),
             );
         }
+        if !request.renewed.is_empty() {
+            self.renew(&request.renewed.iter().map(|id| id.0.clone()).collect::<Vec<_>>());
+        }
         let ids = || request.entities.iter().map(|id| id.0.clone());
         let result = match request.operation {
             Operation::Scan => {
@@ -245,25 +252,58 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         false
     }
 
+    /// Reads the definitions of entities again, as what they receive is something else by now. Of those that are not found, it is said why when
+    /// they are worked on.
+    fn renew(&mut self, ids: &[BString]) {
+        self.host.sent().forget();
+        ids.iter().for_each(|id| drop(self.known.remove(id)));
+        for entity in self.plugin.find_again(&self.host, ids, &mut Output::new(&mut Silence)) {
+            self.known.insert(entity.report().id, entity);
+        }
+    }
+
+    /// Answers for entities that cannot be worked on, and returns the others.
+    fn without_hindered(&mut self, ids: Vec<BString>, operation: Operation) -> Vec<BString> {
+        let Session { known, answers, .. } = self;
+        let is_able = |id: &BString| {
+            let Some(hindrance) = known.get(id).and_then(Entity::hindrance) else { return true };
+            let mut sink = AnswerSink { answers, entity: Some(id) };
+            let mut output = Output::new(&mut sink);
+            if operation == Operation::Check {
+                let messages = verdict_messages(&hindered_check(hindrance, &mut output));
+                let outcome = if messages.is_some() { Outcome::Done } else { Outcome::Failed };
+                answers.result(id, messages.into_iter().flatten(), outcome);
+            } else {
+                let messages = applied_messages(&hindered_apply(hindrance, &mut output));
+                answers.result(id, messages, Outcome::Failed);
+            }
+            false
+        };
+        ids.into_iter().filter(is_able).collect()
+    }
+
     fn apply(&mut self, ids: Vec<BString>, force: bool, modes: &Modes<'_>) -> Outcome {
-        self.work_on_set(ids, force, modes, |plugin, host, set, answers| plugin.apply_set(host, set, answers))
+        let ids = self.find_all(ids);
+        let ids = self.without_hindered(ids, Operation::Apply);
+        self.work_on_set(&ids, force, modes, |plugin, host, set, answers| plugin.apply_set(host, set, answers))
     }
 
     fn check(&mut self, ids: Vec<BString>, modes: &Modes<'_>) -> Outcome {
-        self.work_on_set(ids, false, modes, |plugin, host, set, answers| plugin.check_set(host, set, answers))
+        let ids = self.find_all(ids);
+        let ids = self.without_hindered(ids, Operation::Check);
+        self.work_on_set(&ids, false, modes, |plugin, host, set, answers| plugin.check_set(host, set, answers))
     }
 
     fn work_on_set(
         &mut self,
-        ids: Vec<BString>,
+        ids: &[BString],
         force: bool,
         modes: &Modes<'_>,
         work: impl FnOnce(&P, &Host, &[Job<'_, P::Entity>], &mut SetInSession<'_, P::Entity, W>),
     ) -> Outcome {
-        let ids = self.find_all(ids);
-        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
-        let entities: Table<JobIndex, (&BString, &P::Entity)> = entities.collect();
-        let jobs = entities.iter().map(|(id, entity)| Job { entity: *entity, mode: modes.of_entity(id, force) });
+        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?, modes.wanted_of(id))));
+        let entities: Table<JobIndex, (&BString, &P::Entity, &[BString])> = entities.collect();
+        let jobs = entities.iter().map(|(id, entity, _)| Job { entity: *entity, mode: modes.of_entity(id, force) });
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
         let mut answers = SetInSession {
             host: &self.host,
@@ -278,7 +318,8 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 
     fn diff(&mut self, ids: Vec<BString>, pair: fn(&P::Entity, &Host) -> Option<FilePair>) -> Outcome {
         for id in self.find_all(ids) {
-            if let Some(pair) = self.known.get(&id).and_then(|entity| pair(entity, &self.host)) {
+            let entity = self.known.get(&id).filter(|entity| entity.hindrance().is_none());
+            if let Some(pair) = entity.and_then(|entity| pair(entity, &self.host)) {
                 self.answers.diff(&id, &pair);
             }
             self.answers.result(&id, None, Outcome::Done);
@@ -292,6 +333,7 @@ struct Modes<'a> {
     /// Those that are to be refreshed, or would be.
     refreshed: HashSet<&'a BString>,
     received: HashMap<&'a BString, Vec<BString>>,
+    wanted: HashMap<&'a BString, Vec<BString>>,
 }
 
 impl<'a> Modes<'a> {
@@ -300,12 +342,17 @@ impl<'a> Modes<'a> {
         Modes {
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),
             received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
+            wanted: request.wanted.iter().map(|wanted| (&wanted.entity.0, values(&wanted.names))).collect(),
         }
     }
 
     fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
         let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
-        Mode { force, refresh: self.refreshed.contains(id), received }
+        Mode { force, refresh: self.refreshed.contains(id), received, wanted: self.wanted_of(id) }
+    }
+
+    fn wanted_of(&self, id: &BString) -> &[BString] {
+        self.wanted.get(id).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -317,7 +364,8 @@ define_index! {
 /// The answers to a set, each with the ID of its entity.
 struct SetInSession<'a, E, W: Write> {
     host: &'a Host,
-    entities: Table<JobIndex, (&'a BString, &'a E)>,
+    /// The entities, each with its ID and the names of the values that others receive from it.
+    entities: Table<JobIndex, (&'a BString, &'a E, &'a [BString])>,
     answers: &'a mut Answers<W>,
     /// The entity that output belongs to.
     speaker: JobIndex,
@@ -335,14 +383,18 @@ impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
     }
 
     fn end(&mut self, place: usize, verdict: Verdict) {
-        let (id, entity) = self.entities[JobIndex::from(place)];
+        let place = JobIndex::from(place);
+        let (id, entity, wanted) = self.entities[place];
+        self.speaker = place;
+        foresee(entity, &verdict, self.host, wanted, &mut Output::new(self));
+        let sent = self.sent.remove(&place).unwrap_or_default();
         if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
             && let Some(pair) = entity.diff(self.host)
         {
             self.answers.diff(id, &pair);
         }
         match verdict_messages(&verdict) {
-            Some(messages) => self.answers.result(id, messages, Outcome::Done),
+            Some(messages) => self.answers.result(id, messages.into_iter().chain(sent), Outcome::Done),
             None => self.answers.result(id, None, Outcome::Failed),
         }
     }
@@ -351,7 +403,7 @@ impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
 impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
     fn begin(&mut self, place: usize) {
         let request = self.answers.request;
-        let (id, _) = self.entities[JobIndex::from(place)];
+        let (id, ..) = self.entities[JobIndex::from(place)];
         self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
         // If we die, it has to be known with what in our hands.
         self.answers.hand_over();
@@ -364,7 +416,9 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 
     fn end(&mut self, place: usize, applied: Applied) {
         let place = JobIndex::from(place);
-        let (id, entity) = self.entities[place];
+        let (id, entity, wanted) = self.entities[place];
+        self.speaker = place;
+        send(entity, &applied, self.host, wanted, &mut Output::new(self));
         let mut messages = applied_messages(&applied);
         messages.extend(self.sent.remove(&place).unwrap_or_default());
         let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
@@ -393,17 +447,17 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
 
 impl<E, W: Write> Sink for SetInSession<'_, E, W> {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        let (id, _) = self.entities[self.speaker];
+        let (id, ..) = self.entities[self.speaker];
         self.answers.output(Some(id), stream, bytes);
     }
 
     fn progress(&mut self, progress: &Progress<'_>) {
-        let (id, _) = self.entities[self.speaker];
+        let (id, ..) = self.entities[self.speaker];
         self.answers.progress(id, progress);
     }
 
-    fn send(&mut self, text: &str) {
-        self.sent.entry(self.speaker).or_default().push(Message::Send(text.into()));
+    fn send(&mut self, sent: &Sent) {
+        self.sent.entry(self.speaker).or_default().push(Message::Send(sent.clone()));
     }
 
     fn replaced(&mut self, text: &str) {

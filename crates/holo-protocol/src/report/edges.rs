@@ -3,12 +3,14 @@
 use super::ReportErrorKind;
 use super::line::Line;
 use crate::environment::API_VERSION_4;
+use crate::sent::is_name;
 use bstr::{BStr, BString, ByteSlice};
 
 const ORPHAN: &str = "ORPHAN";
 const ALWAYS: &str = "ALWAYS";
 const WRITTEN: &str = "WRITTEN";
 const LISTED: &str = "LISTED";
+const RECEIVES: &str = "RECEIVES";
 
 /// The edges between an entity and others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,10 @@ pub struct Edges {
     pub needs: Vec<Asset>,
     /// Assets that only this entity may define (`OWNS`): canonical names, as two entities that own the same thing are both in error.
     pub owns: Vec<Asset>,
+    /// Keys whose values other entities send, after which it comes (`RECEIVES`).
+    pub receives: Vec<Receipt>,
+    /// The names by which it can send values (`SENDS`).
+    pub sends: Vec<BString>,
     /// Paths where a change may mean drift (`WATCH`).
     pub watch: Vec<BString>,
     /// IDs among those above that a person has written, and their locations (`WRITTEN`): if there is no such entity, it is a slip.
@@ -51,6 +57,17 @@ pub struct Asset {
     pub value: BString,
 }
 
+/// A key of an entity whose value another one sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The key, such as `content`.
+    pub key: BString,
+    /// The ID of the entity that sends it.
+    pub sender: BString,
+    /// The name by which that does.
+    pub name: BString,
+}
+
 /// An entity ID that a person has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -71,6 +88,8 @@ impl Edges {
         provides: Vec::new(),
         needs: Vec::new(),
         owns: Vec::new(),
+        receives: Vec::new(),
+        sends: Vec::new(),
         watch: Vec::new(),
         written: Vec::new(),
         orphan: false,
@@ -87,27 +106,44 @@ impl Edges {
 
     /// Returns the IDs of other entities that are named.
     pub fn named(&self) -> impl Iterator<Item = &BString> {
-        let Edges { after, before, requires, subscribes, notifies, .. } = self;
-        [after, before, requires, subscribes, notifies].into_iter().flatten()
+        let Edges { after, before, requires, subscribes, notifies, receives, .. } = self;
+        let senders = receives.iter().map(|receipt| &receipt.sender);
+        [after, before, requires, subscribes, notifies].into_iter().flatten().chain(senders)
     }
 
     /// Gives back the memory that lists were given beyond what they hold.
     pub fn shrink_to_fit(&mut self) {
-        let Edges { after, before, requires, subscribes, notifies, provides, needs, owns, watch, written, .. } = self;
+        let Edges {
+            after,
+            before,
+            requires,
+            subscribes,
+            notifies,
+            provides,
+            needs,
+            owns,
+            receives,
+            sends,
+            watch,
+            written,
+            ..
+        } = self;
         written.shrink_to_fit();
-        [after, before, requires, subscribes, notifies, watch].into_iter().for_each(Vec::shrink_to_fit);
+        receives.shrink_to_fit();
+        [after, before, requires, subscribes, notifies, watch, sends].into_iter().for_each(Vec::shrink_to_fit);
         [provides, needs, owns].into_iter().for_each(Vec::shrink_to_fit);
     }
 
     /// Returns the lists of paths and entity IDs, with their keys.
-    fn lists(&self) -> [(&'static str, &Vec<BString>); 6] {
-        let Edges { after, before, requires, subscribes, notifies, watch, .. } = self;
+    fn lists(&self) -> [(&'static str, &Vec<BString>); 7] {
+        let Edges { after, before, requires, subscribes, notifies, sends, watch, .. } = self;
         [
             ("AFTER", after),
             ("BEFORE", before),
             ("REQUIRES", requires),
             ("SUBSCRIBES", subscribes),
             ("NOTIFIES", notifies),
+            ("SENDS", sends),
             ("WATCH", watch),
         ]
     }
@@ -130,6 +166,9 @@ impl Edges {
             for Asset { kind, value } in assets {
                 line(key.as_bytes(), &[&kind[..], b" ", value].concat());
             }
+        }
+        for Receipt { key, sender, name } in &self.receives {
+            line(RECEIVES.as_bytes(), &[&key[..], b" ", sender, b"#", name].concat());
         }
         for Written { location, id } in &self.written {
             line(WRITTEN.as_bytes(), &[&location[..], b": ", id].concat());
@@ -166,6 +205,10 @@ impl Edges {
             EdgeLine::Written(location, id) => {
                 self.written.push(Written { location: location.into(), id: id.into() });
             }
+            EdgeLine::Sends(name) => self.sends.push(name.into()),
+            EdgeLine::Receives(key, sender, name) => {
+                self.receives.push(Receipt { key: key.into(), sender: sender.into(), name: name.into() });
+            }
             EdgeLine::Orphan(orphan) => self.orphan = orphan,
             EdgeLine::Unlisted(unlisted) => self.unlisted = unlisted,
             EdgeLine::Always(always) => self.always = always,
@@ -185,6 +228,8 @@ pub(super) enum EdgeLine<'a> {
     Provides(&'a BStr, &'a BStr),
     Needs(&'a BStr, &'a BStr),
     Owns(&'a BStr, &'a BStr),
+    Sends(&'a BStr),
+    Receives(&'a BStr, &'a BStr, &'a BStr),
     Written(&'a BStr, &'a BStr),
     Orphan(bool),
     Unlisted(bool),
@@ -219,6 +264,17 @@ impl<'a> EdgeLine<'a> {
             b"PROVIDES" => asset().map(|(kind, value)| EdgeLine::Provides(kind, value))?,
             b"NEEDS" => asset().map(|(kind, value)| EdgeLine::Needs(kind, value))?,
             b"OWNS" => asset().map(|(kind, value)| EdgeLine::Owns(kind, value))?,
+            b"SENDS" if is_name(value) => EdgeLine::Sends(value),
+            b"SENDS" => return Err(ReportErrorKind::Name(value.into())),
+            b"RECEIVES" => {
+                let receipt = || {
+                    let (key, rest) = value.split_once_str(" ").filter(|(key, _)| !key.is_empty())?;
+                    let (sender, name) = rest.rsplit_once_str("#")?;
+                    (is_name(name.as_bstr()) && !sender.is_empty()).then_some((key, sender, name))
+                };
+                let (key, sender, name) = receipt().ok_or_else(|| ReportErrorKind::Receipt(value.into()))?;
+                EdgeLine::Receives(key.as_bstr(), sender.as_bstr(), name.as_bstr())
+            }
             b"WRITTEN" => {
                 let written =
                     value.split_once_str(": ").filter(|(location, id)| !location.is_empty() && !id.is_empty());

@@ -1,17 +1,16 @@
-//! The ledger of refreshes: a journal of lines, each of which says what has become of one refresh; the last one that names it counts.
+//! Ledgers: journals of lines, each of which says what has become of one thing; the last one that names it counts.
 //!
-//! A run that writes begins it anew, in a file that replaces the old one, and appends from then on.
+//! A run that writes begins a ledger anew, in a file that replaces the old one, and appends from then on.
 
 use crate::error::FatalError;
 use bstr::ByteSlice;
-use holo_protocol::Text;
-use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::marker::PhantomData;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-const VERSION: u32 = 2;
 
 /// The first line of the ledger.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,48 +19,23 @@ struct Header {
     version: u32,
 }
 
-/// Any other line: what has become of a refresh.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Record {
-    pub(super) source: Text,
-    pub(super) target: Text,
-    /// The ID of the target's plugin.
-    pub(super) plugin: String,
-    pub(super) state: Stage,
-    /// The values that the source has sent to the target, each `KEY=VALUE`, no key twice.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) sent: Vec<Text>,
-    /// The time since when it is due, or expected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<Timestamp>,
+/// The content of a ledger.
+pub trait Entry: Serialize + DeserializeOwned {
+    /// The version of the form.
+    const VERSION: u32;
+    /// The words for what is in it, as they stand in errors.
+    const WHAT: &'static str;
+    /// The permissions of the file, of which the umask may take some.
+    const MODE: u32 = 0o644;
 }
 
-impl Record {
-    /// Returns that a refresh is over.
-    pub(super) fn done(source: Text, target: Text) -> Record {
-        Record { source, target, plugin: String::new(), state: Stage::Done, sent: Vec::new(), since: None }
-    }
-}
-
-/// The stage of a refresh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Stage {
-    /// It will be due if the source changes. A later run that finds this takes it that it did.
-    Expected,
-    /// The source has changed.
-    Due,
-    /// It is over.
-    Done,
-}
-
-/// The ledger of a root.
+/// A ledger of a root.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub struct Ledger<R> {
     path: PathBuf,
     /// The open file, once this run has begun it anew.
     journal: Option<Journal>,
+    entries: PhantomData<fn(R)>,
 }
 
 /// An open ledger.
@@ -75,8 +49,9 @@ struct Journal {
 
 /// A ledger cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the refreshes that are due from {}: {reason}; remove it to forget them", path.display())]
+#[error("cannot read {what} from {}: {reason}; remove it to forget them", path.display())]
 struct LedgerError {
+    what: &'static str,
     path: PathBuf,
     reason: LedgerErrorKind,
 }
@@ -86,25 +61,26 @@ struct LedgerError {
 enum LedgerErrorKind {
     #[error(transparent)]
     Line(#[from] serde_json::Error),
-    #[error("it is of version {0}, and only {VERSION} is known")]
-    Version(serde_json::Value),
+    #[error("it is of version {0}, and only {1} is known")]
+    Version(serde_json::Value, u32),
 }
 
-impl Ledger {
+impl<R: Entry> Ledger<R> {
     /// Returns the ledger at a path, of which nothing is read.
-    pub(super) fn new(path: PathBuf) -> Ledger {
-        Ledger { path, journal: None }
+    #[must_use]
+    pub fn new(path: PathBuf) -> Ledger<R> {
+        Ledger { path, journal: None, entries: PhantomData }
     }
 
     /// Reads the ledger at a path; there need not be one.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) fn open(path: PathBuf) -> Result<(Ledger, Vec<Record>), FatalError> {
+    pub fn open(path: PathBuf) -> Result<(Ledger<R>, Vec<R>), FatalError> {
         let records = match fs::read(&path) {
             Ok(text) => match parse(&text) {
                 Ok(records) => records,
-                Err(reason) => return Err(FatalError::could_not_run(LedgerError { path, reason })),
+                Err(reason) => return Err(FatalError::could_not_run(LedgerError { what: R::WHAT, path, reason })),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(FatalError::io("open", &path, error)),
@@ -113,17 +89,17 @@ impl Ledger {
     }
 
     /// Returns true if this run has begun it anew.
-    pub(super) fn is_begun(&self) -> bool {
+    pub fn is_begun(&self) -> bool {
         self.journal.is_some()
     }
 
     /// Returns the number of records that this run has written.
-    pub(super) fn lines(&self) -> usize {
+    pub fn lines(&self) -> usize {
         self.journal.as_ref().map_or(0, |journal| journal.lines)
     }
 
     /// Begins a ledger with these records, which replaces the old one.
-    pub(super) fn begin(&mut self, records: Vec<Record>) -> Result<(), FatalError> {
+    pub fn begin(&mut self, records: Vec<R>) -> Result<(), FatalError> {
         self.journal = None;
         let journal = begin(&self.path, records).map_err(|error| self.not_written(error))?;
         self.journal = Some(journal);
@@ -131,7 +107,7 @@ impl Ledger {
     }
 
     /// Appends records to a ledger that was begun. If that fails, the next ones begin it anew.
-    pub(super) fn append(&mut self, records: Vec<Record>) -> Result<(), FatalError> {
+    pub fn append(&mut self, records: Vec<R>) -> Result<(), FatalError> {
         let Some(mut journal) = self.journal.take() else { return Ok(()) };
         journal.append(records).map_err(|error| self.not_written(error))?;
         self.journal = Some(journal);
@@ -139,13 +115,13 @@ impl Ledger {
     }
 
     /// Returns when all that was written is safely on disk.
-    pub(super) fn sync(&mut self) -> Result<(), FatalError> {
+    pub fn sync(&mut self) -> Result<(), FatalError> {
         let synced = self.journal.as_mut().map_or(Ok(()), Journal::sync);
         synced.map_err(|error| self.not_written(error))
     }
 
     /// Returns true if there is a ledger, or what a crash has left of one.
-    pub(super) fn has_files(&self) -> bool {
+    pub fn has_files(&self) -> bool {
         self.files().iter().any(|file| file.exists())
     }
 
@@ -154,7 +130,7 @@ impl Ledger {
     }
 
     /// Removes the ledger, and its folder if nothing else is in it.
-    pub(super) fn remove(&mut self) -> Result<(), FatalError> {
+    pub fn remove(&mut self) -> Result<(), FatalError> {
         self.journal = None;
         for file in self.files() {
             match fs::remove_file(&file) {
@@ -179,12 +155,18 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-fn begin(path: &Path, records: Vec<Record>) -> io::Result<Journal> {
+fn begin<R: Entry>(path: &Path, records: Vec<R>) -> io::Result<Journal> {
     let folder = folder(path);
     fs::create_dir_all(folder)?;
     let new = path.with_extension("new");
-    let mut journal = Journal { file: File::create(&new)?, lines: 0, is_synced: false };
-    journal.file.write_all(&line(&Header { version: VERSION })?)?;
+    // What a crash has left may have another mode.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(R::MODE).open(&new)?;
+    let mut journal = Journal { file, lines: 0, is_synced: false };
+    journal.file.write_all(&line(&Header { version: R::VERSION })?)?;
     journal.append(records)?;
     journal.sync()?;
     fs::rename(&new, path)?;
@@ -195,7 +177,7 @@ fn begin(path: &Path, records: Vec<Record>) -> io::Result<Journal> {
 }
 
 impl Journal {
-    fn append(&mut self, records: Vec<Record>) -> io::Result<()> {
+    fn append<R: Entry>(&mut self, records: Vec<R>) -> io::Result<()> {
         let mut text = Vec::new();
         for record in records {
             text.extend(line(&record)?);
@@ -222,13 +204,13 @@ fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the records of a ledger. What a crash has left half written at its end was not synced, so nothing was done because of it.
-fn parse(text: &[u8]) -> Result<Vec<Record>, LedgerErrorKind> {
+fn parse<R: Entry>(text: &[u8]) -> Result<Vec<R>, LedgerErrorKind> {
     let whole = text.rfind_byte(b'\n').and_then(|end| text.get(..end)).unwrap_or_default();
     let mut lines = whole.split_str("\n");
     let header: serde_json::Value = serde_json::from_slice(lines.next().unwrap_or_default())?;
     let version = header.get("version").cloned().unwrap_or_default();
-    if version != VERSION {
-        return Err(LedgerErrorKind::Version(version));
+    if version != R::VERSION {
+        return Err(LedgerErrorKind::Version(version, R::VERSION));
     }
     lines.map(|line| Ok(serde_json::from_slice(line)?)).collect()
 }

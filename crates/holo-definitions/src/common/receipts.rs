@@ -1,0 +1,106 @@
+//! The keys of a definition whose values other entities send.
+
+use super::NAMES;
+use holo_protocol::sent::is_name;
+use serde::{Deserialize, Deserializer, de};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The keys of a definition whose values are sent by other entities.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipts(Vec<Receipt>);
+
+/// A key of a definition whose value another entity sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The key, or `KEY.KEY` for one in a table of the definition.
+    pub key: String,
+    /// The ID of the entity that sends it.
+    pub sender: String,
+    /// The name by which it is sent.
+    pub name: String,
+}
+
+/// The reason why a key cannot be received as it is written.
+#[derive(Debug, thiserror::Error)]
+enum ReceiptError {
+    #[error("{0:?} is not a key of letters, digits, _ and -")]
+    Key(String),
+    #[error("{0} cannot be received, as every definition can have it")]
+    Common(String),
+    #[error("{0}: expected \"ENTITY#NAME\", found {1:?}")]
+    Value(String, String),
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {}#{}", self.key, self.sender, self.name)
+    }
+}
+
+impl Receipts {
+    /// Returns all of them, by their keys.
+    pub fn iter(&self) -> impl Iterator<Item = &Receipt> {
+        self.0.iter()
+    }
+
+    /// Adds the keys that another place says; of a key that both say, and not the same, what the two say is returned.
+    pub(super) fn unite(&mut self, other: &Receipts) -> Option<(String, String)> {
+        for receipt in &other.0 {
+            match self.0.iter().find(|own| own.key == receipt.key) {
+                Some(own) if own != receipt => return Some((own.to_string(), receipt.to_string())),
+                Some(_) => {}
+                None => self.0.push(receipt.clone()),
+            }
+        }
+        self.0.sort_by(|one, other| one.key.cmp(&other.key));
+        None
+    }
+}
+
+/// The form in which it is written: `KEY = "ENTITY#NAME"`, or a table of such keys.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum Written {
+    /// The ID of the entity that sends the value, and the name by which it does.
+    Value(String),
+    /// The keys of a table in the definition.
+    Table(BTreeMap<String, Written>),
+}
+
+impl<'de> Deserialize<'de> for Receipts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Receipts, D::Error> {
+        let mut receipts = Vec::new();
+        let written = BTreeMap::deserialize(deserializer)?;
+        collect("", written, &mut receipts).map_err(de::Error::custom)?;
+        Ok(Receipts(receipts))
+    }
+}
+
+fn collect(within: &str, written: BTreeMap<String, Written>, receipts: &mut Vec<Receipt>) -> Result<(), ReceiptError> {
+    for (part, written) in written {
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
+            return Err(ReceiptError::Key(part));
+        }
+        let key = format!("{within}{part}");
+        match written {
+            Written::Table(table) => collect(&format!("{key}."), table, receipts)?,
+            Written::Value(_) if within.is_empty() && NAMES.contains(&&*key) => {
+                return Err(ReceiptError::Common(key));
+            }
+            Written::Value(text) => {
+                let Some((sender, name)) = sender_and_name(&text) else { return Err(ReceiptError::Value(key, text)) };
+                receipts.push(Receipt { key, sender: sender.to_owned(), name: name.to_owned() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Splits `ENTITY#NAME`. An entity's ID may have the sign too.
+fn sender_and_name(text: &str) -> Option<(&str, &str)> {
+    let (sender, name) = text.rsplit_once('#')?;
+    let is_id = sender.contains(':') && !sender.contains(char::is_control) && sender.trim() == sender;
+    (is_name(name.into()) && is_id).then_some((sender, name))
+}

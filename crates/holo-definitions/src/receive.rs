@@ -1,0 +1,72 @@
+//! Values that other entities have sent, which become the values of a definition's keys.
+
+mod file;
+mod fill;
+
+pub use file::ReceivedFile;
+pub(crate) use fill::{Candidate, Filled, fill, fill_untyped};
+
+use crate::common::Receipt;
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::DeTable;
+
+/// Values that entities have sent.
+pub trait Received {
+    /// Returns the last value that an entity has sent by this name, if it has sent one.
+    fn value(&self, sender: &str, name: &str) -> Option<ReceivedValue>;
+}
+
+/// A value that an entity has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedValue {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// True if it is to be shown nowhere.
+    pub is_sensitive: bool,
+}
+
+/// Nothing has been sent.
+#[derive(Clone, Copy, Debug)]
+pub struct NothingReceived;
+
+impl Received for NothingReceived {
+    fn value(&self, _: &str, _: &str) -> Option<ReceivedValue> {
+        None
+    }
+}
+
+/// A received key that has no value, so that the entity can be neither checked nor applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// The value has not been sent yet.
+    NotSent(Receipt),
+    /// The value that was sent cannot be one of the key. The message names file and line, the key and the sender.
+    Unfit(String),
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hindrance::NotSent(receipt) => write!(f, "receives {receipt}, which has not been sent yet"),
+            Hindrance::Unfit(message) => f.write_str(message),
+        }
+    }
+}
+
+/// Returns the place at which a receipt stands in the table of common keys.
+fn span_of(common: &Spanned<DeTable<'_>>, key: &str) -> Range<usize> {
+    let table = common.get_ref().get("receive");
+    let mut span = table.map_or_else(|| common.span(), Spanned::span);
+    let mut table = table.and_then(|table| table.get_ref().as_table());
+    for part in key.split('.') {
+        let Some((found, value)) = table.and_then(|table| table.get_key_value(part)) else { break };
+        span = found.span();
+        table = value.get_ref().as_table();
+    }
+    span
+}
+
+#[cfg(test)]
+mod tests;

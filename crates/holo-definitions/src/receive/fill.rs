@@ -1,0 +1,233 @@
+//! Puts received values into tables, as the types that the definition's keys have.
+
+use super::{Hindrance, Received, ReceivedValue, span_of};
+use crate::common::{Receipt, Receipts};
+use crate::definition::Definition;
+use crate::tolerant::{Problem, Read, read_all};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The reason why a value cannot be received, in words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ReceiveError(String);
+
+/// The key by which a definition says that it is to be shown nowhere.
+const SENSITIVE: &str = "sensitive";
+
+/// A value that can be put into a table, in all forms that it can have in TOML.
+pub(crate) struct Candidate<'r> {
+    receipt: &'r Receipt,
+    /// The place of the key in `receive`.
+    span: Range<usize>,
+    /// The value as TOML: as a string, and as whatever else it can be read as. None if it has not been sent; an error in words if it cannot
+    /// be in a definition.
+    forms: Result<Option<Vec<String>>, ReceiveError>,
+    is_sensitive: bool,
+}
+
+impl<'r> Candidate<'r> {
+    /// Returns the values for the keys that a definition receives.
+    pub(crate) fn all(
+        receipts: &'r Receipts,
+        common: &Spanned<DeTable<'_>>,
+        received: &dyn Received,
+    ) -> Vec<Candidate<'r>> {
+        let candidate = |receipt: &'r Receipt| {
+            let value = received.value(&receipt.sender, &receipt.name);
+            let is_sensitive = value.as_ref().is_some_and(|value| value.is_sensitive);
+            let forms = value.map(|ReceivedValue { bytes, .. }| forms(bytes)).transpose();
+            Candidate { receipt, span: span_of(common, &receipt.key), forms, is_sensitive }
+        };
+        receipts.iter().map(candidate).collect()
+    }
+}
+
+/// Returns a value as TOML: as a string first, for what is sent is text.
+fn forms(bytes: Vec<u8>) -> Result<Vec<String>, ReceiveError> {
+    let text = String::from_utf8(bytes).map_err(|_| ReceiveError("the value is not UTF-8".to_owned()))?;
+    let digits = text.strip_prefix('-').unwrap_or(&text);
+    let is_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // A number that is shown has one form.
+    let is_whole = text == "0" || (is_digits && !digits.starts_with('0'));
+    let is_other = is_whole || is_float(digits) || text == "true" || text == "false";
+    let string = toml::Value::String(text.clone()).to_string();
+    Ok([string].into_iter().chain(is_other.then_some(text)).collect())
+}
+
+/// Returns true if it has the form of a float in TOML: digits on both sides of a point.
+fn is_float(digits: &str) -> bool {
+    let all = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_whole = |whole: &str| all(whole) && (whole == "0" || !whole.starts_with('0'));
+    digits.split_once('.').is_some_and(|(whole, rest)| is_whole(whole) && all(rest))
+}
+
+/// A table with the values that were received.
+pub(crate) struct Filled<'a> {
+    pub(crate) table: Spanned<DeTable<'a>>,
+    /// The keys that have no value, or none that fits.
+    pub(crate) hindrances: Vec<Hindrance>,
+    /// The same keys, or those of the tables in which they are.
+    pub(crate) left_out: BTreeSet<String>,
+}
+
+/// Puts values into the table of a definition; what cannot be because of what is written there is added to `wrong`. A value that does not
+/// fit is a hindrance: the next one may fit.
+pub(crate) fn fill<'a, D: Definition>(
+    own: Spanned<DeTable<'a>>,
+    candidates: &'a [Candidate<'_>],
+    wrong: &mut Vec<Problem>,
+    describe: &dyn Fn(&Range<usize>, &str) -> String,
+) -> Filled<'a> {
+    let mut filled = Filled { table: own, hindrances: Vec::new(), left_out: BTreeSet::new() };
+    for candidate in candidates {
+        let Candidate { receipt, span, forms, .. } = candidate;
+        let unfit = |problem: String| Hindrance::Unfit(describe(span, &problem) + &sent_by(receipt));
+        if let Err(problem) = room(filled.table.get_ref(), receipt) {
+            wrong.push((span.clone(), problem.to_string()));
+            continue;
+        }
+        let fitting = match forms {
+            Ok(None) => Err(Hindrance::NotSent((*receipt).clone())),
+            Ok(Some(forms)) => fit::<D>(&filled.table, candidate, forms).map_err(|error| unfit(error.to_string())),
+            Err(problem) => Err(unfit(format!("{}: {problem}", receipt.key))),
+        };
+        match fitting {
+            Ok(table) => filled.table = table,
+            Err(hindrance) => {
+                filled.hindrances.push(hindrance);
+                filled.left_out.extend(receipt.key.split('.').next().map(str::to_owned));
+            }
+        }
+    }
+    filled
+}
+
+fn sent_by(Receipt { sender, name, .. }: &Receipt) -> String {
+    format!(" (it is what {sender} has sent as {name})")
+}
+
+/// Returns the table with a value in the first form that fits.
+///
+/// # Errors
+/// The words for a value that fits in no form.
+fn fit<'a, D: Definition>(
+    table: &Spanned<DeTable<'a>>,
+    candidate: &Candidate<'_>,
+    forms: &'a [String],
+) -> Result<Spanned<DeTable<'a>>, ReceiveError> {
+    let Candidate { receipt, span, is_sensitive, .. } = candidate;
+    let mut problem = format!("{}: the value does not fit", receipt.key);
+    for form in forms {
+        let Ok(value) = DeValue::parse(form) else { continue };
+        let mut attempt = table.clone();
+        put(attempt.get_mut(), &receipt.key, value.into_inner(), span);
+        let Err(found) = problem_at::<D>(&attempt, &receipt.key, span) else {
+            return if *is_sensitive { hide::<D>(attempt, receipt) } else { Ok(attempt) };
+        };
+        if !is_sensitive {
+            problem = found.0;
+        }
+    }
+    Err(ReceiveError(problem))
+}
+
+/// Has a definition shown nowhere that has received something sensitive.
+fn hide<'a, D: Definition>(
+    table: Spanned<DeTable<'a>>,
+    receipt: &Receipt,
+) -> Result<Spanned<DeTable<'a>>, ReceiveError> {
+    let (top, inner) = receipt.key.split_once('.').unwrap_or((&receipt.key, &receipt.key));
+    if D::SECRETS.contains(&top) {
+        return Ok(table);
+    }
+    let name = || Spanned::new(0..0, DeValue::String(inner.to_owned().into()));
+    let mut list = match table.get_ref().get(SENSITIVE).map(Spanned::get_ref) {
+        Some(DeValue::Array(list)) => list.clone(),
+        _ => toml::de::DeArray::new(),
+    };
+    list.push(name());
+    for value in [DeValue::Boolean(true), DeValue::Array(list)] {
+        let mut attempt = table.clone();
+        attempt.get_mut().remove(SENSITIVE);
+        put(attempt.get_mut(), SENSITIVE, value, &(0..0));
+        if problem_at::<D>(&attempt, SENSITIVE, &(0..0)).is_ok() {
+            return Ok(attempt);
+        }
+    }
+    Err(ReceiveError(format!("{}: a sensitive value cannot be received here, as it would be shown", receipt.key)))
+}
+
+/// Reads a table, and returns what is wrong at one place in it.
+fn problem_at<D: Definition>(table: &Spanned<DeTable<'_>>, key: &str, span: &Range<usize>) -> Result<(), ReceiveError> {
+    let mut wrong = Vec::new();
+    let read: Option<Read<D>> = read_all(table.clone(), &BTreeSet::new(), true, &mut wrong);
+    if let Some((_, words)) = wrong.into_iter().find(|(place, _)| place == span) {
+        return Err(ReceiveError(words));
+    }
+    let invalid = read.map(|read| read.invalid()).unwrap_or_default();
+    let found = invalid.into_iter().find(|invalid| {
+        let rest = key.strip_prefix(&*invalid.key).or_else(|| invalid.key.strip_prefix(key));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    });
+    found.map_or(Ok(()), |invalid| Err(ReceiveError(invalid.to_string())))
+}
+
+/// Returns whether there is room for a received key: nothing else gives it a value.
+fn room(table: &DeTable<'_>, receipt: &Receipt) -> Result<(), ReceiveError> {
+    let mut table = Some(table);
+    for part in receipt.key.split('.') {
+        let Some(value) = table.and_then(|table| table.get(part)) else {
+            return match table {
+                Some(_) => Ok(()),
+                None => Err(ReceiveError(format!("receive: {} is in nothing that is a table", receipt.key))),
+            };
+        };
+        table = value.get_ref().as_table();
+    }
+    Err(ReceiveError(format!("receive: {} has a value in the definition too", receipt.key)))
+}
+
+/// Puts a value into a table, or into tables in it.
+fn put<'a>(table: &mut DeTable<'a>, key: &str, value: DeValue<'a>, span: &Range<usize>) {
+    let spanned_key = |key: &str| Spanned::new(span.clone(), key.to_owned().into());
+    match key.split_once('.') {
+        None => drop(table.insert(spanned_key(key), Spanned::new(span.clone(), value))),
+        Some((outer, inner)) => {
+            if !table.contains_key(outer) {
+                let empty = DeValue::Table(DeTable::new());
+                table.insert(spanned_key(outer), Spanned::new(span.clone(), empty));
+            }
+            if let Some(DeValue::Table(table)) = table.get_mut(outer).map(Spanned::get_mut) {
+                put(table, inner, value, span);
+            }
+        }
+    }
+}
+
+/// Puts values into a table whose keys have no types, as strings. The keys that have no value are returned.
+pub(crate) fn fill_untyped<'a>(
+    own: &mut DeTable<'a>,
+    candidates: &'a [Candidate<'_>],
+    wrong: &mut Vec<Problem>,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    for Candidate { receipt, span, forms, .. } in candidates {
+        if let Err(problem) = room(own, receipt) {
+            wrong.push((span.clone(), problem.to_string()));
+            continue;
+        }
+        match forms.as_ref().map(|forms| forms.as_ref().and_then(|forms| forms.first())) {
+            Ok(Some(form)) => {
+                if let Ok(value) = DeValue::parse(form) {
+                    put(own, &receipt.key, value.into_inner(), span);
+                }
+            }
+            Ok(None) => missing.push(receipt.key.clone()),
+            Err(problem) => wrong.push((span.clone(), format!("{}: {problem}{}", receipt.key, sent_by(receipt)))),
+        }
+    }
+    missing
+}

@@ -1,0 +1,103 @@
+//! Values that entities send to others.
+
+use crate::Text;
+use bstr::{BStr, BString, ByteSlice};
+use serde::{Deserialize, Serialize};
+
+/// A value that an entity sends, by a name such as a variable of a shell has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
+    /// The name.
+    pub name: Text,
+    /// The value. An environment can hold it.
+    pub value: Text,
+    /// True if it is to be shown nowhere.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sensitive: bool,
+}
+
+/// A value, and the entity that has sent it: a line of the file that [`VALUES`](crate::environment::VALUES) names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sending {
+    /// The ID of the entity.
+    pub entity: Text,
+    /// The value.
+    pub sent: Sent,
+}
+
+/// The maximal length of a value.
+pub const MAX_VALUE: usize = 32 << 10;
+/// The maximal length of `KEY=VALUE` in a line.
+pub const MAX_SENT: usize = 4000;
+
+impl Sending {
+    /// Reads all lines of a text that are one.
+    #[must_use]
+    pub fn read_all(text: &[u8]) -> Vec<Sending> {
+        text.lines().filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+
+    /// Returns the line, with its newline.
+    #[must_use]
+    pub fn to_line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(truth: &bool) -> bool {
+    !truth
+}
+
+impl Sent {
+    /// Returns a value that may be shown.
+    pub fn new(name: impl Into<BString>, value: impl Into<BString>) -> Sent {
+        Sent { name: Text(name.into()), value: Text(value.into()), sensitive: false }
+    }
+
+    /// Reads `KEY=VALUE`; none if it cannot be sent so.
+    #[must_use]
+    pub fn parse(text: &BStr) -> Option<Sent> {
+        let (name, value) = text.split_once_str("=")?;
+        Some(Sent::new(name, value)).filter(|sent| text.len() <= MAX_SENT && sent.can_be_sent())
+    }
+
+    /// Reads the form in JSON; none if it cannot be sent.
+    #[must_use]
+    pub fn parse_json(text: &[u8]) -> Option<Sent> {
+        serde_json::from_slice(text).ok().filter(Sent::can_be_sent)
+    }
+
+    /// Returns true if the name is one that can be received by, and the value is not too long and one that an environment can hold.
+    #[must_use]
+    pub fn can_be_sent(&self) -> bool {
+        is_name(self.name.as_bstr()) && self.value.0.len() <= MAX_VALUE && !self.value.0.contains(&0)
+    }
+
+    /// Returns `KEY=VALUE`.
+    #[must_use]
+    pub fn to_pair(&self) -> BString {
+        [&self.name.0[..], b"=", &self.value.0].concat().into()
+    }
+
+    /// Returns true if a line can say it, so that JSON is not needed.
+    pub(crate) fn is_one_line(&self) -> bool {
+        let length = self.name.0.len() + 1 + self.value.0.len();
+        !self.sensitive && !self.value.0.contains(&b'\n') && length <= MAX_SENT
+    }
+
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Returns true if a value can be sent by this name: letters, digits and _, and no digit first.
+#[must_use]
+pub fn is_name(name: &BStr) -> bool {
+    name.first().is_some_and(|first| !first.is_ascii_digit())
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
