@@ -60,6 +60,10 @@ impl Base {
             refresh: None,
             brought: self.brought.clone(),
             answers: None,
+            source: None,
+            checksum: None,
+            file: None,
+            problem: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Names, SimulationError, Simulator, parts};
+use crate::source::with_file;
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ fn findings(
 ) -> Result<Vec<Finding>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
-    let requests: Requests<'_> = wanted.iter().map(|&wanted| Request { wanted, force: false }).collect();
+    let wanted: Vec<Wanted> = wanted.iter().map(|wanted| with_file(wanted, &manager)).collect();
+    let requests: Requests<'_> = wanted.iter().map(|wanted| Request { wanted, force: false }).collect();
     let resolution = query(&manager, &requests, output)?;
     let tasks: Vec<&Task> = resolution.resolved.iter().filter_map(as_task).collect();
     let simulator = Simulator { manager: &manager, installed: &resolution.installed, names };

@@ -1,7 +1,7 @@
 //! The definitions of packages.
 
 use crate::intent::Intent;
-use crate::model::{Answers, Key};
+use crate::model::{Answers, Key, PackageFile};
 use crate::pattern::VersionPattern;
 use holo_plugin::Kept;
 use holo_plugin::definitions::{Definition, Invalid};
@@ -38,6 +38,12 @@ pub(crate) struct Package {
     #[serde(default, deserialize_with = "holo_plugin::definitions::readers::duration")]
     #[cfg_attr(test, schemars(with = "Option<holo_plugin::definitions::readers::DurationSchema>"))]
     pub(crate) refresh: Option<Duration>,
+    /// The path of a file that the package comes from.
+    #[serde(default)]
+    pub(crate) source: Option<String>,
+    /// The digest of that file, as `sha256:…`.
+    #[serde(default)]
+    pub(crate) checksum: Option<String>,
     /// The answers to questions that the package asks when it is installed, by their names.
     #[serde(default)]
     pub(crate) debconf: BTreeMap<String, String>,
@@ -101,6 +107,13 @@ pub(crate) struct Wanted {
     /// The names of packages that came along with it, if it is to go.
     pub(crate) brought: Vec<String>,
     pub(crate) answers: Option<Answers>,
+    /// The path of a file that it comes from, and the digest that this has to have.
+    pub(crate) source: Option<String>,
+    pub(crate) checksum: Option<String>,
+    /// The package in that file, once it has been read.
+    pub(crate) file: Option<PackageFile>,
+    /// The reason why it cannot be as it is wanted.
+    pub(crate) problem: Option<String>,
 }
 
 impl Wanted {
@@ -143,6 +156,8 @@ impl Package {
             refresh: None,
             debconf: BTreeMap::new(),
             sensitive: false,
+            source: None,
+            checksum: None,
         }
     }
 
@@ -172,6 +187,10 @@ impl Package {
             brought: Vec::new(),
             answers: (!self.debconf.is_empty())
                 .then(|| Answers { all: self.debconf.clone(), sensitive: self.sensitive }),
+            source: self.source.clone(),
+            checksum: self.checksum.clone(),
+            file: None,
+            problem: None,
             ensure,
         }
     }
@@ -186,8 +205,12 @@ impl Definition for Package {
             _ => Ok(()),
         };
         let arch = self.arch.as_deref().map_or(Ok(()), |arch| validate_arch("arch", arch));
+        let source = [
+            self.source.as_deref().map_or(Ok(()), validate_source),
+            self.checksum.as_deref().map_or(Ok(()), validate_checksum),
+        ];
         let answers = self.debconf.iter().map(|(question, answer)| validate_answer(question, answer));
-        Invalid::all([validate_name(&self.name), arch, version].into_iter().chain(answers))
+        Invalid::all([validate_name(&self.name), arch, version].into_iter().chain(answers).chain(source))
     }
 
     fn validate(&self) -> Result<(), Invalid> {
@@ -196,6 +219,15 @@ impl Definition for Package {
         }
         if self.ensures().is_gone() && self.recommends.is_some() {
             return Err(Invalid::new("recommends", "a package that is not there recommends nothing"));
+        }
+        if self.source.is_some() && self.ensures() != Ensure::Present {
+            return Err(Invalid::new(
+                "source",
+                "the file decides which version is there, so ensure can only be present",
+            ));
+        }
+        if self.checksum.is_some() && self.source.is_none() {
+            return Err(Invalid::new("checksum", "is that of a source, of which there is none"));
         }
         if self.ensures().is_gone() && !self.debconf.is_empty() {
             return Err(Invalid::new("debconf", "a package that is not there asks nothing"));
@@ -229,6 +261,24 @@ fn validate_arch(key: &'static str, arch: &str) -> Result<(), Invalid> {
         return Ok(());
     }
     Err(Invalid::new(key, format!("{arch:?} is not an architecture")))
+}
+
+fn validate_source(source: &str) -> Result<(), Invalid> {
+    if source.contains("://") {
+        return Err(Invalid::new("source", "is fetched from nowhere; have an archive fetch it, and name its path"));
+    }
+    if !source.starts_with('/') || source.contains(char::is_control) {
+        return Err(Invalid::new("source", format!("{source:?} is not an absolute path")));
+    }
+    Ok(())
+}
+
+fn validate_checksum(checksum: &str) -> Result<(), Invalid> {
+    let digest = checksum.strip_prefix("sha256:");
+    if digest.is_some_and(|hex| hex.len() == 64 && hex.chars().all(|letter| letter.is_ascii_hexdigit())) {
+        return Ok(());
+    }
+    Err(Invalid::new("checksum", format!("{checksum:?} is not sha256: and 64 hexadecimal digits")))
 }
 
 /// Both become a line of their own; the answer is not shown.

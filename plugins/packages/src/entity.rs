@@ -165,6 +165,10 @@ impl PackageEntity {
             let questions: Vec<&str> = answers.all.keys().map(String::as_str).collect();
             tell("debconf", &questions.join(" "));
         }
+        if let Some(source) = &self.wanted.source {
+            tell("source", source);
+            report.edges.needs.push(Asset::new("path", source.as_str()));
+        }
         if !self.wanted.ensure.is_gone() {
             report.edges.provides.push(Asset::new("package", self.wanted.key.name.as_str()));
         }

@@ -25,6 +25,7 @@ mod repositories;
 mod repository;
 mod resolve;
 mod simulate;
+mod source;
 mod system;
 mod transaction;
 pub mod version;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::path::PathBuf;
 
 /// The key of a package: a name, and an architecture if it is not the system's own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,6 +134,20 @@ impl fmt::Debug for Answers {
     }
 }
 
+/// The package that is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PackageFile {
+    pub(crate) path: PathBuf,
+    pub(crate) version: String,
+}
+
+impl PackageFile {
+    /// Returns the versions that can be had.
+    pub(crate) fn offers(&self) -> Offers {
+        Offers { candidate: Some(self.version.clone()), versions: vec![self.version.clone()] }
+    }
+}
+
 /// The packages of one transaction, and what it may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
@@ -169,6 +184,8 @@ pub(crate) struct Item {
     pub(crate) version: Option<String>,
     /// True if the version was asked for, rather than just being the candidate.
     pub(crate) exactly: bool,
+    /// The file that it comes from, if it is not from a repository.
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// The effect of a transaction on a package.

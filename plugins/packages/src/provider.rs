@@ -11,7 +11,7 @@ use holo_plugin::provider::{Provider, UnknownProviderError};
 use holo_plugin::system::{PackageManager, Root};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The reason why a package or repository has no manager.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -107,6 +107,11 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns true if packages can recommend others, which may be left out.
     fn knows_recommendations(&self) -> bool {
         false
+    }
+
+    /// Returns the program that says the name and the version of the package in a file.
+    fn describe(&self, _: &Path) -> Option<Program> {
+        None
     }
 
     /// Returns true if packages ask questions when they are installed.

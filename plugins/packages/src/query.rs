@@ -46,16 +46,19 @@ pub(crate) fn query(
     let keys: Vec<&Key> = requests
         .iter()
         .map(|request| request.wanted)
+        .filter(|wanted| wanted.file.is_none() && wanted.problem.is_none())
         .filter(|wanted| provider.validate(&wanted.key).is_ok() && needs_offers(wanted, *provider, &installed))
         .map(|wanted| &wanted.key)
         .collect();
     let ask =
         || if keys.is_empty() || system.mock.is_some() { Ok(BTreeMap::new()) } else { provider.offers(system, &keys) };
+    let in_file = |request: &Request<'_>| Some((request.wanted.id.clone(), request.wanted.file.as_ref()?.offers()));
+    let in_files: BTreeMap<String, Offers> = requests.iter().filter_map(in_file).collect();
     let decide = |offers: &BTreeMap<Key, Offers>| -> Table<RequestIndex, Resolved> {
         let known = |request: &Request<'_>| Knowledge {
             provider: *provider,
             installed: &installed,
-            offers: offers.get(&request.wanted.key),
+            offers: offers.get(&request.wanted.key).or(in_files.get(&request.wanted.id)),
             is_mock: system.mock.is_some(),
             force: request.force,
         };

@@ -82,6 +82,9 @@ pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn PackageProvider, inst
 /// Decides what has to be done.
 pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<'_>) -> Resolved {
     let Knowledge { provider, installed, offers, force, .. } = known;
+    if let Some(problem) = &wanted.problem {
+        return Resolved::Impossible(problem.clone());
+    }
     if let Err(error) = provider.validate(&wanted.key) {
         return Resolved::Impossible(error.to_string());
     }
@@ -108,7 +111,7 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     let mut task = Task {
         request,
         kind: None,
-        item: Item { key: wanted.key.clone(), version: current.map(str::to_owned), exactly: false },
+        item: Item { key: wanted.key.clone(), version: current.map(str::to_owned), exactly: false, file: None },
         is_held,
         is_downgrade: false,
         is_orphan: wanted.is_orphan,
@@ -131,11 +134,13 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
                 Ok(version) => version,
                 Err(problem) => return Resolved::Unknown(problem),
             };
+            let file = wanted.file.as_ref().filter(|file| known.is_mock || version.as_ref() == Some(&file.version));
             task.kind = Some(Kind::Install);
             task.item = Item {
                 key: wanted.key.clone(),
                 version: version.clone(),
                 exactly: matches!(wanted.ensure, Ensure::Version(_)),
+                file: file.map(|file| file.path.clone()),
             };
             match (current, &version) {
                 (Some(from), Some(to)) => {

@@ -138,7 +138,7 @@ impl Simulator<'_> {
         let going = steps.into_iter().filter(|step| step.to.is_none() && brought.contains(&step.name));
         let item = |step: Step| {
             let version = step.from.or_else(|| self.version(&step.name));
-            Item { key: Key { name: step.name, arch: None }, version, exactly: false }
+            Item { key: Key { name: step.name, arch: None }, version, exactly: false, file: None }
         };
         going.map(item).collect()
     }

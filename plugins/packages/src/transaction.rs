@@ -15,6 +15,7 @@ use crate::need::newest;
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
+use crate::source::with_file;
 use executor::Executor;
 use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};
@@ -103,8 +104,10 @@ impl<'a> Group<'a> {
     fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), EarlyError> {
         let Some(first) = self.members.iter().next() else { return Ok(()) };
         let mut manager = Manager::new(self.host, self.provider)?;
-        let request = |job: &Job<'a, PackageEntity>| Request { wanted: &job.entity.wanted, force: job.mode.force };
-        let requests: Requests<'_> = self.members.iter().map(|member| request(&member.job)).collect();
+        let wanted: Vec<Wanted> =
+            self.members.iter().map(|member| with_file(&member.job.entity.wanted, &manager)).collect();
+        let request = |(member, wanted): (&Member<'a>, _)| Request { wanted, force: member.job.mode.force };
+        let requests: Requests<'_> = self.members.iter().zip(&wanted).map(request).collect();
         manager.system.timeout = self.timeout();
         let mut resolution = query(&manager, &requests, &mut answers.output(first.index))?;
         let is_task = |resolved: &Resolved| matches!(resolved, Resolved::Task(_));

@@ -169,6 +169,12 @@ impl PackageProvider for Apt {
         Ok(vec![program])
     }
 
+    fn describe(&self, path: &Path) -> Option<Program> {
+        let mut program = Program::new("dpkg-deb");
+        program.args(["--show", "--showformat=${Package} ${Version}\\n", "--"]).arg(path);
+        Some(program)
+    }
+
     fn takes_answers(&self) -> bool {
         true
     }

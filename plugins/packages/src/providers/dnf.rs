@@ -15,6 +15,7 @@ use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 const REPOSITORIES: &str = "/etc/yum.repos.d";
 const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
@@ -138,6 +139,13 @@ impl PackageProvider for Dnf {
         Ok(vec![program])
     }
 
+    fn describe(&self, path: &Path) -> Option<Program> {
+        let mut program = Program::new("rpm");
+        program.args(["--query", "--nosignature", "--queryformat", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"]);
+        program.arg("--package").arg("--").arg(path);
+        Some(program)
+    }
+
     fn knows_recommendations(&self) -> bool {
         true
     }
@@ -182,6 +190,9 @@ fn ask(program: &mut Program, transaction: &Transaction) {
 
 /// Names a package so exactly that nothing else can be meant: dnf installs an older version just as well then.
 fn specification(item: &Item, kind: Kind) -> String {
+    if let Some(file) = item.file.as_ref().filter(|_| kind == Kind::Install) {
+        return file.display().to_string();
+    }
     let version = item.version.as_ref().filter(|_| kind == Kind::Install).map(|version| format!("-{version}"));
     let arch = item.key.arch.as_ref().map(|arch| format!(".{arch}"));
     format!("{}{}{}", item.key.name, version.unwrap_or_default(), arch.unwrap_or_default())

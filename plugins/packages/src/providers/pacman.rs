@@ -158,6 +158,12 @@ impl PackageProvider for Pacman {
         operations(system, transaction, &["--noconfirm", "--noprogressbar"])
     }
 
+    fn describe(&self, path: &Path) -> Option<Program> {
+        let mut program = Program::new("pacman");
+        program.args(["--query", "--file", "--"]).arg(path);
+        Some(program)
+    }
+
     fn marks(&self) -> &'static [Mark] {
         &[Mark::ByHand, Mark::Automatic]
     }
@@ -239,6 +245,10 @@ fn operations(system: &System<'_>, transaction: &Transaction, options: &[&str]) 
             let repository = words.next()?;
             (words.next()? == name && words.next()? == version).then_some(repository)
         });
+        if let Some(file) = &item.file {
+            files.push(file.clone());
+            continue;
+        }
         let kept = || in_cache(system, name).into_iter().find(|(kept, _)| kept == version);
         match repository {
             Some(repository) => names.push(format!("{repository}/{name}")),
@@ -283,10 +293,10 @@ fn version_of_file<'f>(file: &'f str, name: &str) -> Option<&'f str> {
     (is_version && !suffix.ends_with(".sig")).then_some(version)
 }
 
-/// Reads lines `NAME VERSION`.
+/// Reads lines `NAME VERSION`. Of files it also says `loading packages...`.
 fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
     let step = |line: &str| {
-        let (name, version) = line.split_once(' ')?;
+        let (name, version) = line.split_once(' ').filter(|_| !line.ends_with("..."))?;
         let version = Some(version.to_owned());
         let (from, to) = if kind == Kind::Install { (None, version) } else { (version, None) };
         Some(Step { name: name.to_owned(), from, to })

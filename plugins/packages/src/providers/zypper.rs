@@ -16,6 +16,7 @@ use holo_plugin::system::{PackageManager, package_manager};
 use roxmltree::{Document, Node};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 const REPOSITORIES: &str = "/etc/zypp/repos.d";
 const LOCKS: &str = "etc/zypp/locks";
@@ -146,6 +147,13 @@ impl PackageProvider for Zypper {
         Ok(vec![program])
     }
 
+    fn describe(&self, path: &Path) -> Option<Program> {
+        let mut program = Program::new("rpm");
+        program.args(["--query", "--nosignature", "--queryformat", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"]);
+        program.arg("--package").arg("--").arg(path);
+        Some(program)
+    }
+
     fn knows_recommendations(&self) -> bool {
         true
     }
@@ -182,6 +190,9 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
         if transaction.may_downgrade {
             program.arg("--oldpackage");
         }
+        if transaction.items.iter().any(|item| item.file.is_some()) {
+            program.arg("--allow-unsigned-rpm");
+        }
         if let Some(recommends) = transaction.recommends {
             program.arg(if recommends { "--recommends" } else { "--no-recommends" });
         }
@@ -192,6 +203,9 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
 }
 
 fn specification(item: &Item, kind: Kind) -> String {
+    if let Some(file) = item.file.as_ref().filter(|_| kind == Kind::Install) {
+        return file.display().to_string();
+    }
     let version = item.version.as_ref().filter(|_| kind == Kind::Install).map(|version| format!("={version}"));
     let arch = item.key.arch.as_ref().map(|arch| format!(".{arch}"));
     format!("{}{}{}", item.key.name, arch.unwrap_or_default(), version.unwrap_or_default())

@@ -12,6 +12,7 @@ mod names;
 mod pacman;
 mod repositories;
 mod rpm;
+mod sources;
 mod support;
 mod system;
 mod versions;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ("pacman", pacman::trials()),
         ("repositories", repositories::trials()),
         ("rpm", rpm::trials()),
+        ("sources", sources::trials()),
         ("system", system::trials()),
         ("names", names::trials()),
         ("versions", versions::trials()),

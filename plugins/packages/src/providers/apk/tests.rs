@@ -61,7 +61,7 @@ fn reads_what_would_be_done() {
 
 #[test]
 fn keeps_to_a_version_only_if_it_was_asked_for() {
-    let item = |name: &str, exactly| Item { key: key(name), version: Some("1.0-r0".to_owned()), exactly };
+    let item = |name: &str, exactly| Item { key: key(name), version: Some("1.0-r0".to_owned()), exactly, file: None };
     let items = vec![item("nginx", true), item("zlib", false)];
     let transaction = Transaction {
         kind: Kind::Install,

@@ -119,6 +119,9 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
 
 /// A package that is to come, with its version: so nothing is taken for a pattern, or for a wish to remove it.
 fn name(item: &Item, kind: Kind) -> String {
+    if let Some(file) = item.file.as_ref().filter(|_| kind == Kind::Install) {
+        return file.display().to_string();
+    }
     match item.version.as_ref().filter(|_| kind == Kind::Install) {
         Some(version) => format!("{}={version}", item.key),
         None => item.key.to_string(),
