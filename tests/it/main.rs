@@ -6,6 +6,7 @@
     reason = "a test says by panicking what is wrong"
 )]
 
+mod adopt_crash;
 mod adopted;
 mod completion;
 mod controls;
@@ -42,6 +43,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("adopt_crash", adopt_crash::trials()),
         ("adopted", adopted::trials()),
         ("completion", completion::trials()),
         ("controls", controls::trials()),

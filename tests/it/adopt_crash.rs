@@ -1,0 +1,89 @@
+//! Kills `holo adopt`, dispatcher and plugin, at every system call that changes something: nothing of a person's is lost, and adopting again
+//! ends with what an undisturbed run writes.
+
+use bstr::BString;
+use holo_testing::disturb::{self, CALLS};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use std::collections::BTreeMap;
+use std::fs;
+use walkdir::WalkDir;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let needs = [Need::Program("strace")];
+    vec![trial_of("an adopt that is killed loses nothing, and a second one completes", &needs, killed_everywhere)]
+}
+
+const OWN: &str = "etc/holo/resources";
+const EDITED: &str = "first\nours\nedited\n";
+const EDITED_AGAIN: &str = "first\nby hand\nedited twice\n";
+const EXTRA: &str = "a file of nobody's\n";
+const FILES: [(&str, &str); 3] = [("etc/motd", EDITED), ("etc/conf", EDITED_AGAIN), ("etc/extra", EXTRA)];
+const ADOPT: [&str; 4] = ["adopt", "/etc/motd", "/etc/conf", "/etc/extra"];
+
+/// A root with an edited target, one that was adopted before and edited again, and a file that nothing manages.
+fn root() -> ScratchRoot {
+    let root = ScratchRoot::in_memory()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=unittest\n")
+        .file("etc/motd", "stock\n")
+        .file("etc/conf", "stock\n")
+        .resource("files/10-x/etc/motd", "first\nours\nlast\n")
+        .resource("files/10-x/etc/conf", "first\nours\nlast\n");
+    assert!(root.holo(&["apply"]).success());
+    root.write("etc/conf", EDITED);
+    let run = root.holo(&["adopt", "/etc/conf"]);
+    assert!(run.success(), "{run}");
+    for (path, content) in FILES {
+        root.write(path, content);
+    }
+    root
+}
+
+/// Returns everything that the administrator's directories have.
+fn own_resources(root: &ScratchRoot) -> BTreeMap<String, BString> {
+    let own = root.join(OWN);
+    let entries = WalkDir::new(&own).into_iter().filter_map(Result::ok);
+    let entries = entries.filter(|entry| entry.path() != own);
+    let read = |entry: walkdir::DirEntry| {
+        let content = if entry.file_type().is_dir() { Vec::new() } else { fs::read(entry.path()).unwrap() };
+        (entry.path().strip_prefix(&own).unwrap().display().to_string(), content.into())
+    };
+    entries.map(read).collect()
+}
+
+fn killed_everywhere() {
+    let undisturbed = root();
+    let run = undisturbed.holo(&ADOPT);
+    assert!(run.success(), "{run}");
+    let expected = own_resources(&undisturbed);
+    let kills = disturb::everywhere(CALLS, |call, number| killed_once(call, number, &expected));
+    assert!(kills > 20, "only {kills} kills: the test does not test what it says");
+}
+
+fn killed_once(call: &str, number: usize, expected: &BTreeMap<String, BString>) -> bool {
+    let root = root();
+    let log = root.join("tmp/strace");
+    let (trace, injection) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
+    let holo = built("holo");
+    let mut words =
+        vec!["-f", "-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap()];
+    words.extend(ADOPT);
+    let _ = root.run("/usr/bin/strace", &words);
+    let was_killed = fs::read_to_string(&log).unwrap_or_default().contains("killed by SIGKILL");
+    let _ = fs::remove_file(&log);
+    let moment = format!("killed at {call} number {number}");
+    for (path, content) in FILES {
+        assert_eq!(root.read(path), content, "{moment}: {path}");
+    }
+    // What is there is whole: it is as before, or as it shall be.
+    let run = root.holo(&["check"]);
+    assert!(!run.stderr_lossy().contains("!! skipping target"), "{moment}: {run}");
+    let run = root.holo(&ADOPT);
+    assert!(run.success(), "{moment}: adopting again says\n{run}");
+    assert_eq!(own_resources(&root), *expected, "{moment}: {run}");
+    let run = root.holo(&["check"]);
+    assert!(run.success(), "{moment}: {run}");
+    was_killed
+}
