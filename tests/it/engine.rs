@@ -980,6 +980,6 @@ fn a_refresh_that_is_due_is_handed_to_who_takes_over() {
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stdout_lossy().contains("received: MODE=new "), "{run}");
     assert!(!run.stdout_lossy().contains("old 1"), "{run}");
-    assert!(!root.exists("var/lib/holo/.engine"));
+    assert!(!root.exists("var/lib/holo/.engine/refreshes.json"));
     assert!(!root.holo(&["apply"]).stdout_lossy().contains("received"));
 }
