@@ -146,13 +146,13 @@ impl Walk<'_> {
                 let reason = format!("{received}, which is not in its desired state (--force is needed)");
                 Blocked::new(End::DependencyFailed, reason)
             }
-            Some(End::Pending) if let Some(hold) = self.hold(sender) => {
-                let reason = format!("{received}, {}", hold.of_requirement());
-                Blocked { waits: true, ..Blocked::new(End::Pending, reason) }
-            }
-            Some(End::Pending) => {
-                Blocked::new(End::DependencyFailed, format!("{received}, which is not in its desired state"))
-            }
+            Some(End::Pending) => match self.hold(sender) {
+                Some(hold) => {
+                    let reason = format!("{received}, {}", hold.of_requirement());
+                    Blocked { waits: true, ..Blocked::new(End::Pending, reason) }
+                }
+                None => Blocked::new(End::DependencyFailed, format!("{received}, which is not in its desired state")),
+            },
             _ => Blocked::new(End::Failed, format!("{received}, which has not sent {name}")),
         }))
     }

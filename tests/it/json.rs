@@ -532,12 +532,16 @@ fn the_schema_names_nothing_that_is_never_written() {
         .file("var/lib/dpkg/info/x.list", "/.\n/etc/a\n/etc/based\n")
         .file("etc/based", "base\n")
         .script("usr/share/holo/files/10-ours/etc/based.holoscript", "#!/bin/sh\ncat\n")
+        .file("usr/share/holo/files/20-data/etc/based.holotemplate", "{{ input }}{{ data.word }}\n")
+        .file("etc/holo/data/common.toml", "word = \"x\"\n")
+        .file("etc/holo/data/hierarchy.toml", "layers = [\"common\"]\n")
         .file("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
     note(lines(&root, &["apply"], 0));
     note(lines(&root, &["doctor"], 1));
     note(lines(&root, &["why", "/etc/a"], 0));
     note(lines(&root, &["blame", "/etc/a"], 0));
     note(lines(&root, &["blame", "/etc/based"], 0));
+    note(lines(&root, &["why", "/etc/based"], 0));
     note(lines(&root, &["why", "reload"], 0));
     note(lines(&root, &["why", "/etc/a/b"], 1));
     note(lines(&crate::controls::root("ENTITY: x:a\nPOLL: 1m\n"), &["scan"], 0));

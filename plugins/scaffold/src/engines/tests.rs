@@ -126,7 +126,7 @@ fn mistakes_in_go_are_said_with_their_lines() {
             ("x\n{{ $x }}", "a.conf:2: "),
             ("\n{{ if true }}x", "a.conf:2: this block has no end"),
             ("{{ range .data.port }}{{ end }}\n{{ nothing 1 }}", "a.conf:2: there is no function nothing"),
-            ("x\n{{ end }}y", "a.conf:2: there is nothing"),
+            ("x\n{{ end }}y", "a.conf:2: from here on"),
             ("{{ define \"x\" }}x", "a.conf:1: "),
             ("{{ uuidv4 }}", "a.conf:1: the function uuidv4 of Sprig is not supported"),
             ("{{ set .data \"a\" 1 }}", "set changes a table, which is supported for a variable"),

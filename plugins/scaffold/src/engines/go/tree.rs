@@ -79,7 +79,7 @@ fn without_end(tree: &mut ListNode) -> Result<(), (&'static str, Option<usize>)>
         Some(block @ (Node::If(_) | Node::Range(_) | Node::With(_) | Node::Define(_))) => {
             ("this block has no end, or something follows that has no beginning", Some(line(block)))
         }
-        other => ("there is nothing that an end after this could belong to", other.map(|node| line(node))),
+        other => ("from here on, a block has no end, or an end has no block", other.map(|node| line(node))),
     })
 }
 
