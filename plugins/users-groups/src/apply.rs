@@ -141,28 +141,15 @@ impl Work<'_, '_> {
         self.changed(found.actual.as_ref(), id)
     }
 
-    /// Renames the group that `useradd` has made for a user alone with that user, so that `userdel` takes it away again; its new name.
+    /// Renames the user's own group with the user; its new name.
     fn rename_own_group(&mut self, predecessor: &AccountId, base: &Account) -> Result<Option<String>, AccountError> {
-        let (id, accounts) = (&self.entity.id, &self.entity.shared.accounts);
-        let group = |name: &str| AccountId { kind: Kind::Group, name: name.to_owned() };
-        let (old, new) = (group(&predecessor.name), group(&id.name));
-        // In test mode it still has its old name.
-        let user = self.actual()?.or(accounts.find(self.host, predecessor)?);
-        let is_its_own = id.kind == Kind::User
-            && base.is_bare()
-            && user.is_some_and(|user| user.group.as_ref() == Some(&old.name))
-            && self.images.load(Moment::Base, &old)?.is_none()
-            && accounts.find(self.host, &new)?.is_none()
-            && accounts.is_alone(self.host, &old.name)?;
-        if !is_its_own {
-            return Ok(None);
-        }
-        let Some(command) = self.entity.shared.provider.modify(&Account::bare(old.clone()), &Account::bare(new)) else {
+        let Some(command) = self.entity.own_group_renamed(self.host, self.images, predecessor, base)? else {
             return Ok(None);
         };
+        let name = &self.entity.id.name;
         self.run(&command)?;
-        rename_in_images(self.images, &old.name, &id.name)?;
-        Ok(Some(id.name.clone()))
+        rename_in_images(self.images, &predecessor.name, name)?;
+        Ok(Some(name.clone()))
     }
 
     /// Puts the new name of a group into the images of users, if the entity is a group.

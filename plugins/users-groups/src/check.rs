@@ -33,6 +33,13 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
     match plan::step(entity.shared.provider, definition, found.known(), false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
-        Step::Run(command, _) => would(format!("would run {command}")),
+        Step::Run(command, _) => {
+            let renames = match &found.predecessor {
+                Some(predecessor) => entity.own_group_renamed(host, &images, predecessor, &found.base)?,
+                None => None,
+            };
+            let commands = [command].into_iter().chain(renames);
+            Ok(Verdict::WouldChange(commands.map(|command| format!("would run {command}")).collect()))
+        }
     }
 }

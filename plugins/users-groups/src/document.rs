@@ -154,7 +154,7 @@ impl Reader<'_> {
     fn definition(&mut self, of: Kind, table: &DeTable<'_>, line: usize, place: &str) {
         let known: Vec<&str> =
             keys(of).iter().copied().chain(CommonKeys::names().filter(|key| is_common(key))).collect();
-        self.note_unknown(table, place, &known, |key| key_of(of, key).is_some() || is_common(key));
+        self.note_unknown(table, place, &known, |key| key_of(of, key).is_some() || is_common(key) || key == RECEIVE);
         let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
         let name = match name.map(|value| (value, value.get_ref().as_str())) {
             None | Some((_, Some(""))) => {
@@ -189,6 +189,10 @@ impl Reader<'_> {
             }
         }
         let Draft { definition, mut problems, .. } = draft;
+        if let Some((key, _)) = table.iter().find(|(key, _)| !self.is_image && key.get_ref() == RECEIVE) {
+            problems
+                .push(format!("line {}: {RECEIVE} of {place}: accounts cannot receive values", self.line(&key.span())));
+        }
         let common = self.common(table).map_err(|wrong| {
             let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
             problems.push(format!("{line}{} of {place}: {}", wrong.key(), wrong.message()));
@@ -227,9 +231,12 @@ fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
     keys(kind).iter().copied().find(|known| known.eq_ignore_ascii_case(key))
 }
 
+/// The key by which definitions of other plugins receive values. Files of accounts are read as version 3 does, before anything is sent.
+const RECEIVE: &str = "receive";
+
 /// Returns true if it is a key that every definition can have. There is one provider for all.
 fn is_common(key: &str) -> bool {
-    CommonKeys::include(key) && key != "provider"
+    CommonKeys::include(key) && !["provider", RECEIVE].contains(&key)
 }
 
 impl Draft<'_> {

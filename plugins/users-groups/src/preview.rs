@@ -44,7 +44,14 @@ fn wanted(
     };
     let state = entity.state(host, images)?;
     Ok(match plan::step(provider, definition, state.known(), true) {
-        Step::Run(_, wanted) => Some(Some(wanted)),
+        Step::Run(_, mut wanted) => {
+            if let Some(predecessor) = &state.predecessor
+                && entity.own_group_renamed(host, images, predecessor, &state.base)?.is_some()
+            {
+                wanted.group = Some(wanted.id.name.clone());
+            }
+            Some(Some(wanted))
+        }
         Step::Keep(_) | Step::Refuse(_) => None,
     })
 }

@@ -1,6 +1,7 @@
 //! The state of an account: all that is known of an account before it is decided what has to be done.
 
 use crate::account::{Account, AccountId, Kind};
+use crate::command::Command;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, Moment};
@@ -54,6 +55,30 @@ impl AccountEntity {
         let base = kept.or_else(|| actual.clone()).unwrap_or_else(|| Account::bare(self.id.clone()));
         let base = self.with_known_group(host, Account { id: self.id.clone(), ..base })?;
         Ok(AccountState { base, is_first, actual, provisioned, predecessor, has_namesake })
+    }
+
+    /// Returns the command that renames the group that `useradd` has made for a user alone, with that user, so that `userdel` takes it away
+    /// again; none if there is no such group.
+    pub(crate) fn own_group_renamed(
+        &self,
+        host: &Host,
+        images: &Images,
+        predecessor: &AccountId,
+        base: &Account,
+    ) -> Result<Option<Command>, AccountError> {
+        let accounts = &self.shared.accounts;
+        let group = |name: &str| AccountId { kind: Kind::Group, name: name.to_owned() };
+        let (old, new) = (group(&predecessor.name), group(&self.id.name));
+        // Before the user has its new name, and in test mode afterwards too, it has the old one.
+        let user = self.actual(host)?.or(accounts.find(host, predecessor)?);
+        let is_its_own = self.id.kind == Kind::User
+            && base.is_bare()
+            && user.is_some_and(|user| user.group.as_ref() == Some(&old.name))
+            && images.load(Moment::Base, &old)?.is_none()
+            && accounts.find(host, &new)?.is_none()
+            && accounts.is_alone(host, &old.name)?;
+        let command = || self.shared.provider.modify(&Account::bare(old.clone()), &Account::bare(new.clone()));
+        Ok(is_its_own.then(command).flatten())
     }
 
     /// Finds out how the account is, and how it was left: under the name from which it takes over, if that is still so.

@@ -103,10 +103,12 @@ fn what_every_definition_can_have_is_read() {
 #[test]
 fn what_is_wrong_with_common_keys_is_told() {
     let text = "[[user]]\nname = 'u'\nuid = 'x'\nafter = ['user:a',\n  '']\n\
-                [[user]]\nname = 'v'\nhealth_check = [{ command = 'a', speed = 1 }]\n[[group]]\nname = 'g'\nprovider = 'x'\n";
+                [[user]]\nname = 'v'\nhealth_check = [{ command = 'a', speed = 1 }]\n[[group]]\nname = 'g'\nprovider = 'x'\n\
+                [[group]]\nname = 'h'\nreceive = { gid = 'exec:x#stdout' }\n";
     assert_eq!(
         problems(text),
         [
+            "line 14: receive of groups[1]: accounts cannot receive values",
             "line 3: uid of users[0]: expected a whole number that is not negative, found a string",
             "line 4: after of users[0]: \"\" is not an entity ID",
             "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, tries, interval, timeout",

@@ -877,15 +877,79 @@ fn random_definitions() {
             }
             let _ = writeln!(log, "---\n{definitions}");
             system.write(DEFINITIONS, definitions);
+            let groups_before = system.must("getent group");
+            let preview = system.holo(&["diff", "--pending"]);
+            assert!(preview.success() && preview.stderr.is_empty(), "{log}\n{preview}");
             let run = system.holo(&["apply", "--force"]);
             assert!(run.success(), "{log}\n{run}");
+            as_previewed(&system, &groups_before, &preview.stdout_lossy(), &format!("{run}\n{log}"));
             let run = system.holo(&["apply", "--force"]);
             assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "not settled: {log}\n{run}");
         }
         system.write(DEFINITIONS, "");
+        let groups_before = system.must("getent group");
+        let preview = system.holo(&["diff", "--pending"]);
         let run = system.holo(&["apply"]);
         assert!(run.success(), "{log}\n{run}");
+        as_previewed(&system, &groups_before, &preview.stdout_lossy(), &format!("{run}\n{log}"));
         assert_eq!(sorted(&databases(&system)), sorted(&before), "{log}\n{run}");
         assert_eq!(system.must(&format!("find {STATE} -type f")), "", "{log}");
     });
+}
+
+/// Sees to it that the system has become what the differences of a preview have shown.
+fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
+    let after = system.must("getent group");
+    let number = |group: &str| {
+        let lines = before.lines().chain(after.lines()).map(|line| line.to_str_lossy().into_owned());
+        let fields = |line: String| line.split(':').map(str::to_owned).collect::<Vec<_>>();
+        lines.map(fields).find(|fields| fields[0] == group).map(|fields| fields[2].clone())
+    };
+    for difference in preview.split("diff --holo ").skip(1) {
+        let header = difference.lines().next().unwrap_or_default();
+        let account = header.rsplit_once(" b/").unwrap().1.trim_end_matches(" (pending)");
+        let (kind, name) = account.split_once(':').unwrap();
+        // An account that goes may get back the name that it had before us.
+        let named = difference.lines().filter_map(|line| line.strip_prefix("+name = \"")).next();
+        let name = named.map_or(name, |name| name.trim_end_matches('"'));
+        let database = if kind == "user" { "passwd" } else { "group" };
+        let found = system.sh(&format!("getent {database} {name}"));
+        let said = format!("{account}\n{preview}\n{log}");
+        if difference.contains("\n+++ /dev/null") {
+            assert!(!found.success(), "{said}");
+            continue;
+        }
+        assert!(found.success(), "{said}");
+        let line = found.stdout_lossy().trim_end().to_owned();
+        let fields: Vec<&str> = line.split(':').collect();
+        let groups = || {
+            let groups = system.must(&format!("id --groups {name}")).to_str_lossy().into_owned();
+            groups.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let lines = difference.lines().skip_while(|line| !line.starts_with("@@")).skip(1);
+        for wanted in lines.filter_map(|line| line.strip_prefix(['+', ' '])) {
+            let Some((key, value)) = wanted.split_once(" = ") else { continue };
+            let text = value.trim_matches('"');
+            match (kind, key) {
+                (_, "name") => assert_eq!(fields[0], text, "{said}"),
+                (_, "uid" | "gid") => assert_eq!(fields[2], text, "{said}"),
+                (_, "comment") => assert_eq!(fields[4], text, "{said}"),
+                (_, "home") => assert_eq!(fields[5], text, "{said}"),
+                (_, "shell") => assert_eq!(fields[6], text, "{said}"),
+                (_, "group") => {
+                    assert_eq!(system.must(&format!("id --group --name {name}")).to_str_lossy().trim(), text, "{said}");
+                }
+                (_, "groups") => {
+                    let groups = groups();
+                    let wanted = value.trim_matches(['[', ']']).split(", ").map(|group| group.trim_matches('"'));
+                    // A preview has the names that groups have by then; a group may get another one in the same run, or go.
+                    let goes = |group: &&str| preview.contains(&format!("--- a/group:{group}\n+++ /dev/null"));
+                    for group in wanted.filter(|group| !group.is_empty() && !goes(group)) {
+                        assert!(number(group).is_some_and(|number| groups.contains(&number)), "{group} of {said}");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
 }
