@@ -27,9 +27,11 @@ pub struct Sending {
     pub sent: Sent,
 }
 
-/// The maximal length of a value.
+/// The maximal length of a name, in bytes.
+pub const MAX_NAME: usize = 255;
+/// The maximal length of a value, in bytes.
 pub const MAX_VALUE: usize = 32 << 10;
-/// The maximal length of `KEY=VALUE` in a line.
+/// The maximal length of `KEY=VALUE` in a line, in bytes.
 pub const MAX_SENT: usize = 4000;
 
 impl Sending {
@@ -95,9 +97,10 @@ impl Sent {
     }
 }
 
-/// Returns true if a value can be sent by this name: letters, digits and _, and no digit first.
+/// Returns true if a value can be sent by this name: letters, digits and _, no digit first, and no more than [`MAX_NAME`].
 #[must_use]
 pub fn is_name(name: &BStr) -> bool {
-    name.first().is_some_and(|first| !first.is_ascii_digit())
+    name.len() <= MAX_NAME
+        && name.first().is_some_and(|first| !first.is_ascii_digit())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
