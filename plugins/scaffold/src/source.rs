@@ -89,12 +89,9 @@ impl Source {
         if layers.is_empty() {
             return Err(ScaffoldError::Never(format!("the source {} does not exist", shown.display())));
         }
-        let ignored = match ignored {
-            Some(patterns) => {
-                patterns.iter().map(|pattern| Glob::new(pattern)).collect::<std::result::Result<_, _>>()?
-            }
-            None => IGNORED.iter().map(|pattern| Glob::new(pattern)).collect::<std::result::Result<_, _>>()?,
-        };
+        let patterns = ignored.map(|patterns| patterns.iter().map(String::as_str).collect());
+        let patterns: Vec<&str> = patterns.unwrap_or_else(|| IGNORED.to_vec());
+        let ignored = patterns.into_iter().map(Glob::new).collect::<std::result::Result<_, _>>()?;
         Ok(Source { layers, ignored })
     }
 

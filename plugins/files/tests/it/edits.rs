@@ -1,8 +1,9 @@
 //! Edits in files that others own, from the first apply to the last: each case is a machine on which something happens to them.
 
+use crate::support::{applied, declare, refused, root, unchanged};
 use bstr::ByteSlice;
 use holo_testing::disturb::{self, Disturbance};
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -44,41 +45,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         trials.push(trial_of(&name, disturb::NEEDS, || fail_everywhere(case)));
     }
     trials
-}
-
-fn root() -> ScratchRoot {
-    ScratchRoot::new()
-        .binary(built("holo"))
-        .plugin("files")
-        .file("etc/os-release", "ID=debian\n")
-        .dir("var/lib/holo/files")
-}
-
-fn declare(root: &ScratchRoot, definitions: &str) {
-    root.write("usr/share/holo/files/a.toml", definitions);
-}
-
-#[track_caller]
-fn applied(root: &ScratchRoot) -> Run {
-    let run = root.holo(&["apply"]);
-    assert_eq!(run.status, Some(0), "{run}");
-    run
-}
-
-#[track_caller]
-fn unchanged(root: &ScratchRoot) {
-    let run = applied(root);
-    assert_eq!((run.stdout_lossy(), run.stderr_lossy()), ("".into(), "".into()));
-}
-
-#[track_caller]
-fn refused(root: &ScratchRoot, words: &str) -> Run {
-    let before = root.dump();
-    let run = root.holo(&["apply"]);
-    assert_eq!(run.status, Some(1), "{run}");
-    assert!(run.stderr_lossy().contains(words), "{words:?} is not said:\n{run}");
-    assert_eq!(root.dump(), before, "nothing is changed");
-    run
 }
 
 /// Applies, applies again, and takes everything back.

@@ -14,6 +14,7 @@ mod meanwhile;
 mod random;
 mod record;
 mod sidecar;
+mod support;
 mod version_3;
 
 use std::process::ExitCode;

@@ -1,20 +1,11 @@
 //! apt and dpkg at work in a root of their own, with packages that are built for it.
 
-use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use crate::support::{APT, applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
+use holo_testing::{Run, ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
 
-const NEEDS: &[Need] =
-    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let test = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial_of(name, NEEDS, move || {
-            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
-            must(&root, "sh $D/build-deb.sh");
-            test(&root);
-        })
-    };
+    let test = |name: &str, test: fn(&ScratchRoot)| APT.trial(name, test);
     vec![
         test("packages are installed in one transaction, and then there is nothing to do", installs),
         test("check says what apply does, and changes nothing", checks),

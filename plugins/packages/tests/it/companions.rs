@@ -1,30 +1,17 @@
 //! Packages that came along with one go with it, and nothing else does.
 
-use crate::support::{applied, checked_and_applied, deeds_of, define, must, packages};
-use holo_testing::{Need, ScratchRoot, trial_of};
+use crate::support::{
+    APT, DNF, Manager, PACMAN, ZYPPER, applied, checked_and_applied, deeds_of, define, must, packages,
+};
+use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
-const APT: &[Need] =
-    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
-const RPM: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
-const PACMAN: &[Need] =
-    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let apt = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial_of(&format!("apt: {name}"), APT, move || {
-            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
-            must(&root, "sh $D/build-deb.sh");
-            test(&root);
-        })
-    };
-    let rpm = |manager: &'static str, system: &'static str| -> Trial {
-        let needs = [&RPM[..], &[Need::Program(manager)]].concat();
-        trial_of(&format!("{manager}: what came along goes with it"), &needs, move || {
-            let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
-            must(&root, "sh $D/build-rpm.sh");
-            applied(&root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
-            gone(&root, &["removed bar 1.0-1", "removed foo 2:0.9-1"]);
+    let apt = |name: &str, test: fn(&ScratchRoot)| APT.trial(&format!("apt: {name}"), test);
+    let rpm = |manager: Manager| {
+        manager.trial(&format!("{}: what came along goes with it", manager.name), |root| {
+            applied(root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
+            gone(root, &["removed bar 1.0-1", "removed foo 2:0.9-1"]);
         })
     };
     vec![
@@ -34,13 +21,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         apt("what came along stays if somebody needs, wants or holds it", stays),
         apt("what was there, or nobody needs for long, stays", others),
-        rpm("dnf", "fedora"),
-        rpm("zypper", "opensuse-leap\nID_LIKE=suse"),
-        trial_of("pacman: what came along goes with it", PACMAN, || {
-            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
-            must(&root, "bash $D/build-arch.sh");
-            applied(&root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
-            gone(&root, &["removed bar 1.0-1", "removed foo 1.1-1"]);
+        rpm(DNF),
+        rpm(ZYPPER),
+        PACMAN.trial("pacman: what came along goes with it", |root| {
+            applied(root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
+            gone(root, &["removed bar 1.0-1", "removed foo 1.1-1"]);
         }),
     ]
 }

@@ -1,20 +1,11 @@
 //! pacman at work in a root of its own, with packages that are built for it.
 
-use crate::support::{applied, apply, checked_and_applied, deeds_of, must};
-use holo_testing::{Need, ScratchRoot, trial_of};
+use crate::support::{self, applied, apply, checked_and_applied, deeds_of, must};
+use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
-const NEEDS: &[Need] =
-    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let test = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial_of(name, NEEDS, move || {
-            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
-            must(&root, "bash $D/build-arch.sh");
-            test(&root);
-        })
-    };
+    let test = |name: &str, test: fn(&ScratchRoot)| support::PACMAN.trial(name, test);
     vec![
         test("packages are installed, changed and removed as they are declared", life),
         test("what nobody declared is not removed", refusals),
@@ -54,7 +45,7 @@ fn life(root: &ScratchRoot) {
 
 fn adopts(root: &ScratchRoot) {
     must(root, &format!("{PACMAN} -Sy bar"));
-    crate::support::adopted(root);
+    support::adopted(root);
 }
 
 fn refusals(root: &ScratchRoot) {

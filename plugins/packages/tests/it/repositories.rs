@@ -1,29 +1,20 @@
 //! Repositories: declared, changed by a person, taken back; with apt, dnf, zypper and pacman at work in roots of their own.
 
-use crate::support::{deeds_of, define, must};
-use holo_testing::{Need, Run, ScratchRoot, trial_of};
+use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, deeds_of, define, must};
+use holo_testing::{Run, ScratchRoot};
 use libtest_mimic::Trial;
 
-const APT: &[Need] =
-    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
-const RPM: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
-const PACMAN: &[Need] =
-    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let apt = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial_of(&format!("apt: {name}"), APT, move || {
-            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
-            must(&root, "sh $D/build-deb.sh; mv $R/etc/apt/sources.list $R/sources.list");
-            test(&root);
+    let apt = |name: &str, test: fn(&ScratchRoot)| {
+        APT.trial(&format!("apt: {name}"), move |root| {
+            must(root, "mv $R/etc/apt/sources.list $R/sources.list");
+            test(root);
         })
     };
-    let rpm = |manager: &'static str, system: &'static str| -> Trial {
-        let needs = [&RPM[..], &[Need::Program(manager)]].concat();
-        trial_of(&format!("{manager}: packages come from a declared repository"), &needs, move || {
-            let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
-            must(&root, "sh $D/build-rpm.sh; rm $R/etc/*/repos.d/test.repo $R/etc/yum.repos.d/test.repo");
-            life(&root, if manager == "dnf" { "etc/yum.repos.d/test.repo" } else { "etc/zypp/repos.d/test.repo" });
+    let rpm = |manager: Manager| {
+        manager.trial(&format!("{}: packages come from a declared repository", manager.name), move |root| {
+            must(root, "rm $R/etc/*/repos.d/test.repo $R/etc/yum.repos.d/test.repo");
+            life(root, if manager.name == "dnf" { "etc/yum.repos.d/test.repo" } else { "etc/zypp/repos.d/test.repo" });
         })
     };
     vec![
@@ -36,12 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("a package that a repository needs comes before it", bootstrap),
         apt("a file of a repository is taken over from files, and given back", handed_over),
         apt("one file has one owner", owners),
-        rpm("dnf", "fedora"),
-        rpm("zypper", "opensuse-leap\nID_LIKE=suse"),
-        trial_of("pacman: packages come from a declared repository", PACMAN, || {
-            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
-            must(&root, "bash $D/build-arch.sh");
-            pacman(&root);
+        rpm(DNF),
+        rpm(ZYPPER),
+        PACMAN.trial("pacman: packages come from a declared repository", |root| {
+            pacman(root);
         }),
     ]
 }

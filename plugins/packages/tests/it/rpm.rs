@@ -1,47 +1,42 @@
 //! dnf and zypper at work in roots of their own, with packages that are built for them.
 
-use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
-use holo_testing::{Need, ScratchRoot, trial_of};
+use crate::support::{DNF, Manager, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, must, packages};
+use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 use std::path::Path;
 
-const TOOLS: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
 const LONG: &str = "a-package-with-a-name-that-is-much-too-long-for-any-column-of-a-table";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let test = |manager: &'static str, system: &'static str, name: &str, test: fn(&ScratchRoot)| -> Trial {
-        let needs = [&TOOLS[..], &[Need::Program(manager)]].concat();
-        trial_of(&format!("{manager}: {name}"), &needs, move || {
-            let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
-            must(&root, "sh $D/build-rpm.sh");
+    let test = |manager: Manager, name: &str, test: fn(&ScratchRoot)| -> Trial {
+        manager.trial(&format!("{}: {name}", manager.name), move |root| {
             // The index is fetched, as it is on a machine that is in use.
-            must(&root, if manager == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
-            test(&root);
+            must(root, if manager.name == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
+            test(root);
         })
     };
     let mut trials = Vec::new();
-    for (manager, system) in [("dnf", "fedora"), ("zypper", "opensuse-leap\nID_LIKE=suse")] {
+    for manager in [DNF, ZYPPER] {
         trials.extend([
-            test(manager, system, "packages are installed, changed and removed as they are declared", life),
-            test(manager, system, "an undeclared package is not removed or downgraded", refusals),
-            test(manager, system, "of a transaction that fails only the culprit fails", culprits),
-            test(manager, system, "an orphan becomes what it was", orphans),
+            test(manager, "packages are installed, changed and removed as they are declared", life),
+            test(manager, "an undeclared package is not removed or downgraded", refusals),
+            test(manager, "of a transaction that fails only the culprit fails", culprits),
+            test(manager, "an orphan becomes what it was", orphans),
             test(
                 manager,
-                system,
                 "what somebody asked for is adopted",
-                if manager == "dnf" { adopts_dnf } else { adopts_zypper },
+                if manager.name == "dnf" { adopts_dnf } else { adopts_zypper },
             ),
         ]);
     }
-    trials.push(test("dnf", "fedora", "check says that an index would be fetched where there is none", nothing_there));
-    trials.push(test("dnf", "fedora", "a replacement of another package is found out before", obsoletes));
-    trials.push(test("zypper", "suse", "holds are set, taken back, and respected", holds));
+    trials.push(test(DNF, "check says that an index would be fetched where there is none", nothing_there));
+    trials.push(test(DNF, "a replacement of another package is found out before", obsoletes));
+    trials.push(test(Manager { system: "suse", ..ZYPPER }, "holds are set, taken back, and respected", holds));
     // Debian does not let zypper and dnf's plugins be installed together, so that one of these is not tested there.
     trials.push(if Path::new(VERSIONLOCK).exists() {
-        test("dnf", "fedora", "holds are set, taken back, and respected", holds)
+        test(DNF, "holds are set, taken back, and respected", holds)
     } else {
-        test("dnf", "fedora", "that nothing can be held without a plugin is said", no_holds)
+        test(DNF, "that nothing can be held without a plugin is said", no_holds)
     });
     trials
 }

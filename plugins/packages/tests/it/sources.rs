@@ -1,52 +1,33 @@
 //! Packages that come from files.
 
-use crate::support::{deeds_of, define, must};
-use holo_testing::{Need, ScratchRoot, trial_of};
+use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, deeds_of, define, must};
+use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
-const APT: &[Need] =
-    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
-const RPM: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
-const PACMAN: &[Need] =
-    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let rpm = |manager: &'static str, system: &'static str| -> Trial {
-        let needs = [&RPM[..], &[Need::Program(manager)]].concat();
-        trial_of(
-            &format!("{manager}: a package comes from a file, and what it needs from repositories"),
-            &needs,
-            move || {
-                let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
-                must(&root, "sh $D/build-rpm.sh");
-                must(
-                    &root,
-                    "mkdir $R/srv; mv $R/repo/noarch/bar-1.0-1.noarch.rpm $R/srv/bar.pkg.rpm; sh $D/build-rpm.sh make baz 1.0 1",
-                );
-                life(&root, "bar.pkg.rpm", "1.0-1");
-            },
-        )
+    let test = |manager: Manager, test: fn(&ScratchRoot)| {
+        let name = "a package comes from a file, and what it needs from repositories";
+        manager.trial(&format!("{}: {name}", manager.name), test)
+    };
+    let rpm = |root: &ScratchRoot| {
+        must(
+            root,
+            "mkdir $R/srv; mv $R/repo/noarch/bar-1.0-1.noarch.rpm $R/srv/bar.pkg.rpm; sh $D/build-rpm.sh make baz 1.0 1",
+        );
+        life(root, "bar.pkg.rpm", "1.0-1");
     };
     vec![
-        trial_of("apt: a package comes from a file, and what it needs from repositories", APT, || {
-            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
-            must(
-                &root,
-                "sh $D/build-deb.sh; mkdir $R/srv; mv $R/repo/pool/bar_* $R/srv/bar.deb; sh $D/build-deb.sh index",
-            );
-            life(&root, "bar.deb", "1.0");
-            refused(&root);
+        test(APT, |root| {
+            must(root, "mkdir $R/srv; mv $R/repo/pool/bar_* $R/srv/bar.deb; sh $D/build-deb.sh index");
+            life(root, "bar.deb", "1.0");
+            refused(root);
         }),
-        rpm("dnf", "fedora"),
-        rpm("zypper", "opensuse-leap\nID_LIKE=suse"),
-        trial_of("pacman: a package comes from a file, and what it needs from repositories", PACMAN, || {
-            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
-            must(
-                &root,
-                "bash $D/build-arch.sh; mkdir $R/srv; mv $R/repo/bar-1.0-1-any.pkg.tar.zst $R/srv/bar.pkg.tar.zst",
-            );
-            must(&root, "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --noconfirm -Sy");
-            life(&root, "bar.pkg.tar.zst", "1.0-1");
+        test(DNF, rpm),
+        test(ZYPPER, rpm),
+        test(PACMAN, |root| {
+            must(root, "mkdir $R/srv; mv $R/repo/bar-1.0-1-any.pkg.tar.zst $R/srv/bar.pkg.tar.zst");
+            must(root, "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --noconfirm -Sy");
+            life(root, "bar.pkg.tar.zst", "1.0-1");
         }),
     ]
 }

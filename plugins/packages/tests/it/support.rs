@@ -1,6 +1,7 @@
 //! Roots with a package manager of their own, and how holo is run on them.
 
-use holo_testing::{Run, ScratchRoot, binaries::built};
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +9,51 @@ use std::time::Duration;
 pub(crate) fn root() -> ScratchRoot {
     let root = ScratchRoot::new().binary(built("holo")).plugin("packages").time_limit(Duration::from_secs(180));
     root.env("LC_ALL", "C")
+}
+
+/// A package manager, for which packages are built.
+#[derive(Clone, Copy)]
+pub(crate) struct Manager {
+    pub(crate) name: &'static str,
+    /// The ID of a distribution that has it, and more of `os-release`.
+    pub(crate) system: &'static str,
+    /// Builds the packages, and makes a repository of them.
+    pub(crate) build: &'static str,
+    /// The programs that this takes, beside the manager itself if that is one of RPM's.
+    pub(crate) tools: &'static [&'static str],
+}
+
+const RPM: &[&str] = &["rpmbuild", "createrepo_c", "rpm"];
+
+pub(crate) const APT: Manager = Manager {
+    name: "apt",
+    system: "debian",
+    build: "sh $D/build-deb.sh",
+    tools: &["apt-get", "apt-ftparchive", "dpkg-deb"],
+};
+pub(crate) const DNF: Manager = Manager { name: "dnf", system: "fedora", build: "sh $D/build-rpm.sh", tools: RPM };
+pub(crate) const ZYPPER: Manager = Manager { name: "zypper", system: "opensuse-leap\nID_LIKE=suse", ..DNF };
+pub(crate) const PACMAN: Manager = Manager {
+    name: "pacman",
+    system: "arch",
+    build: "bash $D/build-arch.sh",
+    tools: &["pacman", "repo-add", "bsdtar", "zstd"],
+};
+
+impl Manager {
+    /// A test on a root with the built packages.
+    pub(crate) fn trial(self, name: &str, test: impl FnOnce(&ScratchRoot) + Send + 'static) -> Trial {
+        let mut programs = self.tools.to_vec();
+        if self.tools == RPM {
+            programs.push(self.name);
+        }
+        let needs: Vec<Need> = [Need::Root].into_iter().chain(programs.into_iter().map(Need::Program)).collect();
+        trial_of(name, &needs, move || {
+            let root = root().file("etc/os-release", format!("ID={}\n", self.system));
+            must(&root, self.build);
+            test(&root);
+        })
+    }
 }
 
 /// Runs a script that has to succeed; `$R` is the root, `$D` the folder of these tests.

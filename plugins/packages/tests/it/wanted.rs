@@ -1,34 +1,16 @@
 //! What a definition asks for: versions by a pattern, recommended packages, an index that is not too old, names that are known.
 
-use crate::support::{applied, apply, checked_and_applied, deeds_of, define, must, packages};
-use holo_testing::{Need, ScratchRoot, trial_of};
+use crate::support::{
+    APT, DNF, Manager, PACMAN, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, must, packages,
+};
+use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
-const APT: &[Need] =
-    &[Need::Root, Need::Program("apt-get"), Need::Program("apt-ftparchive"), Need::Program("dpkg-deb")];
-const RPM: [Need; 4] = [Need::Root, Need::Program("rpmbuild"), Need::Program("createrepo_c"), Need::Program("rpm")];
-const PACMAN: &[Need] =
-    &[Need::Root, Need::Program("pacman"), Need::Program("repo-add"), Need::Program("bsdtar"), Need::Program("zstd")];
-
 pub(crate) fn trials() -> Vec<Trial> {
-    let apt = |name: &str, test: fn(&ScratchRoot)| -> Trial {
-        trial_of(&format!("apt: {name}"), APT, move || {
-            let root = crate::support::root().file("etc/os-release", "ID=debian\n");
-            must(&root, "sh $D/build-deb.sh");
-            test(&root);
-        })
-    };
-    let rpm = |manager: &'static str, system: &'static str| -> Trial {
-        let needs = [&RPM[..], &[Need::Program(manager)]].concat();
-        trial_of(
-            &format!("{manager}: versions fit a pattern, and recommended packages may be left out"),
-            &needs,
-            move || {
-                let root = crate::support::root().file("etc/os-release", format!("ID={system}\n"));
-                must(&root, "sh $D/build-rpm.sh");
-                rpm_patterns(&root);
-            },
-        )
+    let apt = |name: &str, test: fn(&ScratchRoot)| APT.trial(&format!("apt: {name}"), test);
+    let rpm = |manager: Manager| {
+        let name = "versions fit a pattern, and recommended packages may be left out";
+        manager.trial(&format!("{}: {name}", manager.name), rpm_patterns)
     };
     vec![
         apt("the newest version that fits a pattern is installed", patterns),
@@ -36,16 +18,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("recommended packages come along or are left out", recommended),
         apt("a name that nobody knows is an error of check if the index is fresh", unknown_names),
         apt("the index is fetched when it is too old for what is asked", old_index),
-        rpm("dnf", "fedora"),
-        rpm("zypper", "opensuse-leap\nID_LIKE=suse"),
-        trial_of("pacman: versions fit a pattern, and recommendations are refused", PACMAN, || {
-            let root = crate::support::root().file("etc/os-release", "ID=arch\n");
-            must(&root, "bash $D/build-arch.sh");
-            applied(&root, &["baz", "foo ensure=\"1.0*\""], &["installed baz 1.0-1", "installed foo 1.0-1"]);
-            checked_and_applied(&root, &["baz", "foo ensure=\">1.0\""], &["upgraded foo 1.0-1 to 1.1-1"]);
-            let run = apply(&root, &["foo recommends=false"], &[], 1);
+        rpm(DNF),
+        rpm(ZYPPER),
+        PACMAN.trial("pacman: versions fit a pattern, and recommendations are refused", |root| {
+            applied(root, &["baz", "foo ensure=\"1.0*\""], &["installed baz 1.0-1", "installed foo 1.0-1"]);
+            checked_and_applied(root, &["baz", "foo ensure=\">1.0\""], &["upgraded foo 1.0-1 to 1.1-1"]);
+            let run = apply(root, &["foo recommends=false"], &[], 1);
             assert!(run.stderr_lossy().contains("!! recommends: pacman knows no recommended packages\n"), "{run}");
-            let run = apply(&root, &["foo debconf={\"a/b\"=\"c\"}"], &[], 1);
+            let run = apply(root, &["foo debconf={\"a/b\"=\"c\"}"], &[], 1);
             assert!(run.stderr_lossy().contains("!! debconf: packages of pacman ask no questions\n"), "{run}");
         }),
     ]

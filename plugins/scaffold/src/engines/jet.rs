@@ -24,6 +24,8 @@ use std::sync::Arc;
 /// Jet.
 pub(super) struct Jet;
 
+const SUFFIXES: [&str; 1] = [".jet"];
+
 impl Provider for Jet {
     fn name(&self) -> &'static str {
         "jet"
@@ -36,7 +38,7 @@ impl Provider for Jet {
 
 impl Engine for Jet {
     fn suffixes(&self) -> &'static [&'static str] {
-        &[".jet"]
+        &SUFFIXES
     }
 
     fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {

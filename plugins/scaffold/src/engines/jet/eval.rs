@@ -1,7 +1,7 @@
 //! Renders a template that has been read.
 
 use super::syntax::{Expression, Names, Node, Operator};
-use super::{EvalError, Jets, TemplateError, functions};
+use super::{EvalError, Jets, SUFFIXES, TemplateError, functions};
 use crate::reach::ReachError;
 use crate::renderer::Dot;
 use serde_json::Value;
@@ -154,7 +154,7 @@ impl<'a> Rendering<'a> {
         if self.includes == MAX_INCLUDES {
             return Err(wrong(format!("templates include each other deeper than {MAX_INCLUDES}")));
         }
-        let text = self.jets.reach.partial(&name, &[".jet"]).map_err(|error| wrong(error.to_string()))?;
+        let text = self.jets.reach.partial(&name, &SUFFIXES).map_err(|error| wrong(error.to_string()))?;
         let text = text.ok_or_else(|| wrong(format!("there is no template {name:?} in _partials")))?;
         let within = |wrong: TemplateError| TemplateError {
             place: wrong.place.or_else(|| Some(format!("_partials/{name}"))),
