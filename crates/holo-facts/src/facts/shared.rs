@@ -7,8 +7,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,54 +18,57 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Returns the content of the file, or else gathers the facts and writes them there.
 ///
-/// A file that cannot be shared costs time, no facts: then they are gathered again.
-pub(super) fn once(file: &Path, gather: impl FnOnce() -> (Facts, Vec<Warning>)) -> (Facts, Vec<Warning>) {
-    if let Some(facts) = read(file) {
+/// The file is its own lock, and is written in place: half a table is none, so that whoever finds it waits for the lock. Nothing else is
+/// made beside it that could be left behind. A file that cannot be shared costs time, no facts: then they are gathered again.
+pub(super) fn once(path: &Path, gather: impl FnOnce() -> (Facts, Vec<Warning>)) -> (Facts, Vec<Warning>) {
+    if let Some(facts) = open(path, OFlags::RDONLY).and_then(|file| read(path, file)) {
         return (facts, Vec::new());
     }
-    let Ok(_lock) = lock(&file.with_extension("lock")) else { return gather() };
-    if let Some(facts) = read(file) {
+    let Some(mut file) = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW) else {
+        return gather();
+    };
+    if lock(&file).is_err() {
+        return gather();
+    }
+    if let Some(facts) = file.try_clone().ok().and_then(|file| read(path, file)) {
         return (facts, Vec::new());
     }
     let gathered = gather();
     // There is nobody to tell; the next caller gathers for itself.
-    let _ = write(file, gathered.0.value());
+    let _ = write(&mut file, gathered.0.value());
     gathered
 }
 
-/// Reads a file of facts that is our own or root's.
-fn read(path: &Path) -> Option<Facts> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+/// Opens a file of facts, if it is our own or root's.
+fn open(path: &Path, flags: OFlags) -> Option<File> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).ok()?;
     let owner = rustix::fs::fstat(&file).ok()?.st_uid;
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        return None;
-    }
-    let content = holo_system::content(file).ok()?;
+    (owner == 0 || owner == rustix::process::geteuid().as_raw()).then(|| file.into())
+}
+
+fn read(path: &Path, file: File) -> Option<Facts> {
+    let content = holo_system::content(file.into()).ok()?;
     document::json(path.display(), &content).ok().map(|facts| Facts(Value::Object(facts)))
 }
 
-/// Waits until nobody else gathers. The lock is released when it is dropped, or with the process.
-fn lock(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+/// Waits until nobody else gathers. The lock is released when the file is closed, or with the process.
+fn lock(file: &File) -> io::Result<()> {
     let give_up = Instant::now() + PATIENCE;
     loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < give_up => thread::sleep(LOOK_EVERY),
             Err(errno) => return Err(errno.into()),
         }
     }
 }
 
-/// Puts the file in place at once: nobody sees half of it.
-fn write(path: &Path, facts: &Value) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(facts.to_string().as_bytes())?;
-    std::fs::rename(new, path)
+/// Replaces what the file holds, which is nothing or what somebody who was killed has left.
+fn write(file: &mut File, facts: &Value) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(facts.to_string().as_bytes())
 }
 
 #[cfg(test)]
@@ -79,6 +81,11 @@ mod tests {
 
     fn facts() -> (Facts, Vec<Warning>) {
         (Facts(json!({"a": 1})), vec![Warning(LocatedError::new("x", "y"))])
+    }
+
+    fn names_in(folder: &Path) -> Vec<String> {
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect()
     }
 
     #[test]
@@ -99,6 +106,7 @@ mod tests {
             }
         });
         assert_eq!((gathered.into_inner(), warned.into_inner()), (1, 1));
+        assert_eq!(names_in(folder.path()), ["facts.json"]);
         assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     }
 
@@ -106,9 +114,19 @@ mod tests {
     fn facts_that_cannot_be_shared_are_gathered() {
         assert_eq!(once(Path::new("/nowhere/facts.json"), facts), facts());
         let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("facts");
+        std::fs::create_dir(&directory).unwrap();
+        assert_eq!(once(&directory, facts), facts());
+        assert_eq!(names_in(folder.path()), ["facts"]);
+    }
+
+    #[test]
+    fn what_somebody_has_left_half_written_is_replaced_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("facts.json");
-        std::fs::write(&file, "{").unwrap();
+        std::fs::write(&file, "{\"a\": 1, \"something that is longer\": [").unwrap();
         assert_eq!(once(&file, facts), facts());
         assert_eq!(once(&file, || panic!("it is there now")).0, facts().0);
+        assert_eq!(names_in(folder.path()), ["facts.json"]);
     }
 }
