@@ -1,6 +1,6 @@
 //! The entities that are not as they should be, and the events that come of changes to that.
 
-use crate::event::{Event, What};
+use crate::event::What;
 use crate::status::Trouble;
 use holo_events::Line;
 use jiff::Timestamp;
@@ -13,8 +13,6 @@ pub(super) struct Known {
     pub(super) failed: BTreeMap<String, Trouble>,
     /// Those of them that a new watch has not spoken of yet.
     unconfirmed: BTreeSet<String>,
-    /// The number of the last event.
-    events: u64,
 }
 
 /// The troubles of a whole run, each with its reason.
@@ -74,17 +72,6 @@ impl Known {
             news.extend(self.fails(&entity, reason.unwrap_or_default(), now));
         }
         news
-    }
-
-    /// Makes an event of a piece of news.
-    pub(super) fn event(&mut self, what: What, time: Timestamp) -> Event {
-        self.events += 1;
-        let own = || format!("{}-{}-{}", time.as_microsecond(), std::process::id(), self.events);
-        let id = match &what {
-            What::Run(run) => run.run.clone().unwrap_or_else(own),
-            _ => own(),
-        };
-        Event { id, time, what }
     }
 
     fn drifts(&mut self, entity: &str, reason: Option<String>, now: Timestamp) -> Vec<What> {

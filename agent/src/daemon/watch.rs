@@ -1,8 +1,8 @@
 //! The watch between whole runs: when it is started, ended, and tried again.
 
-use super::TIME_TO_END;
+use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
-use crate::child::{ChildId, Ended, Running};
+use crate::child::{ChildId, Ended, Running, Said, Task};
 use crate::journal::{Level, say};
 use holo_events::Line;
 use holo_process::Status;
@@ -130,6 +130,42 @@ impl Watch {
         match &self.running {
             Some(running) => running.ending.filter(|_| !running.is_killed).map(|at| at + TIME_TO_END),
             None => self.not_before.filter(|_| is_wanted),
+        }
+    }
+}
+
+impl Daemon<'_> {
+    pub(super) fn watch_as_wanted(&mut self, now: Instant) {
+        let apply = self.may_change();
+        if self.watch.is_running() {
+            if self.watch.applies() != apply {
+                self.watch.end(now);
+            }
+        } else if self.watch.may_begin(now) {
+            let task = Task::Watch { apply };
+            let (id, child) = self.start(&task);
+            match child {
+                Ok(child) => {
+                    self.watch.began(id, child, apply, now);
+                    self.known.begin_watch();
+                }
+                Err(error) => {
+                    let wait = self.watch.failed(now);
+                    say(Level::Error, format_args!("holo watch: {error}; it is tried again in {wait:?}"));
+                }
+            }
+        }
+    }
+
+    pub(super) fn hear_watch(&mut self, said: Said) {
+        match said {
+            Said::Line(line) => {
+                let news = self.known.hear_watch(&line, self.clock.now());
+                self.watch.hear(&line);
+                self.publish(news);
+            }
+            Said::Garbage(text) => say(Level::Warning, format_args!("holo watch said what is {text}")),
+            Said::Ended(ended) => self.watch.ended(&ended, Instant::now()),
         }
     }
 }

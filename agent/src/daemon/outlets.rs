@@ -1,0 +1,144 @@
+//! The ways by which others learn of the machine: events, metrics and the journal.
+
+use crate::config::Config;
+use crate::event::{Event, EventSink, What};
+use crate::http::Endpoint;
+use crate::journal::{Level, say};
+use crate::metrics::Metrics;
+use crate::written;
+use jiff::Timestamp;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The time after which it is tried again to keep events that could not be kept.
+const RETRY_SPOOL: Duration = Duration::from_secs(60);
+
+/// The ways by which others learn of the machine.
+pub(super) struct Outlets<'a> {
+    sink: Box<dyn EventSink + 'a>,
+    pub(super) metrics: Metrics,
+    textfile: Option<PathBuf>,
+    endpoint: Option<Endpoint>,
+    endpoint_error: Option<String>,
+    retry_spool: Option<Instant>,
+    /// The number of events so far.
+    events: u64,
+}
+
+impl<'a> Outlets<'a> {
+    pub(super) fn new(sink: Box<dyn EventSink + 'a>, metrics: Metrics) -> Outlets<'a> {
+        let (textfile, endpoint, endpoint_error, retry_spool) = (None, None, None, None);
+        Outlets { sink, metrics, textfile, endpoint, endpoint_error, retry_spool, events: 0 }
+    }
+
+    /// Does what a new configuration asks for.
+    pub(super) fn use_config(&mut self, config: &Config) {
+        self.textfile.clone_from(&config.textfile);
+        let is_open = self.endpoint.as_ref().map(Endpoint::address) == config.metrics;
+        if !is_open || self.endpoint_error.is_some() {
+            self.endpoint = None;
+            self.endpoint_error = None;
+            config.metrics.iter().for_each(|address| self.open_endpoint(*address));
+        }
+        self.write_textfile();
+    }
+
+    fn open_endpoint(&mut self, address: SocketAddr) {
+        match Endpoint::open(address, &self.metrics) {
+            Ok(endpoint) => self.endpoint = Some(endpoint),
+            Err(error) => {
+                let error = format!("no metrics at {address}: {error}");
+                say(Level::Error, &error);
+                self.endpoint_error = Some(error);
+            }
+        }
+    }
+
+    /// Returns the reason why there are no metrics at the address that is wanted.
+    pub(super) fn endpoint_error(&self) -> Option<&str> {
+        self.endpoint_error.as_deref()
+    }
+
+    /// Returns the reason why events are not on disk.
+    pub(super) fn spool_error(&self) -> Option<&str> {
+        self.sink.obstacle()
+    }
+
+    /// Keeps events, and says those that a person may want to see.
+    pub(super) fn publish(&mut self, news: Vec<What>, now: Timestamp) {
+        for what in news {
+            self.count(&what);
+            announce(&what);
+            let event = self.event(what, now);
+            self.sink.record(event);
+        }
+        self.note_spool();
+        self.write_textfile();
+    }
+
+    fn count(&self, what: &What) {
+        match what {
+            What::Drifted { .. } => self.metrics.drifted(),
+            What::Repaired { .. } => self.metrics.repaired(),
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, what: What, time: Timestamp) -> Event {
+        self.events += 1;
+        let own = || format!("{}-{}-{}", time.as_microsecond(), std::process::id(), self.events);
+        let id = match &what {
+            What::Run(run) => run.run.clone().unwrap_or_else(own),
+            _ => own(),
+        };
+        Event { id, time, what }
+    }
+
+    /// Tries again to keep what could not be kept, if it is time for that.
+    pub(super) fn retry(&mut self, now: Instant) {
+        if self.retry_spool.is_some_and(|at| at <= now) {
+            self.sink.retry();
+            self.note_spool();
+        }
+    }
+
+    /// Returns the time of the next such try.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.retry_spool
+    }
+
+    /// Notes if events wait to be kept.
+    fn note_spool(&mut self) {
+        let is_new = self.retry_spool.is_none();
+        self.retry_spool = self.sink.obstacle().map(|obstacle| {
+            if is_new {
+                say(Level::Error, format_args!("events wait in memory, as they cannot be kept: {obstacle}"));
+            }
+            Instant::now() + RETRY_SPOOL
+        });
+    }
+
+    fn write_textfile(&self) {
+        let Some(path) = &self.textfile else { return };
+        // Collectors run as other users.
+        if let Err(error) = written::replace(path, &self.metrics.text(), 0o644) {
+            say(Level::Error, format_args!("{}: {error}", path.display()));
+        }
+    }
+}
+
+/// Says an event in the journal, unless it was said already.
+fn announce(what: &What) {
+    match what {
+        What::Drifted { entity, reason } => {
+            let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+            say(Level::Warning, format_args!("drifted {entity}{reason}"));
+        }
+        What::Repaired { entity, .. } => say(Level::Info, format_args!("repaired {entity}")),
+        What::Returned { entity } => say(Level::Info, format_args!("returned {entity}")),
+        What::Failed { entity, reason } => say(Level::Error, format_args!("failed {entity}: {reason}")),
+        What::Run(_) | What::Merged(_) => {}
+    }
+}

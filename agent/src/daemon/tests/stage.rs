@@ -1,0 +1,259 @@
+//! A stage on which an agent works: its children are made up, and its clock is that of the test.
+
+use crate::agenda::Rhythm;
+use crate::child::{ChildId, Ended, Launcher, Running, Said, StartError, Task};
+use crate::config::{Config, ConfigSource};
+use crate::daemon::{Clock, Daemon, Input, Parts};
+use crate::event::{Event, EventSink};
+use crate::metrics::Metrics;
+use holo_definitions::DocumentError;
+use holo_events::{Line, Tally};
+use holo_process::Status as Exit;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+/// A Friday, at midnight in UTC.
+const BEGIN: i64 = 1_795_132_800;
+
+/// What the agent has done: seconds since the beginning, and a word for it.
+type Log = Rc<RefCell<Vec<(u64, String)>>>;
+
+/// A clock that goes with the time of the test.
+#[derive(Clone, Copy)]
+struct TestClock(Instant);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_second(BEGIN).unwrap() + self.0.elapsed()
+    }
+
+    fn local(&self) -> Zoned {
+        self.now().to_zoned(TimeZone::UTC)
+    }
+}
+
+/// Starts children that are made up.
+struct Actors {
+    log: Log,
+    begun: Instant,
+    /// The time that a run takes, and its exit status.
+    run: (Duration, u8),
+    /// The time after which a watch ends by itself.
+    watch: Duration,
+    /// The time that a child takes to end once it was asked to.
+    end: Duration,
+    running: Rc<RefCell<u32>>,
+    /// The lines of holo history, and the time that it takes.
+    history: Vec<String>,
+    history_time: Duration,
+}
+
+struct Actor {
+    asked: Arc<Notify>,
+    killed: Arc<Notify>,
+    log: Log,
+    begun: Instant,
+    verb: &'static str,
+}
+
+impl Running for Actor {
+    fn end(&self) {
+        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("end {}", self.verb)));
+        self.asked.notify_one();
+    }
+
+    fn kill(&self) {
+        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("kill {}", self.verb)));
+        self.killed.notify_one();
+    }
+}
+
+impl Launcher for Actors {
+    fn start(
+        &mut self,
+        task: &Task,
+        id: ChildId,
+        said: mpsc::Sender<(ChildId, Said)>,
+    ) -> Result<Box<dyn Running>, StartError> {
+        let word = match task {
+            Task::Watch { apply: true } => "watch --apply",
+            task => task.verb(),
+        };
+        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), word.to_owned()));
+        // The lock is one.
+        assert_eq!(self.running.replace(1), 0, "{:?}", self.log.borrow());
+        let (asked, killed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let actor = Actor {
+            asked: Arc::clone(&asked),
+            killed: Arc::clone(&killed),
+            log: Rc::clone(&self.log),
+            begun: self.begun,
+            verb: task.verb(),
+        };
+        let (time, mut lines, code) = match task {
+            Task::Watch { .. } => (self.watch, vec![Line::Watching { entities: 1 }.to_bytes()], 1),
+            Task::History { .. } => {
+                (self.history_time, self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
+            }
+            Task::Apply | Task::Check => {
+                let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
+                let line = Line::Summary { run, time: None, duration: None, tally, exit_code: self.run.1, error: None };
+                (self.run.0, vec![line.to_bytes()], self.run.1)
+            }
+        };
+        let (end, running) = (self.end, Rc::clone(&self.running));
+        tokio::task::spawn_local(async move {
+            let mut status = Exit::Exited(code.into());
+            tokio::select! {
+                () = tokio::time::sleep(time) => {}
+                () = killed.notified() => lines.clear(),
+                () = asked.notified() => {
+                    lines.clear();
+                    status = Exit::Exited(143);
+                    tokio::select! {
+                        () = tokio::time::sleep(end) => {}
+                        () = killed.notified() => status = Exit::Signaled { signal: 9, core_dumped: false },
+                    }
+                }
+            }
+            for line in lines {
+                let line = Line::parse(&line).unwrap();
+                said.send((id, Said::Line(Box::new(line)))).await.unwrap();
+            }
+            running.replace(0);
+            let ended = Ended { status: Some(status), diagnostics: String::new() };
+            said.send((id, Said::Ended(ended))).await.unwrap();
+        });
+        Ok(Box::new(actor))
+    }
+
+    fn set_program(&mut self, _: Option<PathBuf>) {}
+}
+
+/// Keeps events in memory.
+#[derive(Clone, Default)]
+struct Sink(Rc<RefCell<Vec<Event>>>);
+
+impl EventSink for Sink {
+    fn record(&mut self, event: Event) {
+        self.0.borrow_mut().push(event);
+    }
+
+    fn retry(&mut self) {}
+
+    fn obstacle(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// A configuration that may change.
+#[derive(Clone)]
+struct Source(Rc<RefCell<Config>>);
+
+impl ConfigSource for Source {
+    fn load(&self) -> Result<Config, DocumentError> {
+        Ok(self.0.borrow().clone())
+    }
+}
+
+/// A stage on which an agent works.
+pub(super) struct Stage {
+    pub(super) config: Config,
+    pub(super) run: (Duration, u8),
+    pub(super) watch: Duration,
+    pub(super) end: Duration,
+    pub(super) last: Option<String>,
+    pub(super) history: Vec<String>,
+    pub(super) history_time: Duration,
+}
+
+/// What has come of it.
+pub(super) struct Play {
+    pub(super) log: Vec<(u64, String)>,
+    pub(super) events: Vec<Event>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Stage {
+            config: Config::default(),
+            run: (Duration::from_secs(10), 0),
+            watch: Duration::MAX,
+            end: Duration::from_secs(1),
+            last: None,
+            history: Vec::new(),
+            history_time: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Stage {
+    /// Has the agent work for so long, and then end. Each input comes at its time.
+    pub(super) fn play(self, time: Duration, inputs: Vec<(Duration, Config)>) -> Play {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let (log, sink): (Log, Sink) = Default::default();
+        // Not where each write would be waited for.
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.exists() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
+        let last = folder.path().join("last.json");
+        self.last.iter().for_each(|text| fs::write(&last, text).unwrap());
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, async {
+            let begun = Instant::now();
+            let source = Source(Rc::new(RefCell::new(self.config)));
+            let actors = Actors {
+                log: Rc::clone(&log),
+                begun,
+                run: self.run,
+                watch: self.watch,
+                end: self.end,
+                running: Rc::default(),
+                history: self.history,
+                history_time: self.history_time,
+            };
+            let mut daemon = Daemon::new(Parts {
+                source: Box::new(source.clone()),
+                launcher: Box::new(actors),
+                sink: Box::new(sink.clone()),
+                clock: Box::new(TestClock(begun)),
+                rhythm: Rhythm::new("a machine"),
+                last,
+                metrics: Metrics::new().unwrap(),
+            })
+            .unwrap();
+            let (sender, mut receiver) = mpsc::channel(4);
+            tokio::task::spawn_local(async move {
+                for (at, config) in inputs {
+                    sleep_until(begun + at).await;
+                    source.0.replace(config);
+                    sender.send(Input::Reload).await.unwrap();
+                }
+                sleep_until(begun + time).await;
+                sender.send(Input::End).await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            daemon.go(&mut receiver).await;
+        });
+        Play { log: log.take(), events: sink.0.take() }
+    }
+}
+
+impl Play {
+    /// Returns the times at which something was done, in seconds.
+    pub(super) fn times(&self, what: &str) -> Vec<u64> {
+        self.log.iter().filter(|(_, word)| word == what).map(|(time, _)| *time).collect()
+    }
+
+    pub(super) fn words(&self) -> Vec<&str> {
+        self.log.iter().map(|(_, word)| word.as_str()).collect()
+    }
+}

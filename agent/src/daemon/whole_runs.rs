@@ -1,0 +1,97 @@
+//! Whole runs: their beginning and end, and those that an agent before this one has begun.
+
+use super::catch_up::{self, CatchUp};
+use super::run::{self, CurrentRun};
+use super::{Daemon, Task};
+use crate::agenda::retry_after;
+use crate::child::Said;
+use crate::event::{RunEvent, RunResult, What};
+use crate::journal::{Level, say};
+use tokio::time::Instant;
+
+impl Daemon<'_> {
+    pub(super) fn begin_run(&mut self) {
+        // The machine may have slept since.
+        self.look_at_window(Instant::now());
+        let task = if self.may_change() { Task::Apply } else { Task::Check };
+        let began = self.clock.now();
+        let (id, child) = self.start(&task);
+        let mut run = CurrentRun::new(id, &task, began);
+        match child {
+            Ok(child) => {
+                run.child = Some(child);
+                self.run = Some(run);
+                self.last.set_begun(Some(began));
+            }
+            Err(error) => {
+                run.error = Some(error.to_string());
+                self.finish(run.finish(None));
+            }
+        }
+    }
+
+    pub(super) fn hear_run(&mut self, said: Said) {
+        match said {
+            Said::Line(line) => self.run.iter_mut().for_each(|run| run.hear(&line)),
+            Said::Garbage(text) => say(Level::Warning, format_args!("holo said what is {text}")),
+            Said::Ended(ended) => {
+                if let Some(run) = self.run.take() {
+                    self.finish(run.finish(Some(&ended)));
+                }
+            }
+        }
+    }
+
+    /// Takes a whole run that has ended, or could not begin.
+    fn finish(&mut self, ended: run::Finished) {
+        let now = self.clock.now();
+        let run::Finished { event, outcomes, troubles } = ended;
+        say(if event.result.is_good() { Level::Info } else { Level::Error }, run::in_words(&event));
+        self.outlets.metrics.ran(&event, now);
+        if event.result != RunResult::Error && event.result != RunResult::Interrupted {
+            self.outlets.metrics.set_entities(&outcomes);
+            let news = self.known.learn(troubles, now);
+            self.publish(news);
+        }
+        self.last.ended(&event, now);
+        self.last.good().iter().for_each(|good| self.outlets.metrics.set_last_good(*good));
+        let mut wait = self.rhythm.until_next(now, Some(event.began), self.config.interval);
+        self.failures = if event.result == RunResult::Error { self.failures + 1 } else { 0 };
+        if self.failures > 0 {
+            // It may be that a person's apply holds the lock, or that a package is being replaced.
+            wait = wait.min(retry_after(self.failures + 4));
+        }
+        self.next_run = Instant::now() + wait;
+        self.publish(vec![What::Run(Box::new(event))]);
+    }
+
+    /// Asks holo what became of a run that an agent before this one has begun.
+    pub(super) fn begin_to_catch_up(&mut self) {
+        let Some(begun) = self.last.begun() else { return };
+        let (id, child) = self.start(&Task::History { since: begun });
+        match child {
+            Ok(child) => self.catch_up = Some(CatchUp::new(id, child, begun)),
+            Err(error) => {
+                say(Level::Error, format_args!("holo history: {error}"));
+                self.caught_up(CatchUp::unknown(begun));
+            }
+        }
+    }
+
+    pub(super) fn hear_history(&mut self, said: Said) {
+        match said {
+            Said::Line(line) => self.catch_up.iter_mut().for_each(|catch_up| catch_up.hear(&line)),
+            Said::Garbage(text) => say(Level::Warning, format_args!("holo history said what is {text}")),
+            Said::Ended(_) => match self.catch_up.take().and_then(CatchUp::finish) {
+                Some(runs) => self.caught_up(runs),
+                // It goes on, and holds the lock.
+                None => self.next_run = Instant::now() + catch_up::LOOK_AGAIN,
+            },
+        }
+    }
+
+    fn caught_up(&mut self, runs: Vec<RunEvent>) {
+        self.last.set_begun(None);
+        self.publish(runs.into_iter().map(|run| What::Run(Box::new(run))).collect());
+    }
+}
