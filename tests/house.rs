@@ -89,13 +89,13 @@ fn dependencies_point_one_way() {
     let sdk = set(&sdk);
     assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), sdk);
     assert_eq!(depends_on("crates/holo-bridge/Cargo.toml"), set(&["holo-change", "holo-plugin"]));
+    assert_eq!(depends_on("crates/holo-download/Cargo.toml"), set(&["holo-change", "holo-plugin"]));
     for plugin in names("plugins") {
         let manifest = format!("plugins/{plugin}/Cargo.toml");
-        // Bridges to other systems share more.
+        // Bridges to other systems share more, and so does what comes from a network.
         let mut expected = set(&["holo-change", "holo-plugin"]);
-        if depends_on(&manifest).contains("holo-bridge") {
-            expected.insert("holo-bridge".to_owned());
-        }
+        let shared = set(&["holo-bridge", "holo-download"]);
+        expected.extend(depends_on(&manifest).intersection(&shared).cloned());
         assert_eq!(depends_on(&manifest), expected, "{plugin}");
     }
 }

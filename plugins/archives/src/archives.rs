@@ -1,6 +1,5 @@
 //! The plugin: its entities, and the application of sets of them.
 
-use crate::address::Address;
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired, Queued};
 use crate::inventory::{DefinedArchive, Inventory, canonical};
@@ -9,6 +8,7 @@ use crate::shared::Shared;
 use holo_change::Tree;
 use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
+use holo_download::Address;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definitions};
 use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, apply_concurrently};

@@ -1,8 +1,8 @@
 //! Definitions: `[[archive]]` tables.
 
-use crate::address::Address;
-use crate::checksum::Checksum;
 use crate::limits::Limits;
+use holo_download::Address;
+use holo_download::Checksum;
 use holo_plugin::definitions::{Definition, Invalid, values};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -219,7 +219,7 @@ impl Deployment<'_> {
     /// Returns the SHA-256 of the URL.
     fn source(&self) -> String {
         let addresses = self.archive.addresses();
-        addresses.first().map(|address| crate::checksum::sha256(address.identity().as_bytes())).unwrap_or_default()
+        addresses.first().map(|address| holo_download::sha256(address.identity().as_bytes())).unwrap_or_default()
     }
 
     fn location(&self) -> PathHandle {

@@ -200,7 +200,7 @@ impl Entity for ArchiveEntity {
             }
         }
         edges.provides.extend(provided.iter().map(|path| asset("path", path)));
-        let file = archive.addresses().first().and_then(crate::address::Address::file);
+        let file = archive.addresses().first().and_then(holo_download::Address::file);
         let file = file.as_ref().and_then(|file: &PathBuf| file.to_str());
         // It says what there shall be as much as the definition does.
         report.sources.extend(self.local_source.iter().map(|source| holo_change::path_bytes(source)));
@@ -208,7 +208,7 @@ impl Entity for ArchiveEntity {
         let needed = parents.chain(archive.password_file.as_deref()).chain(file);
         for path in needed {
             // It does not depend on what it makes itself.
-            let is_own = provided.iter().any(|own| crate::address::is_below(path, own));
+            let is_own = provided.iter().any(|own| Path::new(path).starts_with(own));
             let need = asset("path", path);
             if !is_own && !edges.needs.contains(&need) {
                 edges.needs.push(need);

@@ -1,11 +1,11 @@
 //! Errors of work on an archive.
 
-use crate::download::DownloadError;
 use crate::extract::ExtractError;
 use holo_change::Unmanageable;
 use holo_change::error::{PathError, reason};
 use holo_change::tracked::Unmanaged;
 use holo_change::tree_store::TreeError;
+use holo_download::DownloadError;
 use holo_plugin::{AccountError, ForceTo};
 use std::io;
 use std::path::PathBuf;

@@ -5,8 +5,6 @@ mod names;
 mod tar;
 mod zip;
 
-use crate::checksum::{BUFFER_SIZE, Digests};
-use crate::checksum_cache::ChecksumCache;
 use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use error::EntryError;
@@ -14,6 +12,8 @@ use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
 use holo_change::table::Table;
 use holo_change::tree_store::StagedTree;
 use holo_change::{Kind, PathError, PathHandle, Stamp, Tree, set_ownership};
+use holo_download::ChecksumCache;
+use holo_download::{BUFFER_SIZE, Digests};
 use holo_plugin::{Meter, Output, Silence};
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek};

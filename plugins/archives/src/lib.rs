@@ -1,12 +1,8 @@
 //! The `archives` plugin: downloads files, and extracts archives.
 
-mod address;
 mod archives;
-mod checksum;
-mod checksum_cache;
 mod definition;
 mod deployment;
-mod download;
 mod entity;
 mod error;
 mod extract;

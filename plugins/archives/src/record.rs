@@ -1,7 +1,7 @@
 //! The record of an archive.
 
-use crate::download::Validators;
 use holo_change::tree_store::TreeOwner;
+use holo_download::Validators;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -227,7 +227,7 @@ impl Removal<'_> {
     /// Removes the directories that archives have made, and none needs any more.
     fn remove_directories(&self) -> Result<(), ArchiveError> {
         // An earlier run may have left part of a download there.
-        self.location().temporary(crate::download::PART_SUFFIX).remove()?;
+        self.location().temporary(holo_download::PART_SUFFIX).remove()?;
         self.store.remove_directories(self.id, None, false)
     }
 

@@ -1,7 +1,5 @@
 //! The files in which the records of archives are.
 
-use crate::checksum::sha256;
-use crate::checksum_cache::{self, ChecksumCache};
 use crate::error::ArchiveError;
 use crate::inventory::{Inventory, PREFIX};
 use crate::record::ArchiveRecord;
@@ -11,6 +9,8 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claims};
 use holo_change::error::PathError;
 use holo_change::tree_store::{PathOwners, TreeOwner, TreeStore};
+use holo_download::ChecksumCache;
+use holo_download::sha256;
 use holo_plugin::{Host, Output, Sink, Stream};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -72,7 +72,7 @@ impl Store {
 
     /// Forgets an archive of which nothing is left.
     pub(crate) fn forget(&self, id: &str) -> Result<(), PathError> {
-        checksum_cache::remove(&self.trees.state(&checksums_location(id)))?;
+        holo_download::remove_cache(&self.trees.state(&checksums_location(id)))?;
         self.memory.forget(id)
     }
 

@@ -2,11 +2,11 @@
 
 use super::Deployment;
 use super::state::CurrentState;
-use crate::download::Validators;
 use crate::error::ArchiveError;
 use crate::record::DownloadRecord;
 use holo_change::manifest::Ownership;
 use holo_change::{Durability, set_ownership};
+use holo_download::Validators;
 use holo_plugin::Accounts;
 
 impl Deployment<'_> {

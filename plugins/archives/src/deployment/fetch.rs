@@ -2,10 +2,6 @@
 
 use super::Deployment;
 use super::state::{CurrentFile, CurrentState, DownloadState};
-use crate::address::{Address, Credentials};
-use crate::download::{
-    self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators,
-};
 use crate::error::ArchiveError;
 use crate::record::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
@@ -13,6 +9,8 @@ use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Adoption, OwnedTree, PendingEntry, TreeError};
 use holo_change::{Durability, Stamp, set_ownership};
+use holo_download::{self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators};
+use holo_download::{Address, Credentials};
 use holo_plugin::{ForceTo, Output};
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -115,7 +113,7 @@ impl Deployment<'_> {
     ) -> Result<Download, DownloadError> {
         let addresses = self.archive.addresses();
         let request = self.request(previous, &addresses)?;
-        download::download(&request, &state.path, self.host, output)
+        holo_download::download(&request, &state.path, self.host, output)
     }
 
     pub(super) fn request<'r>(
@@ -131,8 +129,8 @@ impl Deployment<'_> {
             checksum: self.archive.checksum(),
             previous,
             checksums: &self.store.checksums,
-            max_size: self.archive.max_size.unwrap_or(download::MAX_SIZE),
-            deadline: Instant::now().checked_add(self.timeout.unwrap_or(download::TIME_LIMIT)),
+            max_size: self.archive.max_size.unwrap_or(holo_download::MAX_SIZE),
+            deadline: Instant::now().checked_add(self.timeout.unwrap_or(holo_download::TIME_LIMIT)),
             timeouts: Timeouts::default(),
         })
     }
@@ -155,7 +153,7 @@ impl Deployment<'_> {
         let previous = PreviousDownload { sha256: recorded.sha256.clone(), validators: recorded.validators.clone() };
         let request = self.request(Some(previous), &addresses)?;
         // An apply does not fail either if no server answers.
-        Ok(download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
+        Ok(holo_download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
     }
 
     /// Returns true if the download is a file of this machine.

@@ -3,8 +3,7 @@
 use super::Deployment;
 use super::extraction::must_make;
 use super::state::{CurrentState, DownloadState};
-use crate::checksum::Digests;
-use crate::download;
+
 use crate::error::ArchiveError;
 use crate::extract::{Extraction, list};
 use crate::listing::Listing;
@@ -12,6 +11,7 @@ use crate::trees;
 use holo_change::manifest::{EntryKind, ManifestEntry};
 use holo_change::table::Table;
 use holo_change::tree_store::PendingEntry;
+use holo_download::Digests;
 use std::fs::File;
 use std::io::Seek;
 use std::path::{Path, PathBuf};
@@ -64,11 +64,11 @@ impl Deployment<'_> {
         let Some(address) = addresses.first() else { return Ok(Content::Unknown("unknown".to_owned())) };
         let unknown = || Content::Unknown(format!("unknown until {address} is downloaded"));
         let Some(path) = address.file() else { return Ok(unknown()) };
-        let Ok(source) = download::open(&path, self.host) else { return Ok(unknown()) };
+        let Ok(source) = holo_download::open(&path, self.host) else { return Ok(unknown()) };
         let Some(file) = source.open_if_file()? else { return Ok(unknown()) };
         let checksum = self.archive.checksum();
         let digests = self.store.checksums.digests(&source, checksum.as_ref())?;
-        let is_wrong = checksum.is_some_and(|checksum| digests.matches(&checksum).is_err());
+        let is_wrong = checksum.is_some_and(|checksum| digests.mismatch(&checksum).is_some());
         Ok(if is_wrong { unknown() } else { Content::Local { file, digests } })
     }
 

@@ -1,13 +1,13 @@
 //! The current state of an archive.
 
 use super::Deployment;
-use crate::checksum::Digests;
 use crate::error::ArchiveError;
 use crate::record::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
 use holo_change::error::PathError;
 use holo_change::tree_store::{Drift, OwnedTree};
 use holo_change::{FileStat, Kind, PathHandle};
+use holo_download::Digests;
 use std::fs::File;
 use std::path::Path;
 
@@ -126,7 +126,7 @@ impl Deployment<'_> {
         if let Some(current) = &state.current {
             let digests = &current.digests;
             let is_present = match &checksum {
-                Some(checksum) => digests.matches(checksum).is_ok(),
+                Some(checksum) => digests.mismatch(checksum).is_none(),
                 None => record.downloads().any(|recorded| recorded.sha256 == digests.sha256 && is_desired(recorded)),
             };
             if is_present {

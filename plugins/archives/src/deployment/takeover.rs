@@ -2,7 +2,6 @@
 
 use super::Deployment;
 use super::state::CurrentState;
-use crate::download::{self, CompleteDownload, Download, PART_SUFFIX};
 use crate::error::ArchiveError;
 use crate::inventory::PREFIX;
 use crate::record::ArchiveRecord;
@@ -10,6 +9,7 @@ use crate::removal::Removal;
 use holo_change::Durability;
 use holo_change::base_store::Remembered;
 use holo_change::manifest::Manifest;
+use holo_download::{CompleteDownload, Download, PART_SUFFIX};
 use holo_plugin::Output;
 use std::path::Path;
 
@@ -146,7 +146,7 @@ impl Deployment<'_> {
             }
             let digests = self.store.checksums.digests(&location, self.archive.checksum().as_ref())?;
             let is_desired = match self.archive.checksum() {
-                Some(checksum) => digests.matches(&checksum).is_ok(),
+                Some(checksum) => digests.mismatch(&checksum).is_none(),
                 // A file is read as fast where it comes from, and may have changed.
                 None => recorded.source == self.source() && !self.is_local(),
             };
@@ -156,7 +156,7 @@ impl Deployment<'_> {
             let request = self.request(None, &[])?;
             let part = state.path.temporary(PART_SUFFIX);
             if let Ok(Download::Complete(mut complete)) =
-                download::copy(&request, Path::new(path), &part, self.host, output)
+                holo_download::copy(&request, Path::new(path), &part, self.host, output)
             {
                 complete.validators = recorded.validators.clone();
                 complete.copied_from = Some(path.to_owned());

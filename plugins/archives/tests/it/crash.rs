@@ -4,9 +4,9 @@
 //! somewhere, and one more apply ends with exactly the tree that an undisturbed one makes, without anybody being asked for force.
 
 use crate::support::samples::{Tar, gzip, zstd};
-use crate::support::server::{Reply, Server};
 use crate::support::{define, sha256};
 use bstr::{BString, ByteSlice};
+use holo_download::testing::{Reply, Server};
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;

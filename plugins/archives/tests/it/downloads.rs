@@ -1,7 +1,7 @@
 //! Downloads from a server that misbehaves: what is kept is what was asked for, or nothing.
 
-use crate::support::server::{Reply, Server, closed_port, silent_port};
 use crate::support::{apply, define, fails, root, settled, sha256};
+use holo_download::testing::{Reply, Server, closed_port, silent_port};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -131,7 +131,7 @@ fn what_broke_off_is_resumed() {
     let root = root(&format!("url = {:?}", server.url("/a")));
     apply(&root);
     assert!(root.read("srv/app.tar") == body);
-    let offsets: Vec<_> = server.asked().iter().map(crate::support::server::Asked::offset).collect();
+    let offsets: Vec<_> = server.asked().iter().map(holo_download::testing::Asked::offset).collect();
     assert_eq!(offsets.len(), 6);
     assert_eq!(offsets[..2], [None, Some(300_000)]);
     assert!(server.asked()[1..].iter().all(|asked| asked.header("if-range") == Some("\"one\"")));
@@ -177,7 +177,7 @@ fn without_a_word_about_versions_the_checksum_decides() {
     let root = root(&format!("url = {:?}\nchecksum = {:?}", server.url("/a"), sha256(&new)));
     apply(&root);
     assert!(root.read("srv/app.tar") == new);
-    let offsets: Vec<_> = server.asked().iter().map(crate::support::server::Asked::offset).collect();
+    let offsets: Vec<_> = server.asked().iter().map(holo_download::testing::Asked::offset).collect();
     assert_eq!(offsets, [None, Some(300_000), None]);
 }
 

@@ -1,8 +1,8 @@
 //! Extracts archives of every format, upgrades what was extracted, and puts everything back.
 
 use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
-use crate::support::server::{Reply, Server};
 use crate::support::{apply, define, fails, root, settled, sha256};
+use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 use std::fs;

@@ -1,8 +1,8 @@
 //! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
 
 use crate::support::samples::{Tar, gzip, zip};
-use crate::support::server::{Reply, Server};
 use crate::support::{apply, settled, sha256};
+use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Previews: the list of paths that is shown before an apply is what it changes, in random cases.
 
 use crate::support::samples::{Tar, gzip};
-use crate::support::server::{Reply, Server};
 use crate::support::sha256;
+use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
 use holo_testing::random::{Random, cases};
 use libtest_mimic::Trial;

@@ -2,8 +2,8 @@
 //! as it was.
 
 use crate::support::samples::{Tar, gzip};
-use crate::support::server::{Reply, Server};
 use crate::support::{apply, fails, settled, sha256};
+use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
 use holo_testing::random::{Random, cases};
 use libtest_mimic::Trial;

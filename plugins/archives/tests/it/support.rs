@@ -1,7 +1,6 @@
 //! Support of the tests: a server that misbehaves on demand, archives of every format, roots.
 
 pub(crate) mod samples;
-pub(crate) mod server;
 
 use holo_testing::{Run, ScratchRoot};
 use sha2::{Digest, Sha256};

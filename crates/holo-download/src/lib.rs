@@ -1,14 +1,16 @@
 //! Downloads: over HTTP and HTTPS, or from a file of this machine, into a temporary file beside the target.
 
+mod address;
 mod attempts;
+mod checksum;
+mod checksum_cache;
 mod error;
 mod http;
 mod local;
 mod partial;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-use crate::address::{Address, Credentials};
-use crate::checksum::{Checksum, Digests};
-use crate::checksum_cache::ChecksumCache;
 use attempts::Attempts;
 use holo_change::PathHandle;
 use holo_plugin::{Host, Output};
@@ -16,31 +18,34 @@ use http::{Client, Response};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-pub(crate) use error::DownloadError;
-use error::TransferError;
-pub(crate) use http::Timeouts;
-pub(crate) use local::{copy, open};
-pub(crate) use partial::PART_SUFFIX;
+pub use address::{Address, AddressError, Credentials};
+pub use checksum::{BUFFER_SIZE, Checksum, ChecksumError, Digests, sha256};
+pub use checksum_cache::{ChecksumCache, remove_cache};
+pub use error::{DownloadError, TransferError};
+pub use http::Timeouts;
+pub use local::{copy, open};
+pub use partial::PART_SUFFIX;
 
 /// The limit of a download's size if the definition has none.
-pub(crate) const MAX_SIZE: u64 = 16 << 30;
+pub const MAX_SIZE: u64 = 16 << 30;
 /// The limit of a download's time, from all mirrors, if the definition has none: a server that sends a byte now and then never stalls.
-pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
-
-const BUFFER_SIZE: usize = 1 << 16;
+pub const TIME_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// The headers by which a server tells whether something has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Validators {
+pub struct Validators {
+    /// The tag of the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) etag: Option<String>,
+    pub etag: Option<String>,
+    /// The time of the last change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) last_modified: Option<String>,
+    pub last_modified: Option<String>,
 }
 
 impl Validators {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true if the server has sent none.
+    pub fn is_empty(&self) -> bool {
         *self == Validators::default()
     }
 
@@ -51,30 +56,38 @@ impl Validators {
 }
 
 /// A download that is wanted.
-pub(crate) struct Request<'a> {
+pub struct Request<'a> {
     /// The URL and its mirrors, in the order in which they are tried.
-    pub(crate) addresses: &'a [Address],
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) credentials: Option<Credentials>,
-    pub(crate) checksum: Option<Checksum>,
+    pub addresses: &'a [Address],
+    /// The names and values of headers, which only the first server gets.
+    pub headers: Vec<(String, String)>,
+    /// The user and password, which only the first server gets.
+    pub credentials: Option<Credentials>,
+    /// The checksum that the download has to have.
+    pub checksum: Option<Checksum>,
     /// The local download, if it will do unless the server has something newer.
-    pub(crate) previous: Option<PreviousDownload>,
-    pub(crate) checksums: &'a ChecksumCache,
+    pub previous: Option<PreviousDownload>,
+    /// The digests of files that are known already.
+    pub checksums: &'a ChecksumCache,
     /// The largest size that is allowed, in bytes.
-    pub(crate) max_size: u64,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) timeouts: Timeouts,
+    pub max_size: u64,
+    /// The time at which all attempts end.
+    pub deadline: Option<Instant>,
+    /// The limits of each attempt.
+    pub timeouts: Timeouts,
 }
 
 /// A download that was made earlier.
 #[derive(Clone, Debug)]
-pub(crate) struct PreviousDownload {
-    pub(crate) sha256: String,
-    pub(crate) validators: Validators,
+pub struct PreviousDownload {
+    /// The digest of its content.
+    pub sha256: String,
+    /// The headers that came with it.
+    pub validators: Validators,
 }
 
 /// The outcome of a download.
-pub(crate) enum Download {
+pub enum Download {
     /// The previous download is what the server has.
     Unmodified,
     /// A file beside the target, which no other user can read.
@@ -82,20 +95,24 @@ pub(crate) enum Download {
 }
 
 /// A complete download with the right checksum.
-pub(crate) struct CompleteDownload {
-    pub(crate) path: PathHandle,
-    pub(crate) file: std::fs::File,
-    pub(crate) digests: Digests,
-    pub(crate) validators: Validators,
+pub struct CompleteDownload {
+    /// The path of the file.
+    pub path: PathHandle,
+    /// The file, at any position.
+    pub file: std::fs::File,
+    /// The digests of its content.
+    pub digests: Digests,
+    /// The headers that came with it.
+    pub validators: Validators,
     /// The path of another archive's download that it was copied from.
-    pub(crate) copied_from: Option<String>,
+    pub copied_from: Option<String>,
 }
 
 /// Downloads a file to a temporary path beside its target.
 ///
 /// # Errors
 /// If none of the addresses works. The message holds no secrets.
-pub(crate) fn download(
+pub fn download(
     request: &Request<'_>,
     target: &PathHandle,
     host: &Host,
@@ -125,7 +142,7 @@ pub(crate) fn download(
 ///
 /// # Errors
 /// If none of the addresses works.
-pub(crate) fn is_unmodified(request: &Request<'_>, host: &Host) -> Result<bool, DownloadError> {
+pub fn is_unmodified(request: &Request<'_>, host: &Host) -> Result<bool, DownloadError> {
     let mut failure = DownloadError::NoAddress;
     for address in request.addresses {
         match is_unmodified_at(request, address, host) {
@@ -155,7 +172,8 @@ fn check_size(size: u64, limit: u64) -> Result<(), TransferError> {
 }
 
 fn verify(digests: &Digests, expected: &Checksum) -> Result<(), TransferError> {
-    digests.matches(expected).map_err(|found| TransferError::WrongChecksum { found, expected: expected.clone() })
+    let expected = expected.clone();
+    digests.mismatch(&expected).map_or(Ok(()), |found| Err(TransferError::WrongChecksum { found, expected }))
 }
 
 #[cfg(test)]

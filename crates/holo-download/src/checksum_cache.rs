@@ -20,7 +20,7 @@ const HEADER: &str = "holo-archives known sums 1";
 const KEY_SIZE: usize = 32;
 
 /// The cache of one archive.
-pub(crate) struct ChecksumCache {
+pub struct ChecksumCache {
     path: PathHandle,
     now: fn() -> SystemTime,
     is_trusted: bool,
@@ -36,7 +36,7 @@ pub(crate) struct ChecksumCache {
 
 impl ChecksumCache {
     /// Opens the cache in this file. Unless it is trusted, everything is read again. What does not fit into memory is in the folder of `spill`.
-    pub(crate) fn open(path: PathHandle, spill: &PathHandle, is_trusted: bool) -> ChecksumCache {
+    pub fn open(path: PathHandle, spill: &PathHandle, is_trusted: bool) -> ChecksumCache {
         ChecksumCache {
             path,
             now: SystemTime::now,
@@ -52,7 +52,7 @@ impl ChecksumCache {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn digests(&self, file: &PathHandle, wanted: Option<&Checksum>) -> Result<Digests> {
+    pub fn digests(&self, file: &PathHandle, wanted: Option<&Checksum>) -> Result<Digests> {
         self.digests_of(file, Stamp::of(file)?.as_ref(), wanted)
     }
 
@@ -80,7 +80,7 @@ impl ChecksumCache {
     ///
     /// # Errors
     /// If what is not in memory cannot be written.
-    pub(crate) fn note_written(&self, stamp: &Stamp, digests: Digests) -> Result<()> {
+    pub fn note_written(&self, stamp: &Stamp, digests: Digests) -> Result<()> {
         self.written.borrow_mut().insert(&moved_key(stamp), digests)
     }
 
@@ -134,7 +134,7 @@ impl ChecksumCache {
     }
 
     /// Writes the digests of this run for the next one.
-    pub(crate) fn save(&self) {
+    pub fn save(&self) {
         // If the disk is full or read-only, the next apply reads all files. That is no reason for this one to fail.
         let _ = self.try_save();
     }
@@ -176,8 +176,8 @@ impl ChecksumCache {
     ///
     /// # Errors
     /// If it exists, and cannot be removed.
-    pub(crate) fn remove(&self) -> Result<()> {
-        remove(&self.path)
+    pub fn remove(&self) -> Result<()> {
+        remove_cache(&self.path)
     }
 }
 
@@ -195,7 +195,7 @@ impl Row for Digests {
 ///
 /// # Errors
 /// If it exists, and cannot be removed.
-pub(crate) fn remove(path: &PathHandle) -> Result<()> {
+pub fn remove_cache(path: &PathHandle) -> Result<()> {
     path.replacement().remove()?;
     path.remove()?;
     path.remove_empty_folders(Path::new(""));
@@ -331,7 +331,7 @@ mod tests {
         let wanted: Checksum = format!("sha512:{}", "0".repeat(128)).parse().unwrap();
         for _ in 0..2 {
             let (cache, file) = cache(folder.path(), true);
-            let problem = cache.digests(&file, Some(&wanted)).unwrap().matches(&wanted).unwrap_err();
+            let problem = cache.digests(&file, Some(&wanted)).unwrap().mismatch(&wanted).unwrap();
             assert!(problem.starts_with("sha512:05f70341"), "{problem}");
             cache.save();
         }

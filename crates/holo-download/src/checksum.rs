@@ -7,11 +7,11 @@ use std::io::{self, Read};
 use std::str::FromStr;
 
 /// The number of bytes that are read at a time.
-pub(crate) const BUFFER_SIZE: usize = 1 << 16;
+pub const BUFFER_SIZE: usize = 1 << 16;
 
 /// A checksum of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Checksum {
+pub struct Checksum {
     algorithm: Algorithm,
     digits: String,
 }
@@ -24,9 +24,11 @@ enum Algorithm {
 
 /// The reason that a checksum is not usable.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ChecksumError {
+pub enum ChecksumError {
+    /// The digest is of an unknown kind.
     #[error("{0:?} does not begin with \"sha256:\" or \"sha512:\"")]
     Algorithm(String),
+    /// The digest is too long, too short, or something else.
     #[error("{0:?} does not end with {1} hexadecimal digits")]
     Digits(String, usize),
 }
@@ -59,24 +61,20 @@ impl Display for Checksum {
 
 /// The digests of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Digests {
+pub struct Digests {
     /// The SHA-256, by which contents are recorded.
-    pub(crate) sha256: String,
+    pub sha256: String,
     sha512: Option<String>,
 }
 
 impl Digests {
     /// Reads the rest of a file. The digest that a checksum needs is computed beside the SHA-256.
-    pub(crate) fn read(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Digests> {
+    pub fn read(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Digests> {
         Digests::read_with(reader, wanted, &mut vec![0; BUFFER_SIZE])
     }
 
     /// As [`Digests::read`], with a buffer that can be used for many files.
-    pub(crate) fn read_with(
-        reader: &mut impl Read,
-        wanted: Option<&Checksum>,
-        buffer: &mut [u8],
-    ) -> io::Result<Digests> {
+    pub fn read_with(reader: &mut impl Read, wanted: Option<&Checksum>, buffer: &mut [u8]) -> io::Result<Digests> {
         let mut sha256 = Sha256::new();
         let mut sha512 = wanted.filter(|wanted| wanted.algorithm == Algorithm::Sha512).map(|_| Sha512::new());
         loop {
@@ -97,12 +95,12 @@ impl Digests {
     }
 
     /// Returns the digests as they are recorded: the SHA-256, then the SHA-512 if it was computed.
-    pub(crate) fn to_words(&self) -> String {
+    pub fn to_words(&self) -> String {
         self.sha512.as_ref().map_or_else(|| self.sha256.clone(), |sha512| format!("{} {sha512}", self.sha256))
     }
 
     /// Parses recorded digests.
-    pub(crate) fn parse(words: &str) -> Option<Digests> {
+    pub fn parse(words: &str) -> Option<Digests> {
         let (sha256, sha512) = words.split_once(' ').map_or((words, None), |(one, other)| (one, Some(other)));
         let is_sum = |sum: &str, length| sum.len() == length && sum.bytes().all(|digit| digit.is_ascii_hexdigit());
         let is_sound = is_sum(sha256, 64) && sha512.is_none_or(|sum| is_sum(sum, 128));
@@ -110,29 +108,27 @@ impl Digests {
     }
 
     /// Returns true if the digest that a checksum needs was computed.
-    pub(crate) fn covers(&self, wanted: &Checksum) -> bool {
+    pub fn covers(&self, wanted: &Checksum) -> bool {
         wanted.algorithm == Algorithm::Sha256 || self.sha512.is_some()
     }
 
-    /// Compares the digests with a checksum.
-    ///
-    /// # Errors
-    /// If they differ: the digest that was found, as a checksum.
-    pub(crate) fn matches(&self, wanted: &Checksum) -> Result<(), String> {
+    /// Returns the digest in place of which a checksum expects another one, as a checksum; nothing if it fits.
+    #[must_use]
+    pub fn mismatch(&self, wanted: &Checksum) -> Option<String> {
         let (name, found) = match wanted.algorithm {
             Algorithm::Sha256 => ("sha256", Some(&self.sha256)),
             Algorithm::Sha512 => ("sha512", self.sha512.as_ref()),
         };
         match found {
-            Some(found) if *found == wanted.digits => Ok(()),
-            Some(found) => Err(format!("{name}:{found}")),
-            None => Err("unknown".to_owned()),
+            Some(found) if *found == wanted.digits => None,
+            Some(found) => Some(format!("{name}:{found}")),
+            None => Some("unknown".to_owned()),
         }
     }
 }
 
 /// Returns the SHA-256 of bytes.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
@@ -165,12 +161,12 @@ mod tests {
         let wanted = "sha512:ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
                       2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f";
         let sums = Digests::read(&mut &b"abc"[..], Some(&wanted.parse().unwrap())).unwrap();
-        assert_eq!(sums.matches(&wanted.parse().unwrap()), Ok(()));
+        assert_eq!(sums.mismatch(&wanted.parse().unwrap()), None);
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sums.sha256, sha256);
         assert_eq!(
-            sums.matches(&format!("sha256:{}", "0".repeat(64)).parse().unwrap()),
-            Err(format!("sha256:{sha256}"))
+            sums.mismatch(&format!("sha256:{}", "0".repeat(64)).parse().unwrap()),
+            Some(format!("sha256:{sha256}"))
         );
     }
 }

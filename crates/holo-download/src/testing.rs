@@ -1,4 +1,5 @@
 //! A server on the loopback that does as it is told: slow, torn, lying, over HTTP or HTTPS.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "only tests call this")]
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::collections::BTreeMap;
@@ -10,68 +11,79 @@ use std::time::Duration;
 
 /// A request as the server saw it; names of headers in lower case.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) path: String,
-    pub(crate) headers: BTreeMap<String, String>,
+pub struct Asked {
+    /// The path, with its query.
+    pub path: String,
+    /// The values of headers, by their names.
+    pub headers: BTreeMap<String, String>,
     /// The number of earlier requests.
-    pub(crate) number: usize,
+    pub number: usize,
 }
 
 impl Asked {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
     /// The offset of `Range: bytes=OFFSET-`.
-    pub(crate) fn offset(&self) -> Option<usize> {
+    pub fn offset(&self) -> Option<usize> {
         self.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
     }
 }
 
 /// The response of the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// The names and values of headers.
+    pub headers: Vec<(String, String)>,
+    /// The content.
+    pub body: Vec<u8>,
     /// The length that it announces, if that is not true.
-    pub(crate) length: Option<usize>,
+    pub length: Option<usize>,
     /// After how many bytes of the body it hangs up.
-    pub(crate) cut: Option<usize>,
+    pub cut: Option<usize>,
     /// After how many bytes of the body it sends nothing for so long.
-    pub(crate) pause: Option<(usize, Duration)>,
+    pub pause: Option<(usize, Duration)>,
 }
 
 impl Reply {
-    pub(crate) fn new(status: u16) -> Reply {
+    /// A response without a content.
+    pub fn new(status: u16) -> Reply {
         Reply { status, headers: Vec::new(), body: Vec::new(), length: None, cut: None, pause: None }
     }
 
-    pub(crate) fn of(body: impl Into<Vec<u8>>) -> Reply {
+    /// A response with a content.
+    pub fn of(body: impl Into<Vec<u8>>) -> Reply {
         Reply { body: body.into(), ..Reply::new(200) }
     }
 
-    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Reply {
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Reply {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
     /// Says nothing of how long it is: the end of the connection is its end.
-    pub(crate) fn without_length(self) -> Reply {
+    pub fn without_length(self) -> Reply {
         Reply { length: Some(usize::MAX), ..self }
     }
 
-    pub(crate) fn cut(mut self, at: usize) -> Reply {
+    /// Hangs up after so many bytes.
+    pub fn cut(mut self, at: usize) -> Reply {
         self.cut = Some(at);
         self
     }
 
-    pub(crate) fn redirect(location: impl Into<String>) -> Reply {
+    /// A redirect.
+    pub fn redirect(location: impl Into<String>) -> Reply {
         Reply::new(302).header("Location", location)
     }
 
     /// The rest of a content, as asked for; all of it if nothing else was asked for, or it is another version by now.
-    pub(crate) fn rest(asked: &Asked, body: &[u8], etag: &str) -> Reply {
+    pub fn rest(asked: &Asked, body: &[u8], etag: &str) -> Reply {
         let is_same = asked.header("if-range").is_none_or(|range| range == etag);
         match asked.offset().filter(|_| is_same) {
             Some(offset) if offset < body.len() => Reply { body: body[offset..].to_vec(), ..Reply::new(206) }
@@ -107,21 +119,22 @@ impl Reply {
 type Handler = dyn Fn(&Asked) -> Reply + Send + Sync;
 
 /// A server; it lives as long as the test.
-pub(crate) struct Server {
+pub struct Server {
     port: u16,
     scheme: &'static str,
     log: Arc<Mutex<Vec<Asked>>>,
     /// The certificate to trust, as PEM.
-    pub(crate) certificate: String,
+    pub certificate: String,
 }
 
 impl Server {
-    pub(crate) fn new(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
+    /// A server that answers as the function says.
+    pub fn new(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
         Server::start(handler, None, String::new())
     }
 
     /// A server with a certificate of its own making.
-    pub(crate) fn with_tls(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
+    pub fn with_tls(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
         let certified = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -162,12 +175,13 @@ impl Server {
         Server { port, scheme, log, certificate }
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    /// Returns the URL of a path.
+    pub fn url(&self, path: &str) -> String {
         format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
     /// All requests so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<Asked> {
         self.log.lock().unwrap().clone()
     }
 }
@@ -195,12 +209,12 @@ fn serve(stream: impl Read + Write, handler: &Handler, log: &Mutex<Vec<Asked>>) 
 }
 
 /// A port where nobody answers.
-pub(crate) fn closed_port() -> u16 {
+pub fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A port where connections are taken, and nothing is ever said.
-pub(crate) fn silent_port() -> u16 {
+pub fn silent_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {

@@ -14,17 +14,17 @@ const MAX_REDIRECTS: usize = 10;
 
 /// The time limits of the phases of a request, and the number of attempts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
+pub struct Timeouts {
     /// The time until there is a connection.
-    pub(crate) connect: Duration,
+    pub connect: Duration,
     /// The time until the response begins.
-    pub(crate) first_byte: Duration,
+    pub first_byte: Duration,
     /// The time between two pieces of the response.
-    pub(crate) stall: Duration,
+    pub stall: Duration,
     /// The number of attempts in a row that may fail without bringing anything.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// The delay after the first of them; it doubles with each other one.
-    pub(crate) back_off: Duration,
+    pub back_off: Duration,
 }
 
 /// The response of a server.
@@ -59,7 +59,7 @@ pub(super) struct Client<'a> {
 impl<'a> Client<'a> {
     pub(super) fn new(request: &'a Request<'a>, address: &'a Address) -> Result<Client<'a>, TransferError> {
         let tls = TlsConfig::builder()
-            .root_certs(roots().map_err(TransferError::Permanent)?)
+            .root_certs(roots().map_err(|error| TransferError::Permanent(error.to_string()))?)
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
         let config = Agent::config_builder()
@@ -68,7 +68,7 @@ impl<'a> Client<'a> {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .user_agent(concat!("holo-archives/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("holo/", env!("CARGO_PKG_VERSION")))
             .accept_encoding("identity")
             .timeout_connect(Some(request.timeouts.connect))
             .timeout_send_request(Some(request.timeouts.first_byte))
@@ -180,15 +180,20 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
+/// The reason that nobody can be trusted.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot read the certificates that the system trusts: {0}")]
+struct CertificatesError(String);
+
 /// Returns the certificates that this system trusts, which are read once.
-fn roots() -> Result<RootCerts, String> {
-    static ROOTS: OnceLock<Result<RootCerts, String>> = OnceLock::new();
+fn roots() -> Result<RootCerts, CertificatesError> {
+    static ROOTS: OnceLock<Result<RootCerts, CertificatesError>> = OnceLock::new();
     let load = || {
         let found = rustls_native_certs::load_native_certs();
         if found.certs.is_empty()
             && let Some(error) = found.errors.first()
         {
-            return Err(format!("cannot read the certificates that the system trusts: {error}"));
+            return Err(CertificatesError(error.to_string()));
         }
         let certificates: Vec<Certificate<'static>> =
             found.certs.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect();

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
 /// The suffix of the temporary file's name.
-pub(crate) const PART_SUFFIX: &str = ".holopart";
+pub const PART_SUFFIX: &str = ".holopart";
 
 pub(super) struct PartialFile {
     path: PathHandle,

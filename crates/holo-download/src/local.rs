@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Returns the location of a file below the root.
-pub(crate) fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
+pub fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
     Tree::open(host.root()).and_then(|root| root.place(path).followed())
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
 ///
 /// # Errors
 /// If it cannot be read, is too large, or has the wrong checksum.
-pub(crate) fn copy(
+pub fn copy(
     request: &Request<'_>,
     path: &Path,
     to: &PathHandle,

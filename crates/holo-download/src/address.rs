@@ -1,50 +1,65 @@
 //! URLs of downloads.
 
 use std::fmt::{self, Display};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use url::Url;
 
 /// The URL of a download. It is shown without user, password and query, which may be secrets.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Address(Url);
+pub struct Address(Url);
 
 /// The reason that a URL, or a redirect, is not usable.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AddressError {
+pub enum AddressError {
+    /// It is empty, or holds what no URL holds.
     #[error("is empty, or holds spaces or control characters")]
     Characters,
+    /// It is a path.
     #[error("is not a URL: it does not begin with http://, https:// or file://")]
     NoScheme,
+    /// It cannot be parsed.
     #[error("is not a URL: {0}")]
     Malformed(url::ParseError),
+    /// It is that of a directory.
     #[error("it names no file")]
     NoFileName,
+    /// It begins with `file:`, and is not a path.
     #[error("it is not a path of a file")]
     NotAFilePath,
+    /// It has no host, or one that a path cannot have.
     #[error("it has no host, or one too many")]
     Host,
+    /// It has another scheme.
     #[error("{0} is neither http nor https nor file")]
     Scheme(String),
+    /// It has a password only.
     #[error("it has a password without a user")]
     NoUser,
+    /// It has a user only.
     #[error("it has a user without a password")]
     NoPassword,
+    /// The redirect cannot be parsed.
     #[error("a redirect to what is not a URL")]
     RedirectToMalformed,
+    /// The redirect is not allowed as an address.
     #[error("a redirect to what cannot be: {0}")]
     RedirectToInvalid(Box<AddressError>),
+    /// The redirect leads to a file of this machine.
     #[error("a redirect to a file of this machine")]
     RedirectToFile,
+    /// The redirect leads to where others can listen.
     #[error("a redirect from https to http")]
     RedirectToHttp,
 }
 
 /// User and password of a request.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Credentials {
-    pub(crate) username: String,
-    pub(crate) password: String,
+pub struct Credentials {
+    /// The name of the user.
+    pub username: String,
+    /// The password of the user.
+    pub password: String,
 }
 
 impl FromStr for Address {
@@ -87,12 +102,12 @@ impl Address {
     }
 
     /// Returns the path below the root, if it is a file of this machine.
-    pub(crate) fn file(&self) -> Option<PathBuf> {
+    pub fn file(&self) -> Option<PathBuf> {
         if self.0.scheme() == "file" { self.0.to_file_path().ok() } else { None }
     }
 
     /// Returns the URL of a request, without user, password and fragment.
-    pub(crate) fn request(&self) -> String {
+    pub fn request(&self) -> String {
         self.bare().to_string()
     }
 
@@ -106,19 +121,19 @@ impl Address {
     }
 
     /// Returns the whole URL, to be compared with that of an earlier download. It must be hashed before it is stored.
-    pub(crate) fn identity(&self) -> &str {
+    pub fn identity(&self) -> &str {
         self.0.as_str()
     }
 
     /// Returns user and password of the URL.
-    pub(crate) fn credentials(&self) -> Option<Credentials> {
+    pub fn credentials(&self) -> Option<Credentials> {
         let decoded = |text: &str| String::from_utf8_lossy(&decode(text)).into_owned();
         let password = decoded(self.0.password()?);
         Some(Credentials { username: decoded(self.0.username()), password })
     }
 
     /// Returns the address that a redirect leads to.
-    pub(crate) fn redirected(&self, location: &str) -> Result<Address, AddressError> {
+    pub fn redirected(&self, location: &str) -> Result<Address, AddressError> {
         let url = self.0.join(location).map_err(|_| AddressError::RedirectToMalformed)?;
         let next = Address::allowed(url).map_err(|error| AddressError::RedirectToInvalid(Box::new(error)))?;
         match (self.0.scheme(), next.0.scheme()) {
@@ -129,7 +144,7 @@ impl Address {
     }
 
     /// Returns true if headers and credentials for this address may be sent to that one too.
-    pub(crate) fn is_same_server(&self, other: &Address) -> bool {
+    pub fn is_same_server(&self, other: &Address) -> bool {
         self.0.origin() == other.0.origin()
     }
 }
@@ -168,11 +183,6 @@ fn decode(text: &str) -> Vec<u8> {
         }
     }
     decoded
-}
-
-/// Returns true if a path is a folder, or below it.
-pub(crate) fn is_below(path: &str, folder: &str) -> bool {
-    Path::new(path).starts_with(folder)
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! The phases of a download, each with its own time limit.
-#[path = "../../tests/it/support/server.rs"]
-#[allow(dead_code, clippy::unwrap_used, clippy::allow_attributes, reason = "the integration tests use the rest")]
-mod server;
 
 use super::*;
+use crate::testing::{Reply, Server, closed_port, silent_port};
 use holo_change::Tree;
 use holo_plugin::{Sink, Stream};
-use server::{Reply, Server, closed_port, silent_port};
 use std::io::{self, Read};
 
 #[derive(Default)]

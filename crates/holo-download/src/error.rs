@@ -7,7 +7,8 @@ use std::io;
 
 /// The reason that a file could not be downloaded from any address.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DownloadError {
+pub enum DownloadError {
+    /// There is no address to try.
     #[error("there is nowhere to download it from")]
     NoAddress,
     /// The password cannot be read.
@@ -15,37 +16,57 @@ pub(crate) enum DownloadError {
     Path(#[from] PathError),
     /// The error of the address that was tried last.
     #[error("cannot download {address}: {error}")]
-    Transfer { address: String, error: TransferError },
+    Transfer {
+        /// It, without secrets.
+        address: String,
+        /// The error.
+        error: TransferError,
+    },
 }
 
 impl DownloadError {
     /// Returns true if the source is larger than the definition allows. Otherwise it may work some other time.
-    pub(crate) fn is_too_large(&self) -> bool {
+    pub fn is_too_large(&self) -> bool {
         matches!(self, DownloadError::Transfer { error: TransferError::TooLarge { .. }, .. })
     }
 }
 
 /// The reason that an attempt to download from one address has failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TransferError {
+pub enum TransferError {
     /// The next attempt may succeed.
     #[error("{0}")]
     Transient(String),
     /// The next attempt would fail in the same way.
     #[error("{0}")]
     Permanent(String),
+    /// There is more than may be.
     #[error("it has more than {limit} bytes")]
-    TooLarge { limit: u64 },
+    TooLarge {
+        /// The number of bytes that is allowed.
+        limit: u64,
+    },
+    /// It is another file.
     #[error("the checksum is {found}, not {expected}")]
-    WrongChecksum { found: String, expected: Checksum },
+    WrongChecksum {
+        /// The checksum that it has.
+        found: String,
+        /// The checksum that it has to have.
+        expected: Checksum,
+    },
+    /// The time for all of it is over.
     #[error("it took too long")]
     DeadlineExceeded,
+    /// It is a directory or the like.
     #[error("it is not a regular file")]
     NotRegular,
+    /// A redirect cannot be followed.
     #[error(transparent)]
     Redirect(#[from] AddressError),
+    /// A path of this machine cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
+    /// A file of this machine cannot be read or written.
     #[error("{}", reason(.0))]
     Io(#[from] io::Error),
 }
