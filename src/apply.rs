@@ -63,6 +63,8 @@ pub struct Walk<'a> {
     ends: PerEntity<Option<End>>,
     /// The entities that are not changed as something that they require is not.
     waiting: HashSet<EntityIndex>,
+    /// The plugins of which a check has found an entity that would be changed.
+    pending: HashSet<PluginIndex>,
 }
 
 /// The work that is wanted on a set.
@@ -102,6 +104,7 @@ impl<'a> Walk<'a> {
             values: None,
             ends: Table::filled(None, inventory.entities.len()),
             waiting: HashSet::new(),
+            pending: HashSet::new(),
         }
     }
 
@@ -192,6 +195,9 @@ impl<'a> Walk<'a> {
                 // Whatever it is found to be, no refresh has become due or was done.
                 continue;
             }
+            if self.task == Task::Check && ended.end == End::Pending {
+                self.pending.insert(self.entities[entity].plugin);
+            }
             if let Some(values) = &mut self.values {
                 values.note(self.entities[entity].id(), &ended.kept, ended.end == End::Changed);
             }
@@ -238,14 +244,17 @@ impl<'a> Walk<'a> {
         let renewed = self.renew(set)?;
         let received: Vec<Vec<BString>> = set.iter().map(|&entity| self.received(entity)).collect();
         let mut jobs = Vec::new();
+        let mut works = Vec::new();
+        let mut pending = pending.into_iter().chain(iter::repeat(None));
+        // Other plugins need not say what they bring, such as a package does.
+        let may_be_brought = self.pending.iter().any(|&plugin| plugin != first.plugin);
         for ((&entity, renewed), received) in set.iter().zip(renewed).zip(&received) {
             let (id, wanted) = (self.entities[entity].id(), self.plan.wanted(entity));
-            jobs.push(Job { id, refresh: self.refreshes.is_due(id), received, wanted, renewed });
+            let before = pending.next().flatten();
+            let (refresh, pending) = (self.refreshes.is_due(id), may_be_brought || before.is_some());
+            jobs.push(Job { id, refresh, pending, received, wanted, renewed });
+            works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id), before));
         }
-        let works = entities.iter().zip(pending.into_iter().chain(iter::repeat(None)));
-        let works =
-            works.map(|(entity, pending)| Work::new(entity, self.refreshes.due_because_of(entity.id()), pending));
-        let works = works.collect();
         // What is held could not be forced either.
         let forces = self.forces || hold.is_some();
         let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);

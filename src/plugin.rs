@@ -130,6 +130,8 @@ pub struct Job<'a> {
     pub id: &'a BStr,
     /// True if it is to be refreshed: something that it depends on has changed.
     pub refresh: bool,
+    /// True if something earlier in a check may bring what it lacks.
+    pub pending: bool,
     /// The values that were sent to it as it is to be refreshed, and those that it receives by its definition, each `KEY=VALUE`.
     pub received: &'a [BString],
     /// The names of the values that others receive from it.
@@ -142,7 +144,7 @@ impl<'a> Job<'a> {
     /// Returns an entity to ask something of.
     #[must_use]
     pub fn new(id: &'a BStr) -> Job<'a> {
-        Job { id, refresh: false, received: &[], wanted: &[], renewed: false }
+        Job { id, refresh: false, pending: false, received: &[], wanted: &[], renewed: false }
     }
 }
 

@@ -215,6 +215,7 @@ fn work_on(operation: Operation, jobs: &[Job<'_>]) -> Request {
     let text = |job: &Job<'_>| Text::from(job.id);
     let entities = jobs.iter().map(text).collect();
     let refresh = jobs.iter().filter(|job| job.refresh).map(text).collect();
+    let pending = jobs.iter().filter(|job| job.pending).map(text).collect();
     let received = jobs.iter().filter(|job| !job.received.is_empty());
     let values = |job: &Job<'_>| job.received.iter().cloned().map(Text).collect();
     let received = received.map(|job| Received { entity: text(job), values: values(job) }).collect();
@@ -222,5 +223,5 @@ fn work_on(operation: Operation, jobs: &[Job<'_>]) -> Request {
     let names = |job: &Job<'_>| job.wanted.iter().cloned().map(Text).collect();
     let wanted = wanted.map(|job| Wanted { entity: text(job), names: names(job) }).collect();
     let renewed = jobs.iter().filter(|job| job.renewed).map(text).collect();
-    Request { entities, refresh, received, wanted, renewed, ..Request::new(0, operation) }
+    Request { entities, refresh, pending, received, wanted, renewed, ..Request::new(0, operation) }
 }

@@ -161,7 +161,7 @@ impl Host {
     /// Returns the mode in which the one entity that this process is for is to be applied.
     #[must_use]
     pub fn mode(&self, force: bool) -> Mode<'_> {
-        Mode { force, refresh: self.refreshes, received: &self.received, wanted: &self.wanted }
+        Mode { force, refresh: self.refreshes, pending: false, received: &self.received, wanted: &self.wanted }
     }
 
     /// Reads the values that entities have said are to be kept. Only a run that brings the system back to an earlier state has any.

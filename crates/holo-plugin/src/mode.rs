@@ -12,6 +12,8 @@ pub struct Mode<'a> {
     pub force: bool,
     /// True if the entity is refreshed: something that it depends on has changed.
     pub refresh: bool,
+    /// True if this is a check, and something earlier in the run may bring what the entity lacks.
+    pub pending: bool,
     /// The values that this has sent, and those that its definition receives: `KEY=VALUE` each.
     pub received: &'a [BString],
     /// The names of the values that others receive from it.

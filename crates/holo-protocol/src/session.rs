@@ -25,6 +25,9 @@ pub struct Request {
     /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
+    /// Those of the entities to check of which something earlier in the run, and not in its desired state, may bring what they lack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Text>,
     /// The values that have been sent to those of them that are to be refreshed, and those that they receive by their definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub received: Vec<Received>,
@@ -61,6 +64,7 @@ impl Request {
             entities: Vec::new(),
             prefix: None,
             refresh: Vec::new(),
+            pending: Vec::new(),
             received: Vec::new(),
             wanted: Vec::new(),
             renewed: Vec::new(),

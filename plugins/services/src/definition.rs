@@ -1,9 +1,20 @@
 //! The definitions of units.
 
-use crate::plan::{Ensure, Wanted};
+use crate::plan::{self, Wanted};
 use crate::providers;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
+
+/// The desired state of a unit's processes, as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ensure {
+    Running,
+    Stopped,
+    /// Neither started nor stopped, nor restarted.
+    Unmanaged,
+}
 
 /// A unit: a service, a socket, a timer, or another one.
 #[derive(Clone, Debug, Deserialize)]
@@ -12,7 +23,7 @@ use serde::Deserialize;
 pub(crate) struct Service {
     /// The unit's name; without a type such as `.timer` it is that of a service.
     pub(crate) name: String,
-    /// The desired state: running unless it is masked.
+    /// The desired state: running unless it is masked. What is unmanaged runs or not, as it does.
     pub(crate) ensure: Option<Ensure>,
     /// True if it shall be started at boot; left alone if nothing is said.
     pub(crate) enable: Option<bool>,
@@ -47,13 +58,12 @@ impl Service {
     /// Returns its desired state.
     pub(crate) fn wanted(&self) -> Wanted {
         let default = if self.mask == Some(true) { Ensure::Stopped } else { Ensure::Running };
-        Wanted {
-            ensure: Some(self.ensure.unwrap_or(default)),
-            enable: self.enable,
-            mask: self.mask,
-            reload: self.reload,
-            restores: false,
-        }
+        let ensure = match self.ensure.unwrap_or(default) {
+            Ensure::Running => Some(plan::Ensure::Running),
+            Ensure::Stopped => Some(plan::Ensure::Stopped),
+            Ensure::Unmanaged => None,
+        };
+        Wanted { ensure, enable: self.enable, mask: self.mask, reload: self.reload, restores: false }
     }
 }
 
@@ -67,9 +77,11 @@ mod tests {
 
     #[test]
     fn what_is_masked_shall_not_run() {
-        assert_eq!(service(None, None, None).wanted().ensure, Some(Ensure::Running));
-        assert_eq!(service(Some(false), None, None).wanted().ensure, Some(Ensure::Running));
-        assert_eq!(service(Some(true), None, None).wanted().ensure, Some(Ensure::Stopped));
+        assert_eq!(service(None, None, None).wanted().ensure, Some(plan::Ensure::Running));
+        assert_eq!(service(Some(false), None, None).wanted().ensure, Some(plan::Ensure::Running));
+        assert_eq!(service(Some(true), None, None).wanted().ensure, Some(plan::Ensure::Stopped));
+        assert_eq!(service(None, Some(Ensure::Unmanaged), Some(true)).wanted().ensure, None);
+        assert_eq!(service(Some(true), Some(Ensure::Unmanaged), None).wanted().ensure, None);
         assert!(service(Some(true), Some(Ensure::Running), None).validate().is_err());
         assert!(service(Some(true), None, Some(true)).validate().is_err());
         assert!(service(Some(true), Some(Ensure::Stopped), Some(false)).validate().is_ok());

@@ -191,7 +191,11 @@ impl Unit {
         wanted: &Wanted,
     ) -> EntityReport {
         let mut report = EntityReport::new(id);
-        let mut words = vec![if wanted.ensure == Some(Ensure::Running) { "running" } else { "stopped" }];
+        let mut words = vec![match wanted.ensure {
+            Some(Ensure::Running) => "running",
+            Some(Ensure::Stopped) => "stopped",
+            None => "unmanaged",
+        }];
         words.extend(wanted.enable.map(|enabled| if enabled { "enabled" } else { "disabled" }));
         words.extend(wanted.mask.map(|masked| if masked { "masked" } else { "not masked" }));
         report.inform("unit", format!("{name} ({})", words.join(", ")));
@@ -237,8 +241,8 @@ impl Unit {
                 return Verdict::Failed;
             }
         };
-        // Anything that comes before it in a run may bring it.
-        let circumstances = Circumstances { manager: self.all.provider.name(), refresh: mode.refresh, may_come: true };
+        let (refresh, may_come) = (mode.refresh, mode.pending);
+        let circumstances = Circumstances { manager: self.all.provider.name(), refresh, may_come };
         let plan = plan(&self.name, &self.wanted, &state, circumstances);
         if !plan.problems.is_empty() {
             plan.problems.iter().for_each(|problem| output.error(problem));

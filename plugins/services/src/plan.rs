@@ -2,12 +2,9 @@
 
 use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
-use serde::Deserialize;
 
 /// The desired state of a unit's processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ensure {
     Running,
     Stopped,
@@ -56,7 +53,7 @@ pub(crate) struct Circumstances {
     pub(crate) manager: &'static str,
     /// Something that the unit depends on has changed.
     pub(crate) refresh: bool,
-    /// A unit that is missing may still come.
+    /// A unit that is missing may still come, and what is in the way may go.
     pub(crate) may_come: bool,
 }
 
@@ -124,6 +121,10 @@ impl Step {
 pub(crate) fn plan(unit: &UnitName, wanted: &Wanted, state: &UnitState, circumstances: Circumstances) -> Plan {
     let mut planner = Planner { unit, wanted, state, circumstances, plan: Plan::default() };
     planner.mask();
+    if !planner.plan.problems.is_empty() {
+        // It would be left half done.
+        return planner.plan;
+    }
     planner.enable();
     planner.run();
     planner.plan.steps.sort();
@@ -165,7 +166,12 @@ impl Planner<'_> {
 
     fn mask(&mut self) {
         match self.wanted.mask {
-            Some(true) if self.state.enablement != Enablement::Masked => self.step(Step::Mask),
+            Some(true) if self.state.enablement != Enablement::Masked => match &self.state.mask_obstacle {
+                Some(file) if !self.circumstances.may_come => {
+                    self.problem(&format!("cannot be masked, as {} is in the way", file.display()));
+                }
+                _ => self.step(Step::Mask),
+            },
             Some(false) if self.state.enablement == Enablement::MaskedForNow => self.step(Step::UnmaskForNow),
             Some(false) if self.is_masked() => self.step(Step::Unmask),
             _ => {}

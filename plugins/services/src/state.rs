@@ -1,5 +1,7 @@
 //! The states that a unit can be in, whatever manages it.
 
+use std::path::PathBuf;
+
 /// The phase of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -76,6 +78,8 @@ pub(crate) struct UnitState {
     /// True if its files have changed since they were read.
     pub(crate) is_outdated: bool,
     pub(crate) can_reload: bool,
+    /// The file that keeps it from being masked, if there is one.
+    pub(crate) mask_obstacle: Option<PathBuf>,
     /// True if only those [aspects](Aspects) are known that were asked for.
     pub(crate) is_brief: bool,
     /// True if it does not exist, and is assumed to come from a command that was only printed.
@@ -97,6 +101,7 @@ impl Default for UnitState {
             starts_unseen: false,
             is_outdated: false,
             can_reload: false,
+            mask_obstacle: None,
             is_brief: false,
             is_imagined: false,
             words: String::new(),

@@ -332,6 +332,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
 struct Modes<'a> {
     /// Those that are to be refreshed, or would be.
     refreshed: HashSet<&'a BString>,
+    pending: HashSet<&'a BString>,
     received: HashMap<&'a BString, Vec<BString>>,
     wanted: HashMap<&'a BString, Vec<BString>>,
 }
@@ -341,6 +342,7 @@ impl<'a> Modes<'a> {
         let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
         Modes {
             refreshed: request.refresh.iter().map(|id| &id.0).collect(),
+            pending: request.pending.iter().map(|id| &id.0).collect(),
             received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
             wanted: request.wanted.iter().map(|wanted| (&wanted.entity.0, values(&wanted.names))).collect(),
         }
@@ -348,7 +350,8 @@ impl<'a> Modes<'a> {
 
     fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
         let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
-        Mode { force, refresh: self.refreshed.contains(id), received, wanted: self.wanted_of(id) }
+        let (refresh, pending) = (self.refreshed.contains(id), self.pending.contains(id));
+        Mode { force, refresh, pending, received, wanted: self.wanted_of(id) }
     }
 
     fn wanted_of(&self, id: &BString) -> &[BString] {

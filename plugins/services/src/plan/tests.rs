@@ -103,6 +103,17 @@ fn what_is_masked_can_only_be_unmasked() {
 }
 
 #[test]
+fn what_cannot_be_masked_is_left_as_it_is() {
+    let mask_obstacle = Some(std::path::PathBuf::from("/etc/x"));
+    let state = UnitState { mask_obstacle, ..state(Phase::Up, Enablement::Enabled) };
+    problem(&wanted(Stopped, Some(false), Some(true)), &state, "cannot be masked, as /etc/x is in the way");
+    let (unit, was) = (unit(), wanted(Stopped, Some(false), Some(true)));
+    let circumstances = Circumstances { may_come: true, ..circumstances() };
+    assert_eq!(plan(&unit, &was, &state, circumstances).steps, [Step::Disable, Step::Mask, Step::Stop]);
+    steps(&Wanted { restores: true, ..was }, &state, &[Step::Disable, Step::Stop]);
+}
+
+#[test]
 fn masking_comes_before_stopping_and_after_disabling() {
     let all = [Step::Disable, Step::Mask, Step::Stop];
     steps(&wanted(Stopped, Some(false), Some(true)), &state(Phase::Up, Enablement::Enabled), &all);

@@ -12,9 +12,6 @@ use holo_plugin::system::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The directory in which a person enables and masks units.
-const OWN: &str = "etc/systemd/system";
-
 /// Lists the units of which a person has decided if they are started at boot, and those that are.
 pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, ManagerError> {
     let option = format!("--root={}", root.display());
@@ -54,7 +51,7 @@ fn notice(name: &str, enablement: Enablement, preset: &str, presets: &Presets<'_
         Enablement::Enabled => Some(Notice::Enabled),
         Enablement::Disabled => presets.would_enable(name, preset).then_some(Notice::Disabled),
         Enablement::Masked => {
-            let link = root.link(Path::new(OWN).join(name)).ok().flatten();
+            let link = root.link(Path::new(files::ADMINISTRATORS).join(name)).ok().flatten();
             let is_own = link.is_some_and(|target| target == Path::new("/dev/null"));
             (is_own && !presets.masks(name)).then_some(Notice::Masked)
         }
@@ -65,12 +62,12 @@ fn notice(name: &str, enablement: Enablement, preset: &str, presets: &Presets<'_
 /// Returns the instances of templates that a person has enabled: there are links to them, and a preset says nothing of them.
 fn instances(root: &Root, presets: &Presets<'_>) -> Vec<UnitName> {
     let mut found = Vec::new();
-    for folder in root.names(OWN).unwrap_or_default() {
+    for folder in root.names(files::ADMINISTRATORS).unwrap_or_default() {
         let Some(folder) = folder.to_str().filter(|name| name.ends_with(".wants") || name.ends_with(".requires"))
         else {
             continue;
         };
-        for link in root.names(Path::new(OWN).join(folder)).unwrap_or_default() {
+        for link in root.names(Path::new(files::ADMINISTRATORS).join(folder)).unwrap_or_default() {
             let unit = link.to_str().and_then(|name| names::complete(name).ok());
             let Some(unit) = unit else { continue };
             let Some(template) = names::template(&unit) else { continue };

@@ -19,6 +19,8 @@ const DIRECTORIES: [&str; 5] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
+/// The directory of the administrator's files, and of symlinks that mask units.
+pub(super) const ADMINISTRATORS: &str = DIRECTORIES[0];
 /// The longest chain of aliases that is followed.
 const LONGEST_CHAIN: usize = 8;
 
@@ -70,6 +72,12 @@ pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
         Some((metadata.is_file() && metadata.len() > 0, path))
     });
     found.and_then(|(is_plain, path)| is_plain.then_some(path))
+}
+
+/// Returns the file of a unit where a symlink would be that masks it.
+pub(super) fn in_the_way_of_a_mask(root: &Root, name: &UnitName) -> Option<PathBuf> {
+    let path = Path::new(ADMINISTRATORS).join(name.as_str());
+    root.link(&path).is_ok().then(|| Path::new("/").join(path))
 }
 
 /// Returns true if a unit may count as started before what it runs can have failed, as far as its file tells.

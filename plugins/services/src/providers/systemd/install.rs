@@ -6,8 +6,6 @@ use crate::unit::UnitName;
 use holo_plugin::system::Root;
 use std::path::Path;
 
-/// The directory in which units are enabled.
-const CONFIGURATION: &str = "etc/systemd/system";
 /// The ends of the names of directories with symlinks to units.
 const DEPENDENCIES: [&str; 3] = [".wants", ".requires", ".upholds"];
 
@@ -47,8 +45,8 @@ fn named(text: &str) -> Vec<&str> {
 pub(super) fn links(root: &Root, name: &UnitName) -> Links {
     let link = |path: &Path| root.link(path).ok().flatten().map(|target| (path.to_owned(), target));
     let mut links = Links::new();
-    for entry in root.names(CONFIGURATION).unwrap_or_default() {
-        let path = Path::new(CONFIGURATION).join(&entry);
+    for entry in root.names(files::ADMINISTRATORS).unwrap_or_default() {
+        let path = Path::new(files::ADMINISTRATORS).join(&entry);
         let is_of_others = entry.to_str().is_some_and(|entry| DEPENDENCIES.iter().any(|end| entry.ends_with(end)));
         if is_of_others {
             links.extend(link(&path.join(name.as_str())));

@@ -7,8 +7,10 @@ use crate::provider::{Done, Manager, ManagerError, Subject, Task};
 use crate::state::{Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::Program;
+use holo_plugin::system::Root;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// The number of units that are asked for at a time: a command line has its limits.
@@ -36,6 +38,7 @@ impl Manager for Live {
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
         let boot = self.boot();
         let is_remembered = |subject: &Subject<'_>| boot.is_some() && subject.record.ran_in_boot == boot;
+        let root = Root::new(Path::new("/"));
         let mut states = Vec::new();
         for subjects in subjects.chunks(AT_A_TIME) {
             // Without its own time, only systemd can tell which files have changed.
@@ -52,7 +55,9 @@ impl Manager for Live {
                 states.push(state.map(|state| {
                     let is_down = state.phase == Some(Phase::Down);
                     let has_run = state.has_run || (is_remembered(subject) && state.comes_to_an_end && is_down);
-                    UnitState { has_run, ..state }
+                    let obstacle = || files::in_the_way_of_a_mask(&root, subject.unit);
+                    let mask_obstacle = subject.aspects.enablement.then(obstacle).flatten();
+                    UnitState { has_run, mask_obstacle, ..state }
                 }));
             }
         }

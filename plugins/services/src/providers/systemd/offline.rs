@@ -1,13 +1,14 @@
 //! A root in which no systemd runs: files are all there is.
 
-use super::names;
 use super::tool::{self, arguments, systemctl};
 use super::words::UnitFileState;
+use super::{files, names};
 use crate::plan::Step;
 use crate::provider::{Done, Manager, ManagerError, Subject, Task};
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::{Program, ProgramError};
+use holo_plugin::system::Root;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -84,6 +85,7 @@ impl Offline {
             Some(enablement) => {
                 state.load = if enablement.is_masked() { Load::Masked } else { Load::Loaded };
                 state.enablement = enablement;
+                state.mask_obstacle = files::in_the_way_of_a_mask(&Root::new(&self.root), unit);
             }
             None if self.mocks => {
                 // The command that would bring it may only have been printed, like the ones that have set its state.

@@ -74,6 +74,7 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
         starts_unseen: starts_unseen(property("Type")),
         is_outdated: is("NeedDaemonReload"),
         can_reload: is("CanReload"),
+        mask_obstacle: None,
         is_brief: false,
         is_imagined: false,
         words: format!("{} ({}){result}", property("ActiveState"), property("SubState")),

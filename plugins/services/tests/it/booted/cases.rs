@@ -6,6 +6,7 @@ use super::host::Host;
 pub(crate) const ALL: &[Case] = &[
     ("a unit is started and enabled, and comes back to how it was", starts_and_enables),
     ("a unit is stopped and disabled, and comes back to how it was", stops_and_disables),
+    ("a unit whose run state is not managed is enabled, and neither started, stopped nor restarted", unmanaged),
     ("a refresh restarts what ran, starts what did not, and leaves alone what shall not run", refreshes),
     ("a refresh reloads where that is wanted and possible", reloads),
     ("a unit is masked and unmasked", masks),
@@ -49,6 +50,47 @@ fn stops_and_disables(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert!(host.is_active("stop") && host.enablement("stop") == "enabled");
+}
+
+fn unmanaged(host: &Host) {
+    host.system.write("/etc/refresh.conf", "stock\n");
+    let names = ["runs", "rests"];
+    names.iter().for_each(|name| host.daemon(&format!("{name}.service")));
+    host.system.must("systemctl start runs");
+    let table = |name| {
+        format!(
+            "[[service]]\nname = '{name}'\nensure = 'unmanaged'\nenable = true\nsubscribes = ['file:/etc/refresh.conf']\n"
+        )
+    };
+    host.declare(&names.map(table).concat());
+    let scan = host.system.holo(&["scan"]);
+    assert!(scan.stdout_lossy().contains("unit runs.service (unmanaged, enabled)"), "{scan}");
+    change_configuration(host, "runs");
+    let check = host.check();
+    assert!(!check.stdout_lossy().contains("start") && check.stdout_lossy().contains("would enable runs"), "{check}");
+    let first = host.property("runs", "InvocationID");
+    let as_before = || host.property("runs", "InvocationID") == first && !host.is_active("rests");
+    host.apply();
+    assert!(as_before() && names.iter().all(|name| host.enablement(name) == "enabled"));
+    change_configuration(host, "runs");
+    host.apply();
+    assert!(as_before(), "a refresh is left alone too");
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.apply();
+    assert!(as_before() && names.iter().all(|name| host.enablement(name) == "disabled"));
+    host.system.must("systemctl stop runs");
+    // What is masked only is not stopped either.
+    host.system.write("/usr/lib/systemd/system/keeps.service", "[Service]\nExecStart=sleep 86400\n");
+    host.system.must("systemctl daemon-reload; systemctl start keeps");
+    host.service("keeps", "ensure = 'unmanaged'\nmask = true");
+    host.apply();
+    assert!(host.is_active("keeps") && host.enablement("keeps") == "masked");
+    host.nothing_to_do();
+    host.declare_nothing();
+    host.apply();
+    assert!(host.is_active("keeps") && host.enablement("keeps") == "static");
+    host.system.must("systemctl stop keeps");
 }
 
 /// Declares a file that refreshes a unit, and changes it.

@@ -10,6 +10,7 @@ pub(crate) const ALL: &[Case] = &[
     ("a failed unit is started again when it is mended", mended),
     ("one that cannot be enabled keeps no other from being", one_by_one),
     ("a unit that does not exist is stopped and disabled, and nothing else", missing),
+    ("a unit whose own file is where its mask would be is left as it is", in_the_way),
     ("a unit that vanishes is no obstacle to forgetting it", vanishes),
     ("static units cannot be enabled, and say so", cannot_be_enabled),
     ("a broken file is named", broken),
@@ -118,12 +119,49 @@ fn missing(host: &Host) {
     host.nothing_to_do();
     host.service("missing", "enable = true");
     let check = host.check();
-    assert_eq!(check.status, Some(3), "what comes before it may bring it: {check}");
-    assert!(check.stdout_lossy().contains("would start missing.service"), "{check}");
+    let problem = "!! missing.service does not exist\n";
+    assert!(check.status == Some(1) && check.stderr_lossy().contains(problem), "nothing may bring it: {check}");
+    // Another plugin may bring it as long as something of it is pending, whatever that is.
+    host.system.write("/usr/share/holo/files/10-case.toml", "[[file]]\npath = '/etc/brings'\ncontent = 'x'\n");
+    let check = host.check();
+    assert!(check.status == Some(3) && check.stdout_lossy().contains("would start missing.service"), "{check}");
+    assert!(host.system.holo(&["apply", "file:/etc/brings"]).success());
+    let check = host.check();
+    assert!(check.status == Some(1) && check.stderr_lossy().contains(problem), "{check}");
+    host.system.must("rm /usr/share/holo/files/10-case.toml /etc/brings");
     let said = host.apply_fails();
     assert!(said.contains("!! missing.service does not exist\n"), "{said}");
     let run = host.system.sh("ls /var/lib/holo/services/base");
     assert!(!run.success() || run.stdout.is_empty(), "nothing was changed, so nothing is remembered: {run}");
+}
+
+fn in_the_way(host: &Host) {
+    host.daemon("own.service");
+    host.system.write("/opt/linked.service", "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\n");
+    host.system.must("systemctl link /opt/linked.service; systemctl enable --now own linked");
+    host.declare(&["own", "linked"].map(|name| format!("[[service]]\nname = '{name}'\nmask = true\n")).concat());
+    for verb in ["check", "apply"] {
+        host.calls();
+        let run = host.system.holo(&[verb]);
+        assert_eq!(run.status, Some(1), "{run}");
+        for name in ["own", "linked"] {
+            let why =
+                format!("!! {name}.service cannot be masked, as /etc/systemd/system/{name}.service is in the way\n");
+            assert!(run.stderr_lossy().contains(&why), "{run}");
+            assert!(host.is_active(name) && host.enablement(name) == "enabled", "{name}");
+        }
+        assert_eq!(host.verbs(), ["show"], "{verb}");
+    }
+    // A file that goes before is none.
+    host.system.must("systemctl disable --now linked");
+    host.system.write(
+        "/usr/share/holo/files/10-case.toml",
+        "[[file]]\npath = '/etc/systemd/system/own.service'\nensure = 'absent'\n",
+    );
+    host.service("own", "mask = true");
+    let check = host.check();
+    assert!(check.status == Some(3) && check.stdout_lossy().contains("would mask own.service"), "{check}");
+    host.system.must("rm /usr/share/holo/files/10-case.toml; systemctl disable --now own");
 }
 
 fn vanishes(host: &Host) {
