@@ -22,6 +22,7 @@
 mod adoption;
 mod change;
 mod error;
+mod foreign;
 mod location;
 mod owned_tree;
 mod owners;

@@ -43,6 +43,7 @@ mod definitions;
 mod document;
 mod exposed;
 mod finding;
+mod glob;
 mod located_error;
 mod location;
 mod naming;
@@ -70,6 +71,7 @@ pub use definitions::{Common, Defined, DefinitionSet, Definitions, read_several}
 pub use document::{DocumentError, parse_document, read_document};
 pub use exposed::exposed_files;
 pub use finding::{DefinitionError, Finding};
+pub use glob::{Glob, GlobError, Globs};
 pub use holo_protocol::duration;
 pub use located_error::LocatedError;
 pub use location::Location;

@@ -1,6 +1,7 @@
 //! Values that definitions of several plugins have.
 
 use crate::definition::Invalid;
+use crate::glob::Glob;
 use std::path::{Component, Path, PathBuf};
 
 /// A mode: all twelve bits, as an octal number with or without `0o`.
@@ -25,6 +26,15 @@ fn octal(text: &str, most: u32) -> Option<u32> {
     let digits = text.strip_prefix("0o").or_else(|| text.strip_prefix("0O")).unwrap_or(text);
     let is_octal = !digits.is_empty() && digits.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     u32::from_str_radix(digits, 8).ok().filter(|number| is_octal && *number <= most)
+}
+
+/// Patterns for files.
+///
+/// # Errors
+/// If one is not valid.
+pub fn globs<'a>(key: &'static str, texts: impl IntoIterator<Item = &'a String>) -> Result<(), Invalid> {
+    let read = |text: &String| Glob::new(text).map(drop);
+    texts.into_iter().try_for_each(read).map_err(|problem| Invalid::new(key, problem.to_string()))
 }
 
 /// A path that does not depend on where a program is.

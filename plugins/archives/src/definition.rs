@@ -37,6 +37,15 @@ pub(crate) struct Archive {
     /// The number of leading directories that are removed from names in the archive.
     #[serde(default)]
     pub(crate) strip_components: u32,
+    /// Patterns: nothing else in the archive is extracted.
+    #[serde(default)]
+    pub(crate) include: Vec<String>,
+    /// Patterns for what is not extracted.
+    #[serde(default)]
+    pub(crate) exclude: Vec<String>,
+    /// Patterns for files that stay as they are where a user has changed them, or had them before.
+    #[serde(default)]
+    pub(crate) keep: Vec<String>,
     /// A path: where it exists, nothing is done.
     pub(crate) creates: Option<String>,
     /// True if the download is removed after it has been extracted.
@@ -127,6 +136,9 @@ impl Definition for Archive {
                 .map_err(|problem| Invalid::new("checksum", problem.to_string())),
             self.url.iter().try_for_each(|url| address("url", url)),
             self.mirrors.iter().try_for_each(|url| address("mirrors", url)),
+            validate_globs("include", &self.include),
+            validate_globs("exclude", &self.exclude),
+            validate_globs("keep", &self.keep),
             self.validate_headers(),
         ])
     }
@@ -143,8 +155,24 @@ impl Definition for Archive {
             if self.strip_components > 0 {
                 return Err(Invalid::new("strip_components", "needs extract_to"));
             }
+            for (key, globs) in [("include", &self.include), ("exclude", &self.exclude), ("keep", &self.keep)] {
+                if !globs.is_empty() {
+                    return Err(Invalid::new(key, "needs extract_to"));
+                }
+            }
         }
         Ok(())
+    }
+}
+
+/// Fails for a pattern that is not valid, or could be for nothing.
+fn validate_globs(key: &'static str, globs: &[String]) -> Result<(), Invalid> {
+    values::globs(key, globs)?;
+    match globs.iter().find(|glob| glob.starts_with('/') || glob.starts_with("./")) {
+        Some(glob) => {
+            Err(Invalid::new(key, format!("{glob:?} is for no path: they begin below extract_to, without ./")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -101,7 +101,7 @@ impl Deployment<'_> {
         }
         let wanted = self.tree()?;
         for directory in state.record.trees.iter().filter(|tree| wanted.as_ref() != Some(tree)) {
-            changes.extend(would_remove_tree(self.store, self.id, directory, output)?);
+            changes.extend(would_remove_tree(self.store, (self.id, &state.record), directory, output)?);
         }
         if self.archive.cleanup && state.download == DownloadState::Present {
             changes.push(format!("would remove {}", self.archive.path));

@@ -2,6 +2,8 @@
 
 mod error;
 mod names;
+mod selection;
+pub(crate) mod single;
 mod tar;
 mod zip;
 
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use error::ExtractError;
+pub(crate) use selection::Selection;
 
 /// The options of an extraction.
 #[derive(Clone, Copy)]
@@ -30,6 +33,10 @@ pub(crate) struct Extraction<'a> {
     /// The path that the tree is going to have, as symlinks may name it.
     pub(crate) top: &'a Path,
     pub(crate) strip: u32,
+    pub(crate) selection: &'a Selection<'a>,
+    /// The path of the download, and the mode of a file that is compressed by itself.
+    pub(crate) download: &'a Path,
+    pub(crate) mode: u32,
     pub(crate) limits: Limits,
     pub(crate) owner: Ownership,
     /// Takes note of the digests of files.
@@ -93,6 +100,9 @@ fn read(
             tar::read(compression.reader(file).map_err(ExtractError::Unreadable)?, &mut staging)?;
         }
         Some(Format::Zip) => zip::read(file, &mut staging)?,
+        Some(Format::Single(compression)) => {
+            single::read(compression.reader(file).map_err(ExtractError::Unreadable)?, &mut staging)?;
+        }
     }
     staging.finish()
 }
@@ -132,7 +142,10 @@ impl Staging<'_, '_> {
     /// Returns the path of the entry with this name, if it is to be extracted.
     fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, ExtractError> {
         self.allowance.count_entry().map_err(ExtractError::TooMany)?;
-        names::destination(name, self.extraction.strip).map_err(|error| EntryError::Name(error).in_entry(name))
+        let destination = names::destination(name, self.extraction.strip);
+        let Some(path) = destination.map_err(|error| EntryError::Name(error).in_entry(name))? else { return Ok(None) };
+        let is_selected = self.extraction.selection.has(&path);
+        Ok(is_selected.map_err(|error| EntryError::from(error).in_entry(name))?.then_some(path))
     }
 
     fn directory(&mut self, path: &Path, mode: u32) -> Result<(), EntryError> {
@@ -217,7 +230,7 @@ impl Staging<'_, '_> {
         &mut self,
         path: &Path,
         mode: u32,
-        size: u64,
+        size: Option<u64>,
         modified: Option<u64>,
         content: &mut impl Read,
     ) -> Result<(), EntryError> {
@@ -228,14 +241,15 @@ impl Staging<'_, '_> {
         let mut tee =
             Tee { content, file: file.as_mut(), allowance: self.allowance, progress: &mut self.progress, size: 0 };
         let digests = Digests::read_with(&mut tee, None, &mut self.buffer)?;
-        if tee.size != size {
-            return Err(EntryError::Truncated { actual: tee.size, size });
+        let actual = tee.size;
+        if let Some(size) = size.filter(|size| *size != actual) {
+            return Err(EntryError::Truncated { actual, size });
         }
         let sha256 = digests.sha256.clone();
         if let (Some(location), Some(file)) = (&location, &file) {
             self.complete(location, file, mode, modified, digests)?;
         }
-        self.add(path, EntryKind::File { mode, size, sha256 })
+        self.add(path, EntryKind::File { mode, size: actual, sha256 })
     }
 
     /// Gives a file that was written its properties, and takes note of its digests.
@@ -275,7 +289,8 @@ impl Staging<'_, '_> {
     fn hard_link(&mut self, path: &Path, target: &Path) -> Result<(), EntryError> {
         let is_file = |entry: &ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
         let Some(entry) = self.entries.get(target)?.filter(is_file) else {
-            return Err(EntryError::HardLinkToMissing);
+            let is_selected = self.extraction.selection.has(target)?;
+            return Err(if is_selected { EntryError::HardLinkToMissing } else { EntryError::HardLinkToStripped });
         };
         if path == target {
             return Ok(());
@@ -297,6 +312,9 @@ impl Staging<'_, '_> {
     }
 
     fn finish(self) -> Result<(), ExtractError> {
+        if self.extraction.selection.includes_nothing() {
+            return Err(ExtractError::NothingIncluded);
+        }
         let symlink_at = |path: &Path| self.symlink_at(path);
         for row in self.entries.iter() {
             let (link, entry) = row.map_err(ExtractError::Listing)?;

@@ -9,6 +9,8 @@ pub(crate) enum Format {
     /// A tar, compressed or not.
     Tar(Compression),
     Zip,
+    /// A file that is compressed by itself.
+    Single(Compression),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,11 @@ impl Format {
             },
         };
         file.seek(SeekFrom::Start(0))?;
-        Ok(is_tar(&inner).then_some(Format::Tar(compression)))
+        Ok(match compression {
+            _ if is_tar(&inner) => Some(Format::Tar(compression)),
+            Compression::None => None,
+            _ => Some(Format::Single(compression)),
+        })
     }
 }
 
@@ -140,7 +146,7 @@ mod tests {
         assert_eq!(detect(&[0; 1024]), Some(Format::Tar(Compression::None)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(b"a text").unwrap();
-        assert_eq!(detect(&gzip.finish().unwrap()), None);
+        assert_eq!(detect(&gzip.finish().unwrap()), Some(Format::Single(Compression::Gzip)));
         for wrong in [&b""[..], b"text", b"#!/bin/sh\n", b"PK", &[0; 100], &[b'a'; 1024], &[0xff; 1024]] {
             assert_eq!(detect(wrong), None);
         }

@@ -1,9 +1,11 @@
 //! The record of an archive.
 
-use holo_change::tree_store::TreeOwner;
+use holo_change::error::PathError;
+use holo_change::tree_store::{Drift, OwnedTree, TreeOwner, TreeStore};
 use holo_download::Validators;
+use holo_plugin::definitions::Globs;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The record of an archive, which is on disk before the first change. The bases lie beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +23,9 @@ pub(crate) struct ArchiveRecord {
     /// The canonical paths of the directories that something was extracted to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) trees: Vec<String>,
+    /// The patterns for files that a user may change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) keep: Vec<String>,
     /// True if there may be directories that are of no use any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) untidy: bool,
@@ -49,6 +54,23 @@ impl ArchiveRecord {
     /// Returns the downloads that may be at the path, the latest first.
     pub(crate) fn downloads(&self) -> impl Iterator<Item = &DownloadRecord> {
         self.incoming.iter().chain(&self.download)
+    }
+
+    /// Opens a directory that it was extracted to. Changed files that a user may change are the user's.
+    pub(crate) fn open_tree(&self, store: &TreeStore, id: &str, directory: &Path) -> Result<OwnedTree, PathError> {
+        let mut extracted = OwnedTree::open(store, id, directory)?;
+        if !self.keep.is_empty() {
+            let mut drift = extracted.drift()?;
+            self.leave_kept(&mut extracted, &mut drift)?;
+        }
+        Ok(extracted)
+    }
+
+    /// Takes changed files that a user may change off the manifest.
+    pub(crate) fn leave_kept(&self, extracted: &mut OwnedTree, drift: &mut Drift) -> Result<(), PathError> {
+        // They were checked with the definition.
+        let keep = Globs::new(&self.keep).unwrap_or_default();
+        extracted.leave_changed(drift, |path| keep.cover(path))
     }
 
     pub(crate) fn has_download(&self) -> bool {

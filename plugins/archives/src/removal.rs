@@ -137,7 +137,7 @@ impl Removal<'_> {
     pub(crate) fn preview(&self, scrubs: bool) -> Result<Listing, ArchiveError> {
         let (record, mut listing) = (self.record()?, Listing::default());
         for directory in &record.trees {
-            trees::pending_removal(self.store, self.id, directory)?
+            trees::pending_removal(self.store, (self.id, &record), directory)?
                 .into_iter()
                 .for_each(|pending| listing.add(pending));
         }
@@ -210,7 +210,8 @@ impl Removal<'_> {
     ) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
         for directory in record.trees.clone() {
-            let RemovedTree { has_changed, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
+            let RemovedTree { has_changed, waits } =
+                remove_tree(self.store, (self.id, record), &directory, force, output)?;
             if has_changed {
                 changes.push(format!("removed what was extracted to {directory}"));
             }
@@ -220,7 +221,8 @@ impl Removal<'_> {
     }
 
     fn would_remove_trees(&self, record: &ArchiveRecord, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
-        let would = record.trees.iter().map(|directory| would_remove_tree(self.store, self.id, directory, output));
+        let would =
+            record.trees.iter().map(|directory| would_remove_tree(self.store, (self.id, record), directory, output));
         would.filter_map(Result::transpose).collect()
     }
 
@@ -250,8 +252,8 @@ impl Removal<'_> {
         if record.is_empty() && !changed {
             return Ok(());
         }
-        let trees = std::mem::take(&mut record.trees);
-        *record = ArchiveRecord { path: record.path.take(), trees, ..ArchiveRecord::default() };
+        let (trees, keep) = (std::mem::take(&mut record.trees), std::mem::take(&mut record.keep));
+        *record = ArchiveRecord { path: record.path.take(), trees, keep, ..ArchiveRecord::default() };
         if record.trees.is_empty() {
             self.remove_directories()?;
         } else {

@@ -1,9 +1,10 @@
 //! The directories that archives are extracted to: their removal, and words for what keeps them from being changed.
 
 use crate::error::ArchiveError;
+use crate::record::ArchiveRecord;
 use crate::store::Store;
 use holo_change::table::Table;
-use holo_change::tree_store::{OwnedTree, PendingEntry, TreeError};
+use holo_change::tree_store::{PendingEntry, TreeError};
 use holo_plugin::{ForceTo, Output};
 use std::path::{Path, PathBuf};
 
@@ -21,12 +22,12 @@ pub(crate) struct RemovedTree {
 /// Removes everything that was extracted to a directory, and restores bases. Files under overlays stay, with a warning.
 pub(crate) fn remove_tree(
     store: &Store,
-    id: &str,
+    (id, record): (&str, &ArchiveRecord),
     directory: &str,
     force: bool,
     output: &mut Output<'_>,
 ) -> Result<RemovedTree, ArchiveError> {
-    let mut extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
+    let mut extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     extracted.clear_staging()?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
     let removed = extracted.remove(force, &owners, store.claims(), &store.has_changed);
@@ -41,11 +42,11 @@ pub(crate) fn remove_tree(
 /// Returns the description of what [`remove_tree`] would do, if there is anything to remove.
 pub(crate) fn would_remove_tree(
     store: &Store,
-    id: &str,
+    (id, record): (&str, &ArchiveRecord),
     directory: &str,
     output: &mut Output<'_>,
 ) -> Result<Option<String>, ArchiveError> {
-    let extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
+    let extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     if extracted.manifest().is_none() || extracted.has_nothing_but_waiting()? {
         return Ok(None);
     }
@@ -57,8 +58,12 @@ pub(crate) fn would_remove_tree(
 }
 
 /// Returns the paths that [`remove_tree`] would change by force.
-pub(crate) fn pending_removal(store: &Store, id: &str, directory: &str) -> Result<Vec<PendingEntry>, ArchiveError> {
-    let extracted = OwnedTree::open(&store.trees, id, Path::new(directory))?;
+pub(crate) fn pending_removal(
+    store: &Store,
+    (id, record): (&str, &ArchiveRecord),
+    directory: &str,
+) -> Result<Vec<PendingEntry>, ArchiveError> {
+    let extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
     Ok(extracted.pending(&Table::default(), &owners, &store.claims())?)
 }

@@ -93,8 +93,8 @@ impl Definition for ScaffoldDefinition {
             account("group", &self.group),
             mode("mode", &self.mode),
             mode("dir_mode", &self.dir_mode),
-            self.post.iter().try_for_each(|post| validate_glob("post", &post.glob)),
-            self.ignore.iter().flatten().try_for_each(|glob| validate_glob("ignore", glob)),
+            values::globs("post", self.post.iter().map(|post| &post.glob)),
+            values::globs("ignore", self.ignore.iter().flatten()),
         ])
     }
 
@@ -112,14 +112,6 @@ fn validate_delimiters([open, close]: &[String; 2]) -> Result<(), Invalid> {
         return Err(Invalid::new("delimiters", format!("{open:?} and {close:?} cannot be delimiters")));
     }
     Ok(())
-}
-
-fn validate_glob(key: &'static str, glob: &str) -> Result<(), Invalid> {
-    if glob.is_empty() {
-        return Err(Invalid::new(key, "a glob is empty"));
-    }
-    let pattern = glob::Pattern::new(glob).map(drop);
-    pattern.map_err(|error| Invalid::new(key, format!("{glob:?} is not a valid pattern: {}", error.msg)))
 }
 
 fn validate_source(source: &str) -> Result<(), Invalid> {

@@ -13,7 +13,6 @@ mod executor;
 mod expressions;
 mod known;
 mod operations;
-mod patterns;
 mod plan;
 mod post;
 mod preview;

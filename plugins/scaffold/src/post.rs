@@ -2,7 +2,7 @@
 
 use crate::definition::{Post, ScaffoldDefinition};
 use crate::error::{Result, ScaffoldError};
-use crate::patterns::Glob;
+use holo_plugin::definitions::Glob;
 use holo_plugin::process::{self, Program};
 use holo_plugin::{Host, Output};
 use std::ffi::{OsStr, OsString};

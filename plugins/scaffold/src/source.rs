@@ -1,11 +1,10 @@
 //! The directory of templates, as it is found.
 
 use crate::error::{Result, ScaffoldError};
-use crate::patterns::Glob;
 use holo_change::error::PathError;
 use holo_change::{Kind, PathHandle, Tree};
 use holo_plugin::Host;
-use holo_plugin::definitions::values;
+use holo_plugin::definitions::{Glob, values};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};

@@ -5,7 +5,7 @@ use super::fetch::LocalArchive;
 use super::state::{CurrentState, DownloadState};
 use super::takeover::warn_of_takeover;
 use crate::error::ArchiveError;
-use crate::extract::{Extraction, extract};
+use crate::extract::{Extraction, Selection, extract, single};
 use crate::trees::{RemovedTree, explain, pending_removal, remove_tree, warn_of_waiting};
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Drift, NewVersion, OwnedTree, StagedTree};
@@ -39,7 +39,33 @@ impl Deployment<'_> {
                 recipe += &format!(" {key}={id}");
             }
         }
+        for (key, globs) in [("include", &self.archive.include), ("exclude", &self.archive.exclude)] {
+            if !globs.is_empty() {
+                recipe += &format!(" {key}={globs:?}");
+            }
+        }
+        if self.archive.mode.is_some() && single::name(Path::new(&self.archive.path)).is_some() {
+            recipe += &format!(" mode={:o}", self.archive.mode());
+        }
         Ok(recipe)
+    }
+
+    /// Returns the options of an extraction to a directory.
+    pub(super) fn extraction<'e>(
+        &'e self,
+        directory: &'e str,
+        selection: &'e Selection<'e>,
+    ) -> Result<Extraction<'e>, ArchiveError> {
+        Ok(Extraction {
+            top: Path::new(directory),
+            strip: self.archive.strip_components,
+            selection,
+            download: Path::new(&self.archive.path),
+            mode: self.archive.mode(),
+            limits: self.archive.limits(),
+            owner: self.owner()?,
+            checksums: &self.store.checksums,
+        })
     }
 
     pub(super) fn extract(
@@ -70,14 +96,20 @@ impl Deployment<'_> {
             let _ = extracted.clear_staging();
             error.extracting(state.path.shown())
         };
+        // Another archive may have made the directory while this one was waiting.
+        extracted.reopen()?;
+        let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;
         let mut staged = extracted.staging()?;
-        let into_staging = self.extract_into_staging(&mut staged, local, directory, owner, output);
+        let is_users = |path: &Path| extracted.is_foreign(path, &owners);
+        let selection = Selection::new(self.archive, &is_users);
+        let into_staging = self
+            .extraction(directory, &selection)
+            .and_then(|extraction| self.extract_into_staging(&mut staged, local, extraction, output));
         into_staging.map_err(|error| failed(extracted, error))?;
         let made = top.followed().map_err(ArchiveError::from).and_then(|top| make_top(&top, owner));
         made.map_err(|error| failed(extracted, error))?;
         extracted.reopen()?;
         let waited = extracted.waiting()?;
-        let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;
         if self.host.keeps_changes()
             && let Ok(pending) = extracted.pending(&staged.entries, &owners, &self.store.claims())
         {
@@ -103,17 +135,9 @@ impl Deployment<'_> {
         &self,
         staged: &mut StagedTree,
         local: &mut LocalArchive,
-        directory: &str,
-        owner: Ownership,
+        extraction: Extraction<'_>,
         output: &mut Output<'_>,
     ) -> Result<(), ArchiveError> {
-        let extraction = Extraction {
-            top: Path::new(directory),
-            strip: self.archive.strip_components,
-            limits: self.archive.limits(),
-            owner,
-            checksums: &self.store.checksums,
-        };
         local.file.rewind()?;
         extract(&mut local.file, staged, extraction, output)?;
         let (path, tree) = (self.path()?, self.tree()?);
@@ -139,11 +163,12 @@ impl Deployment<'_> {
                 state.record.untidy = true;
                 self.save_record(state)?;
                 if self.host.keeps_changes()
-                    && let Ok(pending) = pending_removal(self.store, self.id, &directory)
+                    && let Ok(pending) = pending_removal(self.store, (self.id, &state.record), &directory)
                 {
                     pending.into_iter().for_each(|pending| self.changed.borrow_mut().add_leftover(pending));
                 }
-                let RemovedTree { has_changed, waits } = remove_tree(self.store, self.id, &directory, force, output)?;
+                let own = (self.id, &state.record);
+                let RemovedTree { has_changed, waits } = remove_tree(self.store, own, &directory, force, output)?;
                 if has_changed {
                     changes.push(format!("removed what was extracted to {directory}"));
                 }

@@ -5,7 +5,7 @@ use super::extraction::must_make;
 use super::state::{CurrentState, DownloadState};
 
 use crate::error::ArchiveError;
-use crate::extract::{Extraction, list};
+use crate::extract::{Selection, list};
 use crate::listing::Listing;
 use crate::trees;
 use holo_change::manifest::{EntryKind, ManifestEntry};
@@ -40,7 +40,7 @@ impl Deployment<'_> {
         self.preview_extraction(&state, content, &mut listing)?;
         let wanted = self.tree()?;
         for directory in state.record.trees.iter().filter(|tree| wanted.as_ref() != Some(tree)) {
-            for pending in trees::pending_removal(self.store, self.id, directory)? {
+            for pending in trees::pending_removal(self.store, (self.id, &state.record), directory)? {
                 listing.add_leftover(pending);
             }
         }
@@ -120,17 +120,12 @@ impl Deployment<'_> {
         if !must_make(extracted, &self.recipe(&digests.sha256)?, &state.drift) {
             return Ok(());
         }
-        let extraction = Extraction {
-            top: Path::new(directory),
-            strip: self.archive.strip_components,
-            limits: self.archive.limits(),
-            owner: self.owner()?,
-            checksums: &self.store.checksums,
-        };
         file.rewind()?;
         let mut entries = Table::new(&self.store.trees.state(Path::new("x")));
-        list(&mut file, &mut entries, extraction)?;
         let owners = self.store.owners_in_tree(self.id, &top)?;
+        let is_users = |path: &Path| extracted.is_foreign(path, &owners);
+        let selection = Selection::new(self.archive, &is_users);
+        list(&mut file, &mut entries, self.extraction(directory, &selection)?)?;
         for pending in extracted.pending(&entries, &owners, &self.store.claims())? {
             listing.add(pending);
         }

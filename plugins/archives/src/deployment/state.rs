@@ -59,7 +59,8 @@ impl Deployment<'_> {
     pub(super) fn inspect(&self) -> Result<CurrentState, ArchiveError> {
         let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
         let stored = remembered.map(|remembered| remembered.base);
-        let record = stored.clone().unwrap_or_default();
+        let mut record = stored.clone().unwrap_or_default();
+        record.keep.clone_from(&self.archive.keep);
         let tree = self.tree()?;
         let mut extracted =
             tree.as_deref().map(|tree| OwnedTree::open(&self.store.trees, self.id, Path::new(tree))).transpose()?;
@@ -86,8 +87,9 @@ impl Deployment<'_> {
         if let Some(directory) = &self.archive.extract_to {
             self.store.trees.root().place(Path::new(directory)).check_way()?;
         }
-        if let Some(extracted) = &state.extracted {
+        if let Some(extracted) = &mut state.extracted {
             state.drift = extracted.drift()?;
+            state.record.leave_kept(extracted, &mut state.drift)?;
         }
         let stat = state.path.stat()?;
         if stat.is_some_and(|stat| !matches!(stat.kind, Kind::File | Kind::Symlink)) {

@@ -9,8 +9,14 @@ use zip::result::ZipError;
 /// The reason that an archive could not be extracted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExtractError {
-    #[error("it is none of tar, tar.gz, tar.xz, tar.zst, tar.bz2, zip")]
+    #[error("it is none of tar, tar.gz, tar.xz, tar.zst, tar.bz2, zip, gz, xz, zst, bz2")]
     UnknownFormat,
+    #[error(
+        "it is a compressed file and no archive, and its path does not end in .gz, .xz, .zst or .bz2, which would name it"
+    )]
+    UnnamedFile,
+    #[error("it has nothing that include names")]
+    NothingIncluded,
     #[error("cannot read it: {}", reason(.0))]
     Unreadable(io::Error),
     #[error("cannot read it: {0}")]

@@ -29,17 +29,18 @@ pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result
 }
 
 fn extract(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
-    if let Some(name) = sparse_name(entry).map_err(ExtractError::Unreadable)? {
-        // Its name and the map of its content are in the headers.
-        return Err(EntryError::Sparse.in_entry(&name));
-    }
+    // The name of a sparse file and the map of its content are in the headers.
+    let sparse = sparse_name(entry).map_err(ExtractError::Unreadable)?;
     let kind = entry.header().entry_type();
     if matches!(kind, EntryType::XGlobalHeader) || kind.as_byte() == b'V' {
         // Neither attributes of all entries nor the label of the volume are entries.
         return Ok(());
     }
-    let name = entry.path_bytes().into_owned();
+    let name = sparse.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
     let Some(path) = staging.destination(&name)? else { return Ok(()) };
+    if sparse.is_some() {
+        return Err(EntryError::Sparse.in_entry(&name));
+    }
     extract_to(&path, kind, &name, entry, staging).map_err(|error| error.in_entry(&name))
 }
 
@@ -56,7 +57,7 @@ fn extract_to(
         // Before there were types, a slash at the end made a directory.
         EntryType::Regular if name.ends_with(b"/") => staging.directory(path, mode),
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-            let (size, modified) = (entry.size(), entry.header().mtime().ok());
+            let (size, modified) = (Some(entry.size()), entry.header().mtime().ok());
             staging.file(path, mode, size, modified, entry)
         }
         EntryType::Symlink => {

@@ -40,7 +40,7 @@ fn extract(
         0 | DIRECTORY if is_directory => staging.directory(path, mode.unwrap_or(0o755)),
         DIRECTORY => staging.directory(path, mode.unwrap_or(0o755)),
         0 | REGULAR if !is_directory => {
-            let size = entry.size();
+            let size = Some(entry.size());
             staging.file(path, mode.unwrap_or(0o644), size, None, entry)
         }
         SYMLINK => {

@@ -21,11 +21,13 @@ struct Case {
     then: fn(&ScratchRoot),
 }
 
-static CASES: [Case; 18] = [
+static CASES: [Case; 20] = [
     Case { name: "the first version, over a person's files", before: first, then: nothing },
     Case { name: "the first version, from a server", before: served, then: nothing },
     Case { name: "an upgrade", before: upgrade, then: nothing },
     Case { name: "an upgrade with the download removed", before: upgrade_and_clean_up, then: nothing },
+    Case { name: "an upgrade beside a file that is kept", before: upgrade_beside_kept, then: nothing },
+    Case { name: "scrubbing beside a file that is kept", before: scrubbed_beside_kept, then: nothing },
     Case { name: "another directory", before: moved, then: nothing },
     Case { name: "absent", before: absent, then: nothing },
     Case { name: "scrubbing", before: scrubbed, then: nothing },
@@ -134,6 +136,24 @@ fn upgrade(root: &ScratchRoot, server: &Server) {
 fn upgrade_and_clean_up(root: &ScratchRoot, server: &Server) {
     upgrade(root, server);
     define(root, &format!("{FILE}\ncleanup = true\nchecksum = {:?}", sha256(&version_2())));
+}
+
+/// The file that was there before the first version is not needed any more, as a person has changed what came after it.
+fn beside_kept(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    define(root, &format!("{FILE}\nkeep = [\"etc\"]"));
+    assert!(root.holo(&["apply"]).success());
+    root.write("opt/app/etc/app.conf", "a person's\n");
+}
+
+fn upgrade_beside_kept(root: &ScratchRoot, server: &Server) {
+    beside_kept(root, server);
+    root.write("usr/share/app", version_2());
+}
+
+fn scrubbed_beside_kept(root: &ScratchRoot, server: &Server) {
+    beside_kept(root, server);
+    undefine(root);
 }
 
 fn moved(root: &ScratchRoot, server: &Server) {

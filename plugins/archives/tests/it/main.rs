@@ -12,6 +12,7 @@ mod extraction;
 mod hostile;
 mod manual;
 mod previews;
+mod selection;
 mod shared;
 mod support;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ("hostile", hostile::trials()),
         ("manual", manual::trials()),
         ("previews", previews::trials()),
+        ("selection", selection::trials()),
         ("shared", shared::trials()),
     ])
 }

@@ -1,6 +1,6 @@
 //! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
 
-use crate::support::samples::{Tar, gzip, zip};
+use crate::support::samples::{Tar, gzip, xz, zip};
 use crate::support::{apply, settled, sha256};
 use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
@@ -22,16 +22,20 @@ fn examples() -> Vec<String> {
 
 fn the_examples_do_what_the_page_says() {
     let app = gzip(&Tar::new().file("app-1.2/bin/app", "app\n").end());
-    let served = app.clone();
+    let suite =
+        Tar::new().file("bin/app", "").file("bin/other", "").file("etc/a.conf", "").file("etc/b.conf.example", "");
+    let (served, suite) = (app.clone(), suite.end());
     let server = Server::new(move |asked| match (&*asked.path, asked.header("authorization")) {
         ("/app-1.2.tar.gz", None) => Reply::of(served.clone()),
         // fred:secret
         ("/licence.key", Some("Basic ZnJlZDpzZWNyZXQ=")) => Reply::of("key\n"),
+        ("/suite.tar.gz", None) => Reply::of(suite.clone()),
+        ("/tool-1.2.xz", None) => Reply::of(xz(b"tool\n")),
         ("/site.zip", None) => Reply::of(zip(&[(b"index.html", 0o100_644, b"site\n")])),
         _ => Reply::new(404),
     });
     let mut examples = examples();
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 6);
     let absent = examples.pop().unwrap();
     for example in &mut examples {
         *example = example.replace("https://example.org", &server.url(""));
@@ -51,9 +55,14 @@ fn the_examples_do_what_the_page_says() {
     assert_eq!(root.read("srv/licence.key"), "key\n");
     assert_eq!(fs::metadata(root.join("srv/licence.key")).unwrap().mode() & 0o7777, 0o600);
     assert_eq!(root.read("srv/www/index.html"), "site\n");
+    assert_eq!((root.exists("opt/suite/bin/app"), root.exists("opt/suite/bin/other")), (true, false));
+    assert_eq!((root.exists("opt/suite/etc/a.conf"), root.exists("opt/suite/etc/b.conf.example")), (true, false));
+    assert_eq!(fs::metadata(root.join("usr/local/bin/tool")).unwrap().mode() & 0o7777, 0o755);
+    root.write("opt/suite/etc/a.conf", "a person's\n");
     settled(&root);
     root.write("usr/share/holo/archives/examples.toml", [&*examples[1], &examples[2], &absent].concat());
     apply(&root);
-    assert!(!root.exists("opt") && root.exists("srv/www/index.html"));
+    assert!(!root.exists("opt/app") && root.exists("srv/www/index.html"));
+    assert!(root.exists("opt/suite/etc/a.conf") && !root.exists("opt/suite/bin"));
     settled(&root);
 }

@@ -62,6 +62,11 @@ fn vary(root: &ScratchRoot, random: &mut Random) {
         text += "url = \"file:///usr/share/app.tar.gz\"\n";
         if random.chance(80) {
             text += &format!("extract_to = \"/{directory}\"\nstrip_components = {strip}\ncleanup = {cleanup}\n");
+            for (key, globs) in [("exclude", "[\"deep\", \"link\"]"), ("keep", "[\"one\", \"two\"]")] {
+                if random.chance(25) {
+                    text += &format!("{key} = {globs}\n");
+                }
+            }
         } else if random.chance(50) {
             text += "mode = \"0600\"\n";
         }
