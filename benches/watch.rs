@@ -1,0 +1,237 @@
+//! Times what `holo watch` notices, and counts what it costs while nothing happens. The README says how.
+#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
+#![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
+
+mod common;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use common::{UnderCargo, median, run, show};
+use holo_testing::binaries;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The number of files in a directory.
+const TOGETHER: usize = 100;
+/// The time in which something has to be said.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The time for which calls are counted while nothing happens.
+const IDLE: Duration = Duration::from_secs(5);
+
+#[derive(Parser)]
+struct Options {
+    /// The number of entities
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 10_000])]
+    sizes: Vec<usize>,
+    /// The number of times that something is changed
+    #[arg(long, default_value_t = 200)]
+    rounds: usize,
+    /// The number of changes at once
+    #[arg(long, default_value_t = 1000)]
+    at_once: usize,
+    /// The number of events in a row that are about nothing
+    #[arg(long, default_value_t = 100_000)]
+    storm: usize,
+    #[command(flatten)]
+    under_cargo: UnderCargo,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if !options.under_cargo.measures("watch")? {
+        return Ok(());
+    }
+    for &size in &options.sizes {
+        let site = Site::new(size)?;
+        let begun = Instant::now();
+        let mut watch = site.watch()?;
+        println!("{size} entities: {} until it watches", show(begun.elapsed()));
+        idle(&watch)?;
+        latency(&site, &mut watch, options.rounds)?;
+        at_once(&site, &mut watch, options.at_once.min(size))?;
+        storm(&site, &mut watch, options.storm)?;
+        println!("  memory at the end: {} MB", memory(&watch)? / 1000);
+    }
+    Ok(())
+}
+
+/// A root with declared files, all of which are as defined.
+struct Site {
+    root: TempDir,
+    holo: PathBuf,
+    size: usize,
+}
+
+impl Site {
+    fn new(size: usize) -> Result<Site> {
+        let holo = binaries::binary("holo")?;
+        let files = binaries::binary("holo-files")?;
+        let root = TempDir::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")))?;
+        let site = Site { root, holo, size };
+        for folder in ["etc", "run", "tmp", "usr/share/holo/files"] {
+            fs::create_dir_all(site.path(folder))?;
+        }
+        fs::write(site.path("etc/os-release"), "ID=debian\n")?;
+        fs::write(site.path("etc/holorc"), format!("plugin files={}\n", files.display()))?;
+        let mut definitions = File::create(site.path("usr/share/holo/files/all.toml"))?;
+        for number in 0..size {
+            let path = target(number);
+            fs::create_dir_all(site.path(&path).parent().context("a file has a parent")?)?;
+            // What is changed here again and again is nobody's fight.
+            writeln!(definitions, "[[file]]\npath = \"/{path}\"\ncontent = \"{number}\\n\"\nlimit = \"1000000/1s\"")?;
+        }
+        run(site.command("apply"))?;
+        Ok(site)
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.root.path().join(below)
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.holo);
+        command.arg(verb).env("HOLO_ROOT_DIR", self.root.path()).env("TMPDIR", self.path("tmp"));
+        command.current_dir(self.root.path());
+        command
+    }
+
+    /// Starts a watch, and waits until it watches.
+    fn watch(&self) -> Result<Watch> {
+        let mut child = self.command("watch").args(["--apply", "--json"]).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("a pipe")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send((Instant::now(), line)).is_err() {
+                    break;
+                }
+            }
+        });
+        let watch = Watch { child, lines };
+        watch.until("watching")?;
+        Ok(watch)
+    }
+
+    fn remove(&self, number: usize) -> Result<()> {
+        Ok(fs::remove_file(self.path(&target(number)))?)
+    }
+}
+
+fn target(number: usize) -> String {
+    format!("srv/{}/{number}", number / TOGETHER)
+}
+
+/// A watch that runs.
+struct Watch {
+    child: Child,
+    lines: Receiver<(Instant, String)>,
+}
+
+impl Watch {
+    /// Waits for an event, and returns when its line was read, with the line.
+    fn until(&self, event: &str) -> Result<(Instant, String)> {
+        let event = format!("\"event\":\"{event}\"");
+        loop {
+            let (time, line) = self.lines.recv_timeout(PATIENCE).with_context(|| format!("wait for {event}"))?;
+            if line.contains(&event) {
+                return Ok((time, line));
+            }
+            if line.contains("\"event\":\"error\"") {
+                bail!("the watch said {line}");
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The resident set, in kilobytes.
+fn memory(watch: &Watch) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", watch.child.id()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("find VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// The processor time of the watch and what it has started and waited for, in hundredths of a second.
+fn processor_time(watch: &Watch) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", watch.child.id()))?;
+    let fields = stat.rsplit_once(") ").context("find the end of the name")?.1;
+    fields.split(' ').skip(11).take(4).map(|ticks| Ok(ticks.parse::<u64>()?)).sum()
+}
+
+fn idle(watch: &Watch) -> Result<()> {
+    let seconds = IDLE.as_secs().to_string();
+    let mut strace = Command::new("timeout");
+    strace.args(["--signal=INT", &seconds, "strace", "-f", "-p", &watch.child.id().to_string()]);
+    let calls = match strace.output() {
+        // A line is a call that was made; the one in which it waits has no end.
+        Ok(output) if !output.stderr.is_empty() => {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            text.lines().filter(|line| line.contains(" = ")).count().to_string()
+        }
+        _ => "not counted".to_owned(),
+    };
+    println!("  calls within {seconds} s in which nothing happens: {calls}; memory: {} MB", memory(watch)? / 1000);
+    Ok(())
+}
+
+fn latency(site: &Site, watch: &mut Watch, rounds: usize) -> Result<()> {
+    let (mut reports, mut repairs) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let begun = Instant::now();
+        site.remove(round * 7919 % site.size)?;
+        reports.push(watch.until("drifted")?.0 - begun);
+        repairs.push(watch.until("repaired")?.0 - begun);
+    }
+    for (what, times) in [("report", reports), ("repair", repairs)] {
+        let worst = times.iter().max().copied().unwrap_or_default();
+        let middle = median(times).unwrap_or_default();
+        println!("  from a removal to the {what}: {}, worst of {rounds}: {}", show(middle), show(worst));
+    }
+    Ok(())
+}
+
+fn at_once(site: &Site, watch: &mut Watch, drifts: usize) -> Result<()> {
+    let begun = Instant::now();
+    (0..drifts).try_for_each(|number| site.remove(number))?;
+    let mut repaired = HashSet::new();
+    while repaired.len() < drifts {
+        repaired.insert(watch.until("repaired")?.1);
+    }
+    println!("  {drifts} removed at once, to the last repair: {}", show(begun.elapsed()));
+    Ok(())
+}
+
+/// Writes beside what is watched, again and again, and then removes something.
+fn storm(site: &Site, watch: &mut Watch, events: usize) -> Result<()> {
+    let before = processor_time(watch)?;
+    let begun = Instant::now();
+    // The kernel makes one event of two that are equal and follow each other.
+    let mut files = [File::create(site.path("srv/0/one"))?, File::create(site.path("srv/0/other"))?];
+    for _ in 0..events / 2 {
+        files.iter_mut().try_for_each(|file| file.write_all(b"x"))?;
+    }
+    let written = begun.elapsed();
+    site.remove(0)?;
+    let repaired = watch.until("repaired")?.0 - begun;
+    let time = Duration::from_millis(10 * (processor_time(watch)? - before));
+    println!(
+        "  {events} writes to other files, within {}, and a removal: repaired {} after the removal, by {} of processor time",
+        show(written),
+        show(repaired.saturating_sub(written)),
+        show(time)
+    );
+    Ok(())
+}
