@@ -23,7 +23,7 @@ const TOGETHER: usize = 100;
 /// The time in which something has to be said.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time for which calls are counted while nothing happens.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Parser)]
 struct Options {

@@ -212,14 +212,6 @@ impl Plan {
         self.receptions.get(&entity).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the entities that receive something from this one.
-    pub fn receivers(&self, entity: EntityIndex) -> impl Iterator<Item = EntityIndex> {
-        let is_wanted = self.wanted.contains_key(&entity);
-        let receives = move |receptions: &[Reception]| receptions.iter().any(|known| known.sender == Some(entity));
-        let receivers = self.receptions.iter().filter(move |(_, receptions)| is_wanted && receives(receptions));
-        receivers.map(|(&receiver, _)| receiver)
-    }
-
     /// Returns the names of the values that others receive from this entity.
     #[must_use]
     pub fn wanted(&self, entity: EntityIndex) -> &[BString] {

@@ -60,6 +60,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         cache: None,
         fights: Fights::default(),
         timers: Timers::default(),
+        is_flawed: false,
         told: HashSet::new(),
         last_change: Instant::now(),
     };
@@ -85,6 +86,8 @@ struct Watcher<'a> {
     cache: Option<Arc<CacheDirectory>>,
     fights: Fights,
     timers: Timers,
+    /// True if there may be entities that are not known, as something is wrong with definitions.
+    is_flawed: bool,
     /// What has been said about runs in general, and need not be said again.
     told: HashSet<BString>,
     /// The last time that an entity was found in another state than before, or was repaired.
@@ -169,6 +172,7 @@ impl Watcher<'_> {
         walk.with_force(self.arguments.force).go(&mut findings)?;
         let found = findings.into_found();
         self.cache = Some(Arc::clone(&inventory.cache));
+        self.is_flawed = inventory.is_flawed_for(&selection);
         drop(inventory);
         self.timers = known.timers(Instant::now());
         self.known = known;
@@ -176,23 +180,42 @@ impl Watcher<'_> {
         Ok(self.learn(found, &Causes::new()))
     }
 
-    /// Checks some entities. Returns those that have drifted.
+    /// Checks entities that something has happened to, and what may be as it should be because of that. Returns those that have drifted.
     fn look(&mut self, causes: &Causes) -> Result<Vec<EntityIndex>, FatalError> {
         if causes.is_empty() {
             return Ok(Vec::new());
         }
-        let selection = self.known.selection(causes.keys().copied());
+        let concerned: Vec<EntityIndex> = causes.keys().copied().collect();
+        let mut asked = self.known.with_dependents(&concerned);
+        let is_desired = |entity| self.known.entities[entity].state == Some(State::Desired);
+        asked.retain(|&entity| causes.contains_key(&entity) || !is_desired(entity));
+        let Some(mut found) = self.check(&asked)? else { return self.survey_or_postpone() };
+        let is_blocked = |finding: &&Finding| finding.end == End::DependencyFailed;
+        let blocked: Vec<EntityIndex> =
+            found.iter().filter(is_blocked).filter_map(|finding| self.known.by_id.get(&finding.id)).copied().collect();
+        let required = self.known.with_required(&blocked);
+        if !required.is_subset(&asked) {
+            // It would be hindered in a repair, too.
+            asked.extend(required);
+            let Some(again) = self.check(&asked)? else { return self.survey_or_postpone() };
+            found = again;
+        }
+        Ok(self.learn(found, causes))
+    }
+
+    /// Checks these entities, and returns how they are. Returns none if there may be other entities than before.
+    fn check(&mut self, entities: &HashSet<EntityIndex>) -> Result<Option<Vec<Finding>>, FatalError> {
+        let selection = self.known.selection(entities.iter().copied());
         let preview = check::Preview { force: self.arguments.force, ..check::Preview::default() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
         let done = check::walk(&self.settings, self.interrupt, &mut findings, &selection, preview);
         let found = findings.into_found();
         match done {
-            Ok(_) => Ok(self.learn(found, causes)),
-            // There may be other entities than before.
-            Err(FatalError::Reported) => self.survey_or_postpone(),
+            Ok(_) => Ok(Some(found)),
+            Err(FatalError::Reported) => Ok(None),
             Err(fatal) => {
                 self.postpone(fatal, Heard { everything: true, ..Heard::default() })?;
-                Ok(Vec::new())
+                Ok(Some(Vec::new()))
             }
         }
     }
@@ -244,7 +267,8 @@ impl Watcher<'_> {
     /// Returns the exit code that the states of the entities make.
     fn exit_code(&self) -> u8 {
         let any = |state| self.known.entities.iter().any(|entity| entity.state == Some(state));
-        if any(State::Failed) {
+        // What could not be done waits to be tried again.
+        if any(State::Failed) || self.is_flawed || self.queue.has_postponed() {
             exit::FAILED
         } else if any(State::Drifted) {
             exit::PENDING

@@ -1,6 +1,8 @@
 //! `holo watch`: what is noticed, what is put right again, and what it costs when nothing happens.
 
 mod controls;
+mod ends;
+mod plan;
 
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
@@ -30,8 +32,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("who is refreshed by a repair is refreshed", refreshed),
         case("a plugin tells what no path shows", told_by_plugins),
         case("a plugin that watches no longer is warned of", plugin_ends),
-        case("it ends when it has been quiet, as things are then", converged),
-        case("it ends after an event", once),
+        case("it ends when it has been quiet, as things are then", ends::converged),
+        case("it ends with a failure if an entity fails for good", ends::failed),
+        case("it ends with a failure if a definition is wrong", ends::flawed),
+        case("it does not end while something happens, and not well after a fight", ends::changed_meanwhile),
+        case("it ends after an event", ends::once),
+        case("what an entity requires is repaired before it, though nothing is heard of it", plan::required),
+        case("what depends on an entity is looked at when that is repaired", plan::dependents),
+        case("what was hindered is repaired when what it requires is back", plan::hindered),
+        case("what is left alone is not taken along", plan::left_alone),
+        case("who receives a value from what is repaired is changed with it", plan::receivers),
         case("it ends when nobody reads what it says any more", unread),
         trial_of("an idle watch makes no system call", &[Need::Program("strace")], idle),
         trial_of(
@@ -318,33 +328,6 @@ fn plugin_ends() {
     let warning = watching.until("warning").pop().unwrap()["text"].to_string();
     assert!(warning.contains("The watch of plugin demo has ended: exit status 7"), "{warning}");
     watching.stop(&root);
-}
-
-fn converged() {
-    let root = root();
-    let code = |arguments: &[&str]| root.holo(&[&["watch", "--for", "300ms"], arguments].concat()).status;
-    assert_eq!(code(&[]), Some(0));
-    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
-    assert_eq!(code(&[]), Some(3));
-    assert_eq!(code(&["file:/etc/motd"]), Some(0));
-    assert_eq!(code(&["--apply"]), Some(3));
-    assert_eq!(code(&["--apply", "--force"]), Some(0));
-    fs::remove_file(root.join("srv/app/conf")).unwrap();
-    fs::create_dir(root.join("srv/app/conf")).unwrap();
-    fs::write(root.join("srv/app/conf/x"), "").unwrap();
-    assert_ne!(code(&["--apply", "--force"]), Some(0));
-    let run = root.holo(&["watch", "--for", "1s", "file:/nothing"]);
-    assert_eq!(run.status, Some(255), "{run}");
-    assert!(run.stderr_lossy().contains("Unrecognized argument: file:/nothing"), "{run}");
-}
-
-fn once() {
-    let root = root();
-    let mut watching = Watching::start(&root, &["--once", "--apply"]);
-    fs::remove_file(root.join("srv/app/conf")).unwrap();
-    watching.expect("drifted", "file:/srv/app/conf");
-    watching.expect("repaired", "file:/srv/app/conf");
-    assert_eq!(watching.end(), Some(0));
 }
 
 fn idle() {

@@ -29,12 +29,10 @@ pub(super) enum Verdict {
 impl Fights {
     /// Says if an entity may be repaired now.
     pub(super) fn judge(&mut self, id: &BStr, limit: Limit, now: Instant) -> Verdict {
-        if let Some(&until) = self.left_alone.get(id) {
-            if now < until {
-                return Verdict::LeftAlone;
-            }
-            self.left_alone.remove(id);
+        if self.is_left_alone(id, now) {
+            return Verdict::LeftAlone;
         }
+        self.left_alone.remove(id);
         let Some(repairs) = self.repairs.get_mut(id) else { return Verdict::Repair };
         repairs.retain(|&at| now.duration_since(at) < limit.within);
         let times = usize::try_from(limit.times).unwrap_or(usize::MAX);
@@ -44,6 +42,11 @@ impl Fights {
         let until = (now + LEFT_ALONE).max(first + limit.within);
         self.left_alone.insert(id.to_owned(), until);
         Verdict::Stop(until)
+    }
+
+    /// Returns true if an entity was repaired too often, and is not to be for now.
+    pub(super) fn is_left_alone(&self, id: &BStr, now: Instant) -> bool {
+        self.left_alone.get(id).is_some_and(|&until| now < until)
     }
 
     /// Notes that an entity was repaired.

@@ -7,6 +7,7 @@ use crate::entity::Entity;
 use crate::error::FatalError;
 use crate::index::{EntityIndex, PerEntity, PluginIndex};
 use crate::inventory::Inventory;
+use crate::plan::EdgeKind;
 use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Controls, Limit};
@@ -31,8 +32,10 @@ pub(super) struct KnownEntity {
     /// When it may be worked on, if anything is said.
     controls: Option<Box<Controls>>,
     pub(super) state: Option<State>,
-    /// The entities that are refreshed when it changes.
-    pub(super) refreshes: Vec<EntityIndex>,
+    /// The entities that it requires.
+    requires: Vec<EntityIndex>,
+    /// The entities that may have to be changed when it has been: that require or need it, are refreshed by it, or receive values from it.
+    dependents: Vec<EntityIndex>,
 }
 
 static NO_CONTROLS: Controls = Controls::NONE;
@@ -68,10 +71,16 @@ impl Known {
             let (plugin, controls) = (inventory.entities[entity].plugin, inventory.entities[entity].controls());
             let controls = (controls != Controls::NONE).then(|| Box::new(controls));
             let state = before.by_id.get(&id).and_then(|&known| before.entities[known].state);
-            let refreshes = inventory.plan.refreshes(entity).iter().filter_map(|target| new_index.get(target).copied());
-            KnownEntity { id, plugin, controls, state, refreshes: refreshes.collect() }
+            KnownEntity { id, plugin, controls, state, requires: Vec::new(), dependents: Vec::new() }
         };
-        let entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
+        let mut entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
+        for edge in inventory.plan.edges().iter().filter(|edge| !edge.reversed && hands_on_changes(edge.kind)) {
+            let Some((&first, &then)) = new_index.get(&edge.from).zip(new_index.get(&edge.to)) else { continue };
+            entities[first].dependents.push(then);
+            if edge.kind == EdgeKind::Requires {
+                entities[then].requires.push(first);
+            }
+        }
         let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
         Known { entities, by_id }
     }
@@ -122,18 +131,35 @@ impl Known {
         Selection { selectors: entities.into_iter().map(id).collect() }
     }
 
-    /// Returns entities and those that are refreshed because of them, in turn.
-    pub(super) fn with_refreshed(&self, entities: &[EntityIndex]) -> Vec<EntityIndex> {
-        let mut all = Vec::new();
-        let mut seen = HashSet::new();
-        let mut left: Vec<EntityIndex> = entities.to_vec();
+    /// Returns entities and those that may have to be changed when these have been, in turn.
+    pub(super) fn with_dependents(&self, entities: &[EntityIndex]) -> HashSet<EntityIndex> {
+        self.reached(entities, |entity| &entity.dependents)
+    }
+
+    /// Returns entities and those that they require, in turn.
+    pub(super) fn with_required(&self, entities: &[EntityIndex]) -> HashSet<EntityIndex> {
+        self.reached(entities, |entity| &entity.requires)
+    }
+
+    fn reached(&self, from: &[EntityIndex], next: impl Fn(&KnownEntity) -> &[EntityIndex]) -> HashSet<EntityIndex> {
+        let mut reached = HashSet::new();
+        let mut left = from.to_vec();
         while let Some(entity) = left.pop() {
-            if seen.insert(entity) {
-                all.push(entity);
-                left.extend(&self.entities[entity].refreshes);
+            if reached.insert(entity) {
+                left.extend(next(&self.entities[entity]));
             }
         }
-        all
+        reached
+    }
+}
+
+/// Returns true if a change of the first entity of such an edge may matter to the other one. If not, it is about the order alone.
+fn hands_on_changes(kind: EdgeKind) -> bool {
+    match kind {
+        EdgeKind::Requires | EdgeKind::Subscribes | EdgeKind::Notifies | EdgeKind::Needs(_) | EdgeKind::Receives => {
+            true
+        }
+        EdgeKind::After | EdgeKind::Before | EdgeKind::Owns(_) => false,
     }
 }
 

@@ -59,6 +59,11 @@ impl Queue {
         waiting.add(heard);
     }
 
+    /// Returns true if something is to be looked at later, as it could not be done.
+    pub(super) fn has_postponed(&self) -> bool {
+        self.postponed.is_some()
+    }
+
     /// Waits until something has happened and it has been quiet since, or until one of two times.
     pub(super) fn wait(
         &mut self,
@@ -102,14 +107,15 @@ impl Queue {
         heard: &mut Heard,
         reporter: &mut dyn Reporter,
     ) -> Result<(), FatalError> {
-        let begun = Instant::now();
-        let last = begun + self.settle * AT_MOST;
-        while Instant::now() < last {
-            let until = (Instant::now() + self.settle).min(last);
+        let mut taken = Instant::now();
+        let last = taken + self.settle * AT_MOST;
+        while taken < last {
+            let until = (taken + self.settle).min(last);
             if self.ready(interrupt, Some(until))? == Ready::Time {
                 break;
             }
             self.take(heard, reporter)?;
+            taken = Instant::now();
             interrupt.pause(BREATH.min(self.settle / 4))?;
         }
         Ok(())

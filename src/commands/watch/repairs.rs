@@ -18,7 +18,7 @@ use jiff::Zoned;
 use std::time::Instant;
 
 impl Watcher<'_> {
-    /// Applies entities that have drifted, if that is wanted, and what is refreshed because of that.
+    /// Applies entities that have drifted, if that is wanted, and what may have to be changed because of that.
     pub(super) fn repair(&mut self, drifted: Vec<EntityIndex>) -> Result<(), FatalError> {
         if !self.arguments.apply {
             return Ok(());
@@ -27,6 +27,8 @@ impl Watcher<'_> {
         if able.is_empty() {
             return Ok(());
         }
+        let mut applied = self.known.with_dependents(&able);
+        applied.retain(|&entity| !self.fights.is_left_alone(self.known.entities[entity].id.as_bstr(), Instant::now()));
         let arguments = Apply {
             force: self.arguments.force,
             dry_run: false,
@@ -37,7 +39,7 @@ impl Watcher<'_> {
             fail_fast: false,
             exit_zero: false,
             output: Output { json: false },
-            selection: self.known.selection(self.known.with_refreshed(&able)),
+            selection: self.known.selection(applied),
         };
         let mut findings = Findings::new(self.reporter, &mut self.told);
         // Each is a run of its own.

@@ -1,0 +1,115 @@
+//! What is looked at and repaired together: what an entity requires, and what depends on it.
+
+use super::Watching;
+use crate::controls::root;
+use holo_testing::ScratchRoot;
+use std::fs;
+
+/// Returns a root with files in `state/` for these entities, so that they are as desired.
+fn desired(report: &str, entities: &[&str]) -> ScratchRoot {
+    let root = root(report);
+    entities.iter().for_each(|name| root.write(format!("state/{name}"), ""));
+    root
+}
+
+#[track_caller]
+fn remove(root: &ScratchRoot, path: &str) {
+    fs::remove_file(root.join(path)).unwrap();
+}
+
+pub(super) fn required() {
+    let report = "ENTITY: x:a\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nREQUIRES: x:b\nWATCH: /state/c\n";
+    let root = desired(report, &["a", "b", "c"]);
+    let mut watching = Watching::start(&root, &["--apply"]);
+    // No path tells of these.
+    ["state/a", "state/b"].iter().for_each(|path| remove(&root, path));
+    watching.expect_silence();
+    remove(&root, "state/c");
+    ["x:a", "x:b", "x:c"].iter().for_each(|id| drop(watching.expect("drifted", id)));
+    ["x:a", "x:b", "x:c"].iter().for_each(|id| drop(watching.expect("repaired", id)));
+    watching.stop(&root);
+}
+
+pub(super) fn dependents() {
+    let report = "ENTITY: x:a\nWATCH: /state/a\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nAFTER: x:a\n";
+    let root = desired(report, &["a", "b", "c"]);
+    let mut watching = Watching::start(&root, &["--apply"]);
+    ["state/b", "state/c"].iter().for_each(|path| remove(&root, path));
+    remove(&root, "state/a");
+    watching.expect("drifted", "x:a");
+    watching.expect("repaired", "x:a");
+    watching.expect("repaired", "x:b");
+    // That one comes after it, and does not depend on it.
+    watching.expect_silence();
+    assert!(!root.exists("state/c"));
+    watching.stop(&root);
+}
+
+pub(super) fn hindered() {
+    let root = super::root();
+    let other = super::APP.replace("/conf", "/other") + "requires = [\"file:/srv/app/conf\"]\n";
+    root.write("usr/share/holo/files/other.toml", other);
+    assert!(root.holo(&["apply"]).success());
+    let mut watching = Watching::start(&root, &["--apply"]);
+    root.write("srv/app/conf", "port 81\n");
+    assert_eq!(watching.expect("drifted", "file:/srv/app/conf")["needs_force"], true);
+    remove(&root, "srv/app/other");
+    let error = watching.expect("error", "file:/srv/app/other")["text"].to_string();
+    assert!(error.contains("which is not in its desired state (--force is needed)"), "{error}");
+    // Nothing happens to the other one by then.
+    root.write("srv/app/conf", "port 80\n");
+    watching.expect("returned", "file:/srv/app/conf");
+    watching.expect("drifted", "file:/srv/app/other");
+    watching.expect("repaired", "file:/srv/app/other");
+    watching.stop(&root);
+}
+
+pub(super) fn left_alone() {
+    let report =
+        "ENTITY: x:a\nWATCH: /state/a\nENTITY: x:b\nWATCH: /state/b\nREQUIRES: x:a\nSUBSCRIBES: x:a\nLIMIT: 1/1h\n";
+    let root = desired(report, &["a", "b"]);
+    let mut watching = Watching::start(&root, &["--apply"]);
+    remove(&root, "state/b");
+    watching.until("repaired");
+    remove(&root, "state/b");
+    watching.expect("drifted", "x:b");
+    watching.expect("error", "x:b");
+    remove(&root, "state/a");
+    watching.expect("drifted", "x:a");
+    watching.expect("repaired", "x:a");
+    watching.expect_silence();
+    assert!(!root.exists("state/b"));
+    watching.stop(&root);
+}
+
+/// A plugin whose entity is the file `state/token`. It sends what is in that, which is something else each time.
+const TOKEN: &str = r#"#!/bin/sh
+token=$HOLO_ROOT_DIR/state/token
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan) printf 'ENTITY: y:token\nWATCH: /state/token\n' ;;
+check) [ -e "$token" ] && echo 'not changed' >&3 || echo 'would change: make' >&3 ;;
+apply)
+    [ -e "$token" ] && echo 'not changed' >&3 || { date +%s.%N >"$token"; echo 'changed: made' >&3; }
+    echo "send: value=$(cat "$token")" >&3 ;;
+esac
+"#;
+
+pub(super) fn receivers() {
+    let root = super::root().dir("state").dir("usr/share/holo/y").script("usr/lib/holo/holo-y", TOKEN);
+    let root = root
+        .file("etc/holorc.d/10-y", "plugin y\n")
+        .resource("files/copy.toml", "[[file]]\npath = \"/srv/copy\"\nreceive = { content = \"y:token#value\" }\n");
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    let before = root.read("srv/copy");
+    let mut watching = Watching::start(&root, &["--apply"]);
+    remove(&root, "state/token");
+    watching.expect("drifted", "y:token");
+    watching.expect("repaired", "y:token");
+    watching.expect("repaired", "file:/srv/copy");
+    assert_ne!(root.read("srv/copy"), before);
+    assert_eq!(root.read("srv/copy").trim_ascii(), root.read("state/token").trim_ascii());
+    watching.expect_silence();
+    watching.stop(&root);
+}
