@@ -33,6 +33,14 @@ pub enum ChecksumError {
     Digits(String, usize),
 }
 
+impl Checksum {
+    /// Returns the digits of an SHA-256, in small letters.
+    #[must_use]
+    pub fn sha256(&self) -> Option<&str> {
+        (self.algorithm == Algorithm::Sha256).then_some(self.digits.as_str())
+    }
+}
+
 impl FromStr for Checksum {
     type Err = ChecksumError;
 

@@ -26,6 +26,8 @@ impl Plugin for Archives {
 
     const CONCURRENT: bool = true;
 
+    const SENDS: &'static [&'static str] = &["archive#sha256", "archive#etag"];
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = definitions::read::<Archive>(host, output);
         let (mut orphans, mut known) = (BTreeMap::new(), Vec::new());

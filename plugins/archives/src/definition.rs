@@ -114,6 +114,7 @@ impl fmt::Debug for Archive {
 impl Definition for Archive {
     const TABLE: &'static str = "archive";
     const KEY: &'static str = "path";
+    const SECRETS: &'static [&'static str] = &["headers", "password"];
 
     fn invalid_values(&self) -> Vec<Invalid> {
         let path = |key, path: &Option<String>| path.iter().try_for_each(|path| values::plain(key, path).map(drop));

@@ -5,12 +5,13 @@ use crate::deployment::Deployment;
 use crate::error::ArchiveError;
 use crate::inventory::{Inventory, PREFIX, canonical};
 use crate::listing::Listing;
-use crate::record::ArchiveRecord;
+use crate::record::{ArchiveRecord, DownloadRecord};
 use crate::removal::Removal;
 use crate::shared::{Shared, WorkPaths};
 use crate::store::Store;
+use bstr::BString;
 use holo_change::Tree;
-use holo_change::base_store::Remembered;
+use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Verdict};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -66,6 +67,12 @@ impl ArchiveEntity {
             }
         }
         Ok(false)
+    }
+
+    /// Returns the record of the download that is, or was, at the path.
+    fn download(&self, host: &Host) -> Option<DownloadRecord> {
+        let memory = BaseStore::open(host.locations()).ok()?;
+        memory.recall::<ArchiveRecord>(&self.id).ok()??.base.download
     }
 
     /// Returns the canonical paths that it works on, and those of the orphans that it takes over from.
@@ -259,6 +266,33 @@ impl Entity for ArchiveEntity {
                 output.error(error.to_string());
                 Verdict::Failed
             }
+        }
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        let download = match &self.desired {
+            Desired::Defined(archive, _) if archive.ensure == Ensure::Present => self.download(host),
+            _ => None,
+        };
+        let Some(DownloadRecord { sha256, validators, .. }) = download else { return };
+        for name in names {
+            match name.as_slice() {
+                b"sha256" => drop(output.send("sha256", &sha256)),
+                b"etag" => drop(validators.etag.as_ref().map(|etag| output.send("etag", etag))),
+                _ => {}
+            }
+        }
+    }
+
+    /// The checksum may be in the definition.
+    fn foresee(&self, _: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Desired::Defined(archive, _) = &self.desired
+            && archive.ensure == Ensure::Present
+            && names.iter().any(|name| name == "sha256")
+            && let Some(checksum) = archive.checksum()
+            && let Some(sha256) = checksum.sha256()
+        {
+            output.send("sha256", sha256);
         }
     }
 

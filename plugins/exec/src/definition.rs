@@ -1,6 +1,7 @@
 //! The keys of a command's definition.
 
 use crate::command;
+use holo_plugin::Stream;
 use holo_plugin::definitions::{Definition, Invalid, WrittenCommand, values};
 use holo_plugin::process::Identity;
 use serde::Deserialize;
@@ -132,6 +133,11 @@ impl Exec {
     /// Returns a guard as it is shown, in one line.
     pub(crate) fn shown_guard(&self, guard: &WrittenCommand) -> String {
         if self.sensitive { "a command".to_owned() } else { format!("`{}`", command::shown(guard)) }
+    }
+
+    /// Returns true if what the command says is shown. What it prints is a value for others, and as sensitive as the command.
+    pub(crate) fn shows(&self, stream: Stream) -> bool {
+        self.log_output && !(self.sensitive && stream == Stream::Stdout)
     }
 
     /// As whom it runs.

@@ -129,7 +129,7 @@ impl ExecEntity {
             if keeps && stream == Stream::Stdout {
                 stdout.take(bytes);
             }
-            if exec.log_output {
+            if exec.shows(stream) {
                 output.relay(stream, bytes);
             }
         });
@@ -140,7 +140,8 @@ impl ExecEntity {
             output.warning(format!("{}: {what}", exec.shown()));
         }
         if let Some(reason) = self.failure(&ended) {
-            if !exec.log_output {
+            // Nobody can tell from the last lines which of them others may receive.
+            if !exec.log_output && !exec.sensitive {
                 let lines = ended.last_lines(LAST_LINES);
                 lines.iter().for_each(|line| output.relay(Stream::Stderr, format!("{line}\n").as_bytes()));
             }

@@ -5,6 +5,7 @@ use crate::declaration::{Ensure, Wanted};
 use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Kind, Step};
+use crate::need::installed_version;
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
@@ -24,6 +25,14 @@ pub(crate) enum Finding {
     Failed(PackageError),
 }
 
+/// What is found out about a package.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) finding: Finding,
+    /// The version that is installed.
+    pub(crate) version: Option<String>,
+}
+
 /// Finds out what applying packages of one package manager would do, by ID.
 pub(crate) fn check_all(
     host: &Host,
@@ -32,10 +41,13 @@ pub(crate) fn check_all(
     names: &Names,
     has_pending_sources: bool,
     output: &mut Output<'_>,
-) -> BTreeMap<String, Finding> {
+) -> BTreeMap<String, Found> {
     match findings(host, provider, wanted, names, has_pending_sources, output) {
         Ok(findings) => wanted.iter().map(|wanted| wanted.id.clone()).zip(findings).collect(),
-        Err(problem) => wanted.iter().map(|wanted| (wanted.id.clone(), Finding::Failed(problem.clone()))).collect(),
+        Err(problem) => {
+            let found = || Found { finding: Finding::Failed(problem.clone()), version: None };
+            wanted.iter().map(|wanted| (wanted.id.clone(), found())).collect()
+        }
     }
 }
 
@@ -46,7 +58,7 @@ fn findings(
     names: &Names,
     has_pending_sources: bool,
     output: &mut Output<'_>,
-) -> Result<Vec<Finding>, PackageError> {
+) -> Result<Vec<Found>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
     let wanted: Vec<Wanted> = wanted.iter().map(|wanted| with_file(wanted, &manager)).collect();
@@ -100,7 +112,11 @@ fn findings(
             Finding::Verdict(Verdict::WouldChange(vec![what]))
         }
     };
-    Ok(resolution.resolved.indexes().zip(resolution.resolved).map(find).collect())
+    let version = |index: RequestIndex| installed_version(&resolution.installed, &requests[index].wanted.key, provider);
+    let versions = resolution.resolved.indexes().map(|index| version(index).map(str::to_owned));
+    let versions: Vec<Option<String>> = versions.collect();
+    let findings = resolution.resolved.indexes().zip(resolution.resolved).map(find);
+    Ok(findings.zip(versions).map(|(finding, version)| Found { finding, version }).collect())
 }
 
 /// Returns the words for a package that nobody offers.

@@ -1,7 +1,7 @@
 //! A package as an entity.
 
 use crate::base::Base;
-use crate::check::{Finding, check_all};
+use crate::check::{Finding, Found, check_all};
 use crate::declaration::{Ensure, Wanted};
 use crate::provider::{PackageProvider, ProviderError};
 use crate::repositories::{self, RepositoryEntity};
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     repositories: Vec<Arc<Declared<RepositoryEntity>>>,
     /// The effect of applying each of them, once that was asked for.
     findings: Mutex<Option<BTreeMap<String, Finding>>>,
+    /// The installed versions of packages, as they were when they were last worked on or checked.
+    versions: Mutex<BTreeMap<String, String>>,
     /// True if so many packages are asked for that it would take too long to tell what comes along with each.
     is_crowd: AtomicBool,
 }
@@ -92,6 +94,20 @@ impl Shared {
         !self.is_crowd.load(Ordering::Relaxed)
     }
 
+    /// Takes note of the installed version of a package.
+    pub(crate) fn note_version(&self, id: &str, version: Option<&str>) {
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        match version {
+            Some(version) => drop(versions.insert(id.to_owned(), version.to_owned())),
+            None => drop(versions.remove(id)),
+        }
+    }
+
+    /// Returns the installed version of a package that was worked on or checked: empty if it is a stand-in that has none.
+    pub(crate) fn version(&self, id: &str) -> Option<String> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
     /// Forgets what was found out.
     pub(crate) fn forget(&self) {
         *self.findings.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -109,7 +125,11 @@ impl Shared {
             for (name, provider) in managers {
                 let (wanted, names) = (self.wanted_of(name), self.names(provider));
                 let has_pending_sources = self.has_pending_sources(host, name);
-                findings.extend(check_all(host, provider, &wanted, &names, has_pending_sources, output));
+                let found = check_all(host, provider, &wanted, &names, has_pending_sources, output);
+                for (id, Found { finding, version }) in found {
+                    self.note_version(&id, version.as_deref());
+                    findings.insert(id, finding);
+                }
             }
             findings
         });

@@ -2,7 +2,9 @@
 
 use crate::entity::PackageEntity;
 use crate::repositories::RepositoryEntity;
+use bstr::BString;
 use holo_plugin::declared::Declared;
+use holo_plugin::definitions::Hindrance;
 use holo_plugin::index::Table;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, Part, SetAnswers, Verdict};
 use std::sync::Arc;
@@ -43,6 +45,18 @@ impl Entity for Managed {
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         self.entity().check(host, mode, output)
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity().send(host, names, output);
+    }
+
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        self.entity().foresee(host, names, output);
+    }
+
+    fn hindrance(&self) -> Option<&Hindrance> {
+        self.entity().hindrance()
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

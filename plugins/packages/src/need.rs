@@ -1,7 +1,7 @@
 //! The difference between a package and its desired state.
 
 use crate::declaration::{Ensure, Wanted};
-use crate::model::{Instance, Kind, Mark, Status};
+use crate::model::{Installed, Instance, Key, Kind, Mark, Status};
 use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
 
@@ -88,4 +88,15 @@ fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn PackageProvider)
 /// The newest version among instances.
 pub(crate) fn newest<'a>(present: &[&'a Instance], provider: &dyn PackageProvider) -> Option<&'a str> {
     present.iter().map(|instance| instance.version.as_str()).max_by(|a, b| provider.compare(a, b))
+}
+
+/// Returns the version in which a package is installed, the newest one if there are several; empty if a stand-in has none.
+pub(crate) fn installed_version<'a>(
+    installed: &'a Installed,
+    key: &Key,
+    provider: &dyn PackageProvider,
+) -> Option<&'a str> {
+    let mut present = installed.instances(key);
+    present.retain(|instance| instance.status == Status::Installed);
+    newest(&present, provider)
 }

@@ -1,9 +1,15 @@
 //! The operations on packages that the dispatcher asks for.
 
 use crate::check::{Finding, changes};
+use crate::declaration::VERSION;
 use crate::entity::PackageEntity;
+use crate::model::Kind;
 use crate::transaction;
+use bstr::BString;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
+
+/// The version of a package that only a stand-in for a package manager has.
+const MOCK: &str = "MOCK";
 
 impl Entity for PackageEntity {
     fn report(&self) -> EntityReport {
@@ -36,7 +42,30 @@ impl Entity for PackageEntity {
         }
     }
 
+    fn send(&self, _: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Some(version) = self.shared.version(&self.wanted.id) {
+            send_version(&version, names, output);
+        }
+    }
+
+    /// What is going to be installed is known as exactly as a check can say it.
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        let Some(Finding::Pending(task)) = self.shared.finding(&self.wanted.id, host, output) else { return };
+        match (task.kind, task.item.version) {
+            (Some(Kind::Install), Some(version)) => send_version(&version, names, output),
+            (None, _) => self.send(host, names, output),
+            _ => {}
+        }
+    }
+
     fn diff(&self, _: &Host) -> Option<FilePair> {
         None
+    }
+}
+
+/// Sends the version of a package, if it is wanted.
+fn send_version(version: &str, names: &[BString], output: &mut Output<'_>) {
+    if names.iter().any(|name| name == VERSION) {
+        output.send(VERSION, if version.is_empty() { MOCK } else { version });
     }
 }

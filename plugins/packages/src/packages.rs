@@ -32,6 +32,8 @@ impl Plugin for Packages {
 
     const ADOPTS: bool = true;
 
+    const SENDS: &'static [&'static str] = &["package#version"];
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let (definitions, (repositories, ())): (Definitions<Package>, (Definitions<Repository>, ())) =
             definitions::read_several(host, output);

@@ -9,9 +9,9 @@ use crate::entity::{PackageEntity, Past};
 use crate::error::PackageError;
 use crate::intent::Intent;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Kind, Status};
+use crate::model::{Installed, Kind};
 use crate::names::{FullNames, things};
-use crate::need::newest;
+use crate::need::installed_version;
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
@@ -211,13 +211,13 @@ impl<'a> Group<'a> {
         Ok(Some(intent))
     }
 
-    /// Says which version of a package there is, for when the system is brought back to this.
+    /// Says which version of a package there is, for when the system is brought back to this, and notes it for those that receive it.
     fn keep(&self, request: RequestIndex, installed: &Installed, has_installed: bool, output: &mut Output<'_>) {
-        let instances = installed.instances(&self.wanted(request).key);
-        let present: Vec<&Instance> =
-            instances.into_iter().filter(|instance| instance.status == Status::Installed).collect();
+        let wanted = self.wanted(request);
+        let version = installed_version(installed, &wanted.key, self.provider);
+        self.entity(request).shared.note_version(&wanted.id, version);
         // A stand-in for a package manager knows no versions.
-        let Some(version) = newest(&present, self.provider).filter(|version| !version.is_empty()) else { return };
+        let Some(version) = version.filter(|version| !version.is_empty()) else { return };
         output.keep(VERSION, version);
         if has_installed {
             output.keep(OURS, version);

@@ -2,6 +2,8 @@
 
 use crate::apply;
 use crate::entity::{FilesStep, Service};
+use crate::plan::Ensure;
+use bstr::BString;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 
 impl Entity for Service {
@@ -31,6 +33,16 @@ impl Entity for Service {
                     Verdict::Failed
                 }
             },
+        }
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        if let Service::Unit(unit) = self
+            && unit.wanted.ensure != Some(Ensure::Stopped)
+            && names.iter().any(|name| name == "pid")
+            && let Some(pid) = unit.all.provider.manager(host).main_pid(&unit.name)
+        {
+            output.send("pid", pid.to_string());
         }
     }
 

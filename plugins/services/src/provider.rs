@@ -156,6 +156,9 @@ pub(crate) trait Manager {
     /// Returns the last lines that a unit has logged.
     fn last_words(&self, unit: &UnitName) -> Vec<String>;
 
+    /// Returns the ID of the main process of a unit, if it has one. Asks anew: what was known may be a process that has ended since.
+    fn main_pid(&self, unit: &UnitName) -> Option<u32>;
+
     /// Returns the ID of the present boot.
     fn boot(&self) -> Option<String>;
 }

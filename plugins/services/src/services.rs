@@ -34,6 +34,8 @@ impl Plugin for Services {
     const ADOPTS: bool = true;
     const WATCHES: bool = true;
 
+    const SENDS: &'static [&'static str] = &["service#pid"];
+
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
         let mut definitions = definitions::read::<definition::Service>(host, output);
         let memory = match BaseStore::open(host.locations()) {

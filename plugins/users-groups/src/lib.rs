@@ -28,6 +28,7 @@ mod providers;
 mod renamed;
 mod run;
 mod scan;
+mod send;
 mod stack;
 mod state;
 mod state_file;

@@ -3,8 +3,8 @@
 use crate::apply;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
-use crate::{adoption, check, diff, migration, preview, providers, scan};
-use bstr::BStr;
+use crate::{adoption, check, diff, migration, preview, providers, scan, send};
+use bstr::{BStr, BString};
 use holo_plugin::declared::Declared;
 use holo_plugin::{
     Adopted, Adoption, Applied, Candidate, Diagnosis, Entity, EntityReport, FilePair, Host, Level, Mode, Output,
@@ -18,6 +18,8 @@ impl Plugin for UsersGroups {
     type Entity = Declared<AccountEntity>;
 
     const ADOPTS: bool = true;
+
+    const SENDS: &'static [&'static str] = send::SENDS;
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         migration::migrate(host, output);
@@ -64,6 +66,14 @@ impl Entity for AccountEntity {
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         check::check(self, host, output)
+    }
+
+    fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        send::send(self, host, names, output);
+    }
+
+    fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
+        send::foresee(self, host, names, output);
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

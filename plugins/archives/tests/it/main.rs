@@ -15,6 +15,7 @@ mod previews;
 mod selection;
 mod shared;
 mod support;
+mod values;
 
 use std::process::ExitCode;
 
@@ -28,5 +29,6 @@ fn main() -> ExitCode {
         ("previews", previews::trials()),
         ("selection", selection::trials()),
         ("shared", shared::trials()),
+        ("values", values::trials()),
     ])
 }

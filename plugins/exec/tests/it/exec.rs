@@ -491,7 +491,14 @@ fn sensitive() {
     bench.define("command = 'echo hush'\nsensitive = true");
     let mocked = bench.run(bench.plugin("apply").env("HOLO_ROOT_DIR", bench.work()), |_| {});
     assert_eq!(mocked.said, "MOCK: the command of x\n", "{mocked:?}");
-    for outcome in [report, checked, applied, failed, broken, mocked] {
+    // The standard output is what others receive.
+    bench.define("shell = true\ncommand = 'echo hush; echo told >&2'\nsensitive = true");
+    let printed = bench.apply();
+    assert_eq!(printed.said, "told\n", "{printed:?}");
+    bench.define("shell = true\ncommand = 'echo hush; exit 1'\nsensitive = true\nlog_output = false");
+    let silent = bench.apply();
+    assert_eq!(silent.said, "!! the command of x: exit status 1\n", "{silent:?}");
+    for outcome in [report, checked, applied, failed, broken, mocked, printed, silent] {
         assert!(!outcome.said.contains("hush") && !outcome.messages.contains("hush"), "{outcome:?}");
     }
 }

@@ -15,6 +15,7 @@ mod rpm;
 mod sources;
 mod support;
 mod system;
+mod values;
 mod versions;
 mod wanted;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         ("sources", sources::trials()),
         ("system", system::trials()),
         ("names", names::trials()),
+        ("values", values::trials()),
         ("versions", versions::trials()),
         ("wanted", wanted::trials()),
     ])

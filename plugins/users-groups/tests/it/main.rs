@@ -2,9 +2,10 @@
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod real_system;
+mod values;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("real_system", real_system::trials())])
+    holo_testing::run_modules([("real_system", real_system::trials()), ("values", values::trials())])
 }

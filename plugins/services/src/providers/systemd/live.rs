@@ -107,6 +107,11 @@ impl Manager for Live {
         text.unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
+    fn main_pid(&self, unit: &UnitName) -> Option<u32> {
+        let shown = output_of(&mut systemctl(&["show", "--property=MainPID", "--value"], &[unit])).ok()?;
+        shown.trim().parse().ok().filter(|pid| *pid != 0)
+    }
+
     fn boot(&self) -> Option<String> {
         let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(id.trim().to_owned())

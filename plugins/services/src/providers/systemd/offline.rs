@@ -13,6 +13,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The ID of a process that a command would have started, where commands are only printed.
+const PID_IN_TEST_MODE: u32 = 999;
+
 pub(super) struct Offline {
     root: PathBuf,
     /// True if commands that cannot be run are printed, and count as done. Otherwise they are errors.
@@ -139,6 +142,10 @@ impl Manager for Offline {
 
     fn last_words(&self, _: &UnitName) -> Vec<String> {
         Vec::new()
+    }
+
+    fn main_pid(&self, _: &UnitName) -> Option<u32> {
+        self.mocks.then_some(PID_IN_TEST_MODE)
     }
 
     fn boot(&self) -> Option<String> {
