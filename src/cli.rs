@@ -41,6 +41,8 @@ pub enum Verb {
     Apply(Apply),
     /// Show what applying entities would do
     Check(Check),
+    /// Run the health checks of entities
+    Health(Health),
     /// Notice it when entities change, and put them right again if asked to
     Watch(Watch),
     /// Show what people changed since entities were last applied
@@ -141,6 +143,17 @@ pub struct Check {
     #[command(flatten)]
     pub output: Output,
     /// The entities to check
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// `holo health`
+#[derive(Debug, Args)]
+pub struct Health {
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+    /// The entities whose checks are run
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -524,6 +537,7 @@ impl Verb {
         let output = match self {
             Verb::Apply(arguments) => &arguments.output,
             Verb::Check(arguments) => &arguments.output,
+            Verb::Health(arguments) => &arguments.output,
             Verb::Watch(arguments) => &arguments.output,
             Verb::Diff(arguments) => &arguments.output,
             Verb::Adopt(arguments) => &arguments.output,

@@ -12,6 +12,7 @@ mod doctor;
 mod facts;
 mod generations;
 mod graph;
+mod health;
 mod history;
 mod plugin_check;
 mod report;
@@ -59,6 +60,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         }
         Verb::Apply(arguments) => with_inputs(settings, report, |context| apply::run(&arguments, context)),
         Verb::Check(arguments) => with_inputs(settings, report, |context| check::run(&arguments, context)),
+        Verb::Health(arguments) => with_inputs(settings, report, |context| health::run(&arguments, context)),
         Verb::Diff(arguments) => with_inputs(settings, report, |context| diff::run(&arguments, context)),
         Verb::Adopt(arguments) => with_inputs(settings, report, |context| {
             refuse_if_pinned("adopt", context)?;

@@ -53,6 +53,8 @@ struct Identity {
     previews: bool,
     /// True if it can be asked what is wrong beside its entities.
     doctors: bool,
+    /// True if it can run health checks.
+    checks_health: bool,
     /// True if its session is kept between two requests.
     keeps_session: bool,
     /// True if it can scan for some entities only.
@@ -192,6 +194,7 @@ impl Plugin {
             session,
             preview: previews,
             doctor: doctors,
+            health: checks_health,
             blames,
             limits_scan,
             adopts,
@@ -211,6 +214,7 @@ impl Plugin {
             jobs,
             previews,
             doctors,
+            checks_health,
             keeps_session,
             limits_scan,
             blames,
@@ -327,6 +331,27 @@ impl Plugin {
             Transport::Session(session) => session.doctor(&self.identity, interrupt, on_report, on_output),
         };
         answer.map_err(|error| error.during(|| format!("the doctor of {}", self.id)))?;
+        Ok(lines)
+    }
+
+    /// Runs the health checks of these entities. Returns lines that say the health of those that have any.
+    ///
+    /// # Errors
+    /// If the plugin fails.
+    pub fn health(
+        &mut self,
+        ids: &[BString],
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<u8>, OperationError> {
+        let mut lines = Vec::new();
+        let on_report = &mut |piece: &[u8]| lines.extend_from_slice(piece);
+        let answer = match &mut self.transport {
+            _ if !self.identity.checks_health || ids.is_empty() => Ok(()),
+            Transport::Processes => processes::health(&self.identity, ids, interrupt, on_report, on_output),
+            Transport::Session(session) => session.health(&self.identity, ids, interrupt, on_report, on_output),
+        };
+        answer.map_err(|error| error.during(|| format!("the health checks of {}", self.id)))?;
         Ok(lines)
     }
 

@@ -91,6 +91,8 @@ struct Manner {
     doctors: bool,
     /// True if it says that it has the operation `adopt`.
     adopts: bool,
+    /// True if it says that it has the operation `health`.
+    checks_health: bool,
     /// True if it says that it has the operation `blame`.
     blames: bool,
 }
@@ -109,6 +111,7 @@ impl Manner {
         jobs: 1,
         previews: false,
         doctors: false,
+        checks_health: false,
         adopts: false,
         blames: false,
     };
@@ -121,8 +124,9 @@ impl Manner {
         let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
         let previews = info.preview && api_version >= API_VERSION_4;
         let doctors = info.doctor && api_version >= API_VERSION_4;
-        let &Info { adopts, blames, .. } = info;
-        let version_4 = Manner { api_version, limits_scan, jobs, previews, doctors, adopts, blames, ..Manner::INFO };
+        let &Info { adopts, blames, health: checks_health, .. } = info;
+        let version_4 =
+            Manner { api_version, limits_scan, jobs, previews, doctors, checks_health, adopts, blames, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });

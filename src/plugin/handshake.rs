@@ -25,6 +25,8 @@ pub struct Handshake {
     pub preview: bool,
     /// True if it has the operation `doctor`.
     pub doctor: bool,
+    /// True if it has the operation `health`.
+    pub health: bool,
     /// True if it has the operation `blame`.
     pub blames: bool,
     /// True if it can scan for some entities only.
@@ -90,13 +92,14 @@ pub fn shake_hands(
     let session = info.session && api_version >= API_VERSION_4;
     let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
     let doctor = info.doctor && api_version >= API_VERSION_4;
-    let Info { preview, blames, adopts, watches, sends, concurrency, .. } = info;
+    let Info { preview, health, blames, adopts, watches, sends, concurrency, .. } = info;
     Ok(Handshake {
         program: program.to_owned(),
         api_version,
         session,
         preview,
         doctor,
+        health,
         blames,
         limits_scan,
         adopts,

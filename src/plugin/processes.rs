@@ -9,7 +9,7 @@ use super::process::{Channel, Exit, Heard, Process, Program, RunError, StartErro
 use super::{Failure, Identity, Job, Progress, Task};
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
 use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit};
@@ -20,6 +20,8 @@ use std::time::Instant;
 
 /// The longest line on file descriptor 3 that can be a message.
 const MAX_LINE: usize = 1 << 18;
+/// The number of IDs that a command line names at most.
+const MOST_NAMED: usize = 1000;
 
 pub(super) fn scan(
     plugin: &Identity,
@@ -111,9 +113,34 @@ pub(super) fn doctor(
     on_report: &mut dyn FnMut(&[u8]),
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<(), OperationError> {
+    report(plugin, vec![OsStr::new("doctor")], interrupt, on_report, on_output)
+}
+
+/// Runs the health checks of entities: of all there are, if these are too many for a command line.
+pub(super) fn health(
+    plugin: &Identity,
+    ids: &[BString],
+    interrupt: &Interrupt,
+    on_report: &mut dyn FnMut(&[u8]),
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<(), OperationError> {
+    let named = if ids.len() > MOST_NAMED { &[] } else { ids };
+    let named: Vec<_> = named.iter().map(|id| id.to_os_str_lossy()).collect();
+    let arguments = [OsStr::new("health")].into_iter().chain(named.iter().map(AsRef::as_ref)).collect();
+    report(plugin, arguments, interrupt, on_report, on_output)
+}
+
+/// Has a process write lines on file descriptor 3.
+fn report(
+    plugin: &Identity,
+    arguments: Vec<&OsStr>,
+    interrupt: &Interrupt,
+    on_report: &mut dyn FnMut(&[u8]),
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<(), OperationError> {
     let program = Program {
         path: &plugin.program,
-        arguments: vec![OsStr::new("doctor")],
+        arguments,
         environment: plugin.environment(),
         messages: true,
         requests: false,

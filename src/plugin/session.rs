@@ -7,7 +7,7 @@ mod texts;
 use super::{Identity, Job, OperationError, PluginError, Progress, Task};
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
-use bstr::BStr;
+use bstr::{BStr, BString};
 use conversation::{RequestEnd, Said, Session};
 use holo_protocol::session::{Answer, Operation, Outcome, Received, Request, Stream, Wanted};
 use holo_protocol::{FilePair, ScanLimit, Text};
@@ -48,6 +48,19 @@ impl Slot {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(), OperationError> {
         self.ask_for_report(plugin, Request::new(0, Operation::Doctor), interrupt, on_report, on_output)
+    }
+
+    pub(super) fn health(
+        &mut self,
+        plugin: &Identity,
+        ids: &[BString],
+        interrupt: &Interrupt,
+        on_report: &mut dyn FnMut(&[u8]),
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(), OperationError> {
+        let entities = ids.iter().cloned().map(Text).collect();
+        let request = Request { entities, ..Request::new(0, Operation::Health) };
+        self.ask_for_report(plugin, request, interrupt, on_report, on_output)
     }
 
     /// Asks something that is about no single entity, and is answered by lines.

@@ -538,6 +538,7 @@ fn the_schema_names_nothing_that_is_never_written() {
         .file("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
     note(lines(&root, &["apply"], 0));
     note(lines(&root, &["doctor"], 1));
+    note(lines(&crate::health::root(), &["health"], 1));
     note(lines(&root, &["why", "/etc/a"], 0));
     note(lines(&root, &["blame", "/etc/a"], 0));
     note(lines(&root, &["blame", "/etc/based"], 0));

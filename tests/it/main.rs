@@ -19,6 +19,7 @@ mod examples;
 mod facts;
 mod from_ansible;
 mod generations;
+mod health;
 mod history;
 mod journal;
 mod json;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         ("diff_against_git", diff_against_git::trials()),
         ("disturbed", disturbed::trials()),
         ("doctor", doctor::trials()),
+        ("health", health::trials()),
         ("engine", engine::trials()),
         ("facts", facts::trials()),
         ("from_ansible", from_ansible::trials()),

@@ -175,7 +175,7 @@ known() { [ -z "$1" ] || [ -f "$source" ] || { echo "!! unknown entity $1" >&2; 
 is_same() { cmp -s "$source" "$target"; }
 [ "$1" = scan ] || known "$2"
 case $1 in
-info) printf 'MIN_API_VERSION=3\nSCAN=1\nDOCTOR=1\nMAX_API_VERSION=4\n' ;;
+info) printf 'MIN_API_VERSION=3\nSCAN=1\nDOCTOR=1\nHEALTH=1\nMAX_API_VERSION=4\n' ;;
 scan)
     for file in "$HOLO_RESOURCE_DIR"/*; do
         [ -z "$2" ] || [ "$file" = "$source" ] || continue
@@ -191,6 +191,7 @@ apply | force-apply)
         echo "changed: wrote $name" >&3
     fi ;;
 diff) printf '%s\0%s\0' "$source" "$target" >&3 ;;
+health) shift; for id; do printf 'critical\t%s\tit is torn\n' "$id"; done >&3 ;;
 doctor) printf 'ok\tall notes can be read\nwarning\tno pen\tbuy one\n' >&3 ;;
 esac
 "#;
@@ -207,7 +208,7 @@ const fn fault(name: &'static str, replace: &'static str, by: &'static str, find
     Fault { name, replace, by, finding }
 }
 
-const SHELL_FAULTS: [Fault; 55] = [
+const SHELL_FAULTS: [Fault; 59] = [
     fault(
         "doctor_in_words",
         "DOCTOR=1",
@@ -217,6 +218,15 @@ const SHELL_FAULTS: [Fault; 55] = [
     fault("doctor_is_missing", "doctor)", "x) ;; y) exit 1 ;; *) exit 2 ;; z)", "!! doctor: exit status 2, where exit"),
     fault("doctor_mumbles", "'ok\\t", "'fine\\t", "!! doctor: \"fine\\tall notes can be read\" is not a diagnosis"),
     fault("doctor_has_effects", "doctor)", "doctor) : >\"$root/x\";", "!! doctor: has changed ./x"),
+    fault(
+        "health_in_words",
+        "HEALTH=1",
+        "HEALTH=yes",
+        ">> info: says \"HEALTH=yes\", which means nothing; HEALTH=1 does",
+    ),
+    fault("health_mumbles", "'critical\\t", "'bad\\t", "!! health: \"bad\\tnote:"),
+    fault("health_of_nothing", "critical\\t%s", "critical\\tx%s", "!! health: says \"critical\\txnote:"),
+    fault("health_has_effects", "health)", "health) : >\"$root/x\";", "!! health: has changed ./x"),
     fault(
         "limited_scan_in_words",
         "SCAN=1",

@@ -22,7 +22,7 @@ const PLUGINS: [&str; 10] = [
     "run-scripts",
 ];
 /// The verbs, and how they end when something is to be done.
-const VERBS: [(&[&str], i32); 8] = [
+const VERBS: [(&[&str], i32); 9] = [
     (&["check"], 3),
     (&["apply", "--dry-run"], 3),
     (&["scan"], 0),
@@ -30,6 +30,7 @@ const VERBS: [(&[&str], i32); 8] = [
     (&["diff"], 0),
     (&["graph"], 0),
     (&["selectors"], 0),
+    (&["health"], 0),
     (&["facts"], 0),
 ];
 /// The verbs that are about what was applied, and how they end for root and for who may not read what is kept.

@@ -1,6 +1,6 @@
 //! What plugins say, as it stands in lines.
 
-use crate::{Action, Asset, Controls, Edges, Level, Stream, Text};
+use crate::{Action, Asset, Controls, Edges, HealthState, Level, Stream, Text};
 use bstr::BString;
 use holo_protocol::session;
 
@@ -49,6 +49,17 @@ impl From<holo_protocol::Level> for Level {
             holo_protocol::Level::Ok => Level::Ok,
             holo_protocol::Level::Warning => Level::Warning,
             holo_protocol::Level::Error => Level::Error,
+        }
+    }
+}
+
+impl From<holo_protocol::HealthState> for HealthState {
+    fn from(state: holo_protocol::HealthState) -> Self {
+        match state {
+            holo_protocol::HealthState::Ok => HealthState::Ok,
+            holo_protocol::HealthState::Warning => HealthState::Warning,
+            holo_protocol::HealthState::Unknown => HealthState::Unknown,
+            holo_protocol::HealthState::Critical => HealthState::Critical,
         }
     }
 }

@@ -83,6 +83,21 @@ pub enum Line<'a> {
         #[serde(default, skip_serializing_if = "is_false")]
         pending: bool,
     },
+    /// `health`: the health of an entity that has health checks.
+    Health {
+        /// Its ID.
+        id: Text<'a>,
+        /// The ID of its plugin.
+        plugin: Cow<'a, str>,
+        /// The state of the worst of its checks.
+        state: HealthState,
+        /// The words of that check, unless all is well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<Text<'a>>,
+        /// The IDs of what it requires, and of what that requires.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        requires: Vec<Text<'a>>,
+    },
     /// `doctor`: something that was looked at.
     Finding {
         /// The name of the check, or the ID of the plugin, that found it.
@@ -461,6 +476,21 @@ pub enum Level {
     Warning,
     /// Something is wrong.
     Error,
+}
+
+/// The health of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HealthState {
+    /// All is well.
+    Ok,
+    /// Something should be looked into.
+    Warning,
+    /// A check has not come to an answer.
+    Unknown,
+    /// It does not work.
+    Critical,
 }
 
 /// The result of the work on an entity.

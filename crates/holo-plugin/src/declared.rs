@@ -1,6 +1,6 @@
 //! Entities with what every definition can have: conditions, further attempts, health checks.
 
-use crate::definitions::{self, Common, Hindrance};
+use crate::definitions::{self, Common, HealthCheck, Hindrance};
 use crate::health;
 use crate::index::{Table, define_index};
 use crate::{Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict};
@@ -69,6 +69,11 @@ impl<E: Entity> Entity for Declared<E> {
 
     fn hindrance(&self) -> Option<&Hindrance> {
         self.common.hindrances.first().filter(|_| self.common.skipped.is_none())
+    }
+
+    fn health_checks(&self) -> &[HealthCheck] {
+        let is_left_out = self.common.skipped.is_some() || !self.common.hindrances.is_empty();
+        if is_left_out { &[] } else { &self.common.keys.health_check }
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {

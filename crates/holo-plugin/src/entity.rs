@@ -1,6 +1,6 @@
 //! The interface of an entity, and the results of applying and checking one.
 
-use crate::definitions::Hindrance;
+use crate::definitions::{HealthCheck, Hindrance};
 use crate::{EntityReport, FilePair, Host, Mode, Output, Span};
 use bstr::BString;
 use std::path::Path;
@@ -27,6 +27,11 @@ pub trait Entity {
     /// Returns the reason why it can be neither checked nor applied: its definition receives something that is not there, or does not fit.
     fn hindrance(&self) -> Option<&Hindrance> {
         None
+    }
+
+    /// Returns the checks that tell how it is while it is in its desired state.
+    fn health_checks(&self) -> &[HealthCheck] {
+        &[]
     }
 
     /// The two files that show what a person changed, if it can be shown by files. They need not exist.

@@ -3,20 +3,24 @@
 use crate::definitions::HealthCheck;
 use crate::process::keep_environment;
 use crate::{Host, Output};
-use holo_process::{Program, ProgramError};
+use bstr::BString;
+use holo_process::Program;
+use holo_protocol::{Health, HealthState};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The number of entities whose checks run at a time: most of them wait for something.
+const AT_ONCE: usize = 16;
 
-/// The reason why something is not well.
-#[derive(Debug, thiserror::Error)]
-enum HealthError {
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    #[error("{state}: {says}")]
-    Unwell { state: String, says: String },
+/// The answer of a check.
+struct Answer {
+    state: HealthState,
+    /// The state in words, and what the program said.
+    text: String,
 }
 
 /// Returns true if all checks are well; the first one that is not is said on `output`.
@@ -26,19 +30,61 @@ pub(crate) fn is_well(checks: &[HealthCheck], host: &Host, output: &mut Output<'
     if host.test_mode() {
         return true;
     }
-    checks.iter().all(|check| match try_until_well(check) {
-        Ok(()) => true,
-        Err(problem) => {
-            output.error(format!("health check `{}`: {problem}", program(check)));
-            false
+    checks.iter().all(|check| {
+        let answer = try_until_well(check);
+        if answer.state != HealthState::Ok {
+            output.error(format!("health check `{}`: {}", program(check), answer.text));
         }
+        answer.state == HealthState::Ok
     })
 }
 
-fn try_until_well(check: &HealthCheck) -> Result<(), HealthError> {
+/// Runs the checks of entities, those of several at a time. Returns a line for each entity that has any, in the order of the entities.
+pub(crate) fn lines<'c>(entities: impl Iterator<Item = (&'c BString, &'c [HealthCheck])>, host: &Host) -> Vec<u8> {
+    if host.test_mode() {
+        return Vec::new();
+    }
+    let checked: Vec<(&BString, &[HealthCheck])> = entities.filter(|(_, checks)| !checks.is_empty()).collect();
+    let threads = AT_ONCE.min(checked.len());
+    let waiting = Mutex::new(checked.into_iter().enumerate());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let (sender, lines) = channel();
+    let work = |sender: Sender<(usize, BString)>| {
+        while let Some((index, (id, checks))) = next() {
+            // Somebody listens until all is done.
+            let _ = sender.send((index, health(id, checks).to_line()));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            let (sender, work) = (sender.clone(), &work);
+            // Without any thread, the caller does the work.
+            if thread::Builder::new().spawn_scoped(scope, move || work(sender)).is_err() {
+                break;
+            }
+        }
+        work(sender);
+    });
+    let mut lines: Vec<(usize, BString)> = lines.iter().collect();
+    lines.sort_unstable();
+    lines.into_iter().flat_map(|(_, line)| Vec::from(line)).collect()
+}
+
+/// Returns the health that the worst of the checks finds.
+fn health(id: &BString, checks: &[HealthCheck]) -> Health {
+    let answers = checks.iter().map(|check| (check, try_until_well(check)));
+    // Of several that are equally bad, the first one counts.
+    let worst = answers.reduce(|worst, other| if other.1.state > worst.1.state { other } else { worst });
+    let bad = worst.filter(|(_, answer)| answer.state != HealthState::Ok);
+    let state = bad.as_ref().map_or(HealthState::Ok, |(_, answer)| answer.state);
+    let text = bad.map(|(check, answer)| format!("`{}`: {}", program(check), answer.text)).unwrap_or_default();
+    Health { state, id: id.clone(), text: text.into() }
+}
+
+fn try_until_well(check: &HealthCheck) -> Answer {
     let mut last = run(check);
     for _ in 1..check.tries {
-        if last.is_ok() {
+        if last.state == HealthState::Ok {
             break;
         }
         thread::sleep(check.interval.unwrap_or(INTERVAL));
@@ -47,18 +93,19 @@ fn try_until_well(check: &HealthCheck) -> Result<(), HealthError> {
     last
 }
 
-fn run(check: &HealthCheck) -> Result<(), HealthError> {
-    let said = program(check).output()?;
-    let Some(failure) = said.ended.failure() else { return Ok(()) };
-    let state = match said.ended.code() {
-        Some(1) => "warning".to_owned(),
-        Some(2) => "critical".to_owned(),
-        Some(_) => "unknown".to_owned(),
-        // It has not come to an answer.
-        None => failure.clone(),
+fn run(check: &HealthCheck) -> Answer {
+    let said = match program(check).output() {
+        Ok(said) => said,
+        Err(error) => return Answer { state: HealthState::Unknown, text: error.to_string() },
     };
+    let Some(failure) = said.ended.failure() else {
+        return Answer { state: HealthState::Ok, text: String::new() };
+    };
+    let state = said.ended.code().map_or(HealthState::Unknown, HealthState::from_exit_status);
+    // Without an exit status, it has not come to an answer.
+    let word = if said.ended.code().is_some() { state.word() } else { &failure };
     let line = [&said.stdout, &said.stderr].into_iter().find_map(|said| first_line(said));
-    Err(HealthError::Unwell { state, says: line.unwrap_or(failure) })
+    Answer { state, text: format!("{word}: {}", line.as_ref().unwrap_or(&failure)) }
 }
 
 fn first_line(said: &[u8]) -> Option<String> {

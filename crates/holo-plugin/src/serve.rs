@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | adopt [ID] | watch | session";
+const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | health [ID...] | adopt [ID] | watch | session";
 
 /// The operation that a plugin's process has been started for.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +38,10 @@ enum Operation {
         id: Vec<u8>,
     },
     Doctor,
+    /// Of these, or all if there are none.
+    Health {
+        ids: Vec<BString>,
+    },
     Blame {
         id: Vec<u8>,
         path: Option<PathBuf>,
@@ -67,6 +71,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             session: true,
             preview: true,
             doctor: true,
+            health: true,
             blames: true,
             limits_scan: true,
             adopts: P::ADOPTS,
@@ -96,6 +101,8 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
                 Operation::Preview { id } => operations::diff(plugin, &host, &id, |entity| entity.preview(&host)),
                 Operation::Doctor if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Doctor => operations::doctor(plugin, &host),
+                Operation::Health { .. } if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
+                Operation::Health { ids } => operations::health(plugin, &host, &ids),
                 Operation::Blame { .. } if host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Blame { id, path } => operations::blame(plugin, &host, &id, path.as_deref()),
                 Operation::Adopt { .. } if !P::ADOPTS || host.api_version() < API_VERSION_4 => complain(USAGE, 2),
@@ -115,8 +122,9 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
 fn understand(arguments: Vec<OsString>) -> Option<Operation> {
     let mut arguments = arguments.into_iter();
     let word = arguments.next()?.into_string().ok()?;
-    if word == "scan" {
-        return Some(Operation::Scan { ids: arguments.map(|id| id.into_vec().into()).collect() });
+    if word == "scan" || word == "health" {
+        let ids = arguments.map(|id| id.into_vec().into()).collect();
+        return Some(if word == "scan" { Operation::Scan { ids } } else { Operation::Health { ids } });
     }
     let id = arguments.next().map(OsString::into_vec);
     if word == "blame" {
@@ -260,6 +268,7 @@ mod tests {
         assert_eq!(understood(&["force-apply", "a:b"]), Some(Operation::Apply { id: b"a:b".to_vec(), force: true }));
         assert_eq!(understood(&["scan"]), Some(Operation::Scan { ids: Vec::new() }));
         assert_eq!(understood(&["scan", "a", "b"]), Some(Operation::Scan { ids: vec!["a".into(), "b".into()] }));
+        assert_eq!(understood(&["health", "a"]), Some(Operation::Health { ids: vec!["a".into()] }));
         assert_eq!(understood(&["adopt"]), Some(Operation::Adopt { id: None }));
         assert_eq!(understood(&["adopt", "a"]), Some(Operation::Adopt { id: Some(b"a".to_vec()) }));
         let path = Some("/x".into());

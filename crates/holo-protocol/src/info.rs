@@ -17,6 +17,8 @@ pub struct Info {
     pub preview: bool,
     /// True if it has the operation `doctor` (`DOCTOR=1`, version 4).
     pub doctor: bool,
+    /// True if it has the operation `health` (`HEALTH=1`, version 4).
+    pub health: bool,
     /// True if it has the operation `blame` (`BLAME=1`, version 4).
     pub blames: bool,
     /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
@@ -55,6 +57,7 @@ const MAX_API_VERSION: &str = "MAX_API_VERSION";
 const SESSION: &str = "SESSION";
 const PREVIEW: &str = "PREVIEW";
 const DOCTOR: &str = "DOCTOR";
+const HEALTH: &str = "HEALTH";
 const BLAME: &str = "BLAME";
 const SCAN: &str = "SCAN";
 const ADOPT: &str = "ADOPT";
@@ -89,6 +92,7 @@ impl Info {
             session: value(SESSION).is_some_and(|given| given == "1"),
             preview: value(PREVIEW).is_some_and(|given| given == "1"),
             doctor: may_say_more && value(DOCTOR).is_some_and(|given| given == "1"),
+            health: may_say_more && value(HEALTH).is_some_and(|given| given == "1"),
             blames: may_say_more && value(BLAME).is_some_and(|given| given == "1"),
             limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
             adopts: may_say_more && value(ADOPT).is_some_and(|given| given == "1"),
@@ -107,6 +111,7 @@ impl Info {
             session,
             preview,
             doctor,
+            health,
             blames,
             limits_scan,
             adopts,
@@ -119,6 +124,7 @@ impl Info {
             (session, SESSION),
             (preview, PREVIEW),
             (doctor, DOCTOR),
+            (health, HEALTH),
             (blames, BLAME),
             (limits_scan, SCAN),
             (adopts, ADOPT),
@@ -163,6 +169,7 @@ mod tests {
                 session: true,
                 preview: concurrency.is_none(),
                 doctor: limits_scan,
+                health: !limits_scan,
                 blames: limits_scan,
                 limits_scan,
                 adopts: !limits_scan,

@@ -115,6 +115,8 @@ pub enum Operation {
     Preview,
     /// Say what is wrong, or well, beside the entities. Answered by [`Answer::Report`]s, whose lines are [`Diagnosis`](crate::Diagnosis)es.
     Doctor,
+    /// Run the health checks of the entities. Answered by [`Answer::Report`]s, whose lines are [`Health`](crate::Health).
+    Health,
     /// Tell where the lines of a file of one entity have come from. Answered by [`Answer::Text`]: [`Span`](crate::Span)s.
     Blame,
     /// Tell what could get resource files, or write those of one entity. Answered by [`Answer::Text`]: [`Candidate`](crate::Candidate)s, or
@@ -126,7 +128,7 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", try_from = "fields::AnswerFields")]
 pub enum Answer {
-    /// Lines of the scan report, in the form of version 3, or diagnoses; each answer holds whole lines.
+    /// Lines of the scan report, in the form of version 3, diagnoses, or the health of entities; each answer holds whole lines.
     Report {
         /// Returns the number of the request that is answered.
         request: u64,

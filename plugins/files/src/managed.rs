@@ -8,7 +8,7 @@ use bstr::BString;
 use holo_change::Tree;
 use holo_change::tracked::Digest;
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::Hindrance;
+use holo_plugin::definitions::{HealthCheck, Hindrance};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict};
 use std::path::Path;
 
@@ -201,6 +201,15 @@ impl Entity for ManagedFile {
             ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.hindrance(),
             ManagedFile::Declared(entity) => entity.hindrance(),
             ManagedFile::Edit(entity) => entity.hindrance(),
+        }
+    }
+
+    fn health_checks(&self) -> &[HealthCheck] {
+        match self {
+            ManagedFile::Overlay(_) | ManagedFile::Contradicted(_) => &[],
+            ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.health_checks(),
+            ManagedFile::Declared(entity) => entity.health_checks(),
+            ManagedFile::Edit(entity) => entity.health_checks(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::heard::{Heard, quoted};
 use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Operation;
-use holo_protocol::{AdoptMessage, Candidate, Span};
+use holo_protocol::{AdoptMessage, Candidate, Health, Span};
 use std::path::Path;
 
 /// An ID that hardly any plugin knows.
@@ -109,6 +109,30 @@ pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, living: &[&BString]) ->
             let text = format!("says {}, where an origin, a tab and a number from 1 on are expected", quoted(line));
             harness.fail_unless(Rule::Blame, &subject, Span::parse(line).is_some(), text);
         }
+    }
+    Ok(())
+}
+
+/// Has the health checks of the entities run, if the plugin says that it can do that.
+pub(super) fn judge_health(harness: &mut Harness<'_, '_>, living: &[&BString]) -> Result<(), FatalError> {
+    if !harness.manner.checks_health || living.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<BString> = living.iter().map(|id| (*id).clone()).collect();
+    let subject = harness.subject("health", &[]);
+    let before = harness.scratch.snapshot();
+    let heard = harness.health(&ids, &subject)?;
+    harness.unchanged_since(Rule::Health, &subject, &before, true, "has changed");
+    if !ended_well(harness, Rule::Health, &subject, &heard) {
+        return Ok(());
+    }
+    for line in heard.messages.lines() {
+        let health = Health::parse(line);
+        let problem = health.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        harness.fail_unless(Rule::Health, &subject, health.is_ok(), problem);
+        let is_meant = health.is_ok_and(|health| ids.contains(&health.id));
+        let text = format!("says {}, which is about none of the entities", quoted(line));
+        harness.fail_unless(Rule::Health, &subject, is_meant, text);
     }
     Ok(())
 }

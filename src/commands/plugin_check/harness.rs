@@ -139,6 +139,18 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.call(word(operation), &[], environment, true)
     }
 
+    /// Has the health checks of entities run, which is answered in lines on file descriptor 3.
+    pub(super) fn health(&mut self, ids: &[BString], subject: &str) -> Result<Heard, FatalError> {
+        if self.manner.session {
+            let entities = ids.iter().cloned().map(Text).collect();
+            let request = Request { entities, ..Request::new(0, Operation::Health) };
+            let mut heard = self.request(&request, subject)?;
+            return Ok(if heard.is_empty() { Heard::default() } else { heard.swap_remove(0) });
+        }
+        let environment = self.environment(self.scratch.directories(), self.manner.api_version);
+        self.call("health", ids, environment, true)
+    }
+
     /// Has the plugin work on entities of which none depends on another. Returns what is heard of each.
     pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {

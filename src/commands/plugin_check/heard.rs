@@ -55,6 +55,7 @@ pub(super) fn word(operation: Operation) -> &'static str {
         Operation::Diff => "diff",
         Operation::Preview => "preview",
         Operation::Doctor => "doctor",
+        Operation::Health => "health",
         Operation::Blame => "blame",
         Operation::Adopt => "adopt",
     }

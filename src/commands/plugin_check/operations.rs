@@ -76,6 +76,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let Some(there) = report::later_scan(harness)? else { return Ok(()) };
     let living: Vec<&BString> = sets.iter().flatten().filter(|id| there.contains(*id)).collect();
     described::judge_blame(harness, &living)?;
+    described::judge_health(harness, &living)?;
     doctor::judge(harness)
 }
 
@@ -174,6 +175,7 @@ fn operate(
             | Operation::Apply
             | Operation::ForceApply
             | Operation::Doctor
+            | Operation::Health
             | Operation::Blame
             | Operation::Adopt => {}
         }
@@ -225,7 +227,12 @@ fn judge(
         Operation::Check => Rule::Check,
         Operation::Diff | Operation::Preview => Rule::Diff,
         Operation::ForceApply => Rule::ForceApply,
-        Operation::Scan | Operation::Apply | Operation::Doctor | Operation::Blame | Operation::Adopt => Rule::Apply,
+        Operation::Scan
+        | Operation::Apply
+        | Operation::Doctor
+        | Operation::Health
+        | Operation::Blame
+        | Operation::Adopt => Rule::Apply,
     };
     judge_output(harness, &subject, heard);
     let Some(ended_well) = heard.ended_well() else {

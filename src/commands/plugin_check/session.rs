@@ -50,8 +50,9 @@ impl Session {
         self.last_request += 1;
         let request = Request { request: self.last_request, ..request.clone() };
         let operation = request.operation;
-        // A scan has no results.
-        let worked_on = request.entities.iter().filter(|_| operation != Operation::Scan);
+        // Scans and health checks have no results.
+        let is_reported = matches!(operation, Operation::Scan | Operation::Health);
+        let worked_on = request.entities.iter().filter(|_| !is_reported);
         let ids: Vec<BString> = worked_on.map(|id| id.0.clone()).collect();
         let mut line = serde_json::to_vec(&request).map_err(FatalError::could_not_run)?;
         line.push(b'\n');

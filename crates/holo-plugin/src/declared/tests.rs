@@ -141,6 +141,42 @@ fn delays_between_attempts_grow_if_that_is_declared() {
 }
 
 #[test]
+fn the_worst_check_is_the_health_of_an_entity() {
+    let sh = |script: &str| format!("{{ command = ['sh', '-c', '{script}'], timeout = '100ms' }}");
+    for (checks, line) in [
+        (vec!["true"], "ok\ta:b\t\n"),
+        (vec!["true", "echo low; exit 1"], "warning\ta:b\t`sh -c 'echo low; exit 1'`: warning: low\n"),
+        (vec!["exit 1", "exit 2", "exit 3"], "critical\ta:b\t`sh -c 'exit 2'`: critical: exit status 2\n"),
+        (vec!["exit 3", "exit 1"], "unknown\ta:b\t`sh -c 'exit 3'`: unknown: exit status 3\n"),
+        (vec![], ""),
+    ] {
+        let checks: Vec<String> = checks.into_iter().map(sh).collect();
+        let entity = declared(0, 0, None, &checks.join(", "));
+        let (id, others) = (BString::from("a:b"), BString::from("c:d"));
+        let left_out = declared(0, 0, Some("x is false"), &sh("exit 2"));
+        let entities = [(&id, entity.health_checks()), (&others, left_out.health_checks())];
+        let lines = health::lines(entities.into_iter(), &host());
+        assert_eq!(String::from_utf8(lines).unwrap(), line);
+    }
+    let entity = declared(0, 0, None, &sh("exec sleep 9"));
+    let lines = health::lines([(&BString::from("a:b"), entity.health_checks())].into_iter(), &host());
+    assert!(lines.starts_with(b"unknown\ta:b\t"), "{}", String::from_utf8_lossy(&lines));
+}
+
+#[test]
+fn checks_of_several_entities_run_at_the_same_time_and_are_told_in_order() {
+    let begun = std::time::Instant::now();
+    let entities: Vec<(BString, Declared<Fails>)> = (0..12)
+        .map(|number| (format!("a:{number:02}").into(), declared(0, 0, None, "{ command = 'sleep 0.5' }")))
+        .collect();
+    let checks = entities.iter().map(|(id, entity)| (id, entity.health_checks()));
+    let lines = String::from_utf8(health::lines(checks, &host())).unwrap();
+    let expected: Vec<String> = (0..12).map(|number| format!("ok\ta:{number:02}\t\n")).collect();
+    assert_eq!(lines, expected.concat());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn what_is_only_checked_is_not_applied_whoever_asks_for_it() {
     let noop = || {
         let mut entity = declared(0, 0, None, "");

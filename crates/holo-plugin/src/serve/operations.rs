@@ -173,6 +173,18 @@ pub(super) fn doctor<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     if lines.is_empty() { ExitCode::SUCCESS } else { say(&lines).map_or_else(|code| code, |()| ExitCode::SUCCESS) }
 }
 
+/// Runs the health checks of entities: of all if there are no IDs.
+pub(super) fn health<P: Plugin>(plugin: &P, host: &Host, ids: &[BString]) -> ExitCode {
+    let limit = (!ids.is_empty()).then_some(ScanLimit::Ids(ids));
+    let mut streams = OwnStreams(host.api_version());
+    let Ok(listed) = listed(plugin, host, limit, &mut Output::new(&mut streams)) else { return ExitCode::FAILURE };
+    let entities: Vec<(BString, P::Entity)> = listed.map(|(report, entity)| (report.id, entity)).collect();
+    let is_meant = |id: &BString| ids.is_empty() || ids.contains(id);
+    let meant = entities.iter().filter(|(id, _)| is_meant(id)).map(|(id, entity)| (id, entity.health_checks()));
+    let lines = crate::health::lines(meant, host);
+    if lines.is_empty() { ExitCode::SUCCESS } else { say(&lines).map_or_else(|code| code, |()| ExitCode::SUCCESS) }
+}
+
 /// Says where the lines of a file of an entity have come from.
 pub(super) fn blame<P: Plugin>(plugin: &P, host: &Host, id: &[u8], path: Option<&Path>) -> ExitCode {
     let spans = match find(plugin, host, id) {

@@ -152,6 +152,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             Operation::Diff => self.diff(ids().collect(), P::Entity::diff),
             Operation::Preview => self.diff(ids().collect(), P::Entity::preview),
             Operation::Doctor => self.doctor(),
+            Operation::Health => self.health(ids().collect()),
             Operation::Blame => {
                 let path = request.path.as_ref().map(|path| path.as_bstr().to_path_lossy().into_owned());
                 self.blame(ids().collect(), path.as_deref())
@@ -188,6 +189,16 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
     fn doctor(&mut self) -> Outcome {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let lines = diagnoses(self.plugin, &self.host, &mut Output::new(&mut sink));
+        if !lines.is_empty() {
+            self.answers.report(lines);
+        }
+        Outcome::Done
+    }
+
+    fn health(&mut self, ids: Vec<BString>) -> Outcome {
+        let there: Vec<BString> = ids.into_iter().filter(|id| self.is_there(id)).collect();
+        let entities = there.iter().filter_map(|id| Some((id, self.known.get(id)?.health_checks())));
+        let lines = crate::health::lines(entities, &self.host);
         if !lines.is_empty() {
             self.answers.report(lines);
         }
@@ -232,6 +243,16 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
     /// The IDs that have an entity; of the others it has been said that they have none.
     fn find_all(&mut self, ids: Vec<BString>) -> Vec<BString> {
         ids.into_iter().filter(|id| self.find(id)).collect()
+    }
+
+    /// Returns true if there is such an entity. Nothing is said of one that there is not.
+    fn is_there(&mut self, id: &BString) -> bool {
+        if !self.known.contains_key(id)
+            && let Ok(Some(entity)) = self.plugin.find(&self.host, id.as_bstr(), &mut Output::new(&mut Silence))
+        {
+            self.known.insert(id.clone(), entity);
+        }
+        self.known.contains_key(id)
     }
 
     fn find(&mut self, id: &BString) -> bool {

@@ -156,7 +156,7 @@ impl<'a> Reception<'a> {
 
     fn take_report(&mut self, text: &[u8]) {
         let is_scan = self.operation == Operation::Scan;
-        if !matches!(self.operation, Operation::Scan | Operation::Doctor) {
+        if !matches!(self.operation, Operation::Scan | Operation::Doctor | Operation::Health) {
             let operation = word(self.operation);
             self.complain(Rule::Order, format!("answers \"report\", which is no answer to \"{operation}\""));
         } else if let Some(heard) = self.heard(0) {
