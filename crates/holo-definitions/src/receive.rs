@@ -4,7 +4,8 @@ mod file;
 mod fill;
 
 pub use file::ReceivedFile;
-pub(crate) use fill::{Candidate, Filled, fill, fill_untyped};
+pub use fill::{Candidate, Filled, Keys, ReceiveError, fill_with};
+pub(crate) use fill::{fill, fill_untyped};
 
 use crate::common::Receipt;
 use std::fmt;

@@ -171,7 +171,8 @@ impl Host {
     }
 
     /// The values that entities have sent.
-    pub(crate) fn sent(&self) -> &ReceivedFile {
+    #[must_use]
+    pub fn sent(&self) -> &ReceivedFile {
         &self.sent
     }
 

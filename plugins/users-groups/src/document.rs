@@ -1,9 +1,12 @@
 //! Definition files and images: TOML, with the line in what is said about it.
 
+mod received;
+
 use crate::account::{AccountId, Kind, NameError, check_name};
 use crate::definition::Definition;
 use holo_plugin::definitions::reading::{self, ValueError, kind, read_value};
-use holo_plugin::definitions::{CommonKeys, did_you_mean};
+use holo_plugin::definitions::{Candidate, CommonKeys, Filled, Hindrance, Received, did_you_mean};
+use std::borrow::Cow;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -35,6 +38,8 @@ pub(crate) struct Stated {
     pub(crate) common: CommonKeys,
     /// Its location, such as `line 7: users[0]`.
     pub(crate) place: String,
+    /// The keys that it receives, and that have no value or none that fits.
+    pub(crate) hindrances: Vec<Hindrance>,
 }
 
 /// A key that means nothing.
@@ -49,17 +54,17 @@ pub(crate) struct UnknownKey {
 }
 
 /// Reads a definition file.
-pub(crate) fn parse(text: &[u8]) -> Document {
-    read(text, false)
+pub(crate) fn parse(text: &[u8], received: &dyn Received) -> Document {
+    read(text, Some(received))
 }
 
 /// Reads an image: it says what was found on the system, which need not be what definitions may ask for.
 pub(crate) fn parse_image(text: &[u8]) -> Document {
-    read(text, true)
+    read(text, None)
 }
 
-fn read(text: &[u8], is_image: bool) -> Document {
-    let mut reader = Reader { text, is_image, document: Document::default() };
+fn read(text: &[u8], received: Option<&dyn Received>) -> Document {
+    let mut reader = Reader { text, received, document: Document::default() };
     match std::str::from_utf8(text) {
         Ok(text) => match DeTable::parse(text) {
             Ok(table) => reader.document(table.get_ref()),
@@ -79,7 +84,8 @@ fn read(text: &[u8], is_image: bool) -> Document {
 
 struct Reader<'a> {
     text: &'a [u8],
-    is_image: bool,
+    /// The values that entities have sent; none for an image.
+    received: Option<&'a dyn Received>,
     document: Document,
 }
 
@@ -154,7 +160,7 @@ impl Reader<'_> {
     fn definition(&mut self, of: Kind, table: &DeTable<'_>, line: usize, place: &str) {
         let known: Vec<&str> =
             keys(of).iter().copied().chain(CommonKeys::names().filter(|key| is_common(key))).collect();
-        self.note_unknown(table, place, &known, |key| key_of(of, key).is_some() || is_common(key) || key == RECEIVE);
+        self.note_unknown(table, place, &known, |key| key_of(of, key).is_some() || is_common(key));
         let name = table.iter().find(|(key, _)| key.get_ref().eq_ignore_ascii_case("name")).map(|(_, value)| value);
         let name = match name.map(|value| (value, value.get_ref().as_str())) {
             None | Some((_, Some(""))) => {
@@ -175,11 +181,13 @@ impl Reader<'_> {
                 }
             },
         };
-        let definition = Definition::bare(AccountId { kind: of, name: name.to_owned() });
-        let mut draft = Draft { definition, place, is_image: self.is_image, problems: Vec::new() };
-        let mut attributes: Vec<_> = table.iter().collect();
-        attributes.sort_by_key(|(key, _)| key.span().start);
-        for (key, value) in attributes {
+        let common = self.common(table);
+        let receipts = common.as_ref().map(|common| common.receive.clone()).unwrap_or_default();
+        let whole = Spanned::new(0..0, table.clone());
+        let candidates = self.received.map(|received| Candidate::all(&receipts, &whole, received)).unwrap_or_default();
+        let mut draft = Draft::new(AccountId { kind: of, name: name.to_owned() }, place, self.received.is_none());
+        let Filled { table: filled, hindrances, .. } = self.fill(of, whole.clone(), &candidates, &mut draft);
+        for (key, value) in in_order(filled.get_ref()) {
             if let Some(known) = key_of(of, key.get_ref())
                 && let Err(error) = draft.set(known, value)
             {
@@ -189,18 +197,14 @@ impl Reader<'_> {
             }
         }
         let Draft { definition, mut problems, .. } = draft;
-        if let Some((key, _)) = table.iter().find(|(key, _)| !self.is_image && key.get_ref() == RECEIVE) {
-            problems
-                .push(format!("line {}: {RECEIVE} of {place}: accounts cannot receive values", self.line(&key.span())));
-        }
-        let common = self.common(table).map_err(|wrong| {
+        let common = common.map_err(|wrong| {
             let line = wrong.span().map(|span| format!("line {}: ", self.line(&span))).unwrap_or_default();
             problems.push(format!("{line}{} of {place}: {}", wrong.key(), wrong.message()));
         });
         self.document.entries.push(match common {
             Ok(common) if problems.is_empty() => {
                 let place = format!("line {line}: {place}");
-                Entry::Definition(Box::new(Stated { definition, common, place }))
+                Entry::Definition(Box::new(Stated { definition, common, place, hindrances }))
             }
             _ => Entry::Broken(Some(definition.account.id), problems),
         });
@@ -208,7 +212,7 @@ impl Reader<'_> {
 
     /// The keys that every definition can have; an image has none.
     fn common(&self, table: &DeTable<'_>) -> Result<CommonKeys, ValueError> {
-        let keys = table.iter().filter(|(key, _)| !self.is_image && is_common(key.get_ref()));
+        let keys = table.iter().filter(|(key, _)| self.received.is_some() && is_common(key.get_ref()));
         let keys: DeTable<'_> = keys.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut common = CommonKeys::read(keys.clone())?;
         common.locate(&keys, |span| self.line(span).to_string());
@@ -231,12 +235,22 @@ fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
     keys(kind).iter().copied().find(|known| known.eq_ignore_ascii_case(key))
 }
 
-/// The key by which definitions of other plugins receive values. Files of accounts are read as version 3 does, before anything is sent.
-const RECEIVE: &str = "receive";
-
 /// Returns true if it is a key that every definition can have. There is one provider for all.
 fn is_common(key: &str) -> bool {
-    CommonKeys::include(key) && !["provider", RECEIVE].contains(&key)
+    CommonKeys::include(key) && key != "provider"
+}
+
+/// Returns the entries of a table in the order in which they are written.
+fn in_order<'t, 'd>(table: &'t DeTable<'d>) -> Vec<(&'t Spanned<Cow<'d, str>>, &'t Spanned<DeValue<'d>>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+impl<'a> Draft<'a> {
+    fn new(id: AccountId, place: &'a str, is_image: bool) -> Draft<'a> {
+        Draft { definition: Definition::bare(id), place, is_image, problems: Vec::new() }
+    }
 }
 
 impl Draft<'_> {

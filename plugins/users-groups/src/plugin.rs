@@ -32,10 +32,15 @@ impl Plugin for UsersGroups {
         vec![missing.unwrap_or_else(fine)]
     }
 
-    fn find(&self, host: &Host, id: &BStr, _: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
+    fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
         // The scan has reported the errors in definitions.
         let entities = scan::all(host, &mut Output::new(&mut Silence))?;
-        Ok(entities.into_iter().find(|declared| id == declared.entity.id.to_string()))
+        let found = entities.into_iter().find(|declared| id == declared.entity.id.to_string());
+        if found.is_none() {
+            // Values that it has received since may be what is wrong.
+            scan::all(host, output)?;
+        }
+        Ok(found)
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {

@@ -10,7 +10,7 @@ use crate::renamed;
 use crate::stack::Stack;
 use holo_change::error::PathError;
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::ListError;
+use holo_plugin::definitions::{Hindrance, ListError};
 use holo_plugin::facts::LocatedError;
 use holo_plugin::{Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,12 +102,17 @@ impl Definitions {
                 return;
             }
         };
-        let mut document = document::parse(&text);
+        let mut document = document::parse(&text, host.sent());
         // The lines are those of what the template has become.
         let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
         for entry in &mut document.entries {
             if let Entry::Definition(stated) = entry {
                 stated.common.relocate(|line| format!("{}:{line}{rendered}", file.display()));
+                for hindrance in &mut stated.hindrances {
+                    if let Hindrance::Unfit(problem) = hindrance {
+                        *problem = format!("File {}{rendered}: {problem}", file.display());
+                    }
+                }
             }
         }
         for unknown in &document.unknown_keys {

@@ -5,7 +5,7 @@ use crate::definition::Definition;
 use crate::document::Stated;
 use crate::entity::{AccountEntity, History, Shared, groups_of};
 use holo_plugin::declared::Declared;
-use holo_plugin::definitions::{Common, CommonKeys, Contradiction};
+use holo_plugin::definitions::{Common, CommonKeys, Contradiction, Hindrance};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(crate) struct Stack {
     files: Vec<PathBuf>,
     /// Files of definitions that do not count, and why.
     left_out: Vec<(PathBuf, String)>,
+    /// The keys that have no value.
+    hindrances: Vec<Hindrance>,
 }
 
 impl Stack {
@@ -35,6 +37,7 @@ impl Stack {
                 Vec::new()
             }
         };
+        self.hindrances.extend(stated.hindrances);
         let others = self.keys.unite(&stated.common);
         conflicts.extend(
             others
@@ -63,7 +66,7 @@ impl Stack {
     }
 
     pub(crate) fn into_entity(self, id: AccountId, history: History, shared: &Arc<Shared>) -> Declared<AccountEntity> {
-        let Stack { definition, keys, mut files, mut left_out } = self;
+        let Stack { definition, keys, mut files, mut left_out, hindrances } = self;
         let mut skipped = None;
         let definition = definition.unwrap_or_else(|| {
             // Nothing of it counts: the account is left as it is.
@@ -81,10 +84,11 @@ impl Stack {
         });
         let groups = groups_of(&definition.account);
         let after = [&keys.after, &keys.requires, &keys.subscribes].into_iter().flatten();
+        let after = after.chain(keys.receive.iter().map(|receipt| &receipt.sender));
         let after = after.map(|id| id.as_str().into()).collect();
         let (timeout, shared) = (keys.timeout, Arc::clone(shared));
         let entity =
             AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, history, shared };
-        Declared::new(entity, Common { sources: files, keys, skipped, ..Common::default() })
+        Declared::new(entity, Common { sources: files, keys, skipped, hindrances, ..Common::default() })
     }
 }

@@ -5,6 +5,7 @@ use crate::common::{Receipt, Receipts};
 use crate::definition::Definition;
 use crate::tolerant::{Problem, Read, read_all};
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -12,13 +13,39 @@ use toml::de::{DeTable, DeValue};
 /// The reason why a value cannot be received, in words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct ReceiveError(String);
+pub struct ReceiveError(String);
+
+impl ReceiveError {
+    /// Returns one in these words, which name the key.
+    #[must_use]
+    pub fn new(words: impl Into<String>) -> ReceiveError {
+        ReceiveError(words.into())
+    }
+}
+
+/// The keys that the tables of definitions have.
+pub trait Keys {
+    /// Reads a table, and looks at the value of one key, which stands at this place.
+    ///
+    /// # Errors
+    /// If the value cannot be that of the key.
+    fn check(&self, table: &Spanned<DeTable<'_>>, key: &str, span: &Range<usize>) -> Result<(), ReceiveError>;
+
+    /// Returns true if the value of a key is never shown, so that it may be sensitive.
+    fn is_secret(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// The keys of a type.
+struct KeysOf<D>(PhantomData<D>);
 
 /// The key by which a definition says that it is to be shown nowhere.
 const SENSITIVE: &str = "sensitive";
 
 /// A value that can be put into a table, in all forms that it can have in TOML.
-pub(crate) struct Candidate<'r> {
+#[derive(Debug)]
+pub struct Candidate<'r> {
     receipt: &'r Receipt,
     /// The place of the key in `receive`.
     span: Range<usize>,
@@ -29,12 +56,9 @@ pub(crate) struct Candidate<'r> {
 }
 
 impl<'r> Candidate<'r> {
-    /// Returns the values for the keys that a definition receives.
-    pub(crate) fn all(
-        receipts: &'r Receipts,
-        common: &Spanned<DeTable<'_>>,
-        received: &dyn Received,
-    ) -> Vec<Candidate<'r>> {
+    /// Returns the values for the keys that a definition receives, whose common keys are in this table.
+    #[must_use]
+    pub fn all(receipts: &'r Receipts, common: &Spanned<DeTable<'_>>, received: &dyn Received) -> Vec<Candidate<'r>> {
         let candidate = |receipt: &'r Receipt| {
             let value = received.value(&receipt.sender, &receipt.name);
             let is_sensitive = value.as_ref().is_some_and(|value| value.is_sensitive);
@@ -65,12 +89,14 @@ fn is_float(digits: &str) -> bool {
 }
 
 /// A table with the values that were received.
-pub(crate) struct Filled<'a> {
-    pub(crate) table: Spanned<DeTable<'a>>,
+#[derive(Debug)]
+pub struct Filled<'a> {
+    /// The table.
+    pub table: Spanned<DeTable<'a>>,
     /// The keys that have no value, or none that fits.
-    pub(crate) hindrances: Vec<Hindrance>,
+    pub hindrances: Vec<Hindrance>,
     /// The same keys, or those of the tables in which they are.
-    pub(crate) left_out: BTreeSet<String>,
+    pub left_out: BTreeSet<String>,
 }
 
 /// Puts values into the table of a definition; what cannot be because of what is written there is added to `wrong`. A value that does not
@@ -79,6 +105,17 @@ pub(crate) fn fill<'a, D: Definition>(
     own: Spanned<DeTable<'a>>,
     candidates: &'a [Candidate<'_>],
     wrong: &mut Vec<Problem>,
+    describe: &dyn Fn(&Range<usize>, &str) -> String,
+) -> Filled<'a> {
+    fill_with(own, candidates, &KeysOf::<D>(PhantomData), wrong, describe)
+}
+
+/// Does the same for a table with keys of another kind.
+pub fn fill_with<'a>(
+    own: Spanned<DeTable<'a>>,
+    candidates: &'a [Candidate<'_>],
+    keys: &dyn Keys,
+    wrong: &mut Vec<(Range<usize>, String)>,
     describe: &dyn Fn(&Range<usize>, &str) -> String,
 ) -> Filled<'a> {
     let mut filled = Filled { table: own, hindrances: Vec::new(), left_out: BTreeSet::new() };
@@ -91,7 +128,7 @@ pub(crate) fn fill<'a, D: Definition>(
         }
         let fitting = match forms {
             Ok(None) => Err(Hindrance::NotSent((*receipt).clone())),
-            Ok(Some(forms)) => fit::<D>(&filled.table, candidate, forms).map_err(|error| unfit(error.to_string())),
+            Ok(Some(forms)) => fit(&filled.table, candidate, forms, keys).map_err(|error| unfit(error.to_string())),
             Err(problem) => Err(unfit(format!("{}: {problem}", receipt.key))),
         };
         match fitting {
@@ -113,10 +150,11 @@ fn sent_by(Receipt { sender, name, .. }: &Receipt) -> String {
 ///
 /// # Errors
 /// The words for a value that fits in no form.
-fn fit<'a, D: Definition>(
+fn fit<'a>(
     table: &Spanned<DeTable<'a>>,
     candidate: &Candidate<'_>,
     forms: &'a [String],
+    keys: &dyn Keys,
 ) -> Result<Spanned<DeTable<'a>>, ReceiveError> {
     let Candidate { receipt, span, is_sensitive, .. } = candidate;
     let mut problem = format!("{}: the value does not fit", receipt.key);
@@ -124,8 +162,8 @@ fn fit<'a, D: Definition>(
         let Ok(value) = DeValue::parse(form) else { continue };
         let mut attempt = table.clone();
         put(attempt.get_mut(), &receipt.key, value.into_inner(), span);
-        let Err(found) = problem_at::<D>(&attempt, &receipt.key, span) else {
-            return if *is_sensitive { hide::<D>(attempt, receipt) } else { Ok(attempt) };
+        let Err(found) = keys.check(&attempt, &receipt.key, span) else {
+            return if *is_sensitive { hide(attempt, receipt, keys) } else { Ok(attempt) };
         };
         if !is_sensitive {
             problem = found.0;
@@ -135,12 +173,13 @@ fn fit<'a, D: Definition>(
 }
 
 /// Has a definition shown nowhere that has received something sensitive.
-fn hide<'a, D: Definition>(
+fn hide<'a>(
     table: Spanned<DeTable<'a>>,
     receipt: &Receipt,
+    keys: &dyn Keys,
 ) -> Result<Spanned<DeTable<'a>>, ReceiveError> {
     let (top, inner) = receipt.key.split_once('.').unwrap_or((&receipt.key, &receipt.key));
-    if D::SECRETS.contains(&top) {
+    if keys.is_secret(top) {
         return Ok(table);
     }
     let name = || Spanned::new(0..0, DeValue::String(inner.to_owned().into()));
@@ -153,26 +192,31 @@ fn hide<'a, D: Definition>(
         let mut attempt = table.clone();
         attempt.get_mut().remove(SENSITIVE);
         put(attempt.get_mut(), SENSITIVE, value, &(0..0));
-        if problem_at::<D>(&attempt, SENSITIVE, &(0..0)).is_ok() {
+        if keys.check(&attempt, SENSITIVE, &(0..0)).is_ok() {
             return Ok(attempt);
         }
     }
     Err(ReceiveError(format!("{}: a sensitive value cannot be received here, as it would be shown", receipt.key)))
 }
 
-/// Reads a table, and returns what is wrong at one place in it.
-fn problem_at<D: Definition>(table: &Spanned<DeTable<'_>>, key: &str, span: &Range<usize>) -> Result<(), ReceiveError> {
-    let mut wrong = Vec::new();
-    let read: Option<Read<D>> = read_all(table.clone(), &BTreeSet::new(), true, &mut wrong);
-    if let Some((_, words)) = wrong.into_iter().find(|(place, _)| place == span) {
-        return Err(ReceiveError(words));
+impl<D: Definition> Keys for KeysOf<D> {
+    fn check(&self, table: &Spanned<DeTable<'_>>, key: &str, span: &Range<usize>) -> Result<(), ReceiveError> {
+        let mut wrong = Vec::new();
+        let read: Option<Read<D>> = read_all(table.clone(), &BTreeSet::new(), true, &mut wrong);
+        if let Some((_, words)) = wrong.into_iter().find(|(place, _)| place == span) {
+            return Err(ReceiveError(words));
+        }
+        let invalid = read.map(|read| read.invalid()).unwrap_or_default();
+        let found = invalid.into_iter().find(|invalid| {
+            let rest = key.strip_prefix(&*invalid.key).or_else(|| invalid.key.strip_prefix(key));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        });
+        found.map_or(Ok(()), |invalid| Err(ReceiveError(invalid.to_string())))
     }
-    let invalid = read.map(|read| read.invalid()).unwrap_or_default();
-    let found = invalid.into_iter().find(|invalid| {
-        let rest = key.strip_prefix(&*invalid.key).or_else(|| invalid.key.strip_prefix(key));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    });
-    found.map_or(Ok(()), |invalid| Err(ReceiveError(invalid.to_string())))
+
+    fn is_secret(&self, key: &str) -> bool {
+        D::SECRETS.contains(&key)
+    }
 }
 
 /// Returns whether there is room for a received key: nothing else gives it a value.

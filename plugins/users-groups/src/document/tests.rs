@@ -1,14 +1,19 @@
 //! The content of definition files, and the errors in them.
 use super::*;
+use holo_plugin::definitions::{NothingReceived, ReceivedValue};
+
+fn read_definitions(text: &[u8]) -> Document {
+    parse(text, &NothingReceived)
+}
 
 fn problems(text: &str) -> Vec<String> {
-    let entries = parse(text.as_bytes()).entries.into_iter();
+    let entries = read_definitions(text.as_bytes()).entries.into_iter();
     entries.flat_map(|entry| if let Entry::Broken(_, problems) = entry { problems } else { Vec::new() }).collect()
 }
 
 #[test]
 fn all_attributes_are_read() {
-    let document = parse(
+    let document = read_definitions(
         br#"
         user = [{ name = "u", Comment = "c", uid = 0x1_0, SYSTEM = true, home = "/h", group = "g", groups = ["b", "a"],
             shell = "/s", skipBaseGroups = true }]
@@ -32,7 +37,8 @@ fn all_attributes_are_read() {
 
 #[test]
 fn what_is_empty_is_not_set() {
-    let document = parse(b"[[user]]\nname = 'u'\nhome = ''\ncomment = ''\ngroup = ''\ngroups = []\nshell = ''\n");
+    let document =
+        read_definitions(b"[[user]]\nname = 'u'\nhome = ''\ncomment = ''\ngroup = ''\ngroups = []\nshell = ''\n");
     let [Entry::Definition(stated)] = &document.entries[..] else { panic!("{document:?}") };
     assert!(stated.definition.account.is_bare());
 }
@@ -57,7 +63,7 @@ fn problems_name_place_and_line() {
             "line 16: uid of users[3]: 4294967295 is out of range",
         ]
     );
-    assert!(!parse(text.as_bytes()).is_unknowable);
+    assert!(!read_definitions(text.as_bytes()).is_unknowable);
 }
 
 #[test]
@@ -69,15 +75,15 @@ fn whom_a_file_speaks_of_may_be_unknowable() {
         ("[[user]]\nname = 1\n", "line 2: name of users[0]: expected a string, found a number"),
     ] {
         assert_eq!(problems(text), [problem]);
-        assert!(parse(text.as_bytes()).is_unknowable);
+        assert!(read_definitions(text.as_bytes()).is_unknowable);
     }
-    let document = parse(b"[[user]]\nname = '\xff'\n");
+    let document = read_definitions(b"[[user]]\nname = '\xff'\n");
     assert!(document.is_unknowable);
 }
 
 #[test]
 fn unknown_keys_are_named() {
-    let document = parse(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
+    let document = read_definitions(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
     let of = |line, key: &str, of: &str| UnknownKey { line, key: key.into(), of: of.into(), hint: None };
     assert_eq!(document.unknown_keys, [of(1, "colour", ""), of(4, "gid", "users[0]"), of(7, "uid", "groups[0]")]);
     assert_eq!(document.entries.len(), 2);
@@ -86,7 +92,7 @@ fn unknown_keys_are_named() {
 #[test]
 fn what_every_definition_can_have_is_read() {
     let text = "[[group]]\nname = 'g'\n\n[[user]]\nname = 'u'\nrequires = ['file:/x']\nif = 'true'\nretries = 2\n";
-    let document = parse(text.as_bytes());
+    let document = read_definitions(text.as_bytes());
     let [Entry::Definition(group), Entry::Definition(user)] = &document.entries[..] else { panic!("{document:?}") };
     assert_eq!((group.common.retries, &*user.common.requires), (0, &["file:/x".to_owned()][..]));
     assert_eq!(
@@ -104,24 +110,93 @@ fn what_every_definition_can_have_is_read() {
 fn what_is_wrong_with_common_keys_is_told() {
     let text = "[[user]]\nname = 'u'\nuid = 'x'\nafter = ['user:a',\n  '']\n\
                 [[user]]\nname = 'v'\nhealth_check = [{ command = 'a', speed = 1 }]\n[[group]]\nname = 'g'\nprovider = 'x'\n\
-                [[group]]\nname = 'h'\nreceive = { gid = 'exec:x#stdout' }\n";
+                [[group]]\nname = 'h'\nreceive = { gid = 'exec:x#stdout' }\ngid = 3\n";
     assert_eq!(
         problems(text),
         [
-            "line 14: receive of groups[1]: accounts cannot receive values",
+            "line 14: groups[1]: receive: gid has a value in the definition too",
             "line 3: uid of users[0]: expected a whole number that is not negative, found a string",
             "line 4: after of users[0]: \"\" is not an entity ID",
             "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, tries, interval, timeout",
         ]
     );
-    let unknown = &parse(text.as_bytes()).unknown_keys;
+    let unknown = &read_definitions(text.as_bytes()).unknown_keys;
     assert!(matches!(&unknown[..], [UnknownKey { key, .. }] if key == "provider"), "{unknown:?}");
 }
 
 #[test]
 fn common_keys_have_small_letters() {
-    let document = parse(b"[[user]]\nname = 'u'\nRequires = ['a:b']\nUID = 7\n");
+    let document = read_definitions(b"[[user]]\nname = 'u'\nRequires = ['a:b']\nUID = 7\n");
     let [Entry::Definition(user)] = &document.entries[..] else { panic!("{document:?}") };
     assert_eq!((user.definition.account.number, user.common.requires.len()), (Some(7), 0));
     assert!(matches!(&document.unknown_keys[..], [UnknownKey { key, .. }] if key == "Requires"));
+}
+
+/// Sends the same value by every name.
+struct One(&'static [u8], bool);
+
+impl Received for One {
+    fn value(&self, _: &str, _: &str) -> Option<ReceivedValue> {
+        Some(ReceivedValue { bytes: self.0.to_vec(), is_sensitive: self.1 })
+    }
+}
+
+/// Returns the only definition of a text, and why it cannot be used.
+fn receiving(keys: &str, received: &dyn Received) -> (Definition, Vec<String>) {
+    let text = format!("[[user]]\nname = 'u'\n{keys}\n");
+    let mut entries = parse(text.as_bytes(), received).entries;
+    let Some(Entry::Definition(stated)) = entries.pop() else { panic!("{entries:?}") };
+    (stated.definition, stated.hindrances.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn attributes_are_received_as_what_they_are() {
+    let (definition, hindrances) =
+        receiving("receive = { UID = 'exec:x#stdout', comment = 'exec:x#stdout' }", &One(b"7", false));
+    assert_eq!((definition.account.number, definition.account.comment.as_deref()), (Some(7), Some("7")));
+    assert_eq!(hindrances, [""; 0]);
+    let (definition, hindrances) = receiving("receive = { system = 'exec:x#stdout' }", &One(b"true", false));
+    assert!(definition.system && hindrances.is_empty());
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_and_said() {
+    let from = " (it is what exec:x has sent as stdout)";
+    for (keys, sent, said) in [
+        (
+            "receive = { uid = 'exec:x#stdout' }",
+            "joe",
+            "uid: expected a whole number that is not negative, found a string",
+        ),
+        ("receive = { uid = 'exec:x#stdout' }", "4294967295", "uid: 4294967295 is out of range"),
+        ("receive = { home = 'exec:x#stdout' }", "/a:b", "home: must not contain colons, newlines or the like"),
+        ("receive = { comment = 'exec:x#stdout' }", "a\nb", "comment: must not contain colons, newlines or the like"),
+        ("receive = { group = 'exec:x#stdout' }", "-x", "group: is not valid: a name must not begin with a sign"),
+        (
+            "receive = { groups = 'exec:x#stdout' }",
+            "a",
+            "groups: expected a list, found a string; write it in brackets: [...]",
+        ),
+        ("receive = { homee = 'exec:x#stdout' }", "7", "homee: unknown key; did you mean home?"),
+        ("Uid = 3\nreceive = { uid = 'exec:x#stdout' }", "7", "receive: uid has a value in the definition too"),
+    ] {
+        let line = if keys.starts_with("Uid") { 4 } else { 3 };
+        let (definition, hindrances) = receiving(keys, &One(sent.as_bytes(), false));
+        assert_eq!(hindrances, [format!("line {line}: users[0]: {said}{from}")]);
+        assert!(definition.account.number.is_none_or(|number| number == 3));
+    }
+    let (_, hindrances) = receiving("receive = { uid = 'exec:x#stdout' }", &NothingReceived);
+    assert_eq!(hindrances, ["receives uid from exec:x#stdout, which has not been sent yet"]);
+    let (_, hindrances) = receiving("receive = { home = 'exec:x#stdout' }", &One(b"\xff", false));
+    assert_eq!(hindrances, [format!("line 3: users[0]: home: the value is not UTF-8{from}")]);
+}
+
+#[test]
+fn nothing_sensitive_is_received() {
+    let (definition, hindrances) = receiving("receive = { comment = 'exec:x#stdout' }", &One(b"hush", true));
+    let said = "comment: a sensitive value cannot be received here, as it would be shown";
+    assert!(hindrances[0].contains(said) && !hindrances[0].contains("hush"), "{hindrances:?}");
+    assert_eq!(definition.account.comment, None);
+    let (_, hindrances) = receiving("receive = { uid = 'exec:x#stdout' }", &One(b"hush", true));
+    assert!(!hindrances[0].contains("hush"), "{hindrances:?}");
 }

@@ -6,7 +6,11 @@ use holo_testing::{Need, Overlay, binaries::built, trial_of};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 1] = [("users send their number and home directory", sends)];
+    let cases: [(&str, fn()); 3] = [
+        ("users send their number and home directory", sends),
+        ("a user is made with what it receives", receives),
+        ("a user who receives something that does not fit is not touched", unfit),
+    ];
     let needs = [NEEDS, &["useradd", "usermod"].map(Need::Program)].concat();
     cases.map(|(name, case)| trial_of(name, &needs, case)).into()
 }
@@ -51,4 +55,58 @@ fn sends() {
     assert!(check.status == Some(3) || check.status == Some(1), "{check}");
     apply(&["apply", "--force"]);
     assert_eq!((read(), field(&system, "joe", 3)), (("4321".to_owned(), "/srv/joe".to_owned()), "4321".to_owned()));
+}
+
+/// A user who receives a key from a command that prints what is in a file.
+fn receiver(key: &str) -> Overlay {
+    let user = format!("[[user]]\nname = 'joe'\nreceive = {{ {key} = 'exec:value#stdout' }}\n");
+    let sender = "[[exec]]\nname = 'value'\ncommand = ['cat', '/etc/value']\n";
+    system(&["users-groups", "exec"], &[("users-groups/01.toml", &user), ("exec/01.toml", sender)])
+}
+
+fn receives() {
+    let system = receiver("uid");
+    system.write("/etc/value", "4321\n");
+    let check = system.holo(&["check"]);
+    assert!(check.stderr_lossy().contains("receives uid from exec:value, which has not sent stdout yet"), "{check}");
+    let apply = |arguments: &[&str]| {
+        let run = system.holo(arguments);
+        assert!(run.success() && run.stderr.is_empty(), "{run}");
+    };
+    apply(&["apply"]);
+    assert_eq!(field(&system, "joe", 3), "4321");
+    // What was sent is known in later runs, also without the sender.
+    apply(&["apply", "user:joe"]);
+    // Another value is another definition, which needs force as always.
+    system.write("/etc/value", "4322\n");
+    let run = system.holo(&["apply"]);
+    assert!(run.status == Some(1) && run.stderr_lossy().contains("--force"), "{run}");
+    apply(&["apply", "--force"]);
+    assert_eq!(field(&system, "joe", 3), "4322");
+    // Nobody has to say it any more.
+    system.write("/usr/share/holo/users-groups/01.toml", "[[user]]\nname = 'joe'\nuid = 4322\n");
+    apply(&["apply"]);
+    system.must("rm /usr/share/holo/users-groups/01.toml");
+    apply(&["apply"]);
+    assert_eq!(field(&system, "joe", 3), "");
+}
+
+fn unfit() {
+    let system = receiver("uid");
+    for value in ["joe", "4294967295", "-1", "007", "1\n2"] {
+        system.write("/etc/value", format!("{value}\n"));
+        let run = system.holo(&["apply"]);
+        let said = "!! File /usr/share/holo/users-groups/01.toml: line 3: users[0]: uid: ";
+        assert!(run.status == Some(1) && run.stderr_lossy().contains(said), "{run}");
+        assert_eq!(field(&system, "joe", 3), "");
+    }
+    system.write("/etc/value", "root\n");
+    system.write("/usr/share/holo/users-groups/02.toml", "[[user]]\nname = 'joe'\ngroup = 'daemon'\n");
+    system.write(
+        "/usr/share/holo/users-groups/01.toml",
+        "[[user]]\nname = 'joe'\nreceive = { group = 'exec:value#stdout' }\n",
+    );
+    let run = system.holo(&["apply"]);
+    assert!(run.status == Some(1) && run.stderr_lossy().contains("conflicting login group for user:joe"), "{run}");
+    assert_eq!(field(&system, "joe", 3), "");
 }
