@@ -62,6 +62,21 @@ pub struct Credentials {
     pub password: String,
 }
 
+impl Credentials {
+    /// Returns user and password of a URL.
+    pub(crate) fn of(url: &Url) -> Option<Credentials> {
+        let decoded = |text: &str| String::from_utf8_lossy(&decode(text)).into_owned();
+        let password = decoded(url.password()?);
+        Some(Credentials { username: decoded(url.username()), password })
+    }
+
+    /// Returns the value of a header with them.
+    pub(crate) fn to_header(&self) -> String {
+        let Credentials { username, password } = self;
+        format!("Basic {}", data_encoding::BASE64.encode(format!("{username}:{password}").as_bytes()))
+    }
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -111,7 +126,7 @@ impl Address {
         self.bare().to_string()
     }
 
-    fn bare(&self) -> Url {
+    pub(crate) fn bare(&self) -> Url {
         let mut url = self.0.clone();
         // These fail for URLs without a host only, which have no user.
         let _ = url.set_username("");
@@ -127,9 +142,7 @@ impl Address {
 
     /// Returns user and password of the URL.
     pub fn credentials(&self) -> Option<Credentials> {
-        let decoded = |text: &str| String::from_utf8_lossy(&decode(text)).into_owned();
-        let password = decoded(self.0.password()?);
-        Some(Credentials { username: decoded(self.0.username()), password })
+        Credentials::of(&self.0)
     }
 
     /// Returns the address that a redirect leads to.

@@ -9,7 +9,7 @@ use holo_change::PathHandle;
 use holo_plugin::{Meter, Output};
 use std::io::{self, Read};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) struct Attempts<'a, 'o> {
     pub(super) request: &'a Request<'a>,
@@ -17,6 +17,9 @@ pub(super) struct Attempts<'a, 'o> {
     pub(super) part: &'a PathHandle,
     pub(super) output: &'a mut Output<'o>,
 }
+
+/// The longest time that a server can have its client wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The outcome of an attempt.
 enum Attempt {
@@ -61,7 +64,7 @@ impl Attempts<'_, '_> {
                         }
                     }
                 }
-                Err(error @ TransferError::Transient(_)) => {
+                Err(error @ (TransferError::Transient(_) | TransferError::Later { .. })) => {
                     // As long as each attempt brings more, it will come to an end.
                     if part.length() > furthest {
                         furthest = part.length();
@@ -158,9 +161,13 @@ impl Attempts<'_, '_> {
     /// Waits before another attempt. Returns false if there is no time for one.
     fn back_off(&mut self, failures: u32, error: &TransferError) -> bool {
         let timeouts = &self.request.timeouts;
-        let delay = timeouts.back_off.saturating_mul(1 << (failures - 1).min(6));
+        let own = timeouts.back_off.saturating_mul(1 << (failures - 1).min(6));
+        let delay = match error {
+            TransferError::Later { after, .. } => own.max(*after),
+            _ => own,
+        };
         let left = self.request.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left <= delay) {
+        if left.is_some_and(|left| left <= delay) || delay > LONGEST_WAIT {
             return false;
         }
         let (address, retries) = (self.address, timeouts.attempts - 1);

@@ -2,8 +2,11 @@
 
 use crate::address::{Address, AddressError};
 use crate::checksum::Checksum;
+use crate::proxy::ProxyError;
 use holo_change::error::{PathError, reason};
+use rustls::CertificateError;
 use std::io;
+use std::time::Duration;
 
 /// The reason that a file could not be downloaded from any address.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,14 @@ pub enum TransferError {
     /// The next attempt may succeed.
     #[error("{0}")]
     Transient(String),
+    /// The server wants to be asked again, but not before this time is over.
+    #[error("{problem}")]
+    Later {
+        /// What it says.
+        problem: String,
+        /// The time.
+        after: Duration,
+    },
     /// The next attempt would fail in the same way.
     #[error("{0}")]
     Permanent(String),
@@ -60,6 +71,9 @@ pub enum TransferError {
     /// It is a directory or the like.
     #[error("it is not a regular file")]
     NotRegular,
+    /// The proxy cannot be used.
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     /// A redirect cannot be followed.
     #[error(transparent)]
     Redirect(#[from] AddressError),
@@ -94,9 +108,13 @@ impl TransferError {
             E::Timeout(phase) => Transient(format!("timed out ({phase})")),
             E::HostNotFound => Transient("the host's address is not known".to_owned()),
             E::ConnectionFailed => Transient("cannot connect".to_owned()),
-            E::Io(error) if is_untrusted(error) => Permanent(format!("its certificate is not trusted: {error}")),
+            E::Io(error) if certificate_error(error).is_some() => {
+                Permanent(certificate_error(error).map(untrusted).unwrap_or_default())
+            }
             E::Io(error) => Transient(reason(error)),
-            E::Rustls(error) => Permanent(format!("its certificate is not trusted: {error}")),
+            E::Rustls(rustls::Error::InvalidCertificate(error)) => Permanent(untrusted(error)),
+            E::Rustls(error) => Permanent(format!("a secure connection is not possible: {error}")),
+            E::ConnectProxyFailed(problem) => Transient(format!("the proxy makes no connection: {problem}")),
             E::BadUri(_) => Permanent("it cannot be asked for".to_owned()),
             E::Http(_) => Permanent("a header cannot be sent".to_owned()),
             E::Protocol(error) => Transient(format!("the server does not speak HTTP: {error}")),
@@ -105,7 +123,28 @@ impl TransferError {
     }
 }
 
-fn is_untrusted(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+fn certificate_error(error: &io::Error) -> Option<&CertificateError> {
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// Returns words for a certificate that cannot be trusted.
+fn untrusted(error: &CertificateError) -> String {
+    use CertificateError as C;
+    let problem = match error {
+        C::UnknownIssuer => "neither it nor who has signed it is known here; ca_file can name a certificate".to_owned(),
+        C::Expired | C::ExpiredContext { .. } => "it has expired".to_owned(),
+        C::NotValidYet | C::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
+        C::NotValidForName | C::NotValidForNameContext { .. } => "it is that of another name".to_owned(),
+        C::Revoked => "it was revoked".to_owned(),
+        C::BadEncoding => "it cannot be read".to_owned(),
+        C::BadSignature => "its signature is wrong".to_owned(),
+        C::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+            "it is the certificate of an authority, with which no server can be certified".to_owned()
+        }
+        other => format!("it cannot be verified ({other})"),
+    };
+    format!("its certificate is not trusted: {problem}")
 }

@@ -1,12 +1,13 @@
 //! One request over HTTP or HTTPS, with the redirects that it leads through.
 
-use super::{Request, TransferError, Validators, check_size};
+use super::proxy::{Proxies, Route};
+use super::{Request, TransferError, Validators, check_size, forward};
 use crate::address::{Address, Credentials};
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, StatusCode, header};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 /// The number of redirects that are followed.
@@ -59,7 +60,7 @@ pub(super) struct Client<'a> {
 impl<'a> Client<'a> {
     pub(super) fn new(request: &'a Request<'a>, address: &'a Address) -> Result<Client<'a>, TransferError> {
         let tls = TlsConfig::builder()
-            .root_certs(roots().map_err(|error| TransferError::Permanent(error.to_string()))?)
+            .root_certs(roots(request).map_err(|error| TransferError::Permanent(error.to_string()))?)
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
         let config = Agent::config_builder()
@@ -75,6 +76,7 @@ impl<'a> Client<'a> {
             .timeout_recv_response(Some(request.timeouts.first_byte))
             .timeout_per_read(Some(request.timeouts.stall))
             .max_idle_connections(0)
+            .proxy(None)
             .build();
         // They are for the server of the URL; a mirror on another server gets only what is in its own URL.
         let first = request.addresses.iter().find(|address| address.file().is_none());
@@ -105,14 +107,21 @@ impl<'a> Client<'a> {
         offset: u64,
         if_range: Option<&str>,
     ) -> Result<ureq::http::Response<Body>, TransferError> {
-        let mut builder = self.agent.get(address.request());
+        let route = Proxies::of_environment().route(address)?;
+        let agent = match &route {
+            Route::Forward { proxy, .. } => forward::agent(self.agent.config().clone(), proxy.clone()),
+            Route::Direct | Route::Tunnel(_) => self.agent.clone(),
+        };
+        let mut builder = agent.get(address.request());
+        if let Route::Forward { credentials: Some(credentials), .. } = &route {
+            builder = builder.header(header::PROXY_AUTHORIZATION, credentials.to_header());
+        }
         if self.address.is_same_server(address) {
             for (name, value) in self.request.headers.iter().filter(|_| self.is_trusted) {
                 builder = builder.header(name, value);
             }
-            if let Some(Credentials { username, password }) = &self.credentials {
-                let encoded = data_encoding::BASE64.encode(format!("{username}:{password}").as_bytes());
-                builder = builder.header(header::AUTHORIZATION, format!("Basic {encoded}"));
+            if let Some(credentials) = &self.credentials {
+                builder = builder.header(header::AUTHORIZATION, credentials.to_header());
             }
         }
         if offset > 0 {
@@ -132,7 +141,17 @@ impl<'a> Client<'a> {
         if left.is_some_and(|left| left.is_zero()) {
             return Err(TransferError::DeadlineExceeded);
         }
-        builder.config().timeout_global(left).build().call().map_err(|error| TransferError::from_request(&error))
+        let tunnel = match route {
+            Route::Tunnel(proxy) => Some(proxy),
+            Route::Direct | Route::Forward { .. } => None,
+        };
+        builder
+            .config()
+            .proxy(tunnel)
+            .timeout_global(left)
+            .build()
+            .call()
+            .map_err(|error| TransferError::from_request(&error))
     }
 
     fn understand(&self, response: ureq::http::Response<Body>, offset: u64) -> Result<Response, TransferError> {
@@ -153,10 +172,13 @@ impl<'a> Client<'a> {
                 return Ok(Response::Unmodified);
             }
             StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => return Ok(Response::Unsatisfiable),
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                return Err(TransferError::Transient(format!("the server says {status}")));
+            _ if is_transient(status) => {
+                let problem = format!("the server says {status}");
+                return Err(match text(headers, header::RETRY_AFTER).and_then(|text| retry_after(&text)) {
+                    Some(after) => TransferError::Later { problem, after },
+                    None => TransferError::Transient(problem),
+                });
             }
-            _ if status.is_server_error() => return Err(TransferError::Transient(format!("the server says {status}"))),
             _ => return Err(TransferError::Permanent(format!("the server says {status}"))),
         };
         // A body that is announced as too large is not read at all.
@@ -166,6 +188,20 @@ impl<'a> Client<'a> {
         let reader = Box::new(response.into_body().into_reader());
         Ok(Response::Body(ResponseBody { start, total, validators, reader }))
     }
+}
+
+fn is_transient(status: StatusCode) -> bool {
+    matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
+}
+
+/// Parses the value of `Retry-After`: seconds, or a date.
+fn retry_after(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(date.duration_since(jiff::Timestamp::now()).unsigned_abs()).filter(|_| date > jiff::Timestamp::now())
 }
 
 /// Parses `bytes 5-9/10`. Returns the start, and the size of the whole.
@@ -182,11 +218,15 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
 
 /// The reason that nobody can be trusted.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("cannot read the certificates that the system trusts: {0}")]
+#[error("cannot read the certificates that are trusted: {0}")]
 struct CertificatesError(String);
 
-/// Returns the certificates that this system trusts, which are read once.
-fn roots() -> Result<RootCerts, CertificatesError> {
+/// Returns the certificates that are trusted for a request: those of its definition, or the system's, which are read once.
+fn roots(request: &Request<'_>) -> Result<RootCerts, CertificatesError> {
+    if let Some(pem) = &request.authorities {
+        let own = own_roots(pem).map_err(|problem| CertificatesError(problem.to_owned()))?;
+        return Ok(RootCerts::Specific(Arc::new(own)));
+    }
     static ROOTS: OnceLock<Result<RootCerts, CertificatesError>> = OnceLock::new();
     let load = || {
         let found = rustls_native_certs::load_native_certs();
@@ -211,5 +251,32 @@ impl Default for Timeouts {
             attempts: 5,
             back_off: Duration::from_millis(500),
         }
+    }
+}
+
+/// Returns the certificates in a text.
+fn own_roots(pem: &[u8]) -> Result<Vec<Certificate<'static>>, &'static str> {
+    let mut certificates = Vec::new();
+    for item in ureq::tls::parse_pem(pem) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
+            Ok(_) => {}
+            Err(_) => return Err("ca_file is not valid PEM"),
+        }
+    }
+    if certificates.is_empty() { Err("there is none in ca_file") } else { Ok(certificates) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_wait_is_a_number_or_a_date() {
+        assert_eq!(retry_after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), None, "it is over");
+        let later = retry_after("Thu, 31 Dec 2099 23:59:59 GMT").unwrap();
+        assert!(later > Duration::from_secs(365 * 24 * 60 * 60));
+        assert!(retry_after("soon").is_none() && retry_after("-1").is_none());
     }
 }

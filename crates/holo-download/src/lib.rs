@@ -5,9 +5,11 @@ mod attempts;
 mod checksum;
 mod checksum_cache;
 mod error;
+mod forward;
 mod http;
 mod local;
 mod partial;
+mod proxy;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -67,6 +69,8 @@ pub struct Request<'a> {
     pub checksum: Option<Checksum>,
     /// The local download, if it will do unless the server has something newer.
     pub previous: Option<PreviousDownload>,
+    /// The certificates that are trusted in place of the system's, in PEM.
+    pub authorities: Option<Vec<u8>>,
     /// The digests of files that are known already.
     pub checksums: &'a ChecksumCache,
     /// The largest size that is allowed, in bytes.

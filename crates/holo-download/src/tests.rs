@@ -27,6 +27,7 @@ fn hasty(url: &str) -> (Result<Vec<u8>, String>, String) {
         addresses: &[url.parse().unwrap()],
         headers: Vec::new(),
         credentials: None,
+        authorities: None,
         checksum: None,
         previous: None,
         checksums: &checksums,

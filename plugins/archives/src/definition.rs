@@ -32,6 +32,8 @@ pub(crate) struct Archive {
     pub(crate) password: Option<String>,
     /// A file with the password in its first line.
     pub(crate) password_file: Option<String>,
+    /// A file with the certificates in PEM that are trusted in place of the system's.
+    pub(crate) ca_file: Option<String>,
     /// The absolute path of the directory that it is extracted to.
     pub(crate) extract_to: Option<String>,
     /// The number of leading directories that are removed from names in the archive.
@@ -128,6 +130,7 @@ impl Definition for Archive {
             path("extract_to", &self.extract_to),
             path("creates", &self.creates),
             path("password_file", &self.password_file),
+            path("ca_file", &self.ca_file),
             account("owner", &self.owner),
             account("group", &self.group),
             self.mode.iter().try_for_each(|mode| values::mode("mode", mode).map(drop)),

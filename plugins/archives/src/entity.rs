@@ -212,7 +212,7 @@ impl Entity for ArchiveEntity {
         // It says what there shall be as much as the definition does.
         report.sources.extend(self.local_source.iter().map(|source| holo_change::path_bytes(source)));
         let parents = provided.iter().filter_map(|path| parent(path));
-        let needed = parents.chain(archive.password_file.as_deref()).chain(file);
+        let needed = parents.chain(archive.password_file.as_deref()).chain(archive.ca_file.as_deref()).chain(file);
         for path in needed {
             // It does not depend on what it makes itself.
             let is_own = provided.iter().any(|own| Path::new(path).starts_with(own));

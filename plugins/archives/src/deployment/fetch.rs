@@ -17,8 +17,8 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The number of bytes of a password file that are read, as it might be anything.
-const PASSWORD_LENGTH: u64 = 64 << 10;
+/// The number of bytes of a file with a password or certificates that are read, as it might be anything.
+const SMALL_FILE: u64 = 4 << 20;
 
 /// A download that is in place.
 pub(super) struct LocalArchive {
@@ -126,6 +126,7 @@ impl Deployment<'_> {
             addresses,
             headers,
             credentials: self.credentials()?,
+            authorities: self.archive.ca_file.as_deref().map(|path| self.read_bounded(path)).transpose()?,
             checksum: self.archive.checksum(),
             previous,
             checksums: &self.store.checksums,
@@ -173,11 +174,18 @@ impl Deployment<'_> {
     }
 
     fn read_password(&self, path: &str) -> Result<String, PathError> {
-        let path = self.store.trees.root().place(Path::new(path)).followed()?;
-        let mut text = String::new();
-        let read = path.open()?.take(PASSWORD_LENGTH).read_to_string(&mut text);
-        read.map_err(|error| PathError::new("read", path.shown(), error))?;
+        let invalid = |error| PathError::new("read", path, std::io::Error::new(std::io::ErrorKind::InvalidData, error));
+        let text = String::from_utf8(self.read_bounded(path)?).map_err(invalid)?;
         Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// Reads a small file of this machine that the definition names.
+    fn read_bounded(&self, path: &str) -> Result<Vec<u8>, PathError> {
+        let path = self.store.trees.root().place(Path::new(path)).followed()?;
+        let mut content = Vec::new();
+        let read = path.open()?.take(SMALL_FILE).read_to_end(&mut content);
+        read.map_err(|error| PathError::new("read", path.shown(), error))?;
+        Ok(content)
     }
 
     /// Moves a download to its path, after the base of the file there has been saved.

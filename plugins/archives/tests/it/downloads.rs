@@ -32,6 +32,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         mirrors_are_tried_in_their_order,
         an_attempt_ends_when_its_time_is_up,
         the_system_says_which_certificates_are_trusted,
+        a_definition_says_which_certificates_are_trusted,
+        a_proxy_is_asked_for_the_whole_url,
+        a_tunnel_through_a_proxy_ends_at_the_server,
+        exceptions_are_asked_without_a_proxy,
+        a_server_that_asks_for_patience_gets_it,
         files_of_this_machine_are_below_the_root,
         a_persons_file_is_kept_and_comes_back,
         directories_that_were_made_go_again,
@@ -412,6 +417,83 @@ fn the_system_says_which_certificates_are_trusted() {
     apply(&trusting);
     assert_eq!(trusting.read("srv/app.tar"), BODY);
     assert_eq!(server.asked().len(), 1);
+}
+
+fn a_definition_says_which_certificates_are_trusted() {
+    let server = Server::with_tls(|_| Reply::of(BODY));
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    let run = fails(&root, "its certificate is not trusted: ");
+    assert!(run.stderr_lossy().contains("ca_file can name a certificate"), "{run}");
+    define(&root, &format!("url = {:?}\nca_file = \"/etc/ca.pem\"", server.url("/a")));
+    fails(&root, "etc/ca.pem");
+    root.write("etc/ca.pem", "nothing");
+    fails(&root, "there is none in ca_file");
+    root.write("etc/ca.pem", &server.certificate);
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    settled(&root);
+}
+
+/// A proxy for everything, and a definition with a password for the server.
+fn proxied(proxy: &Server, url: &str) -> holo_testing::ScratchRoot {
+    let root = root(&format!("url = {url:?}\nusername = \"fred\"\npassword = \"secret\""));
+    root.env("http_proxy", proxy.url("/").replace("://", "://me:mine@"))
+}
+
+fn a_proxy_is_asked_for_the_whole_url() {
+    let proxy = Server::new(|asked| match &*asked.path {
+        "http://example.test:8000/a?b" => Reply::redirect("/c"),
+        "http://example.test:8000/c" => Reply::of(BODY),
+        _ => Reply::new(500),
+    });
+    let root = proxied(&proxy, "http://example.test:8000/a?b");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    for asked in proxy.asked() {
+        assert_eq!(asked.header("host"), Some("example.test:8000"));
+        assert_eq!(asked.header("proxy-authorization"), Some("Basic bWU6bWluZQ=="));
+        assert_eq!(asked.header("authorization"), Some("Basic ZnJlZDpzZWNyZXQ="));
+    }
+    assert_eq!(proxy.asked().len(), 2);
+}
+
+fn a_tunnel_through_a_proxy_ends_at_the_server() {
+    let proxy = Server::new(|_| Reply::new(403));
+    let root = root("url = \"https://example.test/a\"").env("https_proxy", proxy.url("/"));
+    fails(&root, "cannot download https://example.test/a");
+    assert_eq!(proxy.asked()[0].path, "example.test:443");
+    assert_eq!(proxy.asked()[0].header("authorization"), None);
+    let root = root.env("https_proxy", "http://me:mine@");
+    let run = fails(&root, "the proxy that https_proxy names is not a URL");
+    assert!(!run.to_string().contains("mine"), "{run}");
+}
+
+fn exceptions_are_asked_without_a_proxy() {
+    let proxy = Server::new(|_| Reply::new(403));
+    let server = Server::new(|_| Reply::of(BODY));
+    let root = proxied(&proxy, &server.url("/a"));
+    fails(&root, "403");
+    let root = root.env("no_proxy", "example.test, 127.0.0.0/8");
+    apply(&root);
+    assert_eq!(server.asked()[0].path, "/a");
+    assert_eq!(server.asked()[0].header("proxy-authorization"), None);
+}
+
+fn a_server_that_asks_for_patience_gets_it() {
+    let server = Server::new(|asked| match asked.number {
+        0 => Reply::new(503).header("Retry-After", "2"),
+        _ => Reply::of(BODY),
+    });
+    let root = root(&format!("url = {:?}", server.url("/a")));
+    let begin = std::time::Instant::now();
+    let run = apply(&root);
+    assert!(begin.elapsed() >= Duration::from_secs(2), "{run}");
+    assert!(run.stderr_lossy().contains("trying again in 2s"), "{run}");
+    let server = Server::new(|_| Reply::new(429).header("Retry-After", "3600"));
+    define(&root, &format!("url = {:?}", server.url("/a")));
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("429"), "{run}");
+    assert_eq!(server.asked().len(), 1, "an hour is not waited for");
 }
 
 fn files_of_this_machine_are_below_the_root() {
