@@ -9,7 +9,7 @@ use crate::need::installed_version;
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
-use crate::simulate::{Names, SimulationError, Simulator, parts};
+use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::with_file;
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
@@ -65,21 +65,9 @@ fn findings(
     let requests: Requests<'_> = wanted.iter().map(|wanted| Request { wanted, force: false }).collect();
     let resolution = query(&manager, &requests, output)?;
     let tasks: Vec<&Task> = resolution.resolved.iter().filter_map(as_task).collect();
-    let simulator = Simulator { manager: &manager, installed: &resolution.installed, names };
-    let mut refusals = BTreeMap::new();
-    let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
-    for kind in [Kind::Install, Kind::Remove, Kind::Purge] {
-        let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
-        // Packages that have to be released first cannot be simulated before.
-        let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
-        let parts = parts(&of_kind);
-        for (task, refusal) in parts.iter().flat_map(|part| simulator.admit(kind, part).refused) {
-            // A package that is in the way may be among those that go, which only shows during an apply.
-            if kind != Kind::Install || !any_goes {
-                refusals.insert(task.request, refusal);
-            }
-        }
-    }
+    let given = Given::default();
+    let simulator = Simulator { manager: &manager, installed: &resolution.installed, names, given };
+    let mut refusals = refusals(simulator, provider, &tasks);
     let is_open = |wanted: &Wanted| {
         let is_old = |limit| has_pending_sources || manager.index_age().is_none_or(|age| age > limit);
         manager.system.mock.is_none() && wanted.ensure == Ensure::Latest && wanted.refresh.is_some_and(is_old)
@@ -117,6 +105,38 @@ fn findings(
     let versions: Vec<Option<String>> = versions.collect();
     let findings = resolution.resolved.indexes().zip(resolution.resolved).map(find);
     Ok(findings.zip(versions).map(|(finding, version)| Found { finding, version }).collect())
+}
+
+/// Finds out which tasks an apply would refuse: each transaction is simulated as if those before it had been made.
+fn refusals<'t>(
+    mut simulator: Simulator<'t>,
+    provider: &dyn PackageProvider,
+    tasks: &[&'t Task],
+) -> BTreeMap<RequestIndex, SimulationError> {
+    let mut refusals = BTreeMap::new();
+    let mut admit = |kind: Kind, tasks: &[&'t Task], refusals: &mut BTreeMap<RequestIndex, SimulationError>| {
+        let left: Vec<&'t Task> = tasks.iter().copied().filter(|task| !simulator.given.has_removed(task)).collect();
+        for part in parts(&left) {
+            let mut admission = simulator.admit(kind, &part);
+            refusals.extend(std::mem::take(&mut admission.refused).into_iter().map(|(task, why)| (task.request, why)));
+            simulator.given.add(admission);
+        }
+    };
+    for kind in ORDER {
+        let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
+        // Packages that have to be released first cannot be simulated before.
+        let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
+        admit(kind, &of_kind, &mut refusals);
+    }
+    // Packages that cannot be installed may be kept out by some that go.
+    let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
+    let is_kept_out = |task: &&'t Task| task.kind == Some(Kind::Install) && refusals.contains_key(&task.request);
+    let kept_out: Vec<&'t Task> = tasks.iter().copied().filter(is_kept_out).collect();
+    if any_goes {
+        kept_out.iter().for_each(|task| drop(refusals.remove(&task.request)));
+        admit(Kind::Install, &kept_out, &mut refusals);
+    }
+    refusals
 }
 
 /// Returns the words for a package that nobody offers.
@@ -159,7 +179,7 @@ fn others(
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
     let installed = manager.installed()?;
-    let simulator = Simulator { manager: &manager, installed: &installed, names };
+    let simulator = Simulator { manager: &manager, installed: &installed, names, given: Given::default() };
     if kind != Kind::Install {
         let names: Vec<String> = simulator.companions(kind, &[task]).iter().map(|item| item.key.to_string()).collect();
         return Ok(if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) });

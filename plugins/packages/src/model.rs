@@ -163,6 +163,18 @@ pub(crate) struct Transaction {
     pub(crate) recommends: Option<bool>,
     /// True if packages go too that nobody needs any more.
     pub(crate) cleans: bool,
+    /// What is done before it: a simulation takes it as done. Empty for a transaction that is carried out.
+    pub(crate) given: Vec<(Kind, Item)>,
+}
+
+impl Transaction {
+    /// Returns the packages that come, and those that go, with what is done before.
+    pub(crate) fn coming_and_going(&self) -> (Vec<&Item>, Vec<&Item>) {
+        let own = self.items.iter().map(|item| (self.kind, item));
+        let all = own.chain(self.given.iter().map(|(kind, item)| (*kind, item)));
+        let (coming, going): (Vec<_>, Vec<_>) = all.partition(|(kind, _)| *kind == Kind::Install);
+        (coming.into_iter().map(|(_, item)| item).collect(), going.into_iter().map(|(_, item)| item).collect())
+    }
 }
 
 /// The effect of a transaction on its packages.

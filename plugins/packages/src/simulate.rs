@@ -22,12 +22,26 @@ pub(crate) enum SimulationError {
 #[derive(Debug, Default)]
 pub(crate) struct Admission<'t> {
     pub(crate) accepted: Vec<&'t Task>,
-    /// True if a package goes that is not among the tasks.
-    pub(crate) removes: bool,
-    /// The names of packages that come along.
-    pub(crate) comes: Vec<String>,
+    /// What happens to packages that are not among the tasks.
+    pub(crate) others: Vec<Step>,
     pub(crate) refused: Vec<(&'t Task, SimulationError)>,
 }
+
+impl Admission<'_> {
+    /// Returns true if a package goes that is not among the tasks.
+    pub(crate) fn removes(&self) -> bool {
+        self.others.iter().any(|step| step.to.is_none())
+    }
+
+    /// Returns the names of packages that come along.
+    pub(crate) fn comes(&self) -> Vec<String> {
+        let comes = self.others.iter().filter(|step| step.from.is_none() && step.to.is_some());
+        comes.map(|step| step.name.clone()).collect()
+    }
+}
+
+/// The order in which transactions are made. Installing first keeps what takes the place of something else from being missed.
+pub(crate) const ORDER: [Kind; 3] = [Kind::Install, Kind::Remove, Kind::Purge];
 
 /// The names of all packages of a manager that are declared.
 #[derive(Debug, Default)]
@@ -44,6 +58,28 @@ pub(crate) struct Simulator<'a> {
     pub(crate) installed: &'a Installed,
     /// The names of all declared packages, including those that are not part of this.
     pub(crate) names: &'a Names,
+    pub(crate) given: Given<'a>,
+}
+
+/// The tasks that are taken as done, and what they did to packages that are not theirs.
+#[derive(Default)]
+pub(crate) struct Given<'t> {
+    tasks: Vec<&'t Task>,
+    others: Vec<Step>,
+}
+
+impl<'t> Given<'t> {
+    /// Takes tasks that can be done together as done.
+    pub(crate) fn add(&mut self, admission: Admission<'t>) {
+        self.tasks.extend(admission.accepted);
+        self.others.extend(admission.others);
+    }
+
+    /// Returns true if a task's package has gone with others.
+    pub(crate) fn has_removed(&self, task: &Task) -> bool {
+        let is_own = |step: &&Step| step.name == task.item.key.name && step.to.is_none();
+        task.kind != Some(Kind::Install) && self.others.iter().any(|step| is_own(&step))
+    }
 }
 
 /// The transaction to do these tasks, which are of one kind.
@@ -57,6 +93,7 @@ pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Tran
         may_remove,
         recommends: tasks.iter().find_map(|task| task.recommends),
         cleans: false,
+        given: Vec::new(),
     }
 }
 
@@ -84,9 +121,7 @@ impl Simulator<'_> {
         match (self.judge(kind, &all, tasks), tasks) {
             (Ok(others), _) => {
                 admission.accepted = all;
-                admission.removes = others.iter().any(|step| step.to.is_none());
-                let comes = others.into_iter().filter(|step| step.from.is_none() && step.to.is_some());
-                admission.comes = comes.map(|step| step.name).collect();
+                admission.others = others;
             }
             (Err(refusal), [task]) => admission.refused.push((task, refusal)),
             (Err(_), _) => {
@@ -148,22 +183,26 @@ impl Simulator<'_> {
         if self.manager.system.mock.is_some() {
             return Ok(Vec::new());
         }
-        let transaction = transaction(kind, tasks, true);
+        let given = &self.given;
+        let given_items = given.tasks.iter().filter_map(|task| Some((task.kind?, task.item.clone())));
+        let mut transaction = Transaction { given: given_items.collect(), ..transaction(kind, tasks, true) };
+        transaction.may_downgrade |= given.tasks.iter().any(|task| task.is_downgrade);
+        transaction.changes_held |= given.tasks.iter().any(|task| task.is_held);
         let mut steps =
             self.manager.provider.simulate(&self.manager.system, &transaction).map_err(SimulationError::Failed)?;
         steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
         // A package that is to come may not go in the end; but old kernels go when new ones come.
-        let changing: BTreeSet<String> = match kind {
-            Kind::Install => steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.clone()).collect(),
-            Kind::Remove | Kind::Purge => steps.iter().map(|step| step.name.clone()).collect(),
-        };
+        let coming: BTreeSet<String> =
+            steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.clone()).collect();
         // apk takes along what nobody needs any more, whether it is asked to or not.
         let came_along = |task: &Task, name: &String| kind != Kind::Install && task.brought.contains(name);
         let is_own = |step: &Step| {
-            let is_task = |task: &&Task| task.item.key.name == step.name || came_along(task, &step.name);
-            changing.contains(&step.name) && tasks.iter().any(is_task)
+            let happens = |task: &Task| task.kind != Some(Kind::Install) || coming.contains(&step.name);
+            let is_task =
+                |task: &&Task| task.item.key.name == step.name && happens(task) || came_along(task, &step.name);
+            tasks.iter().chain(&given.tasks).any(is_task)
         };
-        steps.retain(|step| !is_own(step));
+        steps.retain(|step| !is_own(step) && !given.others.contains(step));
         Ok(steps)
     }
 

@@ -335,6 +335,3 @@ impl<'a> Group<'a> {
         forgotten.flatten().collect()
     }
 }
-
-/// The order in which transactions are made. Installing first keeps what takes the place of something else from being missed.
-const ORDER: [Kind; 3] = [Kind::Install, Kind::Remove, Kind::Purge];

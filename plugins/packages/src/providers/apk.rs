@@ -143,20 +143,21 @@ fn apk(system: &System<'_>) -> Program {
 
 /// Adds the words for a transaction. A version is only named if it was asked for, since apk will keep to it.
 fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
+    let (coming, going) = transaction.coming_and_going();
     match transaction.kind {
-        Kind::Install => program.args(["add", "--upgrade"]),
         // Packages that need it go with it. The simulation has refused it if that was not declared.
-        Kind::Remove => program.args(["del", "--rdepends"]),
-        Kind::Purge => program.args(["del", "--rdepends", "--purge"]),
+        Kind::Remove if coming.is_empty() => program.args(["del", "--rdepends"]),
+        Kind::Purge if coming.is_empty() => program.args(["del", "--rdepends", "--purge"]),
+        Kind::Install | Kind::Remove | Kind::Purge => program.args(["add", "--upgrade"]),
     };
+    // Beside others that come, the sign says that a package goes.
+    let sign = if coming.is_empty() { "" } else { "!" };
     program.args(options).arg("--");
-    program.args(transaction.items.iter().map(|item| {
-        let is_pinned = transaction.kind == Kind::Install && item.exactly;
-        match item.version.as_ref().filter(|_| is_pinned) {
-            Some(version) => format!("{}={version}", item.key.name),
-            None => item.key.name.clone(),
-        }
+    program.args(coming.into_iter().map(|item| match item.version.as_ref().filter(|_| item.exactly) {
+        Some(version) => format!("{}={version}", item.key.name),
+        None => item.key.name.clone(),
     }));
+    program.args(going.into_iter().map(|item| format!("{sign}{}", item.key.name)));
 }
 
 /// Reads the database, paragraphs of lines such as `P:foo`, and the world.

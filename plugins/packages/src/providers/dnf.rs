@@ -115,21 +115,9 @@ impl PackageProvider for Dnf {
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
-        let mut program = dnf(system);
-        program.arg("--assumeno");
-        if system.only_looks && transaction.kind == Kind::Install {
-            program.arg("--cacheonly");
-        }
-        ask(&mut program, transaction);
-        let captured = system.run(&mut program)?;
-        let text = String::from_utf8_lossy(&captured.stdout);
-        // It ends with 1 if nobody has said yes.
-        let is_done = captured.ended.code() == Some(0);
-        let is_refused = captured.ended.code() == Some(1) && text.contains("Transaction Summary");
-        match captured.ended.failure() {
-            Some(failure) if !is_done && !is_refused => Err(PackageError::from_program(&program, &failure, &captured)),
-            _ => Ok(read_table(&text)),
-        }
+        // Nothing is in the way in most cases, so that nothing has to go.
+        let first = simulate(system, &Transaction { may_remove: false, ..transaction.clone() });
+        if first.is_err() && transaction.may_remove { simulate(system, transaction).or(first) } else { first }
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
@@ -174,6 +162,31 @@ fn dnf(system: &System<'_>) -> Program {
     program
 }
 
+fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
+    let mut program = dnf(system);
+    program.arg("--assumeno");
+    let (coming, _) = transaction.coming_and_going();
+    if system.only_looks && !coming.is_empty() {
+        program.arg("--cacheonly");
+    }
+    ask(&mut program, transaction);
+    let captured = system.run(&mut program)?;
+    let text = String::from_utf8_lossy(&captured.stdout);
+    let errors = String::from_utf8_lossy(&captured.stderr);
+    if errors.contains("nknown argument \"shell\"") {
+        // Version 5 takes one command only.
+        return simulate(system, &Transaction { given: Vec::new(), ..transaction.clone() });
+    }
+    // It ends with 1 if nobody has said yes, and its shell always ends with 0.
+    let is_told =
+        ["Transaction Summary", "Nothing to do"].iter().any(|sign| text.contains(sign) || errors.contains(sign));
+    if is_told {
+        return Ok(read_table(&text));
+    }
+    let failure = captured.ended.failure().unwrap_or_else(|| "cannot do this together".to_owned());
+    Err(PackageError::from_program(&program, &failure, &captured))
+}
+
 /// Adds the words for a transaction.
 fn ask(program: &mut Program, transaction: &Transaction) {
     if transaction.changes_held {
@@ -184,8 +197,24 @@ fn ask(program: &mut Program, transaction: &Transaction) {
     if let Some(recommends) = transaction.recommends {
         program.arg(format!("--setopt=install_weak_deps={}", if recommends { "True" } else { "False" }));
     }
-    program.arg(if transaction.kind == Kind::Install { "install" } else { "remove" });
-    program.arg("--").args(transaction.items.iter().map(|item| specification(item, transaction.kind)));
+    let (coming, going) = transaction.coming_and_going();
+    if transaction.may_remove && !coming.is_empty() {
+        program.arg("--allowerasing");
+    }
+    let coming = Vec::from_iter(coming.into_iter().map(|item| specification(item, Kind::Install)));
+    let going = Vec::from_iter(going.into_iter().map(|item| specification(item, Kind::Remove)));
+    match (coming.is_empty(), going.is_empty()) {
+        (false, true) => program.args(["install", "--"]).args(coming),
+        (true, _) => program.args(["remove", "--"]).args(going),
+        (false, false) => {
+            let line = |verb: &str, names: &[String]| {
+                let quoted = names.iter().map(|name| format!(" '{}'", name.replace('\'', "'\\''")));
+                format!("{verb}{}\n", quoted.collect::<String>())
+            };
+            let script = line("install", &coming) + &line("remove", &going) + "run\nexit\n";
+            program.args(["shell", "/dev/stdin"]).stdin(script.into_bytes())
+        }
+    };
 }
 
 /// Names a package so exactly that nothing else can be meant: dnf installs an older version just as well then.

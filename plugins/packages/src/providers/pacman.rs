@@ -1,6 +1,7 @@
 //! pacman: Arch Linux and its like.
 
 mod repository;
+mod simulation;
 
 use crate::error::{KeyError, PackageError};
 use crate::model::{IndexPaths, Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 const DATABASE: &str = "var/lib/pacman";
 const LOCK: &str = "var/lib/pacman/db.lck";
 const PRINT: &str = "--print";
+/// Answers the questions about packages in the way against their default: they go.
+const REMOVES: [&str; 2] = ["--ask", "4"];
 const CACHE: &str = "var/cache/pacman/pkg";
 
 /// pacman.
@@ -135,13 +138,7 @@ impl PackageProvider for Pacman {
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
-        let mut steps = Vec::new();
-        // Packages from files need another operation than packages from a repository.
-        for mut program in operations(system, transaction, &[PRINT, "--print-format", "%n %v"])? {
-            let captured = system.read(&mut program)?;
-            steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), transaction.kind));
-        }
-        Ok(steps)
+        simulation::simulate(system, transaction)
     }
 
     fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
@@ -155,7 +152,11 @@ impl PackageProvider for Pacman {
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
-        operations(system, transaction, &["--noconfirm", "--noprogressbar"])
+        let mut options = vec!["--noconfirm", "--noprogressbar"];
+        if transaction.kind == Kind::Install && transaction.may_remove {
+            options.extend(REMOVES);
+        }
+        operations(system, transaction, &options, &|| pacman(system))
     }
 
     fn describe(&self, path: &Path) -> Option<Program> {
@@ -218,9 +219,14 @@ fn pacman(system: &System<'_>) -> Program {
 }
 
 /// Returns the programs for a transaction: packages from repositories are one operation, those that are only in the cache another.
-fn operations(system: &System<'_>, transaction: &Transaction, options: &[&str]) -> Result<Vec<Program>, PackageError> {
+fn operations(
+    system: &System<'_>,
+    transaction: &Transaction,
+    options: &[&str],
+    start: &dyn Fn() -> Program,
+) -> Result<Vec<Program>, PackageError> {
     if transaction.kind != Kind::Install {
-        let mut program = pacman(system);
+        let mut program = start();
         // Packages that need it go with it. The simulation has refused it if that was not declared.
         program.arg(if transaction.cleans { "-Rcs" } else { "-Rc" });
         // It refuses to print what it would do with this.
@@ -231,42 +237,52 @@ fn operations(system: &System<'_>, transaction: &Transaction, options: &[&str]) 
         return Ok(vec![program]);
     }
     if system.mock.is_some() {
-        let mut program = pacman(system);
+        let mut program = start();
         program.arg("-S").args(options).arg("--").args(transaction.items.iter().map(|item| item.key.name.as_str()));
         return Ok(vec![program]);
     }
-    let listed = system.read(pacman(system).arg("-Sl"))?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let listed = listed(system)?;
     let (mut names, mut files) = (Vec::new(), Vec::new());
     for item in &transaction.items {
         let (name, version) = (&item.key.name, item.version.as_deref().unwrap_or_default());
-        let repository = listed.lines().find_map(|line| {
-            let mut words = line.split(' ');
-            let repository = words.next()?;
-            (words.next()? == name && words.next()? == version).then_some(repository)
-        });
         if let Some(file) = &item.file {
             files.push(file.clone());
             continue;
         }
         let kept = || in_cache(system, name).into_iter().find(|(kept, _)| kept == version);
-        match repository {
+        match repository_of(&listed, item) {
             Some(repository) => names.push(format!("{repository}/{name}")),
             None => files.extend(kept().map(|(_, path)| path)),
         }
     }
     let mut programs = Vec::new();
     if !names.is_empty() {
-        let mut program = pacman(system);
+        let mut program = start();
         program.arg("-S").args(options).arg("--").args(names);
         programs.push(program);
     }
     if !files.is_empty() {
-        let mut program = pacman(system);
+        let mut program = start();
         program.arg("-U").args(options).arg("--").args(files);
         programs.push(program);
     }
     Ok(programs)
+}
+
+/// Returns all packages of all repositories: lines `REPOSITORY NAME VERSION`.
+fn listed(system: &System<'_>) -> Result<String, PackageError> {
+    let listed = system.read(pacman(system).arg("-Sl"))?;
+    Ok(String::from_utf8_lossy(&listed.stdout).into_owned())
+}
+
+/// Returns the repository that has this version of a package.
+fn repository_of<'l>(listed: &'l str, item: &Item) -> Option<&'l str> {
+    let version = item.version.as_deref().unwrap_or_default();
+    listed.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let repository = words.next()?;
+        (words.next()? == item.key.name && words.next()? == version).then_some(repository)
+    })
 }
 
 /// The versions of a package that are still in the cache, and where.
@@ -291,15 +307,4 @@ fn version_of_file<'f>(file: &'f str, name: &str) -> Option<&'f str> {
     let is_version =
         version.matches('-').count() == 1 && version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
     (is_version && !suffix.ends_with(".sig")).then_some(version)
-}
-
-/// Reads lines `NAME VERSION`. Of files it also says `loading packages...`.
-fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
-    let step = |line: &str| {
-        let (name, version) = line.split_once(' ').filter(|_| !line.ends_with("..."))?;
-        let version = Some(version.to_owned());
-        let (from, to) = if kind == Kind::Install { (None, version) } else { (version, None) };
-        Some(Step { name: name.to_owned(), from, to })
-    };
-    text.lines().filter_map(step).collect()
 }

@@ -128,16 +128,9 @@ impl PackageProvider for Zypper {
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
-        let mut program = zypper(system);
-        program.args(["--no-refresh", "--xmlout"]);
-        ask(&mut program, transaction, &["--dry-run"]);
-        let captured = system.run(&mut program)?;
-        match captured.ended.failure() {
-            Some(failure) if captured.ended.code().is_none_or(|code| code < INFORMATION || code == NOT_FOUND) => {
-                Err(told(&program, &failure, &captured))
-            }
-            _ => read_summary(&String::from_utf8_lossy(&captured.stdout)),
-        }
+        // Nothing is in the way in most cases, so that nothing has to go.
+        let first = simulate(system, &Transaction { may_remove: false, ..transaction.clone() });
+        if first.is_err() && transaction.may_remove { simulate(system, transaction).or(first) } else { first }
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
@@ -183,14 +176,32 @@ fn zypper(system: &System<'_>) -> Program {
     program
 }
 
+fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
+    let mut program = zypper(system);
+    program.args(["--no-refresh", "--xmlout"]);
+    ask(&mut program, transaction, &["--dry-run"]);
+    let captured = system.run(&mut program)?;
+    match captured.ended.failure() {
+        Some(failure) if captured.ended.code().is_none_or(|code| code < INFORMATION || code == NOT_FOUND) => {
+            Err(told(&program, &failure, &captured))
+        }
+        _ => read_summary(&String::from_utf8_lossy(&captured.stdout)),
+    }
+}
+
 /// Adds the words for a transaction.
 fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
-    if transaction.kind == Kind::Install {
+    let (coming, going) = transaction.coming_and_going();
+    let comes = !coming.is_empty();
+    if comes {
         program.args(["install", "--name", "--auto-agree-with-licenses"]);
         if transaction.may_downgrade {
             program.arg("--oldpackage");
         }
-        if transaction.items.iter().any(|item| item.file.is_some()) {
+        if transaction.may_remove {
+            program.arg("--force-resolution");
+        }
+        if coming.iter().any(|item| item.file.is_some()) {
             program.arg("--allow-unsigned-rpm");
         }
         if let Some(recommends) = transaction.recommends {
@@ -199,7 +210,11 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     } else {
         program.args(["remove", if transaction.cleans { "--clean-deps" } else { "--no-clean-deps" }]);
     }
-    program.args(options).arg("--").args(transaction.items.iter().map(|item| specification(item, transaction.kind)));
+    // Beside others that come, the sign says that a package goes.
+    let sign = if comes { "!" } else { "" };
+    let going = going.into_iter().map(|item| format!("{sign}{}", specification(item, Kind::Remove)));
+    program.args(options).arg("--");
+    program.args(coming.into_iter().map(|item| specification(item, Kind::Install))).args(going);
 }
 
 fn specification(item: &Item, kind: Kind) -> String {

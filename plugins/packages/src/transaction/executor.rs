@@ -1,6 +1,6 @@
 //! Does what has to be done, and finds out afterwards whether it was done.
 
-use super::{ORDER, failed};
+use super::failed;
 use crate::action::Action;
 use crate::error::PackageError;
 use crate::manager::Manager;
@@ -8,7 +8,7 @@ use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Status};
 use crate::need::{Main, Need, newest};
 use crate::query::Requests;
 use crate::resolve::{RequestIndex, Task};
-use crate::simulate::{Names, SimulationError, Simulator, parts, transaction};
+use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts, transaction};
 use holo_plugin::{Applied, ForceTo, Output};
 use std::collections::BTreeMap;
 
@@ -153,11 +153,15 @@ impl<'a> Executor<'a> {
 
     /// Does tasks of a kind together; if that does not work, in ever smaller parts, so that only those fail that are to blame.
     fn transact(&mut self, kind: Kind, tasks: &[&Task], output: &mut Output<'_>) {
+        let left: Vec<&Task> = tasks.iter().copied().filter(|task| !self.has_gone(task)).collect();
+        let tasks = &left[..];
         if tasks.is_empty() || self.has_stopped(tasks) {
             return;
         }
-        let simulator = Simulator { manager: &self.manager, installed: &self.installed, names: &self.names };
+        let given = Given::default();
+        let simulator = Simulator { manager: &self.manager, installed: &self.installed, names: &self.names, given };
         let admission = simulator.admit(kind, tasks);
+        let (removes, comes) = (admission.removes(), admission.comes());
         let refused = admission.refused.into_iter().map(|(task, refusal)| (task.request, refusal));
         self.refusals.extend(refused);
         let accepted = admission.accepted;
@@ -165,9 +169,9 @@ impl<'a> Executor<'a> {
             return;
         }
         let companions = simulator.companions(kind, &accepted);
-        let mut transaction = transaction(kind, &accepted, admission.removes);
+        let mut transaction = transaction(kind, &accepted, removes);
         transaction.items.extend(companions.iter().cloned());
-        self.note_others(&accepted, &admission.comes, companions);
+        self.note_others(&accepted, &comes, companions);
         let is_alone = accepted.len() == 1;
         let ran = self.manager.provider.programs(&self.manager.system, &transaction).and_then(|programs| {
             for task in &accepted {
@@ -183,8 +187,10 @@ impl<'a> Executor<'a> {
             }
             self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&transaction))
         });
+        if ran.is_err() || removes {
+            self.look_again();
+        }
         let Err(problem) = ran else { return };
-        self.look_again();
         // Tasks that were done before it failed are done.
         let undone: Vec<&Task> = accepted.into_iter().filter(|task| self.need(task).main.is_some()).collect();
         if problem.is_general && !undone.is_empty() {
@@ -202,6 +208,11 @@ impl<'a> Executor<'a> {
                 self.transact(kind, second, output);
             }
         }
+    }
+
+    /// Returns true if a task's package has gone already with others that were in the way of something.
+    fn has_gone(&self, task: &Task) -> bool {
+        task.kind != Some(Kind::Install) && self.need(task).main.is_none()
     }
 
     /// Keeps the answers to what a package is going to ask.

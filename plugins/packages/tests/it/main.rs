@@ -15,6 +15,7 @@ mod rpm;
 mod sources;
 mod support;
 mod system;
+mod together;
 mod values;
 mod versions;
 mod wanted;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         ("system", system::trials()),
         ("names", names::trials()),
         ("values", values::trials()),
+        ("together", together::trials()),
         ("versions", versions::trials()),
         ("wanted", wanted::trials()),
     ])

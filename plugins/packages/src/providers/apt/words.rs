@@ -109,20 +109,23 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     if let Some(recommends) = transaction.recommends {
         program.arg(if recommends { "--install-recommends" } else { "--no-install-recommends" });
     }
+    let (coming, going) = transaction.coming_and_going();
     program.arg(match transaction.kind {
-        Kind::Install => "install",
-        Kind::Remove => "remove",
-        Kind::Purge => "purge",
+        Kind::Remove if coming.is_empty() => "remove",
+        Kind::Purge if coming.is_empty() => "purge",
+        Kind::Install | Kind::Remove | Kind::Purge => "install",
     });
-    program.arg("--").args(transaction.items.iter().map(|item| name(item, transaction.kind)));
+    // Beside others that come, the sign at its end says that a package goes.
+    let sign = if coming.is_empty() { "" } else { "-" };
+    program.arg("--").args(coming.into_iter().map(name)).args(going.iter().map(|item| format!("{}{sign}", item.key)));
 }
 
 /// A package that is to come, with its version: so nothing is taken for a pattern, or for a wish to remove it.
-fn name(item: &Item, kind: Kind) -> String {
-    if let Some(file) = item.file.as_ref().filter(|_| kind == Kind::Install) {
+fn name(item: &Item) -> String {
+    if let Some(file) = &item.file {
         return file.display().to_string();
     }
-    match item.version.as_ref().filter(|_| kind == Kind::Install) {
+    match &item.version {
         Some(version) => format!("{}={version}", item.key),
         None => item.key.to_string(),
     }

@@ -1,0 +1,191 @@
+//! The effects of a transaction, without anything of the system in reach.
+//!
+//! pacman looks for conflicts only if it does not merely print what it would do. So it is asked to begin, beside a database that has the
+//! descriptions of the installed packages and nothing else, and is told not to go on. That database may also have, or lack, what is taken
+//! as done.
+
+use super::{DATABASE, PRINT, listed, operations, pacman, repository_of};
+use crate::error::PackageError;
+use crate::model::{Item, Kind, Step, Transaction};
+use crate::system::System;
+use holo_change::error::PathError;
+use holo_plugin::process::Program;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Has packages go that are in the way, and ignored ones come, where everything else is answered with no.
+const NO_BUT: [&str; 3] = ["--noscriptlet", "--ask", "5"];
+/// As many questions are answered.
+const QUESTIONS: usize = 256;
+/// The lists of a package that decide what can be together, as pacman shows and as it keeps them.
+const LISTS: [(&str, &str); 4] =
+    [("Depends On", "DEPENDS"), ("Provides", "PROVIDES"), ("Conflicts With", "CONFLICTS"), ("Replaces", "REPLACES")];
+
+/// Returns the effects of a transaction.
+pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
+    let database = Database::new(system, transaction)?;
+    let start = || database.pacman(system);
+    let mut steps = Vec::new();
+    // Packages from files need another operation than packages from a repository.
+    for mut program in operations(system, transaction, &[PRINT, "--print-format", "%n %v"], &start)? {
+        let captured = system.read(&mut program)?;
+        steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), transaction.kind));
+    }
+    // Nobody else may begin a transaction.
+    if transaction.kind == Kind::Install && rustix::process::geteuid().is_root() {
+        for mut program in operations(system, transaction, &NO_BUT, &start)? {
+            // It would go on if nobody said no.
+            let captured = system.run(program.stdin("n\n".repeat(QUESTIONS).into_bytes()))?;
+            let said = [&captured.stderr[..], &captured.stdout[..]].concat();
+            let said = String::from_utf8_lossy(&said);
+            if let Some(failure) = captured.ended.failure().filter(|_| said.contains("error:")) {
+                return Err(PackageError::from_program(&program, &failure, &captured));
+            }
+            steps.extend(in_the_way(&said).map(|name| Step { name: name.to_owned(), from: None, to: None }));
+        }
+    }
+    Ok(steps)
+}
+
+/// The names of the packages that have to go, from questions such as `:: foo and bar are in conflict. Remove bar? [y/N]`.
+fn in_the_way(said: &str) -> impl Iterator<Item = &str> {
+    said.split("Remove ").skip(1).filter_map(|rest| rest.split_once("? [y/N]")).map(|(name, _)| name)
+}
+
+/// Reads lines `NAME VERSION`. Of files it also says `loading packages...`.
+fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
+    let step = |line: &str| {
+        let (name, version) = line.split_once(' ').filter(|_| !line.ends_with("..."))?;
+        let version = Some(version.to_owned());
+        let (from, to) = if kind == Kind::Install { (None, version) } else { (version, None) };
+        Some(Step { name: name.to_owned(), from, to })
+    };
+    text.lines().filter_map(step).collect()
+}
+
+/// A database that is thrown away, in a root where nothing is.
+struct Database {
+    folder: PathBuf,
+}
+
+impl Database {
+    /// Describes the installed packages, and what is given beside.
+    fn new(system: &System<'_>, transaction: &Transaction) -> Result<Database, PackageError> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let database = Database { folder: system.cache_dir().join(format!("pacman-{number}")) };
+        let failed = |error| PackageError::new(PathError::new("write", &database.folder, error).to_string());
+        database.describe(&system.path(DATABASE), transaction).map_err(failed)?;
+        for (_, item) in transaction.given.iter().filter(|(kind, _)| *kind == Kind::Install) {
+            let text = description(system, item)?;
+            database.add(item, &text).map_err(failed)?;
+        }
+        Ok(database)
+    }
+
+    fn describe(&self, real: &Path, transaction: &Transaction) -> io::Result<()> {
+        for folder in ["root", "local"] {
+            fs::create_dir_all(self.folder.join(folder))?;
+        }
+        symlink(real.join("sync"), self.folder.join("sync"))?;
+        let is_given = |folder: &str| {
+            let name = folder.rsplitn(3, '-').last().unwrap_or_default();
+            transaction.given.iter().any(|(_, item)| item.key.name == name)
+        };
+        for entry in fs::read_dir(real.join("local"))? {
+            let entry = entry?;
+            let copy = self.folder.join("local").join(entry.file_name());
+            if !entry.file_type()?.is_dir() {
+                fs::copy(entry.path(), copy)?;
+            } else if !is_given(&entry.file_name().to_string_lossy()) {
+                fs::create_dir(&copy)?;
+                for file in ["desc", "files"] {
+                    symlink(entry.path().join(file), copy.join(file))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, item: &Item, description: &str) -> io::Result<()> {
+        let version = item.version.as_deref().unwrap_or_default();
+        let folder = self.folder.join("local").join(format!("{}-{version}", item.key.name));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("desc"), description)?;
+        fs::write(folder.join("files"), "%FILES%\n")
+    }
+
+    /// Returns pacman with this database, and nothing of the system that it could change.
+    fn pacman(&self, system: &System<'_>) -> Program {
+        let mut program = Program::new("pacman");
+        program.arg("--root").arg(self.folder.join("root")).arg("--dbpath").arg(&self.folder);
+        for folder in ["--cachedir", "--hookdir"] {
+            program.arg(folder).arg(self.folder.join("root"));
+        }
+        program.arg("--config").arg(system.path("etc/pacman.conf"));
+        program.arg("--gpgdir").arg(system.path("etc/pacman.d/gnupg"));
+        program.args(["--logfile", "/dev/null"]);
+        program
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // The cache goes with the run.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Returns what the database would have of a package once it is installed.
+fn description(system: &System<'_>, item: &Item) -> Result<String, PackageError> {
+    let mut program = pacman(system);
+    match (&item.file, repository_of(&listed(system)?, item)) {
+        (Some(file), _) => program.args(["--query", "--info", "--file", "--"]).arg(file),
+        (None, Some(repository)) => {
+            program.args(["--sync", "--info", "--", &format!("{repository}/{}", item.key.name)])
+        }
+        (None, None) => program.args(["--query", "--info", "--", &item.key.name]),
+    };
+    let captured = system.read(&mut program)?;
+    Ok(from_information(item, &String::from_utf8_lossy(&captured.stdout)))
+}
+
+/// Turns lines such as `Depends On      : foo>=1.0  bar` into what is kept.
+fn from_information(item: &Item, shown: &str) -> String {
+    let version = item.version.as_deref().unwrap_or_default();
+    let mut text = format!("%NAME%\n{}\n\n%VERSION%\n{version}\n\n", item.key.name);
+    let fields = shown.lines().filter_map(|line| line.split_once(" : "));
+    for (key, value) in fields.map(|(key, value)| (key.trim(), value.trim())).filter(|(_, value)| *value != "None") {
+        if let Some((_, kept)) = LISTS.iter().find(|(shown, _)| *shown == key) {
+            let values: Vec<&str> = value.split_whitespace().collect();
+            text += &format!("%{kept}%\n{}\n\n", values.join("\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Key;
+
+    #[test]
+    fn what_is_shown_becomes_what_is_kept() {
+        let shown =
+            "Name            : bar\nProvides        : None\nDepends On      : foo>=1.0  sh\nConflicts With  : baz\n";
+        let key = Key { name: "bar".to_owned(), arch: None };
+        let item = Item { key, version: Some("1.0-1".to_owned()), exactly: false, file: None };
+        let expected = "%NAME%\nbar\n\n%VERSION%\n1.0-1\n\n%DEPENDS%\nfoo>=1.0\nsh\n\n%CONFLICTS%\nbaz\n\n";
+        assert_eq!(from_information(&item, shown), expected);
+    }
+
+    #[test]
+    fn all_that_is_in_the_way_is_read() {
+        let said = ":: a-1 and b-2 are in conflict. Remove b? [y/N] :: c and d are in conflict (x). Remove d? [y/N] \n\
+                    :: Proceed with installation? [Y/n] ";
+        assert_eq!(in_the_way(said).collect::<Vec<_>>(), ["b", "d"]);
+    }
+}

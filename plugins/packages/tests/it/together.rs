@@ -1,0 +1,134 @@
+//! Packages that come and packages that go are simulated together, as an apply does them, by every manager; and force is each one's own.
+
+use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, apply, deeds_of, define, must, packages};
+use holo_testing::{Run, ScratchRoot};
+use libtest_mimic::Trial;
+
+/// The words for a version, which only RPM's managers and pacman have with a release.
+#[derive(Clone, Copy)]
+struct Words {
+    release: &'static str,
+    /// Fetches the index, and installs `baz` and this.
+    install: &'static str,
+}
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (manager, words) in [
+        (APT, Words { release: "", install: INSTALL_APT }),
+        (DNF, Words { release: "-1", install: INSTALL_DNF }),
+        (ZYPPER, Words { release: "-1", install: INSTALL_ZYPPER }),
+        (PACMAN, Words { release: "-1", install: INSTALL_PACMAN }),
+    ] {
+        let mut test = |name: &str, test: fn(&ScratchRoot, Words)| {
+            trials.push(manager.trial(&format!("{}: {name}", manager.name), move |root| {
+                extra(root, manager);
+                test(root, words);
+            }));
+        };
+        test("what is in the way of a package needs force, in check as in apply", in_the_way);
+        test("what is in the way goes if it is declared to, and check says so", declared);
+        test("a refusal is told although something else is removed", beside_removals);
+        test("what does not need a package any more is no reason to keep it", not_needed_any_more);
+    }
+    trials
+}
+
+const INSTALL_APT: &str = "printf 'Dir \"%s/\";\\nDir::State::status \"%s/var/lib/dpkg/status\";\\nDir::Bin::dpkg \"/usr/bin/dpkg\";\\n\
+    DPkg::Options { \"--root=%s\"; };\\n' $R $R $R >$R/apt.conf; export APT_CONFIG=$R/apt.conf DEBIAN_FRONTEND=noninteractive; \
+    apt-get -q update; apt-get -qy install";
+const INSTALL_DNF: &str = "dnf -q --installroot=$R makecache; dnf -q -y --installroot=$R install";
+const INSTALL_ZYPPER: &str = "zypper --root $R --non-interactive refresh; zypper --root $R --non-interactive install";
+const INSTALL_PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf \
+    --cachedir $R/var/cache/pacman/pkg --logfile $R/log --gpgdir $R/etc/pacman.d/gnupg --noconfirm -Sy";
+
+/// Builds `user`, which needs `baz` in version 1 and `foo` in version 2.
+fn extra(root: &ScratchRoot, manager: Manager) {
+    let script = match manager.name {
+        "apt" => {
+            "sh $D/build-deb.sh make user 1.0 all 'Depends: baz'; sh $D/build-deb.sh make user 2.0 all 'Depends: foo'; \
+             sh $D/build-deb.sh make enemy 1.0 all 'Conflicts: baz'; mkdir $R/later; mv $R/repo/pool/user_2.0* $R/later; \
+             sh $D/build-deb.sh index"
+        }
+        "pacman" => {
+            "bash $D/build-arch.sh make enemy 1.0-1 'conflict = baz'; bash $D/build-arch.sh make user 1.0-1 'depend = baz'"
+        }
+        _ => {
+            "rm $R/repo/noarch/heir*; sh $D/build-rpm.sh make user 1.0 1 0 'Requires: baz'; \
+             sh $D/build-rpm.sh make enemy 1.0 1 0 'Conflicts: baz'"
+        }
+    };
+    must(root, script);
+}
+
+/// Publishes the version of `user` that needs `foo`.
+fn publish(root: &ScratchRoot) {
+    let script = "if test -d $R/later; then mv $R/later/* $R/repo/pool; sh $D/build-deb.sh index; \
+        elif test -e $R/repo/test.db.tar.gz; then bash $D/build-arch.sh make user 2.0-1 'depend = foo'; \
+        else sh $D/build-rpm.sh make user 2.0 1 0 'Requires: foo'; fi";
+    must(root, script);
+}
+
+fn install(root: &ScratchRoot, words: Words, names: &str) {
+    must(root, &format!("{{ {} {names}; }} >/dev/null 2>&1", words.install));
+}
+
+/// Checks what would not be left as it is.
+#[track_caller]
+fn checked(root: &ScratchRoot, lines: &[&str]) -> Run {
+    define(root, &packages(lines));
+    let run = root.holo(&["check"]);
+    assert!(!run.success(), "{run}");
+    run
+}
+
+fn in_the_way(root: &ScratchRoot, words: Words) {
+    install(root, words, "baz");
+    let reason = format!("installing enemy would remove baz 1.0{} (use --force to proceed)", words.release);
+    let check = checked(root, &["enemy"]);
+    assert!(check.stderr_lossy().contains(&reason), "{check}");
+    let run = apply(root, &["enemy"], &[], 1);
+    assert!(run.stderr_lossy().contains(&reason), "{run}");
+    let run = apply(root, &["enemy"], &["--force"], 0);
+    assert_eq!(deeds_of(&run), [format!("installed enemy 1.0{}", words.release)], "{run}");
+    define(root, &packages(&["enemy", "baz ensure=\"absent\""]));
+    let check = root.holo(&["check"]);
+    assert!(check.success() && check.stdout.is_empty(), "baz has gone: {check}");
+}
+
+fn declared(root: &ScratchRoot, words: Words) {
+    install(root, words, "baz");
+    let lines = ["baz ensure=\"absent\"", "enemy"];
+    let check = checked(root, &lines);
+    let release = words.release;
+    assert!(check.stderr.is_empty(), "{check}");
+    let expected = [format!("would remove baz 1.0{release}"), format!("would install enemy 1.0{release}")];
+    assert_eq!(deeds_of(&check), expected, "{check}");
+    let run = apply(root, &lines, &[], 0);
+    assert_eq!(deeds_of(&run), [format!("removed baz 1.0{release}"), format!("installed enemy 1.0{release}")], "{run}");
+}
+
+fn beside_removals(root: &ScratchRoot, words: Words) {
+    install(root, words, "baz foo");
+    let lines = ["enemy", "foo ensure=\"absent\""];
+    for run in [checked(root, &lines), apply(root, &lines, &[], 1)] {
+        assert!(run.stderr_lossy().contains("installing enemy would remove baz 1.0"), "{run}");
+    }
+}
+
+fn not_needed_any_more(root: &ScratchRoot, words: Words) {
+    install(root, words, "user");
+    let lines = ["user ensure=\"latest\"", "baz ensure=\"absent\""];
+    // The version that is there needs it.
+    for run in [checked(root, &lines), apply(root, &lines, &[], 1)] {
+        assert!(run.stderr_lossy().contains("removing baz would remove user 1.0"), "{run}");
+    }
+    publish(root);
+    install(root, words, "foo");
+    let check = checked(root, &lines);
+    assert!(check.stderr.is_empty(), "{check}");
+    let release = words.release;
+    let run = apply(root, &lines, &[], 0);
+    let expected = [format!("removed baz 1.0{release}"), format!("upgraded user 1.0{release} to 2.0{release}")];
+    assert_eq!(deeds_of(&run), expected, "{run}");
+}
