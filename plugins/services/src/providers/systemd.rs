@@ -8,6 +8,7 @@ mod live;
 mod names;
 mod offline;
 mod preset;
+mod private;
 mod show;
 mod signals;
 mod tool;

@@ -1,5 +1,6 @@
 //! The signals by which systemd says over D-Bus what happens to units.
 
+use super::private;
 use crate::provider::{ManagerError, UnitEvent};
 use std::collections::HashMap;
 use std::thread;
@@ -14,8 +15,6 @@ const OBJECT: &str = "/org/freedesktop/systemd1";
 const UNITS: &str = "/org/freedesktop/systemd1/unit/";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
-/// The socket of systemd itself, where there is no bus, for root.
-const PRIVATE: &str = "unix:path=/run/systemd/private";
 /// The signals that are wanted, as the bus is told.
 const WANTED: [&str; 3] = [
     "type='signal',sender='org.freedesktop.systemd1',interface='org.freedesktop.DBus.Properties',\
@@ -54,7 +53,8 @@ pub(super) fn listen(hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), 
 
 /// Connects to systemd, over the bus or without one, and asks for its signals.
 fn subscribed() -> zbus::Result<MessageIterator> {
-    let connection = Connection::system().or_else(|_| Builder::address(PRIVATE)?.p2p().build())?;
+    let connection =
+        Connection::system().or_else(|_| Builder::async_io_unix_stream(private::connect()?).p2p().build())?;
     let messages = MessageIterator::from(&connection);
     if connection.is_bus() {
         let bus = zbus::blocking::fdo::DBusProxy::new(&connection)?;

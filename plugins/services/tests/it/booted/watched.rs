@@ -7,8 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) const ALL: &[Case] = &[
-    ("a unit that dies is noticed without polling, and started again", dies),
-    ("a unit that is disabled is noticed", disabled),
+    ("a unit that dies is noticed over the bus, without polling, and started again", |host| dies(host, Way::Bus)),
+    ("a unit that dies is noticed over systemd's own socket, without polling, and started again", |host| {
+        dies(host, Way::Socket);
+    }),
+    ("when the bus ends, a watch goes on over systemd's own socket", bus_ends),
+    ("when systemd is started anew, a watch goes on over its own socket", systemd_anew),
+    ("a unit that is disabled is noticed over the bus", |host| disabled(host, Way::Bus)),
+    ("a unit that is disabled is noticed over systemd's own socket", |host| disabled(host, Way::Socket)),
     ("a unit that is to be stopped, and is not loaded, is not looked at again and again", quiet),
 ];
 
@@ -29,24 +35,96 @@ fn said(host: &Host, words: &str) -> String {
     }
 }
 
+/// The way on which signals of systemd come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Bus,
+    Socket,
+}
+
+impl Way {
+    /// Makes it possible, and returns what a watch needs in its environment.
+    fn open(self, host: &Host) -> &'static str {
+        match self {
+            Way::Bus => {
+                host.system.must("/usr/bin/systemctl start dbus.socket dbus.service");
+                ""
+            }
+            Way::Socket => "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/run/no-bus",
+        }
+    }
+}
+
+/// Returns true if the plugin is connected to the bus, of which this asks the bus.
+fn is_on_bus(host: &Host) -> bool {
+    let run = host.system.run("busctl", &["--no-pager", "--no-legend", "list"]);
+    run.stdout_lossy().contains("holo-services")
+}
+
+/// Returns true if the plugin runs.
+fn is_running(host: &Host) -> bool {
+    host.system.run("pgrep", &["--exact", "holo-services"]).success()
+}
+
 /// Watches while a case goes on, from when all that plugins listen to has been looked at.
-fn watching(host: &Host, case: impl FnOnce()) {
+fn watching(host: &Host, way: Way, case: impl FnOnce()) {
     host.system.must(": >/run/watch.log");
-    let holo = built("holo");
-    let _watch = host
-        .system
-        .background(&format!("echo ready; exec {} watch --apply --json >/run/watch.log 2>&1", holo.display()));
+    let (holo, environment) = (built("holo"), way.open(host));
+    let _watch = host.system.background(&format!(
+        "echo ready; exec env {environment} {} watch --apply --json >/run/watch.log 2>&1",
+        holo.display()
+    ));
     said(host, "\"watching\"");
     thread::sleep(Duration::from_secs(2));
+    assert!(is_running(host), "the plugin does not watch: {}", host.system.must("cat /run/watch.log"));
+    assert_eq!(is_on_bus(host), way == Way::Bus, "it is not by {way:?} that it listens");
     case();
 }
 
-fn dies(host: &Host) {
+/// Has a unit die, and expects that it is noticed and started again, by this watch.
+#[track_caller]
+fn kill(host: &Host, name: &str) {
+    host.system.must(": >/run/watch.log");
+    host.system.must(&format!("/usr/bin/systemctl kill --signal=KILL {name}.service"));
+    said(host, &format!(r#""event":"drifted","id":"service:{name}","reason":"it is failed now""#));
+    said(host, &format!(r#""event":"repaired","id":"service:{name}""#));
+    assert!(host.is_active(name));
+}
+
+fn bus_ends(host: &Host) {
+    host.daemon("dies.service");
+    host.service("dies", "");
+    host.apply();
+    watching(host, Way::Bus, || {
+        host.system.must("/usr/bin/systemctl stop dbus.socket dbus.service");
+        // It is connected anew, after a second.
+        thread::sleep(Duration::from_secs(3));
+        kill(host, "dies");
+        host.system.must("/usr/bin/systemctl start dbus.socket");
+    });
+    host.declare_nothing();
+    host.apply();
+}
+
+fn systemd_anew(host: &Host) {
+    host.daemon("dies.service");
+    host.service("dies", "");
+    host.apply();
+    watching(host, Way::Socket, || {
+        host.system.must("/usr/bin/systemctl daemon-reexec");
+        thread::sleep(Duration::from_secs(3));
+        kill(host, "dies");
+    });
+    host.declare_nothing();
+    host.apply();
+}
+
+fn dies(host: &Host, way: Way) {
     host.daemon("dies.service");
     host.daemon("other.service");
     host.declare("[[service]]\nname = 'dies'\n[[service]]\nname = 'other'\n");
     host.apply();
-    watching(host, || {
+    watching(host, way, || {
         host.calls();
         let begun = Instant::now();
         host.system.must("/usr/bin/systemctl kill --signal=KILL dies.service");
@@ -65,11 +143,11 @@ fn dies(host: &Host) {
     host.apply();
 }
 
-fn disabled(host: &Host) {
+fn disabled(host: &Host, way: Way) {
     host.daemon("enabled.service");
     host.service("enabled", "enable = true");
     host.apply();
-    watching(host, || {
+    watching(host, way, || {
         host.system.must("/usr/bin/systemctl disable enabled.service");
         // systemctl has systemd read its units anew as well, and whichever signal comes first is the reason.
         said(host, r#""event":"drifted","id":"service:enabled","reason":"#);
@@ -84,7 +162,7 @@ fn quiet(host: &Host) {
     host.daemon("quiet.service");
     host.service("quiet", "ensure = 'stopped'");
     host.apply();
-    watching(host, || {
+    watching(host, Way::Socket, || {
         host.calls();
         thread::sleep(Duration::from_secs(3));
         assert_eq!(host.calls(), [""; 0]);
