@@ -99,7 +99,7 @@ fn measure(options: &Options, scenes: &[Scene], results: &mut Results) -> Result
         for round in 0..options.rounds {
             for &size in sizes {
                 eprint(&format!("{}: {size} in round {}", scene.name, round + 1));
-                let site = Site::make(scene, size, options.through.clone())?;
+                let site = scene.site(size, options.through.clone())?;
                 time(scene, &site, false, round, results)?;
                 sites.push((scene, site, round));
             }
@@ -120,7 +120,7 @@ fn measure(options: &Options, scenes: &[Scene], results: &mut Results) -> Result
 /// Times the steps of a scene, either those that remove something or the others.
 fn time(scene: &Scene, site: &Site, is_late: bool, round: usize, results: &mut Results) -> Result<()> {
     for step in scene.in_order(round).filter(|step| step.is_late == is_late) {
-        let measured = site.measure(step).with_context(|| format!("{}: {}", scene.name, step.name))?;
+        let measured = step.measure(site).with_context(|| format!("{}: {}", scene.name, step.name))?;
         results.add(scene.name, step.name, site.size, measured)?;
     }
     Ok(())
@@ -135,10 +135,10 @@ fn count(options: &Options, scene: &Scene, results: &mut Results) -> Result<()> 
         return Ok(());
     }
     eprint(&format!("{}: system calls of {size}", scene.name));
-    let site = Site::make(scene, size, None)?;
+    let site = scene.site(size, None)?;
     for is_late in [false, true] {
         for step in scene.in_order(0).filter(|step| step.is_late == is_late) {
-            let calls = site.count(step).with_context(|| format!("{}: {}", scene.name, step.name))?;
+            let calls = step.count(&site).with_context(|| format!("{}: {}", scene.name, step.name))?;
             results.add_calls(scene.name, step.name, size, calls)?;
         }
     }

@@ -8,9 +8,13 @@ mod packages;
 mod scaffold;
 mod services;
 
+use crate::timing::measurement::{Calls, Measurement};
+use crate::timing::probe;
 use crate::timing::site::{Site, Words};
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use holo_testing::{Need, Overlay, require};
+use std::ffi::OsString;
+use std::time::Duration;
 
 /// What is timed together.
 pub(crate) struct Scene {
@@ -66,9 +70,47 @@ impl Step {
     fn takes_turns(self) -> Step {
         Step { takes_turns: true, ..self }
     }
+
+    /// Takes a step, and returns what it has cost.
+    pub(crate) fn measure(&self, site: &Site) -> Result<Measurement> {
+        (self.before)(site)?;
+        let result = site.scratch_file("result");
+        let [probe, word] = probe::words()?;
+        let mut words = vec![probe, word, result.clone().into()];
+        words.extend((self.words)(site)?);
+        words.splice(0..0, site.through());
+        let output = site.output(&words)?;
+        self.judge(site, &output)?;
+        serde_json::from_str(&site.read(&result)?).context("understand what was measured")
+    }
+
+    /// Takes a step, and returns its system calls.
+    pub(crate) fn count(&self, site: &Site) -> Result<Calls> {
+        (self.before)(site)?;
+        let result = site.scratch_file("calls");
+        let mut words = probe::counting(&result);
+        words.extend((self.words)(site)?);
+        let output = site.output(&words)?;
+        self.judge(site, &output)?;
+        probe::parse_calls(&site.read(&result)?)
+    }
+
+    fn judge(&self, site: &Site, output: &[u8]) -> Result<()> {
+        let is_right = (self.is_right)(site, output)?;
+        ensure!(is_right, "what was timed did not do what it should:\n{}", String::from_utf8_lossy(output));
+        Ok(())
+    }
 }
 
 impl Scene {
+    /// Makes a place for a round.
+    pub(crate) fn site(&self, size: usize, through: Option<OsString>) -> Result<Site> {
+        let system = self.system.map(|system| system().time_limit(Duration::from_secs(600)));
+        let site = Site::make(system, size, through)?;
+        (self.prepare)(&site)?;
+        Ok(site)
+    }
+
     /// What is missing on this machine.
     pub(crate) fn missing(&self) -> Option<String> {
         self.needs.iter().find_map(|needs| require::missing(needs))

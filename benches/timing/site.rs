@@ -1,9 +1,7 @@
 //! The place where the steps of a scene are taken: a root, or a system, to throw away.
 
-use super::{probe, scratch};
+use super::scratch;
 use crate::common;
-use crate::timing::measurement::{Calls, Measurement};
-use crate::timing::scenes::{Scene, Step};
 use anyhow::{Context, Result, bail, ensure};
 use holo_testing::{Overlay, binaries};
 use std::ffi::OsString;
@@ -33,9 +31,8 @@ pub(crate) fn words(text: &[&str]) -> Words {
 }
 
 impl Site {
-    pub(crate) fn make(scene: &Scene, size: usize, through: Option<OsString>) -> Result<Site> {
+    pub(crate) fn make(system: Option<Overlay>, size: usize, through: Option<OsString>) -> Result<Site> {
         let dir = TempDir::new_in(scratch()).with_context(|| format!("make a directory in {}", scratch().display()))?;
-        let system = scene.system.map(|system| system().time_limit(Duration::from_secs(600)));
         let site = Site { size, dir, system, through };
         if site.system.is_none() {
             for folder in ["etc/holorc.d", "run", "tmp"] {
@@ -43,7 +40,6 @@ impl Site {
             }
             site.write("etc/os-release", "ID=debian\n")?;
         }
-        (scene.prepare)(&site)?;
         Ok(site)
     }
 
@@ -105,45 +101,21 @@ impl Site {
         self.output(&holo(&["apply"])?).map(drop)
     }
 
-    /// Takes a step, and returns what it has cost.
-    pub(crate) fn measure(&self, step: &Step) -> Result<Measurement> {
-        (step.before)(self)?;
-        let result = self.scratch_file("result");
-        let [probe, word] = probe::words()?;
-        let mut words = vec![probe, word, result.clone().into()];
-        words.extend((step.words)(self)?);
-        words.splice(0..0, self.through.clone().filter(|_| self.system.is_none()));
-        let output = self.output(&words)?;
-        self.judge(step, &output)?;
-        serde_json::from_str(&self.read(&result)?).context("understand what was measured")
-    }
-
-    /// Takes a step, and returns its system calls.
-    pub(crate) fn count(&self, step: &Step) -> Result<Calls> {
-        (step.before)(self)?;
-        let result = self.scratch_file("calls");
-        let mut words = probe::counting(&result);
-        words.extend((step.words)(self)?);
-        let output = self.output(&words)?;
-        self.judge(step, &output)?;
-        probe::parse_calls(&self.read(&result)?)
-    }
-
-    fn judge(&self, step: &Step, output: &[u8]) -> Result<()> {
-        let is_right = (step.is_right)(self, output)?;
-        ensure!(is_right, "what was timed did not do what it should:\n{}", String::from_utf8_lossy(output));
-        Ok(())
-    }
-
-    fn scratch_file(&self, name: &str) -> PathBuf {
+    /// A path for a result of a measurement.
+    pub(crate) fn scratch_file(&self, name: &str) -> PathBuf {
         if self.system.is_some() { Path::new("/var/tmp").join(name) } else { self.dir.path().join(name) }
     }
 
-    fn read(&self, path: &Path) -> Result<String> {
+    pub(crate) fn read(&self, path: &Path) -> Result<String> {
         match &self.system {
             Some(system) => Ok(system.read(path).to_string()),
             None => fs::read_to_string(path).with_context(|| format!("read {}", path.display())),
         }
+    }
+
+    /// Returns the words that run a program through another one, if that is asked for. A system of its own has none.
+    pub(crate) fn through(&self) -> Option<OsString> {
+        self.through.clone().filter(|_| self.system.is_none())
     }
 
     /// Runs a program that has to succeed, in the environment of all that is measured, and returns what it has printed.

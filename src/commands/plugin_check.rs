@@ -121,10 +121,7 @@ impl Manner {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
-        let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
-        let previews = info.preview && api_version >= API_VERSION_4;
-        let doctors = info.doctor && api_version >= API_VERSION_4;
-        let &Info { adopts, blames, health: checks_health, .. } = info;
+        let &Info { limits_scan, preview: previews, doctor: doctors, health: checks_health, adopts, blames, .. } = info;
         let version_4 =
             Manner { api_version, limits_scan, jobs, previews, doctors, checks_health, adopts, blames, ..Manner::INFO };
         if info.session && api_version >= API_VERSION_4 {

@@ -4,7 +4,7 @@ use super::error::{OperationError, PluginError, check_status};
 use super::process::{Channel, Program, RunError};
 use crate::config::PluginLine;
 use crate::interrupt::Interrupt;
-use crate::plugin::default_programs;
+use crate::root::Root;
 use crate::settings::Settings;
 use holo_protocol::environment as names;
 use holo_protocol::session::Stream;
@@ -19,26 +19,8 @@ pub struct Handshake {
     pub program: PathBuf,
     /// The version that both sides speak.
     pub api_version: u32,
-    /// True if one process can serve a whole run.
-    pub session: bool,
-    /// True if its session can be asked for previews.
-    pub preview: bool,
-    /// True if it has the operation `doctor`.
-    pub doctor: bool,
-    /// True if it has the operation `health`.
-    pub health: bool,
-    /// True if it has the operation `blame`.
-    pub blames: bool,
-    /// True if it can scan for some entities only.
-    pub limits_scan: bool,
-    /// True if it can tell what could get resource files, and write those.
-    pub adopts: bool,
-    /// True if it has the operation `watch`.
-    pub watches: bool,
-    /// The values that all its entities of a type can send: the type and the name of each.
-    pub sends: Vec<(String, String)>,
-    /// The number of entities that it works on at a time at most, if it says so.
-    pub concurrency: Option<u32>,
+    /// All that it says of itself.
+    pub info: Info,
 }
 
 /// Returns the path of the plugin's program, or the one at which it is missing.
@@ -52,6 +34,15 @@ pub fn locate(line: &PluginLine, settings: &Settings) -> Result<PathBuf, PathBuf
     );
     let found = candidates.iter().find(|path| path.exists()).cloned();
     found.ok_or_else(|| candidates.into_iter().next().unwrap_or_default())
+}
+
+/// Returns the programs of a plugin that no line gives a path for: in the usual folder below the root, then beside this program, then in the
+/// usual folder on the host. The first that exists counts; the first of all is the one to name if none does.
+fn default_programs(id: &str, root: &Root, program_directory: Option<&Path>) -> Vec<PathBuf> {
+    let name = format!("holo-{id}");
+    let usual = |root: &Root| root.join("usr/lib/holo").join(&name);
+    let beside = program_directory.map(|folder| folder.join(&name));
+    [usual(root)].into_iter().chain(beside).chain([usual(&Root::new(None))]).collect()
 }
 
 /// Asks a plugin for its `info`.
@@ -87,26 +78,11 @@ pub fn shake_hands(
         error => OperationError::from(error).during(|| format!("the plugin {id}")),
     })?;
     check_status(ended.status).map_err(failed)?;
-    let info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
+    let mut info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, &info))?;
-    let session = info.session && api_version >= API_VERSION_4;
-    let limits_scan = info.limits_scan && api_version >= API_VERSION_4;
-    let doctor = info.doctor && api_version >= API_VERSION_4;
-    let Info { preview, health, blames, adopts, watches, sends, concurrency, .. } = info;
-    Ok(Handshake {
-        program: program.to_owned(),
-        api_version,
-        session,
-        preview,
-        doctor,
-        health,
-        blames,
-        limits_scan,
-        adopts,
-        watches: watches && api_version >= API_VERSION_4,
-        sends,
-        concurrency,
-    })
+    // Sessions came with version 4.
+    info.session &= api_version >= API_VERSION_4;
+    Ok(Handshake { program: program.to_owned(), api_version, info })
 }
 
 fn incompatible(id: &str, info: &Info) -> PluginError {

@@ -36,12 +36,12 @@ pub(super) fn scan(
     };
     let ids = ids.iter().map(|id| OsStr::from_bytes(id));
     let program = Program {
-        path: &plugin.program,
+        path: plugin.program(),
         arguments: iter::once(OsStr::new("scan")).chain(ids).collect(),
         environment: plugin.environment(),
         messages: false,
         requests: false,
-        limit: plugin.limit,
+        limit: plugin.options.limit,
     };
     let ended = program.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => on_report(bytes),
@@ -59,14 +59,14 @@ pub(super) fn work(
     on_progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), FatalError> {
     let operation = match task {
-        Task::Check if plugin.api_version < API_VERSION_4 => {
+        Task::Check if plugin.api_version() < API_VERSION_4 => {
             return check_by_difference(plugin, job.id, interrupt, on_progress);
         }
         Task::Check => "check",
         Task::Apply => "apply",
         Task::ForceApply => "force-apply",
     };
-    let mut messages = Messages::new(plugin.api_version);
+    let mut messages = Messages::new(plugin.api_version());
     let begun = Instant::now();
     let ended = ask(plugin, operation, job, interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_progress(Progress::Output(stream, bytes)),
@@ -88,7 +88,7 @@ pub(super) fn work(
     let messages = messages.finish();
     if let Some(failure) = &failure {
         // Of the messages of a plugin that failed, one counts: that it had not changed anything before. Version 3 has none.
-        let counts = plugin.api_version >= API_VERSION_4 && matches!(failure, Failure::Status(_));
+        let counts = plugin.api_version() >= API_VERSION_4 && matches!(failure, Failure::Status(_));
         let is_changed = messages.iter().any(Message::is_change);
         if counts && !is_changed && messages.contains(&Message::NotChanged) {
             on_progress(Progress::Message(Message::NotChanged));
@@ -139,12 +139,12 @@ fn report(
     on_output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<(), OperationError> {
     let program = Program {
-        path: &plugin.program,
+        path: plugin.program(),
         arguments,
         environment: plugin.environment(),
         messages: true,
         requests: false,
-        limit: plugin.limit,
+        limit: plugin.options.limit,
     };
     let ended = program.run(interrupt, |channel, bytes| match channel {
         Channel::Stdout => on_output(Stream::Stdout, bytes),
@@ -158,7 +158,7 @@ fn report(
 /// Starts the process that says what happens to entities. It ends with its input.
 pub(super) fn watch(plugin: &Identity) -> Result<Process, StartError> {
     let program = Program {
-        path: &plugin.program,
+        path: plugin.program(),
         arguments: vec![OsStr::new("watch")],
         environment: plugin.environment(),
         messages: true,
@@ -235,13 +235,13 @@ fn pair(
     let ended = ask(plugin, operation, Job::new(id), interrupt, &mut |said| match said {
         Said::Output(stream, bytes) => on_output(stream, bytes),
         Said::Message(bytes) => {
-            let room = FilePair::room(&said_on_3, plugin.api_version);
+            let room = FilePair::room(&said_on_3, plugin.api_version());
             said_on_3.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
         Said::Waiting => {}
     })?;
     check_status(ended.status)?;
-    Ok(FilePair::parse(&said_on_3, plugin.api_version))
+    Ok(FilePair::parse(&said_on_3, plugin.api_version()))
 }
 
 /// The messages among what a plugin writes to file descriptor 3, whatever else it writes there.
@@ -310,10 +310,10 @@ fn ask(
         environment.push((names::REFRESH, "1".into()));
     }
     // Version 3 knows of no refresh.
-    if !job.received.is_empty() && plugin.api_version >= API_VERSION_4 {
+    if !job.received.is_empty() && plugin.api_version() >= API_VERSION_4 {
         environment.push((names::RECEIVED, names::join_received(job.received)));
     }
-    if !job.wanted.is_empty() && plugin.api_version >= API_VERSION_4 {
+    if !job.wanted.is_empty() && plugin.api_version() >= API_VERSION_4 {
         environment.push((names::WANTED, names::join_wanted(job.wanted)));
     }
     operate(plugin, vec![OsStr::new(operation), &id], environment, interrupt, said)
@@ -328,12 +328,12 @@ fn operate(
     said: &mut dyn FnMut(Said<'_>),
 ) -> Result<Exit, RunError> {
     let program = Program {
-        path: &plugin.program,
+        path: plugin.program(),
         arguments,
         environment: [plugin.environment(), environment].concat(),
         messages: true,
         requests: false,
-        limit: plugin.limit,
+        limit: plugin.options.limit,
     };
     program.run_patiently(interrupt, |heard| match heard {
         Heard::Chunk(Channel::Stdout, bytes) => said(Said::Output(Stream::Stdout, bytes)),

@@ -166,7 +166,7 @@ impl Slot {
                     PluginError::TimedOut(limit).to_string()
                 }
                 Ok(RequestEnd::Answered(_)) => {
-                    let reason = format!("{} did not say how it ended", plugin.program.display());
+                    let reason = format!("{} did not say how it ended", plugin.program().display());
                     set.fail(&waiting, &reason, on_progress);
                     deaths_in_a_row = 0;
                     continue;
@@ -205,8 +205,8 @@ impl Slot {
             Some(session) => session,
             None => Box::new(Session::start(plugin).map_err(PluginError::Start)?),
         };
-        let end = session.ask(request, plugin.limit, interrupt, said)?;
-        if matches!(end, RequestEnd::Answered(_)) && plugin.keeps_session {
+        let end = session.ask(request, plugin.options.limit, interrupt, said)?;
+        if matches!(end, RequestEnd::Answered(_)) && plugin.options.room_for_all {
             self.0 = Some(session);
         }
         Ok(end)

@@ -86,17 +86,18 @@ impl Info {
         let max_api_version = version(MAX_API_VERSION);
         // To a plugin that knows nothing newer than version 3, this is one of the keys that are ignored.
         let may_say_more = max_api_version.as_ref().is_ok_and(|&version| version >= API_VERSION_4);
+        let flag = |key: &str| may_say_more && value(key).is_some_and(|given| given == "1");
         Ok(Info {
             min_api_version: version(MIN_API_VERSION)?,
             max_api_version: max_api_version?,
             session: value(SESSION).is_some_and(|given| given == "1"),
-            preview: value(PREVIEW).is_some_and(|given| given == "1"),
-            doctor: may_say_more && value(DOCTOR).is_some_and(|given| given == "1"),
-            health: may_say_more && value(HEALTH).is_some_and(|given| given == "1"),
-            blames: may_say_more && value(BLAME).is_some_and(|given| given == "1"),
-            limits_scan: may_say_more && value(SCAN).is_some_and(|given| given == "1"),
-            adopts: may_say_more && value(ADOPT).is_some_and(|given| given == "1"),
-            watches: may_say_more && value(WATCH).is_some_and(|given| given == "1"),
+            preview: flag(PREVIEW),
+            doctor: flag(DOCTOR),
+            health: flag(HEALTH),
+            blames: flag(BLAME),
+            limits_scan: flag(SCAN),
+            adopts: flag(ADOPT),
+            watches: flag(WATCH),
             sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
             concurrency: if may_say_more { number(CONCURRENCY)? } else { None },
         })

@@ -67,7 +67,7 @@ pub(super) enum Said<'a> {
 impl Session {
     pub(super) fn start(plugin: &Identity) -> Result<Session, StartError> {
         let program = Program {
-            path: &plugin.program,
+            path: plugin.program(),
             arguments: vec![OsStr::new("session")],
             environment: plugin.environment(),
             messages: true,
