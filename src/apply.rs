@@ -160,6 +160,7 @@ impl<'a> Walk<'a> {
             self.sent.finish()?;
             self.refreshes.finish()?;
         }
+        reporter.event(Event::RefreshesDue(self.refreshes.due().count()));
         Ok(tally)
     }
 

@@ -28,11 +28,12 @@ use crate::cli::{self, PluginVerb, Verb};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use crate::exit;
-use crate::generations::Pin;
+use crate::generations::{Pin, Store};
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
 use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Report, Reporter, Severity};
+use crate::root::Root;
 use crate::select::{self, Selected};
 use crate::settings::Settings;
 use bstr::ByteSlice;
@@ -130,6 +131,13 @@ fn use_pinned(settings: &mut Settings, reporter: &mut dyn Reporter) -> Result<()
     let text = format!("using generation {} of {time} until `holo rollback --release`", pin.generation);
     reporter.event(Event::Aside(Severity::Warning, &text));
     Ok(())
+}
+
+/// Tells which generation the inputs are, if any is kept and may be read: the one that is used, or else the newest.
+fn show_generation(root: &Root, reporter: &mut dyn Reporter) {
+    let used = Pin::read(root).ok().flatten().map(|pin| pin.generation);
+    let newest = || Store::new(root).numbers().ok()?.last().copied();
+    used.or_else(newest).iter().for_each(|number| reporter.event(Event::Generation(*number)));
 }
 
 /// Refuses a command that would write inputs, as long as those of a generation are used, which are not to be changed.

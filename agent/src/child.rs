@@ -23,10 +23,18 @@ const TAIL: usize = 4 << 10;
 /// The work that holo is started for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Everything is applied.
-    Apply,
+    /// Entities are applied.
+    Apply {
+        /// Their IDs; everything if there are none.
+        entities: Vec<String>,
+    },
     /// Everything is looked at.
     Check,
+    /// The health checks of entities are run.
+    Health {
+        /// Their IDs; everything if there are none.
+        entities: Vec<String>,
+    },
     /// The records of earlier runs are shown.
     History {
         /// The time at which the first of them began.
@@ -44,8 +52,9 @@ impl Task {
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {
-            Task::Apply => "apply",
+            Task::Apply { .. } => "apply",
             Task::Check => "check",
+            Task::Health { .. } => "health",
             Task::History { .. } => "history",
             Task::Watch { .. } => "watch",
         }
@@ -61,7 +70,8 @@ impl Task {
                 arguments.extend(["--number", "0", "--since"].map(Into::into));
                 arguments.push(since.to_string().into());
             }
-            Task::Watch { apply: false } | Task::Apply | Task::Check => {}
+            Task::Apply { entities } | Task::Health { entities } => arguments.extend(entities.iter().map(Into::into)),
+            Task::Watch { apply: false } | Task::Check => {}
         }
         arguments
     }

@@ -16,13 +16,21 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Stay, and run holo as the configuration says
-    Run,
+    Run(Run),
     /// Show what the agent does, and how things are
     Status(Status),
     /// Show what has happened, as it is kept on disk
     Events(Events),
     /// Read the configuration, and say what is wrong with it
     CheckConfig(CheckConfig),
+}
+
+/// `holo-agent run`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// End after one whole run and one round of health checks
+    #[arg(long)]
+    pub(crate) once: bool,
 }
 
 /// `holo-agent status`

@@ -29,7 +29,7 @@ type Outcome = Result<ExitCode, Box<dyn Error>>;
 pub(crate) fn run(cli: &Cli) -> ExitCode {
     let paths = Paths::from_environment();
     let done = match &cli.verb {
-        Verb::Run => stay(&paths),
+        Verb::Run(arguments) => run_agent(&paths, arguments.once),
         Verb::Status(arguments) => status(&paths, arguments.json),
         Verb::Events(arguments) => events(&paths, arguments),
         Verb::CheckConfig(arguments) => check_config(&paths, arguments),
@@ -40,7 +40,7 @@ pub(crate) fn run(cli: &Cli) -> ExitCode {
     })
 }
 
-fn stay(paths: &Paths) -> Outcome {
+fn run_agent(paths: &Paths, once: bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (sender, mut inputs) = mpsc::channel(INPUTS);
@@ -56,6 +56,10 @@ fn stay(paths: &Paths) -> Outcome {
             metrics: Metrics::new()?,
         })?;
         let _socket = Socket::open(paths, sender)?;
+        if once {
+            let is_well = daemon.go_once(&mut inputs).await;
+            return Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         daemon.go(&mut inputs).await;
         Ok(ExitCode::SUCCESS)
     })

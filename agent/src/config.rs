@@ -22,6 +22,10 @@ pub struct Config {
     pub interval: Duration,
     /// True if `holo watch` is to run between two runs.
     pub watch: bool,
+    /// The time from one round of health checks to the next.
+    #[serde(deserialize_with = "interval")]
+    #[cfg_attr(test, schemars(with = "readers::DurationSchema"))]
+    pub health_interval: Duration,
     /// What may be done about what is not as it should be.
     pub mode: Mode,
     /// The time that a run may take.
@@ -62,6 +66,7 @@ impl Default for Config {
         Config {
             interval: Duration::from_secs(30 * 60),
             watch: true,
+            health_interval: Duration::from_secs(60),
             mode: Mode::Enforce,
             timeout: Duration::from_secs(60 * 60),
             maintenance: None,

@@ -4,10 +4,12 @@
 //! whole runs, the watch, what is known, and the outlets by which others learn of it.
 
 mod catch_up;
+mod health;
 mod known;
 mod last;
 mod outlets;
 mod parts;
+mod repairs;
 mod run;
 mod state;
 mod watch;
@@ -23,6 +25,7 @@ use crate::event::What;
 use crate::journal::{Level, say};
 use crate::service;
 use catch_up::CatchUp;
+use health::HealthRounds;
 use holo_definitions::DocumentError;
 use jiff::Timestamp;
 use known::Known;
@@ -61,10 +64,17 @@ pub struct Daemon<'a> {
     catch_up: Option<CatchUp>,
     window: Window,
     watch: Watch,
+    health: HealthRounds,
     known: Known,
     last: LastRuns,
     outlets: Outlets<'a>,
     is_stopping: bool,
+    /// True if it is to end after one round.
+    is_once: bool,
+    /// True if a whole run has ended.
+    has_run: bool,
+    /// True unless a run was not good.
+    are_runs_good: bool,
     /// The text that systemd was told last.
     told: String,
 }
@@ -100,12 +110,25 @@ impl<'a> Daemon<'a> {
             catch_up: None,
             window,
             watch: Watch::default(),
+            health: HealthRounds::default(),
             known: Known::default(),
             last,
             outlets: Outlets::new(sink, metrics),
             is_stopping: false,
+            is_once: false,
+            has_run: false,
+            are_runs_good: true,
             told: String::new(),
         })
+    }
+
+    /// Does one whole run and one round of health checks, applies what is critical then, and ends. Returns true if all is well.
+    pub async fn go_once(&mut self, inputs: &mut mpsc::Receiver<Input>) -> bool {
+        self.is_once = true;
+        (self.config.watch, self.config.metrics) = (false, None);
+        self.next_run = Instant::now();
+        self.go(inputs).await;
+        self.has_run && self.are_runs_good && !self.known.is_any_critical() && !self.health.has_failed()
     }
 
     /// Works until it is to end, and no child is left.
@@ -136,13 +159,18 @@ impl<'a> Daemon<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.is_stopping && self.run.is_none() && self.catch_up.is_none() && !self.watch.is_running()
+        self.is_stopping
+            && self.run.is_none()
+            && self.catch_up.is_none()
+            && !self.watch.is_running()
+            && !self.health.is_running()
     }
 
     /// Does what is due.
     fn step(&mut self) {
         let now = Instant::now();
         self.outlets.retry(now);
+        self.health.kill_if_late(now);
         if self.window.is_over(now) {
             self.look_at_window(now);
         }
@@ -158,25 +186,38 @@ impl<'a> Daemon<'a> {
         if self.is_stopping {
             return;
         }
-        if self.next_run <= now {
-            // Both would wait for one lock, and each would take the other's changes for drift.
-            if self.watch.is_running() {
-                self.watch.end(now);
+        let is_run_due = self.next_run <= now && !(self.is_once && self.has_run);
+        if is_run_due || (self.health.repairs.are_due() && self.may_change()) {
+            self.run_when_free(is_run_due, now);
+            if self.run.is_some() || self.catch_up.is_some() || self.watch.is_running() {
                 return;
             }
-            if self.last.begun().is_some() {
-                self.begin_to_catch_up();
-                return;
-            }
-            self.begin_run();
-            if self.run.is_some() {
-                return;
-            }
+        }
+        if self.health.is_due(now) {
+            self.begin_health_round();
+        }
+        if self.is_once && self.has_run && !self.health.is_running() {
+            self.is_stopping = true;
+            return;
         }
         if self.config.watch {
             self.watch_as_wanted(now);
         } else if self.watch.is_running() {
             self.watch.end(now);
+        }
+    }
+
+    /// Begins a run, of everything or of what is critical, once nothing is in its way.
+    fn run_when_free(&mut self, is_whole: bool, now: Instant) {
+        // Both would wait for one lock, and each would take the other's changes for drift.
+        if self.watch.is_running() {
+            self.watch.end(now);
+        } else if self.last.begun().is_some() {
+            self.begin_to_catch_up();
+        } else if is_whole {
+            self.begin_run();
+        } else {
+            self.begin_repairs();
         }
     }
 
@@ -207,6 +248,8 @@ impl<'a> Daemon<'a> {
             self.hear_run(said);
         } else if self.watch.is(id) {
             self.hear_watch(said);
+        } else if self.health.is(id) {
+            self.hear_health(said);
         }
     }
 
@@ -217,6 +260,8 @@ impl<'a> Daemon<'a> {
 
     fn take(&mut self, input: Input) {
         match input {
+            // What ends anyway goes on as it began.
+            Input::Reload if self.is_once => {}
             Input::Reload => self.reload(),
             Input::End => {
                 service::stopping();
@@ -225,6 +270,7 @@ impl<'a> Daemon<'a> {
                 self.run.iter_mut().for_each(|run| run.end(now));
                 self.catch_up.iter().for_each(CatchUp::end);
                 self.watch.end(now);
+                self.health.abandon(now);
             }
             // Whoever has asked may be gone.
             Input::Status(answer) => drop(answer.send(self.status())),
@@ -266,7 +312,11 @@ impl<'a> Daemon<'a> {
         let watch = self.watch.next_wake(self.config.watch && is_free);
         let next_run = (is_free && !self.watch.is_ending()).then_some(self.next_run);
         let catch_up = self.catch_up.as_ref().and_then(CatchUp::next_wake);
-        [run, watch, next_run, catch_up, self.outlets.next_wake(), self.window.until()].into_iter().flatten().min()
+        let health = self.health.next_wake(is_free && !self.watch.is_ending());
+        [run, watch, health, next_run, catch_up, self.outlets.next_wake(), self.window.until()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

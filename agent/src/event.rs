@@ -1,6 +1,6 @@
 //! What happens on the machine, as it is kept and handed on.
 
-use holo_events::Tally;
+use holo_events::{HealthState, Tally};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +50,16 @@ pub enum What {
         /// The reason.
         reason: String,
     },
+    /// Its health checks say something else than before.
+    Health {
+        /// Its ID.
+        entity: String,
+        /// The state of the worst of them.
+        state: HealthState,
+        /// The words of that check, unless all is well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
     /// Earlier events, of which only the numbers are left.
     Merged(Counts),
 }
@@ -62,6 +72,9 @@ pub struct RunEvent {
     pub run: Option<String>,
     /// `apply` or `check`.
     pub verb: String,
+    /// The IDs of the entities that it was for; none if it was for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entities: Vec<String>,
     /// How it ended.
     pub result: RunResult,
     /// The time at which it began, in UTC.
@@ -74,6 +87,12 @@ pub struct RunEvent {
     /// The number of entities by how they ended.
     #[serde(default)]
     pub tally: Tally,
+    /// The number of refreshes that were due at its end.
+    #[serde(default)]
+    pub refreshes_due: usize,
+    /// The generation of its inputs, if generations are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u32>,
     /// The IDs of the first of those that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
@@ -152,6 +171,8 @@ pub struct Counts {
     pub repaired: u64,
     /// The same of those that failed.
     pub failed: u64,
+    /// The number of changes of health.
+    pub health: u64,
 }
 
 impl Counts {
@@ -168,6 +189,7 @@ impl Counts {
             What::Returned { .. } => self.returned += 1,
             What::Repaired { .. } => self.repaired += 1,
             What::Failed { .. } => self.failed += 1,
+            What::Health { .. } => self.health += 1,
             What::Merged(other) => {
                 for (result, number) in &other.runs {
                     *self.runs.entry(result.clone()).or_default() += number;
@@ -176,6 +198,7 @@ impl Counts {
                 self.returned += other.returned;
                 self.repaired += other.repaired;
                 self.failed += other.failed;
+                self.health += other.health;
             }
         }
     }
@@ -183,7 +206,7 @@ impl Counts {
     /// Returns the number of events.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.runs.values().sum::<u64>() + self.drifted + self.returned + self.repaired + self.failed
+        self.runs.values().sum::<u64>() + self.drifted + self.returned + self.repaired + self.failed + self.health
     }
 }
 

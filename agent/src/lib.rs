@@ -16,6 +16,7 @@ pub mod config;
 mod control;
 pub mod daemon;
 pub mod event;
+mod health;
 mod http;
 mod journal;
 pub mod metrics;

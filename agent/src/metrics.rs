@@ -1,11 +1,12 @@
 //! The metrics, in the text format of Prometheus.
 
 use crate::event::{RunEvent, RunResult};
-use holo_events::Outcome;
+use crate::health::state_number;
+use holo_events::{HealthState, Outcome};
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,9 @@ pub struct Metrics {
     durations: HistogramVec,
     entities: IntGaugeVec,
     failed: IntGaugeVec,
+    health: IntGaugeVec,
+    refreshes_due: IntGauge,
+    generation: IntGauge,
     drifts: IntCounter,
     repairs: IntCounter,
     last_good: Gauge,
@@ -52,6 +56,18 @@ impl Metrics {
                 Opts::new("holo_entity_failed", "1 for each entity that has failed and is not well again."),
                 &["entity"],
             )?,
+            health: IntGaugeVec::new(
+                Opts::new("holo_entity_health", "The health of an entity: 0 ok, 1 warning, 2 critical, 3 unknown."),
+                &["entity"],
+            )?,
+            refreshes_due: IntGauge::new(
+                "holo_refreshes_due",
+                "Entities that are to be refreshed, as of the end of the last run.",
+            )?,
+            generation: IntGauge::new(
+                "holo_generation",
+                "The generation of the inputs of the last run, 0 if none are kept.",
+            )?,
             drifts: IntCounter::new("holo_drift_events_total", "Entities that were found to have drifted.")?,
             repairs: IntCounter::new("holo_repairs_total", "Entities that were brought back by a watch.")?,
             last_good: Gauge::new(
@@ -67,12 +83,15 @@ impl Metrics {
                 &["mode"],
             )?,
         };
-        let all: [Box<dyn Collector>; 10] = [
+        let all: [Box<dyn Collector>; 13] = [
             Box::new(info),
             Box::new(metrics.runs.clone()),
             Box::new(metrics.durations.clone()),
             Box::new(metrics.entities.clone()),
             Box::new(metrics.failed.clone()),
+            Box::new(metrics.health.clone()),
+            Box::new(metrics.refreshes_due.clone()),
+            Box::new(metrics.generation.clone()),
             Box::new(metrics.drifts.clone()),
             Box::new(metrics.repairs.clone()),
             Box::new(metrics.last_good.clone()),
@@ -115,6 +134,20 @@ impl Metrics {
         let entities: BTreeSet<&String> = entities.collect();
         self.failed.reset();
         entities.iter().for_each(|entity| self.failed.with_label_values(&[entity]).set(1));
+    }
+
+    /// Notes the health of entities.
+    pub(crate) fn set_health<'a>(&self, health: impl Iterator<Item = (&'a String, HealthState)>) {
+        self.health.reset();
+        for (entity, state) in health {
+            self.health.with_label_values(&[entity]).set(state_number(state));
+        }
+    }
+
+    /// Notes what a run says of the machine beside its entities.
+    pub(crate) fn set_standing(&self, run: &RunEvent) {
+        self.refreshes_due.set(i64::try_from(run.refreshes_due).unwrap_or(i64::MAX));
+        self.generation.set(i64::from(run.generation.unwrap_or_default()));
     }
 
     pub(crate) fn drifted(&self) {

@@ -1,7 +1,9 @@
 //! The state for people.
 
 use crate::event::{Event, What};
-use crate::status::{Doing, Status, Trouble};
+use crate::health::state_name;
+use crate::status::{Doing, Health, Status, Trouble};
+use holo_events::HealthState;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
@@ -52,15 +54,30 @@ impl Display for Status {
         if let Some(next) = self.next {
             writeln!(f, "  next run {}", time(next))?;
         }
+        if !self.health.is_empty() {
+            let ok = self.health.values().filter(|health| health.state == HealthState::Ok).count();
+            writeln!(f, "    health {ok} of {} ok", self.health.len())?;
+        }
         writeln!(f, "connection none")?;
         for (heading, troubles) in [("drifted", &self.drifted), ("failed", &self.failed)] {
             list(f, heading, troubles)?;
         }
+        let unwell: BTreeMap<String, Trouble> = self.health.iter().filter_map(unwell).collect();
+        list(f, "unwell", &unwell)?;
         for error in [&self.config_error, &self.spool_error].into_iter().flatten() {
             writeln!(f, "     error {error}")?;
         }
         Ok(())
     }
+}
+
+/// Returns an entity that is not well, and how it is.
+fn unwell((entity, health): (&String, &Health)) -> Option<(String, Trouble)> {
+    let Health { state, since, text } = health;
+    // The words of a check begin with its state.
+    let reason = text.clone().unwrap_or_else(|| state_name(*state).to_owned());
+    let trouble = Trouble { since: *since, reason: Some(reason) };
+    (*state != HealthState::Ok).then(|| (entity.clone(), trouble))
 }
 
 fn list(f: &mut fmt::Formatter<'_>, heading: &str, troubles: &BTreeMap<String, Trouble>) -> fmt::Result {
@@ -87,6 +104,10 @@ impl Display for Event {
             What::Returned { entity } => write!(f, "returned {entity}"),
             What::Repaired { entity, .. } => write!(f, "repaired {entity}"),
             What::Failed { entity, reason } => write!(f, "failed {entity}: {reason}"),
+            What::Health { entity, state, text } => {
+                write!(f, "health of {entity}: {}", state_name(*state))?;
+                text.iter().try_for_each(|text| write!(f, " ({text})"))
+            }
             What::Merged(counts) => write!(f, "{} earlier events", counts.total()),
         }
     }

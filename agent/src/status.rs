@@ -1,6 +1,7 @@
 //! The state of the agent and of the machine, as it is known now.
 
 use crate::event::RunEvent;
+use holo_events::HealthState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub struct Status {
     pub drifted: BTreeMap<String, Trouble>,
     /// The entities that cannot be looked at, or not be brought back.
     pub failed: BTreeMap<String, Trouble>,
+    /// The health of the entities that have health checks.
+    #[serde(default)]
+    pub health: BTreeMap<String, Health>,
     /// The connection to a fleet.
     pub connection: Connection,
     /// What is wrong with the configuration, if an earlier one counts for that.
@@ -74,6 +78,18 @@ pub enum Doing {
 pub enum Connection {
     /// None is configured.
     None,
+}
+
+/// The health of an entity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// The state of the worst of its checks.
+    pub state: HealthState,
+    /// The time since which it is so, in UTC.
+    pub since: Timestamp,
+    /// The words of that check, unless all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// Something that is not as it should be.

@@ -92,6 +92,7 @@ fn walk(
     let began = Instant::now();
     let done = walk.go(&mut keeper.observe(reporter));
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);
+    super::show_generation(&settings.root, reporter);
     let tally = Tally { flawed, ..done? };
     reporter.event(Event::Applied(&tally, began.elapsed()));
     Ok(tally)

@@ -52,7 +52,9 @@ pub(super) fn walk(
     let flawed = inventory.is_flawed_for(selection);
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, Task::Check, (refreshes, sent));
     let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences);
-    Ok(Tally { flawed, ..walk.go(reporter)? })
+    let tally = walk.go(reporter)?;
+    super::show_generation(&settings.root, reporter);
+    Ok(Tally { flawed, ..tally })
 }
 
 /// Failures count before what is pending.

@@ -94,6 +94,11 @@ pub enum Event<'a> {
     /// All entities have been applied, which took so long.
     Applied(&'a Tally, Duration),
 
+    /// So many entities are to be refreshed, which could not be done yet.
+    RefreshesDue(usize),
+    /// The inputs are those of this generation, or have been kept as it.
+    Generation(u32),
+
     /// A watch has noticed something.
     Noticed(Noticed<'a>),
 

@@ -76,6 +76,14 @@ impl Json {
                 self.state.begin_tally();
                 Vec::new()
             }
+            Event::RefreshesDue(number) => {
+                self.state.set_refreshes_due(*number);
+                Vec::new()
+            }
+            Event::Generation(number) => {
+                self.state.set_generation(*number);
+                Vec::new()
+            }
             Event::Begin(entity) => {
                 let rest = self.state.set_entity(Some(entity.id()));
                 let action = &entity.report().action;

@@ -18,6 +18,8 @@ pub(super) struct JsonState {
     unfinished: [Vec<u8>; 2],
     last_error: Option<BString>,
     tally: Option<Tally>,
+    refreshes_due: usize,
+    generation: Option<u32>,
     run: Option<CurrentRun>,
 }
 
@@ -107,6 +109,16 @@ impl JsonState {
         self.output_line(stream, &whole)
     }
 
+    /// Notes how many refreshes are due, for the last line.
+    pub(super) fn set_refreshes_due(&mut self, number: usize) {
+        self.refreshes_due = number;
+    }
+
+    /// Notes the generation of the inputs, for the last line.
+    pub(super) fn set_generation(&mut self, number: u32) {
+        self.generation = Some(number);
+    }
+
     /// Returns the last line.
     pub(super) fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) -> Vec<u8> {
         let rest = self.finish();
@@ -118,6 +130,8 @@ impl JsonState {
             time: run.map(|run| run.time.to_string()),
             duration: run.map(|run| line::seconds(run.begun.elapsed())),
             tally: self.tally,
+            refreshes_due: self.refreshes_due,
+            generation: self.generation,
             exit_code,
             error: error.as_ref().map(Text::from),
         };

@@ -233,7 +233,7 @@ impl Consumer for Paragraphs {
             Event::Noticed(noticed) => noticed::show(noticed, self.reader.wants_hints, console),
             // A refresh is between the dispatcher and the plugin, which says what it does.
             Event::Refresh(..) => {}
-            Event::RunBegins(_) => {}
+            Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }

@@ -594,8 +594,9 @@ fn lines_of_generations() -> Vec<Value> {
     root.write("usr/share/holo/files/more.toml", "[[file]]\npath = \"/srv/x\"\ncontent = \"x\"\n");
     root.write("etc/holo/data/secret.toml", "key = 1\n");
     let root = root.mode("etc/holo/data/secret.toml", 0o600);
-    lines(&root, &["apply"], 0);
-    let mut all = lines(&root, &["generations"], 0);
+    let mut all = lines(&root, &["apply"], 0);
+    assert_eq!(all.last().unwrap()["generation"], 2);
+    all.extend(lines(&root, &["generations"], 0));
     all.extend(lines(&root, &["generations", "diff", "1", "2"], 0));
     all
 }

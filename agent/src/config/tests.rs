@@ -19,12 +19,13 @@ fn a_file_that_is_missing_says_nothing_else_than_an_empty_one() {
 #[test]
 fn every_key_is_read() {
     let config = load(
-        "interval = \"10m\"\nwatch = false\nmode = \"report\"\ntimeout = \"2h\"\nmetrics = \"[::1]:9189\"\n\
+        "interval = \"10m\"\nwatch = false\nhealth_interval = \"20s\"\nmode = \"report\"\ntimeout = \"2h\"\nmetrics = \"[::1]:9189\"\n\
          textfile = \"/var/lib/node_exporter/holo.prom\"\nholo = \"/opt/holo\"\n\
          [maintenance]\ndays = \"mon-fri\"\nhours = \"2-5\"\n",
     );
     let expected = Config {
         interval: Duration::from_secs(600),
+        health_interval: Duration::from_secs(20),
         watch: false,
         mode: Mode::Report,
         timeout: Duration::from_secs(7200),

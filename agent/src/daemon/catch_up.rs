@@ -74,11 +74,14 @@ impl CatchUp {
         vec![RunEvent {
             run: None,
             verb: "apply".to_owned(),
+            entities: Vec::new(),
             result: RunResult::Interrupted,
             began: begun,
             duration: 0.0,
             exit_code: None,
             tally: Tally::default(),
+            refreshes_due: 0,
+            generation: None,
             failed: Vec::new(),
             error: Some("the agent has ended while it was at work, and it has changed nothing since".to_owned()),
         }]
@@ -98,11 +101,15 @@ fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
     Some(RunEvent {
         run: Some(run.run.to_string()),
         verb: "apply".to_owned(),
+        // As `holo apply --json ENTITY…` has been called.
+        entities: run.command.iter().skip(3).map(ToString::to_string).collect(),
         result,
         began: run.time.as_ref().and_then(|time| time.parse().ok()).unwrap_or(begun),
         duration: run.duration.unwrap_or_default(),
         exit_code: run.exit_code.map(i32::from),
         tally: run.tally,
+        refreshes_due: 0,
+        generation: None,
         failed: Vec::new(),
         error: run.error.as_ref().map(ToString::to_string),
     })

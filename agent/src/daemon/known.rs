@@ -1,8 +1,9 @@
 //! The entities that are not as they should be, and the events that come of changes to that.
 
+use super::health::Found;
 use crate::event::What;
-use crate::status::Trouble;
-use holo_events::Line;
+use crate::status::{Health, Trouble};
+use holo_events::{HealthState, Line};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Known {
     pub(super) drifted: BTreeMap<String, Trouble>,
     pub(super) failed: BTreeMap<String, Trouble>,
+    /// The health of those that have health checks.
+    pub(super) health: BTreeMap<String, Health>,
     /// Those of them that a new watch has not spoken of yet.
     unconfirmed: BTreeSet<String>,
 }
 
-/// The troubles of a whole run, each with its reason.
+/// The troubles of a run, each with its reason.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     pub(super) drifted: BTreeMap<String, Option<String>>,
     pub(super) failed: BTreeMap<String, Option<String>>,
+    /// The entities that were looked at; nothing if it was all there are.
+    pub(super) seen: Option<BTreeSet<String>>,
     /// The last error about an entity.
     pub(super) error: Option<(String, String)>,
 }
@@ -59,9 +64,12 @@ impl Known {
         }
     }
 
-    /// Takes the troubles of a whole run, and returns the news.
+    /// Takes the troubles of a run, and returns the news.
     pub(super) fn learn(&mut self, troubles: Troubles, now: Timestamp) -> Vec<What> {
-        let is_well = |id: &String| !troubles.drifted.contains_key(id) && !troubles.failed.contains_key(id);
+        let is_well = |id: &String| {
+            let is_seen = troubles.seen.as_ref().is_none_or(|seen| seen.contains(id));
+            is_seen && !troubles.drifted.contains_key(id) && !troubles.failed.contains_key(id)
+        };
         let well: BTreeSet<String> =
             self.drifted.keys().chain(self.failed.keys()).filter(|id| is_well(id)).cloned().collect();
         let mut news: Vec<What> = well.iter().flat_map(|entity| self.returns(entity)).collect();
@@ -70,6 +78,26 @@ impl Known {
         }
         for (entity, reason) in troubles.failed {
             news.extend(self.fails(&entity, reason.unwrap_or_default(), now));
+        }
+        news
+    }
+
+    pub(super) fn is_any_critical(&self) -> bool {
+        self.health.values().any(|health| health.state == HealthState::Critical)
+    }
+
+    /// Takes what a round of health checks has found, and returns the news. Unless it was about everything, the others are as they were.
+    pub(super) fn learn_health(&mut self, found: Vec<Found>, is_whole: bool, now: Timestamp) -> Vec<What> {
+        let mut news = Vec::new();
+        let mut before = if is_whole { std::mem::take(&mut self.health) } else { BTreeMap::new() };
+        for Found { entity, state, text, .. } in found {
+            let known = before.remove(&entity).or_else(|| self.health.remove(&entity));
+            let since = known.as_ref().filter(|known| known.state == state).map(|known| known.since);
+            // That something is well from the first is no news.
+            if since.is_none() && (known.is_some() || state != HealthState::Ok) {
+                news.push(What::Health { entity: entity.clone(), state, text: text.clone() });
+            }
+            self.health.insert(entity, Health { state, since: since.unwrap_or(now), text });
         }
         news
     }

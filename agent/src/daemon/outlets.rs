@@ -2,10 +2,12 @@
 
 use crate::config::Config;
 use crate::event::{Event, EventSink, What};
+use crate::health::state_name;
 use crate::http::Endpoint;
 use crate::journal::{Level, say};
 use crate::metrics::Metrics;
 use crate::written;
+use holo_events::HealthState;
 use jiff::Timestamp;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -139,6 +141,11 @@ fn announce(what: &What) {
         What::Repaired { entity, .. } => say(Level::Info, format_args!("repaired {entity}")),
         What::Returned { entity } => say(Level::Info, format_args!("returned {entity}")),
         What::Failed { entity, reason } => say(Level::Error, format_args!("failed {entity}: {reason}")),
+        What::Health { entity, state, text } => {
+            let level = if *state == HealthState::Ok { Level::Info } else { Level::Warning };
+            let text = text.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
+            say(level, format_args!("health of {entity}: {}{text}", state_name(*state)));
+        }
         What::Run(_) | What::Merged(_) => {}
     }
 }

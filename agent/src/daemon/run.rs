@@ -7,6 +7,7 @@ use crate::event::{RunEvent, RunResult};
 use crate::metrics::{Outcomes, outcome_name};
 use holo_events::{Line, Outcome, Tally};
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -18,6 +19,8 @@ pub(super) struct CurrentRun {
     pub(super) id: ChildId,
     pub(super) child: Option<Box<dyn Running>>,
     pub(super) verb: &'static str,
+    /// The entities that it is for; none if it is for all.
+    entities: Vec<String>,
     pub(super) began: Timestamp,
     since: Instant,
     /// The time at which it was asked to end.
@@ -29,6 +32,8 @@ pub(super) struct CurrentRun {
     exit_code: Option<u8>,
     /// The reason for which it could not begin, or ended before its time.
     pub(super) error: Option<String>,
+    refreshes_due: usize,
+    generation: Option<u32>,
     outcomes: Outcomes,
     troubles: Troubles,
 }
@@ -42,10 +47,16 @@ pub(super) struct Finished {
 
 impl CurrentRun {
     pub(super) fn new(id: ChildId, task: &Task, began: Timestamp) -> CurrentRun {
+        let entities = match task {
+            Task::Apply { entities } => entities.clone(),
+            _ => Vec::new(),
+        };
+        let seen = (!entities.is_empty()).then(BTreeSet::new);
         CurrentRun {
             id,
             child: None,
             verb: task.verb(),
+            entities,
             began,
             since: Instant::now(),
             ending: None,
@@ -56,7 +67,9 @@ impl CurrentRun {
             exit_code: None,
             error: None,
             outcomes: Outcomes::new(),
-            troubles: Troubles::default(),
+            refreshes_due: 0,
+            generation: None,
+            troubles: Troubles { seen, ..Troubles::default() },
         }
     }
 
@@ -66,6 +79,7 @@ impl CurrentRun {
             Line::End { id, plugin, result, reason, would_change, .. } => {
                 *self.outcomes.entry((plugin.to_string(), outcome_name(*result))).or_default() += 1;
                 let entity = id.to_string();
+                self.troubles.seen.iter_mut().for_each(|seen| seen.extend([entity.clone()]));
                 match result {
                     Outcome::Failed => {
                         let reason = reason.as_ref().map(ToString::to_string);
@@ -83,7 +97,8 @@ impl CurrentRun {
             Line::Error { id: Some(id), text } => {
                 self.troubles.error = Some((id.to_string(), text.to_string()));
             }
-            Line::Summary { run, tally, exit_code, error, .. } => {
+            Line::Summary { run, tally, refreshes_due, generation, exit_code, error, .. } => {
+                (self.refreshes_due, self.generation) = (*refreshes_due, *generation);
                 self.run = run.as_ref().map(ToString::to_string);
                 self.tally = tally.unwrap_or_default();
                 self.exit_code = Some(*exit_code);
@@ -131,11 +146,14 @@ impl CurrentRun {
         let event = RunEvent {
             run: self.run,
             verb: self.verb.to_owned(),
+            entities: self.entities,
             result,
             began: self.began,
             duration: (self.since.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
             exit_code,
             tally: self.tally,
+            refreshes_due: self.refreshes_due,
+            generation: self.generation,
             failed: self.troubles.failed.keys().take(NAMED).cloned().collect(),
             error,
         };

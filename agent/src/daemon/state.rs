@@ -52,6 +52,7 @@ impl Daemon<'_> {
             next: next.map(round).filter(|_| self.run.is_none() && !self.is_stopping),
             drifted: self.known.drifted.clone(),
             failed: self.known.failed.clone(),
+            health: self.known.health.clone(),
             connection: Connection::None,
             config_error: self.config_error.clone().or_else(endpoint_error),
             spool_error: self.outlets.spool_error().map(str::to_owned),

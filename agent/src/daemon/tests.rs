@@ -3,9 +3,9 @@
 mod stage;
 
 use crate::config::{Config, Mode};
-use crate::event::{RunResult, What};
+use crate::event::{Event, RunEvent, RunResult, What};
 use holo_testing::random::{Random, cases};
-use stage::Stage;
+use stage::{Play, Stage};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -152,4 +152,102 @@ fn a_run_whose_agent_has_crashed_is_known_by_its_record_and_counted_once() {
     let play = Stage { last, ..Stage::default() }.play(MINUTE, Vec::new());
     let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
     assert_eq!((run.result, play.events.len()), (RunResult::Interrupted, 2));
+}
+
+fn as_run(event: &Event) -> Option<&RunEvent> {
+    if let What::Run(run) = &event.what { Some(run) } else { None }
+}
+
+/// Returns the line of an entity's health.
+fn health(entity: &str, state: &str) -> String {
+    let text = if state == "ok" { "" } else { "\"text\":\"it says so\"," };
+    let requires = "\"requires\":[\"package:x\"]";
+    format!(
+        "{{\"version\":1,\"event\":\"health\",\"id\":\"{entity}\",\"plugin\":\"p\",\"state\":\"{state}\",{text}{requires}}}"
+    )
+}
+
+/// Returns the events about health, each in words.
+fn health_events(play: &Play) -> Vec<String> {
+    let in_words = |event: &Event| match &event.what {
+        What::Health { entity, state, .. } => Some(format!("{entity} {state:?}")),
+        _ => None,
+    };
+    play.events.iter().filter_map(in_words).collect()
+}
+
+#[test]
+fn health_is_looked_at_between_runs_and_changes_of_it_are_events() {
+    let well = vec![health("a:b", "ok"), health("c:d", "ok")];
+    let unwell = vec![health("a:b", "warning"), health("c:d", "ok")];
+    let stage = Stage { health: vec![well.clone(), well.clone(), unwell.clone(), unwell, well], ..Stage::default() };
+    let play = stage.play(20 * MINUTE, Vec::new());
+    assert_eq!(play.words()[..5], ["apply", "health", "watch --apply", "health a:b c:d", "health a:b c:d"]);
+    let rounds = play.times("health a:b c:d");
+    assert!(rounds.windows(2).all(|pair| pair[1] - pair[0] == 61), "{rounds:?}");
+    assert!((18..=20).contains(&rounds.len()), "{rounds:?}");
+    assert_eq!(health_events(&play), ["a:b Warning", "a:b Ok"]);
+    // The watch goes on all the time.
+    assert_eq!(play.times("watch --apply").len(), 1, "{:?}", play.log);
+}
+
+#[test]
+fn without_health_checks_there_is_one_round_after_each_run() {
+    let config = Config { interval: 10 * MINUTE, ..Config::default() };
+    let stage = Stage { config, health: vec![Vec::new()], ..Stage::default() };
+    let play = stage.play(65 * MINUTE, Vec::new());
+    assert_eq!(play.times("health").len(), play.times("apply").len(), "{:?}", play.log);
+}
+
+#[test]
+fn what_is_critical_is_applied_with_what_it_requires_but_not_for_ever() {
+    let (critical, well) = (vec![health("a:b", "critical")], vec![health("a:b", "ok")]);
+    let once = Stage { health: vec![well.clone(), critical.clone(), well], ..Stage::default() };
+    let play = once.play(20 * MINUTE, Vec::new());
+    let words = ["health a:b", "end watch", "apply a:b package:x", "watch --apply", "health a:b"];
+    assert_eq!(play.words()[3..8], words, "{:?}", play.log);
+    assert_eq!(health_events(&play), ["a:b Critical", "a:b Ok"]);
+    let runs: Vec<&RunEvent> = play.events.iter().filter_map(as_run).collect();
+    assert_eq!((runs[0].entities.len(), &runs[1].entities[..]), (0, &["a:b".to_owned(), "package:x".to_owned()][..]));
+    // It moves no whole run.
+    let config = Config { interval: 6 * HOUR, ..Config::default() };
+    let stage = Stage { config: config.clone(), health: vec![critical.clone()], ..Stage::default() };
+    let applies = stage.play(3 * HOUR, Vec::new()).times("apply a:b package:x");
+    assert_eq!(applies.len(), 9, "{applies:?}");
+    // And where nothing may be changed, nothing is.
+    let config = Config { mode: Mode::Report, ..config };
+    let play = Stage { config, health: vec![critical], ..Stage::default() }.play(HOUR, Vec::new());
+    assert!(!play.words().iter().any(|word| word.contains("apply")), "{:?}", play.log);
+    assert_eq!(health_events(&play), ["a:b Critical"]);
+}
+
+#[test]
+fn a_round_that_hangs_is_killed_and_holds_up_no_run() {
+    let config = Config { interval: 5 * MINUTE, ..Config::default() };
+    let well = vec![vec![health("a:b", "ok")]];
+    let stage = Stage { config, health: well.clone(), health_time: Duration::MAX, ..Stage::default() };
+    let play = stage.play(30 * MINUTE, Vec::new());
+    let applies = play.times("apply");
+    assert!(applies[1..].windows(2).all(|pair| (299..=302).contains(&(pair[1] - pair[0]))), "{:?}", play.log);
+    assert!(play.words().contains(&"end health") && !play.words().contains(&"kill health"), "{:?}", play.log);
+    let stage = Stage { health: well, health_time: Duration::MAX, ..Stage::default() };
+    let play = stage.play(25 * MINUTE, Vec::new());
+    assert_eq!(play.times("kill health")[0] - play.times("health")[0], 600, "{:?}", play.log);
+}
+
+#[test]
+fn one_round_is_a_run_and_health_checks_and_what_is_critical_then() {
+    let (critical, well) = (vec![health("a:b", "critical")], vec![health("a:b", "ok")]);
+    let last = Some("{\"good\":\"2026-11-19T23:59:59Z\"}".to_owned());
+    let once = |health, run| Stage { once: true, health, run, last: last.clone(), ..Stage::default() };
+    let run = (Duration::from_secs(10), 0);
+    let play = once(vec![well.clone()], run).play(HOUR, Vec::new());
+    assert_eq!((play.words(), play.is_well), (vec!["apply", "health"], true));
+    let play = once(vec![critical.clone(), well], run).play(HOUR, Vec::new());
+    assert_eq!((play.words(), play.is_well), (vec!["apply", "health", "apply a:b package:x", "health a:b"], true));
+    // It is applied once only.
+    let play = once(vec![critical], run).play(HOUR, Vec::new());
+    assert_eq!((play.words().len(), play.is_well), (4, false), "{:?}", play.log);
+    let play = once(vec![Vec::new()], (run.0, 255)).play(HOUR, Vec::new());
+    assert_eq!((play.words(), play.is_well), (vec!["apply", "health"], false));
 }

@@ -1,4 +1,4 @@
-//! Whole runs: their beginning and end, and those that an agent before this one has begun.
+//! Runs: their beginning and end, of all entities or of some that are critical, and those that an agent before this one has begun.
 
 use super::catch_up::{self, CatchUp};
 use super::run::{self, CurrentRun};
@@ -7,16 +7,31 @@ use crate::agenda::retry_after;
 use crate::child::Said;
 use crate::event::{RunEvent, RunResult, What};
 use crate::journal::{Level, say};
+use std::time::Duration;
 use tokio::time::Instant;
 
 impl Daemon<'_> {
+    /// Begins a whole run.
     pub(super) fn begin_run(&mut self) {
         // The machine may have slept since.
         self.look_at_window(Instant::now());
-        let task = if self.may_change() { Task::Apply } else { Task::Check };
+        let task = if self.may_change() { Task::Apply { entities: Vec::new() } } else { Task::Check };
+        // It applies those, too.
+        self.health.repairs.take();
+        self.begin(&task);
+    }
+
+    /// Applies the entities that are critical, and what they require.
+    pub(super) fn begin_repairs(&mut self) {
+        let entities = self.health.repairs.take();
+        self.begin(&Task::Apply { entities });
+    }
+
+    fn begin(&mut self, task: &Task) {
+        self.health.abandon(Instant::now());
         let began = self.clock.now();
-        let (id, child) = self.start(&task);
-        let mut run = CurrentRun::new(id, &task, began);
+        let (id, child) = self.start(task);
+        let mut run = CurrentRun::new(id, task, began);
         match child {
             Ok(child) => {
                 run.child = Some(child);
@@ -42,18 +57,34 @@ impl Daemon<'_> {
         }
     }
 
-    /// Takes a whole run that has ended, or could not begin.
+    /// Takes a run that has ended, or could not begin.
     fn finish(&mut self, ended: run::Finished) {
-        let now = self.clock.now();
         let run::Finished { event, outcomes, troubles } = ended;
         say(if event.result.is_good() { Level::Info } else { Level::Error }, run::in_words(&event));
-        self.outlets.metrics.ran(&event, now);
         if event.result != RunResult::Error && event.result != RunResult::Interrupted {
-            self.outlets.metrics.set_entities(&outcomes);
-            let news = self.known.learn(troubles, now);
+            self.outlets.metrics.set_standing(&event);
+            if event.entities.is_empty() {
+                self.outlets.metrics.set_entities(&outcomes);
+            }
+            let news = self.known.learn(troubles, self.clock.now());
             self.publish(news);
         }
-        self.last.ended(&event, now);
+        self.are_runs_good &= event.result.is_good();
+        if event.entities.is_empty() {
+            self.end_whole_run(&event);
+        } else {
+            self.last.set_begun(None);
+            let wait = if self.is_once { Duration::ZERO } else { self.config.health_interval };
+            self.health.look_again(Instant::now() + wait);
+        }
+        self.publish(vec![What::Run(Box::new(event))]);
+    }
+
+    /// Notes a whole run that has ended, and when there is another one.
+    fn end_whole_run(&mut self, event: &RunEvent) {
+        let now = self.clock.now();
+        self.outlets.metrics.ran(event, now);
+        self.last.ended(event, now);
         self.last.good().iter().for_each(|good| self.outlets.metrics.set_last_good(*good));
         let mut wait = self.rhythm.until_next(now, Some(event.began), self.config.interval);
         self.failures = if event.result == RunResult::Error { self.failures + 1 } else { 0 };
@@ -62,7 +93,8 @@ impl Daemon<'_> {
             wait = wait.min(retry_after(self.failures + 4));
         }
         self.next_run = Instant::now() + wait;
-        self.publish(vec![What::Run(Box::new(event))]);
+        self.has_run = true;
+        self.health.look_at_all(Instant::now());
     }
 
     /// Asks holo what became of a run that an agent before this one has begun.

@@ -3,10 +3,15 @@
 
 mod at_work;
 mod harness;
+mod health;
 mod systemd;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("at_work", at_work::trials()), ("systemd", systemd::trials())])
+    holo_testing::run_modules([
+        ("at_work", at_work::trials()),
+        ("health", health::trials()),
+        ("systemd", systemd::trials()),
+    ])
 }

@@ -279,6 +279,12 @@ pub enum Line<'a> {
         /// `apply`, `check`: how many entities ended in which way, if work on them was begun.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tally: Option<Tally>,
+        /// `apply`, `check`: the number of entities whose refresh is due, as it could not be done yet.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        refreshes_due: usize,
+        /// `apply`, `check`: the generation of the inputs, if generations are kept: the newest, or the one that is used instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        generation: Option<u32>,
         /// The exit status that follows.
         exit_code: u8,
         /// The reason for which the run could not begin, or ended before its time; other errors are in `error`s above.
@@ -527,6 +533,11 @@ pub enum Stream {
 #[must_use]
 pub fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn is_false(value: &bool) -> bool {

@@ -84,7 +84,16 @@ fn lines_are_read_as_they_were_written() {
     });
     reads_back(&Line::Why(Box::default()));
     let tally = Some(Tally { failed: 1, ..Tally::default() });
-    reads_back(&Line::Summary { run: Some("1".into()), time: None, duration: None, tally, exit_code: 1, error: None });
+    reads_back(&Line::Summary {
+        run: Some("1".into()),
+        time: None,
+        duration: None,
+        tally,
+        refreshes_due: 2,
+        generation: Some(3),
+        exit_code: 1,
+        error: None,
+    });
 }
 
 #[test]

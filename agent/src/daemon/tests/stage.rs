@@ -11,6 +11,7 @@ use holo_events::{Line, Tally};
 use holo_process::Status as Exit;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,9 @@ struct Actors {
     /// The lines of holo history, and the time that it takes.
     history: Vec<String>,
     history_time: Duration,
+    /// The lines of rounds of health checks, the last of which is repeated, and the time that each takes.
+    health: RefCell<Vec<Vec<String>>>,
+    health_time: Duration,
 }
 
 struct Actor {
@@ -63,16 +67,25 @@ struct Actor {
     log: Log,
     begun: Instant,
     verb: &'static str,
+    is_noted: bool,
+}
+
+impl Actor {
+    fn note(&self, what: &str) {
+        if self.is_noted {
+            self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("{what} {}", self.verb)));
+        }
+    }
 }
 
 impl Running for Actor {
     fn end(&self) {
-        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("end {}", self.verb)));
+        self.note("end");
         self.asked.notify_one();
     }
 
     fn kill(&self) {
-        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), format!("kill {}", self.verb)));
+        self.note("kill");
         self.killed.notify_one();
     }
 }
@@ -85,12 +98,19 @@ impl Launcher for Actors {
         said: mpsc::Sender<(ChildId, Said)>,
     ) -> Result<Box<dyn Running>, StartError> {
         let word = match task {
-            Task::Watch { apply: true } => "watch --apply",
-            task => task.verb(),
+            Task::Watch { apply: true } => "watch --apply".to_owned(),
+            Task::Apply { entities } | Task::Health { entities } => {
+                [&[task.verb().to_owned()], &entities[..]].concat().join(" ")
+            }
+            task => task.verb().to_owned(),
         };
-        self.log.borrow_mut().push((self.begun.elapsed().as_secs(), word.to_owned()));
-        // The lock is one.
-        assert_eq!(self.running.replace(1), 0, "{:?}", self.log.borrow());
+        let is_health = matches!(task, Task::Health { .. });
+        let is_noted = !is_health || !self.health.borrow().is_empty();
+        if is_noted {
+            self.log.borrow_mut().push((self.begun.elapsed().as_secs(), word));
+        }
+        // The lock is one, which health checks do not need.
+        assert!(is_health || self.running.replace(1) == 0, "{:?}", self.log.borrow());
         let (asked, killed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let actor = Actor {
             asked: Arc::clone(&asked),
@@ -98,16 +118,22 @@ impl Launcher for Actors {
             log: Rc::clone(&self.log),
             begun: self.begun,
             verb: task.verb(),
+            is_noted,
         };
         let (time, mut lines, code) = match task {
             Task::Watch { .. } => (self.watch, vec![Line::Watching { entities: 1 }.to_bytes()], 1),
             Task::History { .. } => {
                 (self.history_time, self.history.iter().map(|line| line.clone().into_bytes()).collect(), 0)
             }
-            Task::Apply | Task::Check => {
+            Task::Health { .. } => {
+                let mut rounds = self.health.borrow_mut();
+                let round = if rounds.len() > 1 { Some(rounds.remove(0)) } else { rounds.first().cloned() };
+                let lines = round.unwrap_or_default().into_iter().map(String::into_bytes);
+                (self.health_time, lines.chain([summary(None, None, 0)]).collect(), 0)
+            }
+            Task::Apply { .. } | Task::Check => {
                 let (run, tally) = (Some("r".into()), Some(Tally { unchanged: 1, ..Tally::default() }));
-                let line = Line::Summary { run, time: None, duration: None, tally, exit_code: self.run.1, error: None };
-                (self.run.0, vec![line.to_bytes()], self.run.1)
+                (self.run.0, vec![summary(run, tally, self.run.1)], self.run.1)
             }
         };
         let (end, running) = (self.end, Rc::clone(&self.running));
@@ -129,7 +155,9 @@ impl Launcher for Actors {
                 let line = Line::parse(&line).unwrap();
                 said.send((id, Said::Line(Box::new(line)))).await.unwrap();
             }
-            running.replace(0);
+            if !is_health {
+                running.replace(0);
+            }
             let ended = Ended { status: Some(status), diagnostics: String::new() };
             said.send((id, Said::Ended(ended))).await.unwrap();
         });
@@ -137,6 +165,12 @@ impl Launcher for Actors {
     }
 
     fn set_program(&mut self, _: Option<PathBuf>) {}
+}
+
+fn summary(run: Option<Cow<'static, str>>, tally: Option<Tally>, exit_code: u8) -> Vec<u8> {
+    let (refreshes_due, generation) = (0, None);
+    let (time, duration, error) = (None, None, None);
+    Line::Summary { run, time, duration, tally, refreshes_due, generation, exit_code, error }.to_bytes()
 }
 
 /// Keeps events in memory.
@@ -174,12 +208,16 @@ pub(super) struct Stage {
     pub(super) last: Option<String>,
     pub(super) history: Vec<String>,
     pub(super) history_time: Duration,
+    pub(super) health: Vec<Vec<String>>,
+    pub(super) health_time: Duration,
+    pub(super) once: bool,
 }
 
 /// What has come of it.
 pub(super) struct Play {
     pub(super) log: Vec<(u64, String)>,
     pub(super) events: Vec<Event>,
+    pub(super) is_well: bool,
 }
 
 impl Default for Stage {
@@ -192,6 +230,9 @@ impl Default for Stage {
             last: None,
             history: Vec::new(),
             history_time: Duration::from_secs(1),
+            health: Vec::new(),
+            health_time: Duration::from_secs(1),
+            once: false,
         }
     }
 }
@@ -207,7 +248,7 @@ impl Stage {
         let last = folder.path().join("last.json");
         self.last.iter().for_each(|text| fs::write(&last, text).unwrap());
         let local = tokio::task::LocalSet::new();
-        local.block_on(&runtime, async {
+        let is_well = local.block_on(&runtime, async {
             let begun = Instant::now();
             let source = Source(Rc::new(RefCell::new(self.config)));
             let actors = Actors {
@@ -219,6 +260,8 @@ impl Stage {
                 running: Rc::default(),
                 history: self.history,
                 history_time: self.history_time,
+                health: self.health.into(),
+                health_time: self.health_time,
             };
             let mut daemon = Daemon::new(Parts {
                 source: Box::new(source.clone()),
@@ -241,9 +284,13 @@ impl Stage {
                 sender.send(Input::End).await.unwrap();
                 std::future::pending::<()>().await;
             });
+            if self.once {
+                return daemon.go_once(&mut receiver).await;
+            }
             daemon.go(&mut receiver).await;
+            true
         });
-        Play { log: log.take(), events: sink.0.take() }
+        Play { log: log.take(), events: sink.0.take(), is_well }
     }
 }
 
