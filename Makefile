@@ -69,6 +69,7 @@ bench: build
 install:
 	install -D -m 0755 $(BUILD)/holo '$(DESTDIR)$(PREFIX)/bin/holo'
 	install -D -m 0755 $(BUILD)/holo-agent '$(DESTDIR)$(PREFIX)/bin/holo-agent'
+	install -D -m 0755 $(BUILD)/holo-secret '$(DESTDIR)$(PREFIX)/bin/holo-secret'
 	install -d -m 0755 '$(DESTDIR)$(UNITS)'
 	for unit in units/*; do \
 	    sed 's|/usr/bin/|$(PREFIX)/bin/|' $$unit >'$(DESTDIR)$(UNITS)'/$${unit##*/} || exit 1; \

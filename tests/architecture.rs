@@ -205,7 +205,7 @@ fn is_test_item(item: &Item) -> bool {
 /// Returns the roots of all crates of the workspace, by the names of their folders.
 fn crates() -> BTreeMap<String, PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = vec![repository.to_owned(), repository.join("agent")];
+    let mut folders = ["", "agent", "secret"].map(|folder| repository.join(folder)).to_vec();
     for folder in ["crates", "plugins"] {
         folders.extend(fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
     }
@@ -433,6 +433,7 @@ fn paths_in(text: &str) -> Vec<String> {
     let top = [
         "src/",
         "agent/",
+        "secret/",
         "crates/",
         "plugins/",
         "tests/",

@@ -34,7 +34,7 @@ fn depends_on(manifest: &str) -> BTreeSet<String> {
 /// The folders of all crates, that of the dispatcher first.
 fn crates() -> Vec<String> {
     let below = |folder: &str| names(folder).into_iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
-    [vec![".".to_owned(), "agent".to_owned()], below("crates"), below("plugins")].concat()
+    [vec![".".to_owned(), "agent".to_owned(), "secret".to_owned()], below("crates"), below("plugins")].concat()
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {

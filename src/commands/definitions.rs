@@ -14,7 +14,7 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     let knowledge = settings.knowledge();
     let directories = directories(&arguments.plugin, settings);
     let (definitions, findings) =
-        UntypedDefinition::read_all(&directories, &knowledge.templates(), &ReceivedFile::at(settings.sent.clone()));
+        UntypedDefinition::read_all(&directories, &knowledge.renderer(), &ReceivedFile::at(settings.sent.clone()));
     values::warn(&knowledge, *reporter);
     interrupt.check()?;
     let mut has_failed = false;

@@ -31,6 +31,7 @@ mod previews;
 mod reading;
 mod report;
 mod scenarios;
+mod secrets;
 mod sessions;
 mod shell_plugins;
 mod takeovers;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         ("reading", reading::trials()),
         ("report", report::trials()),
         ("scenarios", scenarios::trials()),
+        ("secrets", secrets::trials()),
         ("sessions", sessions::trials()),
         ("shell_plugins", shell_plugins::trials()),
         ("takeovers", takeovers::trials()),

@@ -4,7 +4,7 @@
 //! one type in the files of a folder. A [`Definition`] has the keys of its own type, and beside them the [`CommonKeys`].
 //!
 //! ```
-//! use holo_definitions::{Definition, Definitions, LocatedError, NothingReceived, Templates};
+//! use holo_definitions::{Definition, Definitions, LocatedError, NothingReceived, Rendered, Templates};
 //!
 //! #[derive(serde::Deserialize)]
 //! #[serde(deny_unknown_fields)]
@@ -19,8 +19,8 @@
 //! struct NoTemplates;
 //!
 //! impl Templates for NoTemplates {
-//!     fn render(&self, _: &str, text: &str) -> Result<String, LocatedError> {
-//!         Ok(text.to_owned())
+//!     fn render(&self, _: &str, text: &str) -> Result<Rendered, LocatedError> {
+//!         Ok(Rendered::new(text.to_owned()))
 //!     }
 //!
 //!     fn holds(&self, _: &str) -> Result<bool, LocatedError> {
@@ -44,6 +44,7 @@ mod document;
 mod exposed;
 mod finding;
 mod glob;
+mod hidden;
 mod located_error;
 mod location;
 mod naming;
@@ -82,7 +83,7 @@ pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
 pub use schema::{file_schema, schema, schema_with, table_schema};
 pub use similar::{did_you_mean, similar};
-pub use templates::Templates;
+pub use templates::{Rendered, Templates};
 pub use untyped::UntypedDefinition;
 
 /// Readers of single values, for serde's `deserialize_with`.

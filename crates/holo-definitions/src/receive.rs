@@ -5,7 +5,7 @@ mod fill;
 
 pub use file::ReceivedFile;
 pub use fill::{Candidate, Filled, Keys, ReceiveError, fill_with};
-pub(crate) use fill::{fill, fill_untyped};
+pub(crate) use fill::{fill, fill_untyped, hide_of};
 
 use crate::common::Receipt;
 use std::fmt;

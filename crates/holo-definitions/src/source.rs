@@ -4,7 +4,7 @@ use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::reading::{is_duplicate, syntax};
 use crate::resource_dirs::{ListError, ResourceDirs, ResourceFile};
-use crate::templates::Templates;
+use crate::templates::{MISTAKE, Rendered, Templates};
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -31,6 +31,10 @@ pub(crate) struct Source {
     /// The length of the text in the files before.
     offset: usize,
     rendered: bool,
+    /// The parts of the text that are not to be shown.
+    hidden: Vec<Range<usize>>,
+    /// The text with look-alikes instead of these.
+    disguised: Option<String>,
 }
 
 impl Sources {
@@ -49,7 +53,7 @@ impl Sources {
                     let text = templates.render(&path.display().to_string(), &text);
                     text.map_err(|error| Finding::Error(error.into()))
                 }
-                false => Ok(text),
+                false => Ok(Rendered::new(text)),
             });
             match text {
                 Ok(text) => sources.add(path, text, rendered),
@@ -59,10 +63,12 @@ impl Sources {
         (sources, unread)
     }
 
-    fn add(&mut self, path: PathBuf, text: String, rendered: bool) {
+    fn add(&mut self, path: PathBuf, content: Rendered, rendered: bool) {
+        let hidden = content.hidden();
+        let Rendered { text, disguised } = content;
         let offset = self.0.last().map_or(0, |source| source.offset + source.text.len() + 1);
         let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(place, _)| place).collect();
-        self.0.push(Source { path: Arc::new(path), text, line_ends, offset, rendered });
+        self.0.push(Source { path: Arc::new(path), text, line_ends, offset, rendered, hidden, disguised });
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Source> {
@@ -82,6 +88,13 @@ impl Sources {
         source.location(span.start - source.offset)
     }
 
+    /// Returns true if something in this place is not to be shown.
+    pub(crate) fn hides(&self, span: &Range<usize>) -> bool {
+        let after = self.0.partition_point(|source| source.offset <= span.start);
+        let source = after.checked_sub(1).and_then(|index| self.0.get(index));
+        source.is_some_and(|source| source.hides(&(span.start - source.offset..span.end - source.offset)))
+    }
+
     /// Returns a mistake at this place.
     pub(crate) fn error(&self, span: &Range<usize>, message: &str) -> DefinitionError {
         DefinitionError::Wrong { location: self.location(span), message: message.to_owned() }
@@ -94,6 +107,18 @@ impl Source {
         Location::new(Arc::clone(&self.path), line, self.rendered)
     }
 
+    fn hides(&self, span: &Range<usize>) -> bool {
+        // What is not there can be hidden too, at the place where it is not.
+        self.hidden.iter().any(|hidden| hidden.start < span.end.max(span.start + 1) && span.start < hidden.end)
+    }
+
+    /// Returns a mistake that cannot be shown as it is in words that are the same whatever the values are that are encrypted.
+    fn shown_mistake(&self) -> String {
+        let disguised = self.disguised.as_deref().unwrap_or_default();
+        let found = DeTable::parse(disguised).err().map(|error| syntax(disguised, &error).0);
+        found.unwrap_or_else(|| MISTAKE.to_owned())
+    }
+
     /// The tables of the file, every span counted from the beginning of the first file.
     ///
     /// A key that is set twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
@@ -101,7 +126,12 @@ impl Source {
         let (table, errors) = DeTable::parse_recoverable(&self.text);
         if let Some(error) = errors.iter().find(|error| !is_duplicate(error)) {
             let (message, offset) = syntax(&self.text, error);
+            let message = if self.disguised.is_some() { self.shown_mistake() } else { message };
             return Err(DefinitionError::Wrong { location: self.location(offset), message });
+        }
+        if let Some(span) = key_that(table.get_ref(), &|span| self.hides(span)) {
+            let message = "a key or the name of a table depends on a value that is encrypted, and would be shown";
+            return Err(DefinitionError::Wrong { location: self.location(span.start), message: message.to_owned() });
         }
         let duplicate = |error| {
             let (words, offset) = syntax(&self.text, error);
@@ -109,6 +139,23 @@ impl Source {
         };
         let duplicates = errors.iter().map(duplicate).collect();
         Ok(Parsed { table: shift_table(table, self.offset), duplicates, end: self.offset + self.text.len() })
+    }
+}
+
+/// Returns the place of the first key, at whatever depth, of which something is true.
+fn key_that(table: &DeTable<'_>, is_meant: &dyn Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
+    table.iter().find_map(
+        |(key, value)| {
+            if is_meant(&key.span()) { Some(key.span()) } else { key_within(value.get_ref(), is_meant) }
+        },
+    )
+}
+
+fn key_within(value: &DeValue<'_>, is_meant: &dyn Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
+    match value {
+        DeValue::Table(table) => key_that(table, is_meant),
+        DeValue::Array(list) => list.iter().find_map(|value| key_within(value.get_ref(), is_meant)),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::finding::Finding;
 use crate::located_error::LocatedError;
-use crate::templates::Templates;
+use crate::templates::{Rendered, Templates};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use std::path::Path;
 pub(crate) struct NoTemplates;
 
 impl Templates for NoTemplates {
-    fn render(&self, _: &str, text: &str) -> Result<String, LocatedError> {
-        Ok(text.to_owned())
+    fn render(&self, _: &str, text: &str) -> Result<Rendered, LocatedError> {
+        Ok(Rendered::new(text.to_owned()))
     }
 
     fn holds(&self, condition: &str) -> Result<bool, LocatedError> {

@@ -3,6 +3,7 @@
 use crate::common::{self, CommonKeys};
 use crate::definition::Invalid;
 use crate::finding::{DefinitionError, Finding};
+use crate::hidden;
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
 use crate::receive::{Candidate, Received, fill_untyped};
@@ -46,6 +47,9 @@ pub struct UntypedDefinition {
     /// The reason why its own conditions leave it out, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    /// The keys whose values are not to be shown, as they come from data that are encrypted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sensitive: Vec<String>,
     /// The keys that it receives and that have no value yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_received: Vec<String>,
@@ -107,6 +111,10 @@ impl<'s> Reader<'s> {
             for table in tables {
                 match named(table) {
                     Ok((name, table)) => {
+                        if let Some(error) = hidden::in_name(&name, &table, self.sources) {
+                            self.wrong(&error, &key);
+                            continue;
+                        }
                         let stack = self.stacks.entry((key.clone(), name)).or_default();
                         if stack.files.contains(&index) {
                             let error =
@@ -146,7 +154,9 @@ fn finish(
     let id = format!("{table}:{name}");
     let files = stack.files.iter().map(|&index| sources.path(index).display().to_string()).collect();
     let mut wrong: Vec<Problem> = std::mem::take(&mut stack.problems);
-    let (mut own, common) = common::split(stack.table);
+    let (mut own, mut common) = common::split(stack.table);
+    hidden::refuse(&mut common, sources, &mut wrong);
+    let hidden_values = hidden::hidden_values(own.get_ref(), sources);
     let keys = read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
     let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
     let candidates = Candidate::all(&receipts, &common, received);
@@ -156,6 +166,7 @@ fn finish(
             wrong.push((common.span(), invalid.to_string()));
             None
         });
+    wrong = wrong.into_iter().map(|problem| hidden::shown(problem, &hidden_values)).collect();
     let located = |(span, problem): &Problem| -> DefinitionError { sources.error(span, &format!("{id}: {problem}")) };
     findings.extend(wrong.iter().map(|problem| Finding::Error(located(problem))));
     let keys = keys.filter(|_| wrong.is_empty())?;
@@ -182,6 +193,7 @@ fn finish(
         common,
         lines,
         skipped: skipped.flatten(),
+        sensitive: hidden_values.into_iter().map(|value| value.key).collect(),
         not_received,
     })
 }

@@ -3,6 +3,7 @@
 mod hierarchy;
 mod lines;
 mod merge;
+mod secrets;
 
 use crate::document;
 use crate::key::{self, KeyError};
@@ -12,10 +13,13 @@ use holo_definitions::LocatedError;
 use holo_system::Root;
 use lines::Lines;
 use merge::Merged;
+use secrets::{hidden, look_alike};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use lines::Standing;
+pub(crate) use secrets::{Secrets, is_encrypted};
 
 /// The directories of data, the stronger first: the machine's own, and the packages'.
 const DIRECTORIES: [&str; 2] = ["etc/holo/data", "usr/share/holo/data"];
@@ -24,12 +28,18 @@ const DIRECTORIES: [&str; 2] = ["etc/holo/data", "usr/share/holo/data"];
 #[derive(Debug)]
 pub struct Data {
     files: Vec<Source>,
+    /// What may be shown: of values that are encrypted there is a word.
     merged: Merged,
     value: Value,
+    /// The same with what is encrypted, as it stands in the files.
+    sealed: Value,
+    secrets: Arc<Secrets>,
+    /// True if look-alikes count instead of secrets.
+    is_disguised: bool,
 }
 
 /// Data that only a part of the run has, more specific than all other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Layer {
     /// The file it comes from, as the user knows it.
     pub(crate) from: PathBuf,
@@ -67,6 +77,7 @@ impl Data {
         root: &Path,
         templates_of_facts: impl FnOnce() -> Templates,
         own: Option<&Layer>,
+        secrets: &Arc<Secrets>,
     ) -> Result<Data, LocatedError> {
         let root = Root::new(root);
         let hierarchy = Hierarchy::read(&root, &DIRECTORIES)?;
@@ -89,25 +100,93 @@ impl Data {
                 }
             }
         }
-        let merged = merge::merge(tables, hierarchy.rules());
+        Ok(Data::new(files, merge::merge(tables, hierarchy.rules()), secrets))
+    }
+
+    fn new(files: Vec<Source>, mut merged: Merged, secrets: &Arc<Secrets>) -> Data {
+        let sealed = merged.value();
+        secrets.see(&sealed);
+        merged.replace(&hidden);
         let value = merged.value();
-        Ok(Data { files, merged, value })
+        Data { files, merged, value, sealed, secrets: Arc::clone(secrets), is_disguised: false }
+    }
+
+    /// The same with look-alikes instead of secrets.
+    pub(crate) fn disguised(self) -> Data {
+        Data { is_disguised: true, ..self }
     }
 
     /// The data of one layer alone.
-    pub(crate) fn of(layer: &Layer) -> Data {
+    pub(crate) fn of(layer: &Layer, secrets: &Arc<Secrets>) -> Data {
         let merged = merge::merge(vec![layer.table.clone()], &merge::Rules::default());
-        let value = merged.value();
-        Data { files: vec![Source { path: layer.from.clone(), text: None }], merged, value }
+        Data::new(vec![Source { path: layer.from.clone(), text: None }], merged, secrets)
     }
 
-    /// All data: a table.
+    /// All data, as they may be shown: a table.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The value at a dotted key, if there is one.
+    /// All data as they stand in the files, with what is encrypted there.
+    #[must_use]
+    pub fn sealed(&self) -> &Value {
+        &self.sealed
+    }
+
+    /// Returns true if something may be encrypted.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.secrets.are_seen()
+    }
+
+    /// Returns the text of what may be a secret; none if it is not encrypted. The key is the one at which it stands.
+    ///
+    /// # Errors
+    /// If it cannot be decrypted.
+    pub(crate) fn secret(&self, key: &str, text: &str) -> Option<Result<String, LocatedError>> {
+        is_encrypted(text).then(|| {
+            let opened = self.secrets.open(text, &self.sealed);
+            let opened = opened.map_err(|problem| self.unopened(key, &problem.to_string()));
+            opened.map(|text| if self.is_disguised { look_alike(&text) } else { text })
+        })
+    }
+
+    /// Returns the error that a secret cannot be decrypted, with the place where it stands.
+    fn unopened(&self, key: &str, problem: &str) -> LocatedError {
+        let text = format!("{}: this cannot be decrypted: {problem}", key::shown(key));
+        let origins = self.explain(Some(key)).unwrap_or_default();
+        let standing = origins.first().and_then(|origin| origin.from.first());
+        let place = standing.map_or(Path::new("data"), |standing| standing.file);
+        LocatedError::new(place.display(), text).at(standing.and_then(|standing| standing.line))
+    }
+
+    /// Returns a value that stands at a key of the sealed data with all secrets in it decrypted.
+    ///
+    /// # Errors
+    /// If one of them cannot be.
+    pub fn open(&self, key: &str, value: &Value) -> Result<Value, LocatedError> {
+        Ok(match value {
+            Value::String(text) => match self.secret(key, text) {
+                Some(opened) => opened?.into(),
+                None => value.clone(),
+            },
+            _ if !self.has_secrets() => value.clone(),
+            Value::Array(list) => {
+                let items = list.iter().enumerate();
+                items
+                    .map(|(index, item)| self.open(&key::join(key, &index.to_string()), item))
+                    .collect::<Result<_, _>>()?
+            }
+            Value::Object(table) => {
+                let entries =
+                    table.iter().map(|(part, value)| Ok((part.clone(), self.open(&key::join(key, part), value)?)));
+                Value::Object(entries.collect::<Result<_, LocatedError>>()?)
+            }
+            other => other.clone(),
+        })
+    }
+
+    /// The value at a dotted key as it may be shown, if there is one.
     ///
     /// # Errors
     /// If it is not a key.

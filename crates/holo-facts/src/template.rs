@@ -159,16 +159,6 @@ impl Templates {
     }
 }
 
-impl holo_definitions::Templates for Templates {
-    fn render(&self, name: &str, text: &str) -> Result<String, LocatedError> {
-        Templates::render(self, name, text, &serde_json::Map::new())
-    }
-
-    fn holds(&self, condition: &str) -> Result<bool, LocatedError> {
-        self.expression(condition)?.holds()
-    }
-}
-
 impl Expression<'_> {
     /// Returns whether it is true, as `{% if %}` has it: 0, `none` and empty values are not. An undefined value is an error.
     ///

@@ -5,7 +5,7 @@ use crate::mode::Mode;
 use bstr::{BString, ByteSlice};
 use holo_change::{Locations, join};
 use holo_definitions::{ReceivedFile, ResourceDirs};
-use holo_facts::{Knowledge, Templates};
+use holo_facts::{Knowledge, Renderer};
 use holo_protocol::environment as names;
 use holo_system::System;
 use rustix::fs::FlockOperation;
@@ -184,8 +184,8 @@ impl Host {
 
     /// Templates and conditions over facts and data.
     #[must_use]
-    pub fn templates(&self) -> Templates {
-        self.knowledge.templates()
+    pub fn templates(&self) -> Renderer {
+        self.knowledge.renderer()
     }
 
     /// The distribution and its package manager, read when they are first asked for.

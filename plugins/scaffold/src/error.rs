@@ -4,7 +4,7 @@ use holo_change::tracked::Unmanaged;
 use std::fmt::Display;
 
 /// The reason why a scaffold cannot become as declared; the text is a fragment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScaffoldError {
     /// It could by force.
     NeedsForce(String),

@@ -14,7 +14,7 @@ use crate::render::{self, Rendered};
 use crate::source::Item;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim, Claims};
-use holo_change::tracked::{Decision, Found, PathChange, State, Tracker};
+use holo_change::tracked::{Decision, Found, PathChange, State, Track, Tracker};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
 use std::cell::{Cell, RefCell};
@@ -75,6 +75,12 @@ impl<'a> Work<'a> {
     /// All paths that are made.
     fn paths(&self) -> impl Iterator<Item = PathBuf> {
         std::iter::once(self.target.clone()).chain(self.rendered.keys().map(|path| self.target.join(path)))
+    }
+
+    /// The files that are to be shown nowhere.
+    fn sensitive(&self) -> impl Iterator<Item = PathBuf> {
+        let sensitive = self.rendered.iter().filter(|(_, item)| item.is_sensitive());
+        sensitive.map(|(path, _)| self.target.join(path))
     }
 
     /// Sees to it that no other entity makes one of the paths too, or something else of one above them.
@@ -164,14 +170,20 @@ impl<'a> Executor<'a> {
                 {
                     let item = path.strip_prefix(&target).ok().and_then(|below| work.rendered.get(below));
                     let restored = base(&known, path).filter(|_| plan.restore.contains(path));
-                    files.push((path.clone(), item.cloned().map_or(After::State(restored), After::Item)));
+                    let after = item.cloned().map_or(After::State(restored), After::Item);
+                    let is_sensitive = item.is_some_and(Item::is_sensitive) || is_known_sensitive(&known, path);
+                    files.push((path.clone(), if is_sensitive { After::Sensitive } else { after }));
                 }
             }
             None => {
                 let Some(remembered) = self.recall(entity)? else { return Ok(None) };
                 let record = remembered.base;
                 let paths = record.tracks().iter().filter(|(path, _)| !self.tracker.is_overlaid(path));
-                files.extend(paths.map(|(path, track)| (path, After::State(Some(track.base.clone())))));
+                let after = |track: &Track| match track.sensitive {
+                    true => After::Sensitive,
+                    false => After::State(Some(track.base.clone())),
+                };
+                files.extend(paths.map(|(path, track)| (path, after(track))));
             }
         }
         preview::write(entity, self.host, &target, &tracker, &files)
@@ -233,7 +245,8 @@ impl<'a> Executor<'a> {
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
-        if plan.is_empty() && takes_over.is_empty() {
+        let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
+        if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive {
             known.keep();
             return Ok(Applied::Unchanged);
         }
@@ -242,6 +255,9 @@ impl<'a> Executor<'a> {
         let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
         self.has_begun.set(true);
         let changed = plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms);
+        let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
+        let may_be_kept = |path: &Path| !sensitive.contains(path) && !is_known_sensitive(&remembered.base, path);
+        let changed = changed.filter(|(path, _)| may_be_kept(path));
         preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
         self.make(work, &plan, &mut remembered, mode.force)?;
         for other in takes_over {
@@ -277,9 +293,11 @@ impl<'a> Executor<'a> {
         remembered.base.forget_rendered(&unchanged);
         let nothing = Found::new();
         let found = if force { &nothing } else { &plan.found };
+        let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
         let change = |path: &PathBuf, state: &State| PathChange {
             // A path that is cleared away is not there any more.
             found: found.get(path).filter(|_| !plan.clear.contains(path)).cloned(),
+            sensitive: sensitive.contains(path),
             ..PathChange::new(path, state.clone())
         };
         let wanted: Vec<PathChange> = plan.make.iter().map(|(path, state)| change(path, state)).collect();
@@ -317,7 +335,8 @@ impl<'a> Executor<'a> {
             return Ok(());
         }
         for (path, rendered) in due {
-            work.programs.call(path, self.host, output)?;
+            let is_sensitive = is_known_sensitive(&remembered.base, path);
+            work.programs.call(path, is_sensitive, self.host, output)?;
             let made = tracker.state(path)?;
             if made == *rendered {
                 continue;
@@ -394,6 +413,7 @@ impl<'a> Executor<'a> {
         known.forget(remembered.base.tracks().iter().map(|(path, _)| path));
         known.keep();
         let changed = scrubbing.changes.iter().map(|(_, path)| path.as_path());
+        let changed = changed.filter(|path| !is_known_sensitive(&remembered.base, path));
         preview::keep_replaced(changed, &self.tracker, self.host, output);
         tracker.scrub(&mut remembered, found).map_err(of_change)?;
         for path in &scrubbing.waiting {
@@ -408,6 +428,10 @@ impl<'a> Executor<'a> {
     pub(crate) fn shown(&self, path: &Path) -> String {
         self.host.below_root(path).display().to_string()
     }
+}
+
+fn is_known_sensitive(record: &Record, path: &Path) -> bool {
+    record.tracks().get(path).is_some_and(|track| track.sensitive)
 }
 
 fn exists(tracker: &Tracker, path: &Path) -> bool {

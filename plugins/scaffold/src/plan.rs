@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const FILE_MODE: u32 = 0o644;
+const SENSITIVE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// The steps to take.
@@ -215,7 +216,11 @@ impl Wanted {
     /// Returns the desired state. Without a declaration, mode and owner are those from before the first apply, or the usual ones.
     fn state(&self, item: &Item, base: &State) -> State {
         let usual = Attributes {
-            mode: if matches!(item, Item::Directory) { DIRECTORY_MODE } else { FILE_MODE },
+            mode: match item {
+                Item::Directory => DIRECTORY_MODE,
+                Item::File { sensitive: true, .. } => SENSITIVE_MODE,
+                _ => FILE_MODE,
+            },
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         };
@@ -232,7 +237,7 @@ impl Wanted {
                 State::Directory { attributes: Attributes { mode: self.dir_mode.unwrap_or(start.mode), uid, gid } }
             }
             Item::Symlink(target) => State::Symlink { target: target.clone().into(), uid, gid },
-            Item::File { bytes, executable } => {
+            Item::File { bytes, executable, .. } => {
                 let mode = self.mode.unwrap_or(start.mode);
                 // Everybody who may read a program may execute it.
                 let mode = if *executable { mode | (mode & 0o444) >> 2 } else { mode };

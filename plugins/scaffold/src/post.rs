@@ -42,14 +42,15 @@ impl<'a> Programs<'a> {
     }
 
     /// Calls the programs for a file, or says what would be called where that is not the system that is running.
-    pub(crate) fn call(&self, path: &Path, host: &Host, output: &mut Output<'_>) -> Result<()> {
+    pub(crate) fn call(&self, path: &Path, is_sensitive: bool, host: &Host, output: &mut Output<'_>) -> Result<()> {
         for post in self.of_file(path) {
             let program = program(post.command.words(), path, self.timeout);
             if host.test_mode() {
                 output.print(format!("MOCK: {program}\n"));
                 continue;
             }
-            if let Some(failure) = process::run(&program, output)?.failure() {
+            let ended = if is_sensitive { program.run(|_, _| {}) } else { process::run(&program, output) };
+            if let Some(failure) = ended?.failure() {
                 return Err(ScaffoldError::Never(format!("`{program}` failed: {failure}")));
             }
         }

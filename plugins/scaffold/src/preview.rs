@@ -7,7 +7,7 @@ use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_change::tracked::{State, Tracker};
 use holo_change::{Kind, PathHandle};
-use holo_plugin::{FilePair, Host, Output, Preview, Shown};
+use holo_plugin::{FilePair, Host, Output, Preview, SENSITIVE, Shown};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,8 @@ pub(crate) enum After {
     Item(Item),
     /// What was there before; nothing if it is not known, or goes.
     State(Option<State>),
+    /// Something that is not to be shown.
+    Sensitive,
 }
 
 /// Writes both directories. There is no pair without anything in them.
@@ -32,7 +34,15 @@ pub(crate) fn write(
     let mut is_empty = true;
     for (path, after) in files {
         let below = path.strip_prefix(target).unwrap_or(path);
-        let shown = [(preview.from(below), found(&tracker.place(path))?), (preview.to(below), wanted(after, tracker)?)];
+        let shown = match after {
+            After::Sensitive => [
+                (preview.from(below), found(&tracker.place(path))?.map(|_| sensitive())),
+                (preview.to(below), Some(sensitive())),
+            ],
+            after => {
+                [(preview.from(below), found(&tracker.place(path))?), (preview.to(below), wanted(after, tracker)?)]
+            }
+        };
         for (path, shown) in shown {
             if let Some(shown) = shown {
                 shown.write(&path).map_err(failed)?;
@@ -62,7 +72,7 @@ pub(crate) fn keep_replaced<'p>(
 
 fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
     Ok(match after {
-        After::Item(Item::File { bytes, executable }) => {
+        After::Item(Item::File { bytes, executable, .. }) => {
             Some(Shown::File { content: bytes.clone(), mode: if *executable { 0o755 } else { 0o644 } })
         }
         After::Item(Item::Symlink(target)) => Some(Shown::Symlink(target.to_path_lossy().into_owned())),
@@ -75,8 +85,14 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
             }
             _ => None,
         },
+        After::Sensitive => Some(sensitive()),
         After::Item(Item::Directory) | After::State(None) => None,
     })
+}
+
+/// What is shown instead of a content.
+fn sensitive() -> Shown {
+    Shown::File { content: SENSITIVE.to_vec(), mode: 0 }
 }
 
 fn found(place: &PathHandle) -> Result<Option<Shown>> {

@@ -25,6 +25,8 @@ pub(crate) struct Reach {
     files: Files,
     renderers: FindRenderer,
     environment: OnceLock<Value>,
+    /// All data, with what is encrypted in them.
+    data: OnceLock<Result<Value, LocatedError>>,
     /// The templates that are being rendered by others, the outermost first.
     chain: Mutex<Vec<String>>,
     written: Mutex<BTreeMap<PathBuf, Written>>,
@@ -74,6 +76,7 @@ impl Reach {
             files,
             renderers,
             environment: OnceLock::new(),
+            data: OnceLock::new(),
             chain: Mutex::default(),
             written: Mutex::default(),
             included: Mutex::default(),
@@ -89,7 +92,7 @@ impl Reach {
     pub(crate) fn global(&self, name: &str) -> Result<Option<&Value>, LocatedError> {
         Ok(match name {
             "facts" | "Facts" => Some(self.knowledge.facts().value()),
-            "data" | "Data" => Some(self.knowledge.data()?.value()),
+            "data" | "Data" => Some(self.data()?),
             "environ" | "Environ" => Some(self.environment.get_or_init(environment)),
             _ => None,
         })
@@ -113,16 +116,30 @@ impl Reach {
             return Err(ReachError::Query(key.to_owned()));
         }
         let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+        if matches!(first, "data" | "Data") && !rest.is_empty() {
+            return self.find_data(rest, counts);
+        }
         let found = match self.global(first)? {
             Some(value) if rest.is_empty() => Some(value),
             Some(value) => key::find(value, rest)?,
-            None => self.knowledge.data()?.lookup(key)?,
+            None => return self.find_data(key, counts),
         };
-        Ok(match found {
-            Some(Value::Array(list)) if counts => Some(list.len().into()),
-            Some(_) if counts => None,
-            found => found.cloned(),
-        })
+        Ok(counted(found, counts))
+    }
+
+    /// Returns the value at a key of data. What is encrypted elsewhere does not have to be known for it.
+    fn find_data(&self, key: &str, counts: bool) -> Result<Option<Value>, ReachError> {
+        let data = self.knowledge.data()?;
+        let found = key::find(data.sealed(), key)?.map(|value| data.open(key, value)).transpose()?;
+        Ok(counted(found.as_ref(), counts))
+    }
+
+    fn data(&self) -> Result<&Value, LocatedError> {
+        let open = || {
+            let data = self.knowledge.data()?;
+            data.open("", data.sealed())
+        };
+        self.data.get_or_init(open).as_ref().map_err(Clone::clone)
     }
 
     /// Returns the text of a file: below the source directory, or at an absolute path.
@@ -235,6 +252,15 @@ impl Reach {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a value, or how many items it has if that is asked for.
+fn counted(found: Option<&Value>, counts: bool) -> Option<Value> {
+    match found {
+        Some(Value::Array(list)) if counts => Some(list.len().into()),
+        Some(_) if counts => None,
+        found => found.cloned(),
+    }
 }
 
 /// Returns the environment without the variables of this run, which differ from one to the next.

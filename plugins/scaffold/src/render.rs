@@ -9,7 +9,7 @@ use crate::renderer::{Dot, Render};
 use crate::source::{Entry, Item, Source};
 use bstr::ByteSlice;
 use holo_plugin::Host;
-use holo_plugin::facts;
+use holo_plugin::facts::{self, Knowledge};
 use holo_plugin::origins::{TemplateText, Traced};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,8 +22,42 @@ pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 
 /// Renders all templates; nothing is written. Warnings come beside it.
 pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<(Rendered, Vec<String>)> {
-    let (rendered, reach) = render_observed(definition, file, host, &mut |_, _| {})?;
-    Ok((rendered, reach.take_warnings()))
+    let rendered = render_with(host.knowledge(), definition, (file, host), &mut |_, _| {});
+    let Some(disguised) = host.knowledge().disguised() else {
+        return rendered.map(|(rendered, reach)| (rendered, reach.take_warnings()));
+    };
+    let others = render_with(disguised, definition, (file, host), &mut |_, _| {});
+    match (rendered, others) {
+        (Ok((mut rendered, reach)), Err(_)) => {
+            hide(&mut rendered, |_, _| true);
+            Ok((rendered, reach.take_warnings()))
+        }
+        (Ok((mut rendered, reach)), Ok((others, _))) => {
+            if rendered.keys().ne(others.keys()) {
+                let problem = "the names of its files depend on a value that is encrypted in data, and would be shown";
+                return Err(ScaffoldError::Never(problem.to_owned()));
+            }
+            hide(
+                &mut rendered,
+                |path, bytes| !matches!(others.get(path), Some(Item::File { bytes: other, .. }) if other == bytes),
+            );
+            Ok((rendered, reach.take_warnings()))
+        }
+        (Err(error), Err(other)) if error == other => Err(error),
+        (Err(_), _) => {
+            let problem = "the templates cannot be rendered; the reason is about a value that is encrypted in data";
+            Err(ScaffoldError::Never(problem.to_owned()))
+        }
+    }
+}
+
+/// Notes which files are to be shown nowhere.
+fn hide(rendered: &mut Rendered, is_meant: impl Fn(&Path, &[u8]) -> bool) {
+    for (path, item) in rendered {
+        if let Item::File { bytes, sensitive, .. } = item {
+            *sensitive = is_meant(path, bytes);
+        }
+    }
 }
 
 /// Renders all templates, and follows the lines of the file at a path below the target to where they have come from; none if there is no such
@@ -34,7 +68,7 @@ pub(crate) fn trace(
     wanted: &Path,
 ) -> Result<Option<Traced>> {
     let mut template = None;
-    let (rendered, reach) = render_observed(definition, file, host, &mut |path, entry| {
+    let (rendered, reach) = render_with(host.knowledge(), definition, (file, host), &mut |path, entry| {
         if path == wanted
             && let Item::File { bytes, .. } = &entry.item
         {
@@ -42,34 +76,42 @@ pub(crate) fn trace(
         }
     })?;
     let (Some(template), Some(Item::File { bytes, .. })) = (template, rendered.get(wanted)) else { return Ok(None) };
+    if render(definition, file, host)?.0.get(wanted).is_none_or(Item::is_sensitive) {
+        return Ok(None);
+    }
     let delimiters = definition.delimiters.as_ref().map(|[open, close]| (open.as_str(), close.as_str()));
     Ok(Some(template.trace(&reach.take_included(), delimiters, bytes.clone())))
 }
 
 /// Renders all templates, and hands on each entry of the source with its path below the target before its content is rendered.
-fn render_observed(
+fn render_with(
+    knowledge: &Knowledge,
     definition: &ScaffoldDefinition,
-    file: &Path,
-    host: &Host,
+    (file, host): (&Path, &Host),
     observe: &mut dyn FnMut(&Path, &Entry),
 ) -> Result<(Rendered, Arc<Reach>)> {
     let source = Source::open(definition.source(), definition.ignore.as_deref(), host)?;
-    let reach = reach(definition, file, &source, host)?;
+    let reach = reach(knowledge, definition, file, &source, host)?;
     let engine = definition.engine.0.renderer(Arc::clone(&reach), definition.delimiters.as_ref())?;
     let mut rendered = Rendered::new();
+    let is_opened = || reach.knowledge().take_unopened().map_or(Ok(()), Err);
     // The names of the source's directories in the target; none if they are left out.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
     let mut made_of: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for entry in source.entries()? {
         let parent = entry.path.parent().unwrap_or(Path::new(""));
         let Some(Some(folder)) = directories.get(parent) else { continue };
-        let path = name(&entry, definition, &*engine)?.map(|name| folder.join(name));
+        let path = name(&entry, definition, &*engine);
+        is_opened()?;
+        let path = path?.map(|name| folder.join(name));
         if matches!(entry.item, Item::Directory) {
             directories.insert(entry.path.clone(), path.clone());
         }
         let Some(path) = path else { continue };
         observe(&path, &entry);
-        let Some(item) = content(entry.item, &entry.shown, definition, &*engine)? else { continue };
+        let item = content(entry.item, &entry.shown, definition, &*engine);
+        is_opened()?;
+        let Some(item) = item? else { continue };
         if let Some(other) = made_of.insert(path.clone(), entry.shown.clone()) {
             let (one, other) = (entry.shown.display(), other.display());
             return Err(ScaffoldError::Never(format!("{other} and {one} both become {}", path.display())));
@@ -84,8 +126,14 @@ fn render_observed(
 }
 
 /// Returns what templates may use. The file of the definition, as the user knows it, is where its own data come from.
-fn reach(definition: &ScaffoldDefinition, file: &Path, source: &Source, host: &Host) -> Result<Arc<Reach>> {
-    let mut knowledge = host.knowledge().clone();
+fn reach(
+    knowledge: &Knowledge,
+    definition: &ScaffoldDefinition,
+    file: &Path,
+    source: &Source,
+    host: &Host,
+) -> Result<Arc<Reach>> {
+    let mut knowledge = knowledge.clone();
     if !definition.data.is_empty() {
         let shown = format!("{}: data", file.display());
         let own = facts::from_toml(&shown, definition.data.clone())?;
@@ -114,7 +162,7 @@ fn add_written(rendered: &mut Rendered, made_of: &BTreeMap<PathBuf, PathBuf>, re
                 }
             }
         }
-        rendered.insert(path, Item::File { bytes: written.content.into_bytes(), executable: false });
+        rendered.insert(path, Item::File { bytes: written.content.into_bytes(), executable: false, sensitive: false });
     }
     Ok(())
 }
@@ -147,7 +195,7 @@ fn wrong_name(entry: &Entry, rendered: &str) -> ScaffoldError {
 
 /// Renders an item; none if it is left out.
 fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &dyn Render) -> Result<Option<Item>> {
-    let Item::File { mut bytes, executable } = item else { return Ok(Some(item)) };
+    let Item::File { mut bytes, executable, sensitive } = item else { return Ok(Some(item)) };
     // A file that is not text is copied.
     if !bytes.contains(&0)
         && let Ok(text) = bytes.to_str()
@@ -157,7 +205,7 @@ fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &d
     if definition.skip_empty && bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    Ok(Some(Item::File { bytes, executable }))
+    Ok(Some(Item::File { bytes, executable, sensitive }))
 }
 
 fn leave_out_empty_directories(rendered: &mut Rendered) {

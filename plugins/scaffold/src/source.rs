@@ -48,8 +48,19 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Directory,
-    File { bytes: Vec<u8>, executable: bool },
+    File {
+        bytes: Vec<u8>,
+        executable: bool,
+        /// True if something in it is to be shown nowhere.
+        sensitive: bool,
+    },
     Symlink(Vec<u8>),
+}
+
+impl Item {
+    pub(crate) fn is_sensitive(&self) -> bool {
+        matches!(self, Item::File { sensitive: true, .. })
+    }
 }
 
 /// A template that another one includes.
@@ -218,7 +229,7 @@ fn item(place: &PathHandle) -> Result<Item> {
             let mut bytes = Vec::new();
             let read = place.open()?.read_to_end(&mut bytes);
             read.map_err(|error| PathError::new("read", place.shown(), error))?;
-            Item::File { bytes, executable: looks.mode & 0o100 != 0 }
+            Item::File { bytes, executable: looks.mode & 0o100 != 0, sensitive: false }
         }
         Kind::Other => {
             let shown = place.shown();

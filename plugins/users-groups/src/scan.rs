@@ -88,8 +88,12 @@ fn read(file: &Path, host: &Host) -> Result<Vec<u8>, ReadError> {
     }
     let name = file.display().to_string();
     let text = String::from_utf8(text).map_err(|_| ReadError::NotText(name.clone()))?;
-    let rendered = host.templates().render(&name, &text, &serde_json::Map::new());
-    Ok(rendered?.into_bytes())
+    let rendered = host.templates().render(&name, &text, &serde_json::Map::new())?;
+    if rendered.is_sensitive() {
+        let problem = "a value that is encrypted in data cannot be in a definition of accounts, which is shown";
+        return Err(LocatedError::new(name, problem).into());
+    }
+    Ok(rendered.text.into_bytes())
 }
 
 impl Definitions {

@@ -5,6 +5,7 @@ use crate::common::{self, CommonKeys};
 use crate::declarations::{Declaration, DeclaredTables};
 use crate::definition::{Definition, Invalid};
 use crate::finding::{DefinitionError, Finding};
+use crate::hidden;
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
 use crate::receive::{Candidate, Filled, Received, fill};
@@ -88,6 +89,11 @@ impl<'s, M: Declaration> Tables<'s, M> {
             let (start, span) = (table.span().start, table.span());
             let twice: Vec<_> = duplicates.extract_if(.., |(offset, _)| (start..=end).contains(offset)).collect();
             let Some(kind) = kind else {
+                if hidden::is_hidden(&table, sources) {
+                    let problem = "a value that is encrypted in data cannot be here, as it would be shown";
+                    reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", M::TABLE)));
+                    continue;
+                }
                 if let Err(NameError { problem, .. }) = self.declared.take::<M>(table, twice) {
                     reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", M::TABLE)));
                 }
@@ -100,6 +106,10 @@ impl<'s, M: Declaration> Tables<'s, M> {
                     continue;
                 }
             };
+            if let Some(NameError { span, problem }) = hidden::in_name(&id, &table, sources) {
+                reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", kind.table)));
+                continue;
+            }
             let stack = self.stacks.entry(kind.table).or_default().entry(id.clone()).or_default();
             stack.problems.extend(twice.into_iter().map(|(offset, words)| (offset..offset, words)));
             if let Some(first) = seen.get(&(kind.table, id.clone())) {
@@ -194,8 +204,11 @@ impl<'c> Reader<'c> {
     ) -> Option<Defined<D>> {
         let paths = stack.files.iter().map(|&index| sources.path(index)).collect();
         let mut wrong = std::mem::take(&mut stack.problems);
-        let (own, common) = common::split(stack.table);
+        let (own, mut common) = common::split(stack.table);
         let whole = own.span();
+        hidden::refuse(&mut common, sources, &mut wrong);
+        let hidden_values = hidden::hidden_values(own.get_ref(), sources);
+        let own = hidden::hide::<D>(own, &hidden_values, &mut wrong);
         let mut keys =
             read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
         let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
@@ -217,11 +230,13 @@ impl<'c> Reader<'c> {
             wrong.push(at_key(&invalid));
             None
         });
+        wrong = wrong.into_iter().map(|problem| hidden::shown(problem, &hidden_values)).collect();
         wrong.sort_by_key(|(span, _)| span.start);
         let located = |(span, problem): &Problem| sources.error(span, &format!("{id}: {problem}"));
         self.findings.extend(wrong.iter().map(|problem| Finding::Error(located(problem))));
         let doubts = definition.iter().flat_map(D::doubts).chain(keys.iter().flat_map(CommonKeys::doubts));
-        self.findings.extend(doubts.map(|doubt| Finding::Doubt(located(&at_key(&doubt)))));
+        self.findings
+            .extend(doubts.map(|doubt| Finding::Doubt(located(&hidden::shown(at_key(&doubt), &hidden_values)))));
         match (definition, keys) {
             (Some(definition), Some(keys)) if wrong.is_empty() => {
                 let (location, key_locations) = (sources.location(&whole), locations(own.get_ref(), sources));

@@ -163,7 +163,11 @@ fn fit<'a>(
         let mut attempt = table.clone();
         put(attempt.get_mut(), &receipt.key, value.into_inner(), span);
         let Err(found) = keys.check(&attempt, &receipt.key, span) else {
-            return if *is_sensitive { hide(attempt, receipt, keys) } else { Ok(attempt) };
+            return if *is_sensitive {
+                hide(attempt, &receipt.key, keys).ok_or_else(|| shown(receipt))
+            } else {
+                Ok(attempt)
+            };
         };
         if !is_sensitive {
             problem = found.0;
@@ -172,15 +176,19 @@ fn fit<'a>(
     Err(ReceiveError(problem))
 }
 
-/// Has a definition shown nowhere that has received something sensitive.
-fn hide<'a>(
-    table: Spanned<DeTable<'a>>,
-    receipt: &Receipt,
-    keys: &dyn Keys,
-) -> Result<Spanned<DeTable<'a>>, ReceiveError> {
-    let (top, inner) = receipt.key.split_once('.').unwrap_or((&receipt.key, &receipt.key));
+fn shown(receipt: &Receipt) -> ReceiveError {
+    ReceiveError(format!("{}: a sensitive value cannot be received here, as it would be shown", receipt.key))
+}
+
+/// Has a definition shown nowhere that has something sensitive at a key; none if it would be shown.
+pub(crate) fn hide_of<'a, D: Definition>(table: Spanned<DeTable<'a>>, key: &str) -> Option<Spanned<DeTable<'a>>> {
+    hide(table, key, &KeysOf::<D>(PhantomData))
+}
+
+fn hide<'a>(table: Spanned<DeTable<'a>>, key: &str, keys: &dyn Keys) -> Option<Spanned<DeTable<'a>>> {
+    let (top, inner) = key.split_once('.').unwrap_or((key, key));
     if keys.is_secret(top) {
-        return Ok(table);
+        return Some(table);
     }
     let name = || Spanned::new(0..0, DeValue::String(inner.to_owned().into()));
     let mut list = match table.get_ref().get(SENSITIVE).map(Spanned::get_ref) {
@@ -193,10 +201,10 @@ fn hide<'a>(
         attempt.get_mut().remove(SENSITIVE);
         put(attempt.get_mut(), SENSITIVE, value, &(0..0));
         if keys.check(&attempt, SENSITIVE, &(0..0)).is_ok() {
-            return Ok(attempt);
+            return Some(attempt);
         }
     }
-    Err(ReceiveError(format!("{}: a sensitive value cannot be received here, as it would be shown", receipt.key)))
+    None
 }
 
 impl<D: Definition> Keys for KeysOf<D> {

@@ -149,6 +149,17 @@ impl Merged {
         }
     }
 
+    /// Replaces the values of all leaves.
+    pub(super) fn replace(&mut self, by: &dyn Fn(&Value) -> Value) {
+        match self {
+            Merged::Leaf(leaf) => {
+                leaf.value = by(&leaf.value);
+                leaf.over.iter_mut().for_each(|(_, value)| *value = by(value));
+            }
+            Merged::Table(entries) => entries.values_mut().for_each(|merged| merged.replace(by)),
+        }
+    }
+
     /// Shows every leaf at or below a key. What is within a leaf is shown as that leaf.
     pub(super) fn leaves<'a>(&'a self, parts: &[String], key: &str, show: &mut dyn FnMut(&str, &'a Leaf)) {
         match (self, parts) {

@@ -44,7 +44,10 @@ impl<F: Fn() -> Result<Value, LocatedError> + Send + Sync + 'static> Object for 
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         match self.found() {
-            Ok(table) => Enumerator::Values(table.try_iter().map(Iterator::collect).unwrap_or_default()),
+            Ok(table) => match table.try_iter() {
+                Ok(keys) => Enumerator::Values(keys.collect()),
+                Err(_) => Enumerator::NonEnumerable,
+            },
             Err(error) => Enumerator::Values(vec![Value::from(failed(error))]),
         }
     }

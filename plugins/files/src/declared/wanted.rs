@@ -205,7 +205,11 @@ pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option
     let name = place.shown().display().to_string();
     let text = bytes.to_str().map_err(|_| DeclaredError::Never(format!("the template {name} is not UTF-8")))?;
     let rendered = host.templates().render(&name, text, &serde_json::Map::new())?;
-    Ok(Some(rendered.into_bytes()))
+    if rendered.is_sensitive() && !definition.sensitive {
+        let problem = "the template holds a value that is encrypted in data; write sensitive = true";
+        return Err(DeclaredError::Never(format!("{name}: {problem}")));
+    }
+    Ok(Some(rendered.text.into_bytes()))
 }
 
 /// Nothing where a directory is, and nothing of what is in it.

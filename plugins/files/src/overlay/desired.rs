@@ -148,10 +148,16 @@ fn template_content(
     let template = text(place.open_if_file()?.ok_or_else(|| missing(&place))?, "it")?;
     let input = text(open_input(input)?, "the content so far")?;
     let scope = serde_json::Map::from_iter([("input".to_owned(), input.into())]);
-    let rendered = entity.knowledge().templates().render(&name, &template, &scope);
+    let rendered = entity.knowledge().renderer().render(&name, &template, &scope);
     entity.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
     let rendered = rendered.map_err(|fault| EvaluationError(fault.to_string()))?;
-    let written = result.create()?.write_all(rendered.as_bytes());
+    if rendered.is_sensitive() && !entity.is_sensitive() {
+        let path = entity.path.display();
+        let problem =
+            format!("a value that is encrypted in data; write [[overlay]] path = \"{path}\", sensitive = true");
+        return Err(EvaluationError(format!("{name}: the template holds {problem}")));
+    }
+    let written = result.create()?.write_all(rendered.text.as_bytes());
     written.map_err(|error| PathError::new("write", result.shown(), error))?;
     let image = Image::load(result)?.ok_or_else(|| missing(result))?;
     Ok(image.content)

@@ -1,0 +1,118 @@
+//! Values of definitions that are not to be shown, as they come from data that are encrypted.
+
+use crate::definition::Definition;
+use crate::naming::NameError;
+use crate::receive;
+use crate::source::Sources;
+use crate::stack::plain;
+use crate::templates::MISTAKE;
+use crate::tolerant::Problem;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value of a table that is not to be shown.
+pub(crate) struct HiddenValue {
+    /// Its key, with those of the tables that it is in.
+    pub(crate) key: String,
+    /// The place from its key to its end.
+    span: Range<usize>,
+    text: String,
+}
+
+/// Returns the values of a table that are not to be shown.
+pub(crate) fn hidden_values(table: &DeTable<'_>, sources: &Sources) -> Vec<HiddenValue> {
+    let mut values = Vec::new();
+    collect(table, "", sources, &mut values);
+    values
+}
+
+fn collect(table: &DeTable<'_>, within: &str, sources: &Sources, values: &mut Vec<HiddenValue>) {
+    for (key, value) in table {
+        let name = format!("{within}{}", key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(table) => collect(table, &format!("{name}."), sources, values),
+            found if is_hidden(value, sources) => {
+                let text = match found {
+                    DeValue::String(text) => text.to_string(),
+                    _ => plain(value).map(|value| value.to_string()).unwrap_or_default(),
+                };
+                values.push(HiddenValue { key: name, span: key.span().start..value.span().end, text });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns true if something in a value is not to be shown.
+///
+/// Lists can be put together from several files, so that each of their items has its own place.
+pub(crate) fn is_hidden(value: &Spanned<DeValue<'_>>, sources: &Sources) -> bool {
+    let within = match value.get_ref() {
+        DeValue::Array(list) => list.iter().any(|item| is_hidden(item, sources)),
+        DeValue::Table(table) => table.values().any(|value| is_hidden(value, sources)),
+        _ => false,
+    };
+    within || sources.hides(&value.span())
+}
+
+/// Returns the error for a definition whose name would show a value.
+pub(crate) fn in_name(name: &str, table: &Spanned<DeTable<'_>>, sources: &Sources) -> Option<NameError> {
+    let values = hidden_values(table.get_ref(), sources);
+    let shown = values.into_iter().find(|value| !value.text.is_empty() && name.contains(&value.text))?;
+    Some(NameError { span: shown.span, problem: not_here(&shown.key) })
+}
+
+/// Has a definition shown nowhere that has such values, and takes out those that would be shown nevertheless, which are added to `wrong`.
+pub(crate) fn hide<'s, D: Definition>(
+    mut own: Spanned<DeTable<'s>>,
+    values: &[HiddenValue],
+    wrong: &mut Vec<Problem>,
+) -> Spanned<DeTable<'s>> {
+    for HiddenValue { key, span, .. } in values {
+        match receive::hide_of::<D>(own.clone(), key) {
+            Some(hidden) => own = hidden,
+            None => {
+                remove(own.get_mut(), key);
+                wrong.push((span.clone(), not_here(key)));
+            }
+        }
+    }
+    own
+}
+
+/// Takes such values out of the common keys, all of which are shown.
+pub(crate) fn refuse(common: &mut Spanned<DeTable<'_>>, sources: &Sources, wrong: &mut Vec<Problem>) {
+    for HiddenValue { key, span, .. } in hidden_values(common.get_ref(), sources) {
+        remove(common.get_mut(), &key);
+        wrong.push((span, not_here(&key)));
+    }
+}
+
+fn not_here(key: &str) -> String {
+    format!("{key}: a value that is encrypted in data cannot be here, as it would be shown")
+}
+
+fn remove(table: &mut DeTable<'_>, key: &str) {
+    match key.split_once('.') {
+        Some((outer, inner)) if !table.contains_key(key) => {
+            if let Some(DeValue::Table(table)) = table.get_mut(outer).map(Spanned::get_mut) {
+                remove(table, inner);
+            }
+        }
+        _ => drop(table.remove(key)),
+    }
+}
+
+/// Returns the words for what is wrong, without such values.
+pub(crate) fn shown((span, words): Problem, values: &[HiddenValue]) -> Problem {
+    let tells = |value: &HiddenValue| {
+        let is_about = value.span.contains(&span.start) && words != not_here(&value.key);
+        is_about || (!value.text.is_empty() && words.contains(&value.text))
+    };
+    let words = match values.iter().find(|value| tells(value)) {
+        Some(value) => format!("{}: {MISTAKE}", value.key),
+        None => words,
+    };
+    (span, words)
+}

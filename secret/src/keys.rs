@@ -1,0 +1,106 @@
+//! The private keys of a machine.
+
+use crate::SecretError;
+use age::armor::ArmoredReader;
+use age::{DecryptError, Decryptor, Identity, IdentityFile, ssh};
+use holo_process::words::reason;
+use holo_system::Root;
+use std::io::Read;
+use std::path::Path;
+
+/// The machine's key of age, below the root.
+pub(crate) const AGE: &str = "etc/holo/age.key";
+/// The key of the machine's SSH server, below the root.
+pub(crate) const SSH: &str = "etc/ssh/ssh_host_ed25519_key";
+
+/// The largest value that is decrypted.
+const MAX_SIZE: u64 = 16 << 20;
+
+/// The keys that there are, and what is wrong with the others.
+pub(crate) struct Keys {
+    identities: Vec<Box<dyn Identity>>,
+    /// The files, as the user knows them.
+    files: Vec<String>,
+    problems: Vec<String>,
+}
+
+impl Keys {
+    /// Reads the keys of the machine below a root.
+    pub(crate) fn read(root: &Path) -> Keys {
+        let root = Root::new(root);
+        let mut keys = Keys { identities: Vec::new(), files: Vec::new(), problems: Vec::new() };
+        for (path, identities) in [(AGE, age as fn(&[u8]) -> _), (SSH, ssh as fn(&[u8]) -> _)] {
+            let shown = root.shown(path).display().to_string();
+            let content = match root.read(path) {
+                Ok(None) => continue,
+                Ok(Some(content)) => content,
+                Err(error) => {
+                    keys.problems.push(format!("{shown}: {}", reason(&error)));
+                    continue;
+                }
+            };
+            match identities(&content) {
+                Ok(found) => {
+                    keys.identities.extend(found);
+                    keys.files.push(shown);
+                }
+                Err(problem) => keys.problems.push(format!("{shown}: {problem}")),
+            }
+        }
+        if keys.identities.is_empty() && keys.problems.is_empty() {
+            let [age, ssh] = [AGE, SSH].map(|path| root.shown(path).display().to_string());
+            keys.problems.push(format!("this machine has no key for it: there is neither {age} nor {ssh}"));
+        }
+        keys
+    }
+
+    /// Decrypts what is in the armor of age.
+    ///
+    /// # Errors
+    /// If no key does, or it is damaged.
+    pub(crate) fn decrypt(&self, armored: &[u8]) -> Result<Vec<u8>, SecretError> {
+        let damaged = |error: &dyn std::fmt::Display| SecretError(format!("what is encrypted is damaged: {error}"));
+        // What follows the armor would be an error, and a text in TOML may have more of that than a file.
+        let reader = ArmoredReader::new(armored.trim_ascii());
+        let decryptor = Decryptor::new_buffered(reader).map_err(|error| damaged(&error))?;
+        if decryptor.is_scrypt() {
+            return Err(SecretError(
+                "it is encrypted with a passphrase, for which nobody can be asked; encrypt it for a key".to_owned(),
+            ));
+        }
+        let identities = self.identities.iter().map(|identity| &**identity);
+        let opened = decryptor.decrypt(identities).map_err(|error| match error {
+            DecryptError::NoMatchingKeys => self.no_key(),
+            error => damaged(&error),
+        })?;
+        let mut content = Vec::new();
+        opened.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(|error| damaged(&reason(&error)))?;
+        if content.len() as u64 > MAX_SIZE {
+            return Err(SecretError("what is encrypted is too large".to_owned()));
+        }
+        Ok(content)
+    }
+
+    fn no_key(&self) -> SecretError {
+        let others = (!self.files.is_empty()).then(|| {
+            let files = self.files.join(" and ");
+            format!("it is not encrypted for {files}; encrypt it anew with holo-secret encrypt")
+        });
+        SecretError(others.into_iter().chain(self.problems.iter().cloned()).collect::<Vec<_>>().join("; "))
+    }
+}
+
+fn age(content: &[u8]) -> Result<Vec<Box<dyn Identity>>, &'static str> {
+    let file = IdentityFile::from_buffer(content).map_err(|_| "this is not a private key of age")?;
+    let identities = file.into_identities().map_err(|_| "this is not a private key of age")?;
+    Ok(identities.into_iter().map(|identity| identity as Box<dyn Identity>).collect())
+}
+
+fn ssh(content: &[u8]) -> Result<Vec<Box<dyn Identity>>, &'static str> {
+    match ssh::Identity::from_buffer(content, None) {
+        Ok(ssh::Identity::Unencrypted(key)) => Ok(vec![Box::new(ssh::Identity::from(key))]),
+        Ok(ssh::Identity::Encrypted(_)) => Err("this key has a passphrase, for which nobody can be asked"),
+        Ok(ssh::Identity::Unsupported(_)) => Err("this is a kind of key that nothing can be encrypted for"),
+        Err(_) => Err("this is not a private key of SSH"),
+    }
+}

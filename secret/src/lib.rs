@@ -1,0 +1,74 @@
+//! Values of data that only one machine can read: [`recipients`] are those whom a value is encrypted for, and [`keys`] are what the machine
+//! decrypts it with.
+//!
+//! It is a program of its own because nobody else needs what it links: plugins ask it where there is something to decrypt.
+
+mod cli;
+mod keys;
+mod recipients;
+
+use clap::Parser;
+use cli::{Cli, Verb};
+use keys::Keys;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+/// The reason why nothing is encrypted or decrypted, in words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct SecretError(String);
+
+/// Does what the command line says, and gives the exit code.
+#[must_use]
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(usage) => {
+            let _ = usage.print();
+            return ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+        }
+    };
+    match answer(&cli).and_then(|bytes| io::stdout().write_all(&bytes).map_err(|error| words("output", &error))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "!! {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer(cli: &Cli) -> Result<Vec<u8>, SecretError> {
+    let mut input = Vec::new();
+    io::stdin().read_to_end(&mut input).map_err(|error| words("input", &error))?;
+    match &cli.verb {
+        Verb::Encrypt(encrypt) => {
+            let recipients = recipients::all(encrypt, &cli.root())?;
+            recipients::encrypt(&recipients, &input).map(String::into_bytes)
+        }
+        Verb::Decrypt(arguments) => {
+            let keys = Keys::read(&cli.root());
+            if arguments.json { decrypt_all(&keys, &input) } else { keys.decrypt(&input) }
+        }
+    }
+}
+
+/// Decrypts each of a list of texts, and says in its place in a list what it is, or why that cannot be known.
+fn decrypt_all(keys: &Keys, input: &[u8]) -> Result<Vec<u8>, SecretError> {
+    let texts: Vec<String> =
+        serde_json::from_slice(input).map_err(|error| SecretError(format!("input: not a list of texts: {error}")))?;
+    let decrypt = |text: &String| {
+        let bytes = keys.decrypt(text.as_bytes())?;
+        String::from_utf8(bytes).map_err(|_| SecretError("what is encrypted is not UTF-8".to_owned()))
+    };
+    let each = texts.iter().map(|text| match decrypt(text) {
+        Ok(text) => json!({ "text": text }),
+        Err(error) => json!({ "error": error.to_string() }),
+    });
+    Ok(each.collect::<Value>().to_string().into_bytes())
+}
+
+fn words(place: &str, error: &io::Error) -> SecretError {
+    SecretError(format!("{place}: {}", holo_process::words::reason(error)))
+}

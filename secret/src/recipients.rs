@@ -1,0 +1,87 @@
+//! Those whom a value is encrypted for: public keys of age and of SSH.
+
+use crate::cli::Encrypt;
+use crate::keys::{AGE, SSH};
+use crate::{SecretError, words};
+use age::armor::{ArmoredWriter, Format};
+use age::{Encryptor, IdentityFile, Recipient, ssh, x25519};
+use holo_system::Root;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Returns the recipients that are asked for, or else the machine itself.
+///
+/// # Errors
+/// If there are none, or one is not a public key.
+pub(crate) fn all(arguments: &Encrypt, root: &Path) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
+    let mut recipients = Vec::new();
+    for key in &arguments.recipient {
+        recipients.push(parse(key).ok_or_else(|| SecretError(format!("{key}: this is not a public key")))?);
+    }
+    for path in &arguments.recipients_file {
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| words(&shown, &error))?;
+        recipients.extend(of_lines(&text, &shown)?);
+    }
+    if arguments.recipient.is_empty() && arguments.recipients_file.is_empty() {
+        recipients = of_machine(&Root::new(root))?;
+    }
+    if recipients.is_empty() {
+        return Err(SecretError("there is no public key in these files".to_owned()));
+    }
+    Ok(recipients)
+}
+
+fn of_machine(root: &Root) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
+    let mut recipients = Vec::new();
+    let public = format!("{SSH}.pub");
+    let read = |path: &str| root.read(path).map_err(|error| words(&root.shown(path).display().to_string(), &error));
+    if let Some(content) = read(AGE)? {
+        let identities = IdentityFile::from_buffer(&*content).ok();
+        let found = identities.and_then(|file| file.to_recipients().ok());
+        let wrong = || SecretError(format!("{}: this is not a private key of age", root.shown(AGE).display()));
+        recipients.extend(found.ok_or_else(wrong)?.into_iter().map(|recipient| recipient as Box<dyn Recipient>));
+    }
+    if let Some(content) = read(&public)? {
+        recipients.extend(of_lines(&String::from_utf8_lossy(&content), &root.shown(&public).display().to_string())?);
+    }
+    if recipients.is_empty() {
+        let [age, ssh] = [AGE, &public].map(|path| root.shown(path).display().to_string());
+        return Err(SecretError(format!("there is neither {age} nor {ssh}; say for whom it is, with --recipient")));
+    }
+    Ok(recipients)
+}
+
+/// Reads public keys, one a line; empty lines and comments are passed over.
+fn of_lines(text: &str, shown: &str) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let keys = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    keys.map(|(number, line)| {
+        parse(line).ok_or_else(|| SecretError(format!("{shown}:{number}: this is not a public key of age or SSH")))
+    })
+    .collect()
+}
+
+fn parse(key: &str) -> Option<Box<dyn Recipient>> {
+    match (key.parse::<x25519::Recipient>(), key.parse::<ssh::Recipient>()) {
+        (Ok(key), _) => Some(Box::new(key)),
+        (_, Ok(key)) => Some(Box::new(key)),
+        _ => None,
+    }
+}
+
+/// Encrypts a text, and returns it in the armor of age.
+///
+/// # Errors
+/// If it cannot be done.
+pub(crate) fn encrypt(recipients: &[Box<dyn Recipient>], content: &[u8]) -> Result<String, SecretError> {
+    let failed = |error: io::Error| words("encryption", &error);
+    let encryptor = Encryptor::with_recipients(recipients.iter().map(|recipient| &**recipient))
+        .map_err(|error| SecretError(format!("encryption: {error}")))?;
+    let armor = ArmoredWriter::wrap_output(Vec::new(), Format::AsciiArmor).map_err(failed)?;
+    let mut writer = encryptor.wrap_output(armor).map_err(failed)?;
+    writer.write_all(content).map_err(failed)?;
+    let armored = writer.finish().and_then(ArmoredWriter::finish).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&armored).into_owned())
+}

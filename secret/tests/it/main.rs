@@ -1,0 +1,12 @@
+//! The integration tests of `holo-secret`, with the real `age` and `ssh-keygen`: one module a topic, named in front of its tests.
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+
+mod data;
+mod machine;
+mod program;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holo_testing::run_modules([("data", data::trials()), ("program", program::trials())])
+}

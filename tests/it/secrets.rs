@@ -1,0 +1,208 @@
+//! Data that are encrypted: what they are in gets them, and nothing shows them.
+
+use holo_process::Program;
+use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let programs = [Need::Program("age"), Need::Program("ssh-keygen")];
+    let trial = |name: &str, case: fn()| trial_of(name, &programs, case);
+    vec![
+        trial("what is encrypted comes to where it is wanted, and is shown nowhere", shown_nowhere),
+        trial("without the key, only those fail that need it", without_the_key),
+        trial("what would show it is refused", refused),
+    ]
+}
+
+const SECRET: &str = "hunter2hunter2";
+
+/// A machine with a key, and a password in its data that is encrypted for it.
+fn root() -> ScratchRoot {
+    let root = ScratchRoot::in_memory()
+        .binary(built("holo"))
+        .env("HOLO_HISTORY", "1")
+        .env("HOLO_GENERATIONS", "1")
+        .plugin("files")
+        .plugin("scaffold")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/overlaid.conf", "stock\n");
+    let _ = built("holo-secret");
+    encrypt(&root, SECRET);
+    root
+}
+
+fn encrypt(root: &ScratchRoot, text: &str) {
+    let key = root.join("etc/ssh/ssh_host_ed25519_key");
+    fs::create_dir_all(key.parent().unwrap()).unwrap();
+    if !key.exists() {
+        run(Program::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key), "");
+    }
+    let armored = run(Program::new("age").args(["-a", "-R"]).arg(key.with_extension("pub")), text);
+    root.write("etc/holo/data/common.toml", format!("port = 80\n[db]\npassword = \"\"\"\n{armored}\"\"\"\n"));
+}
+
+fn run(program: &mut Program, input: &str) -> String {
+    let output = program.stdin(input).output().unwrap();
+    assert_eq!(output.ended.failure(), None, "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const RESOURCES: [(&str, &str); 6] = [
+    (
+        "files/10-files.toml.jinja",
+        "[[file]]\npath = \"/etc/secret.conf\"\ncontent = \"password={{ data.db.password }}\\n\"\n\n\
+         [[file]]\npath = \"/etc/open.conf\"\ncontent = \"port={{ data.port }}\\n\"\n",
+    ),
+    (
+        "files/20-source.toml",
+        "[[file]]\npath = \"/etc/rendered.conf\"\nsource = \"rendered.holotemplate\"\nsensitive = true\n\n\
+         [[overlay]]\npath = \"/etc/overlaid.conf\"\nsensitive = true\n",
+    ),
+    ("files/rendered.holotemplate", "password: {{ data.db.password }}\n"),
+    ("files/30-overlay/etc/overlaid.conf.holotemplate", "{{ input }}{{ lookup('db.password') }}\n"),
+    ("scaffold/app.toml", "[[scaffold]]\ntarget = \"/etc/app\"\nsource = \"app\"\n"),
+    ("scaffold/app/secret.conf", "token={{ data.db.password | upper }}\n"),
+];
+
+fn with_resources(root: &ScratchRoot) {
+    for (path, text) in RESOURCES {
+        root.write(format!("usr/share/holo/{path}"), text);
+    }
+    root.write("usr/share/holo/scaffold/app/open.conf", "port={{ data.port }}\n");
+}
+
+#[track_caller]
+fn hides(run: &Run) {
+    let text = format!("{}{}", run.stdout_lossy(), run.stderr_lossy());
+    assert!(!text.to_lowercase().contains("hunter"), "{run}");
+}
+
+/// The files below the root that hold the secret, by their paths.
+fn with_secret(root: &Path, directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.is_dir() {
+            with_secret(root, &path, found);
+        } else if metadata.is_file() {
+            let content = fs::read(&path).unwrap_or_default();
+            if String::from_utf8_lossy(&content).to_lowercase().contains("hunter") {
+                let mode = metadata.permissions().mode() & 0o077;
+                let is_reachable = path.ancestors().take_while(|directory| *directory != root).all(|directory| {
+                    fs::metadata(directory).unwrap().permissions().mode() & 0o001 != 0 || directory == path
+                });
+                // An overlay keeps the mode of its target, which everybody could read before.
+                let is_overlaid = path.ends_with("etc/overlaid.conf");
+                assert!(mode == 0 || !is_reachable || is_overlaid, "{} can be read", path.display());
+                found.push(path.strip_prefix(root).unwrap().display().to_string());
+            }
+        }
+    }
+}
+
+fn shown_nowhere() {
+    let root = root();
+    with_resources(&root);
+    let reads: [&[&str]; 8] = [
+        &["check"],
+        &["check", "--diff"],
+        &["diff"],
+        &["scan"],
+        &["scan", "--json"],
+        &["data"],
+        &["data", "--json", "--explain"],
+        &["why", "/etc/secret.conf"],
+    ];
+    reads.iter().for_each(|arguments| hides(&root.holo(arguments)));
+    let applied = root.holo(&["apply"]);
+    assert!(applied.success(), "{applied}");
+    hides(&applied);
+    let content = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    assert_eq!(content("etc/secret.conf"), format!("password={SECRET}\n"));
+    assert_eq!(content("etc/rendered.conf"), format!("password: {SECRET}\n"));
+    assert_eq!(content("etc/overlaid.conf"), format!("stock\n{SECRET}\n"));
+    assert_eq!(content("etc/app/secret.conf"), format!("token={}\n", SECRET.to_uppercase()));
+    assert_eq!((content("etc/app/open.conf"), content("etc/open.conf")), ("port=80\n".into(), "port=80\n".into()));
+    let mode = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode("etc/secret.conf"), mode("etc/app/secret.conf"), mode("etc/app/open.conf")),
+        (0o600, 0o600, 0o644)
+    );
+    assert!(root.holo(&["apply"]).stdout_lossy().is_empty());
+    // Both what we have made and what a person makes of it are different from what is wanted now.
+    encrypt(&root, "hunter3hunter3");
+    for path in ["etc/secret.conf", "etc/rendered.conf", "etc/app/secret.conf"] {
+        root.write(path, "HUNTER4\n");
+    }
+    reads.iter().for_each(|arguments| hides(&root.holo(arguments)));
+    let refused = root.holo(&["apply"]);
+    assert!(!refused.success(), "{refused}");
+    hides(&refused);
+    hides(&root.holo(&["apply", "--json", "--force"]));
+    assert_eq!(fs::read_to_string(root.join("etc/secret.conf")).unwrap(), "password=hunter3hunter3\n");
+    for arguments in [&["history"][..], &["history", "--json"], &["history", "last"], &["report", "--output", "-"]] {
+        hides(&root.holo(arguments));
+    }
+    let mut found = Vec::new();
+    with_secret(root.path(), root.path(), &mut found);
+    found.retain(|path| !path.starts_with("etc/"));
+    assert!(found.iter().all(|path| path.starts_with("var/lib/holo/")), "{found:?}");
+    assert!(!found.iter().any(|path| path.contains(".engine")), "{found:?}");
+}
+
+fn without_the_key() {
+    let root = root();
+    with_resources(&root);
+    fs::remove_file(root.join("etc/ssh/ssh_host_ed25519_key")).unwrap();
+    let applied = root.holo(&["apply"]);
+    assert!(!applied.success());
+    let said = applied.stderr_lossy().into_owned() + &applied.stdout_lossy();
+    assert!(said.contains("etc/holo/data/common.toml:3: db.password: this cannot be decrypted: "), "{applied}");
+    assert!(!root.join("etc/app").exists() && !root.join("etc/secret.conf").exists());
+    assert_eq!(fs::read_to_string(root.join("etc/overlaid.conf")).unwrap(), "stock\n");
+    // What needs nothing of it goes on.
+    root.write("usr/share/holo/scaffold/app/secret.conf", "port={{ data.port }}\n");
+    let applied = root.holo(&["apply", "scaffold:/etc/app"]);
+    assert!(applied.stdout_lossy().contains("scaffold:/etc/app"), "{applied}");
+    assert_eq!(fs::read_to_string(root.join("etc/app/secret.conf")).unwrap(), "port=80\n");
+}
+
+fn refused() {
+    let root = root();
+    root.write(
+        "usr/share/holo/files/10-files.toml.jinja",
+        "[[file]]\npath = \"/etc/{{ data.db.password }}\"\ncontent = \"x\"\n\n\
+         [[file]]\npath = \"/etc/a\"\ncontent = \"x\"\nowner = \"{{ data.db.password }} \"\n\n\
+         [[file]]\npath = \"/etc/b\"\ncontent = \"x\"\nif = \"'{{ data.db.password }}' == 'x'\"\n\n\
+         [[file]]\npath = \"/etc/c\"\ncontent = \"x\"\nmode = \"{{ data.db.password }}\"\n",
+    );
+    root.write("usr/share/holo/files/20-link.toml", "[[file]]\npath = \"/etc/d\"\nsource = \"d.holotemplate\"\n");
+    root.write("usr/share/holo/files/d.holotemplate", "{{ data.db.password }}\n");
+    root.write("usr/share/holo/files/30-o/etc/overlaid.conf.holotemplate", "{{ data.db.password }}\n");
+    let checked = root.holo(&["check"]);
+    hides(&checked);
+    let applied = root.holo(&["apply"]);
+    hides(&applied);
+    let said = applied.stderr_lossy().into_owned() + &applied.stdout_lossy();
+    for words in [
+        "10-files.toml.jinja:2 as rendered: [[file]]: path: a value that is encrypted in data cannot be here",
+        "file:/etc/a: owner: something is wrong that cannot be shown",
+        "file:/etc/b: if: a value that is encrypted in data cannot be here",
+        "file:/etc/c: mode: something is wrong that cannot be shown",
+        "d.holotemplate: the template holds a value that is encrypted in data; write sensitive = true",
+        "overlaid.conf.holotemplate: the template holds a value that is encrypted in data; write [[overlay]] path = \
+         \"/etc/overlaid.conf\", sensitive = true",
+    ] {
+        assert!(said.contains(words), "{words} is not in {applied}");
+    }
+    root.write("usr/share/holo/files/10-files.toml.jinja", "[[file]]\n{{ data.db.password }} = \"x\"\n");
+    let applied = root.holo(&["apply"]);
+    hides(&applied);
+    let said = applied.stderr_lossy().into_owned() + &applied.stdout_lossy();
+    assert!(said.contains("a key or the name of a table depends on a value that is encrypted"), "{applied}");
+    root.write("usr/share/holo/files/10-files.toml.jinja", "[[file]]\npath = {{ data.db.password }}\n");
+    hides(&root.holo(&["apply"]));
+}
