@@ -21,9 +21,9 @@ pub(crate) use entity::EditEntity;
 pub(crate) use record::remove_empty_folder;
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
-use definition::Ensure;
+use definition::{Ensure, SharedKeys};
 use holo_change::tracked::Digest;
-use holo_plugin::definitions::{Command, Invalid};
+use holo_plugin::definitions::Invalid;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict};
 use inspection::{FileError, Inspection};
 use ledger::Plan;
@@ -56,63 +56,27 @@ impl EditDefinition {
         }
     }
 
+    fn shared(&self) -> SharedKeys<'_> {
+        match self {
+            EditDefinition::Line(line) => line.shared(),
+            EditDefinition::Block(block) => block.shared(),
+            EditDefinition::Ini(ini) => ini.shared(),
+        }
+    }
+
     /// Returns the path of the file, with its leading slash.
     pub(crate) fn path(&self) -> &Path {
-        Path::new(match self {
-            EditDefinition::Line(line) => &line.path,
-            EditDefinition::Block(block) => &block.path,
-            EditDefinition::Ini(ini) => &ini.path,
-        })
-    }
-
-    fn creates(&self) -> bool {
-        match self {
-            EditDefinition::Line(line) => line.create,
-            EditDefinition::Block(block) => block.create,
-            EditDefinition::Ini(ini) => ini.create,
-        }
-    }
-
-    fn is_sensitive(&self) -> bool {
-        match self {
-            EditDefinition::Line(line) => line.sensitive,
-            EditDefinition::Block(block) => block.sensitive,
-            EditDefinition::Ini(ini) => ini.sensitive,
-        }
-    }
-
-    fn is_in_place(&self) -> bool {
-        match self {
-            EditDefinition::Line(line) => line.in_place,
-            EditDefinition::Block(block) => block.in_place,
-            EditDefinition::Ini(ini) => ini.in_place,
-        }
-    }
-
-    fn validation(&self) -> Option<&Command> {
-        match self {
-            EditDefinition::Line(line) => line.validate.as_ref(),
-            EditDefinition::Block(block) => block.validate.as_ref(),
-            EditDefinition::Ini(ini) => ini.validate.as_ref(),
-        }
+        Path::new(self.shared().path)
     }
 
     /// Returns true if something is not to be in the file, so that no file is as good.
     fn is_absence(&self) -> bool {
-        self.ensure() == Ensure::Absent
+        self.shared().ensure == Ensure::Absent
     }
 
     /// Returns a text that another definition does not have.
     fn fingerprint(&self) -> String {
         Digest::of_bytes(format!("{self:?}").as_bytes()).as_str().to_owned()
-    }
-
-    fn ensure(&self) -> Ensure {
-        match self {
-            EditDefinition::Line(line) => line.ensure,
-            EditDefinition::Block(block) => block.ensure,
-            EditDefinition::Ini(ini) => ini.ensure,
-        }
     }
 }
 

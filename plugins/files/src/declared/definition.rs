@@ -122,6 +122,11 @@ impl FileDefinition {
         Path::new(&self.path)
     }
 
+    /// Returns true if the content of the file is declared, and not only what it is like.
+    pub(crate) fn declares_content(&self) -> bool {
+        self.content.is_some() || self.source.is_some()
+    }
+
     /// The mode, if one is given.
     pub(crate) fn mode(&self) -> Result<Option<u32>, Invalid> {
         self.mode.as_deref().map(|text| values::mode("mode", text)).transpose()

@@ -7,7 +7,7 @@ use super::words;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
-use holo_plugin::{Entity, FilePair, ForceTo, Host, Verdict};
+use holo_plugin::{Entity, FilePair, ForceTo, Host, Preview, Shown, Verdict};
 use std::path::{Path, PathBuf};
 
 /// The folder of all records of declared files: version 3 has the rest of the state directory.
@@ -180,7 +180,25 @@ impl<'a> Inspection<'a> {
         if track.sensitive || matches!(provisioned, State::Directory { .. }) {
             return None;
         }
-        self.tracker.difference(&entity.id(), &path, Some(provisioned)).ok()
+        let Some(definition) = &entity.definition else {
+            return self.tracker.difference(&entity.id(), &path, Some(provisioned)).ok();
+        };
+        let current = self.tracker.state(&path).ok()?;
+        let desired = if definition.declares_content() { provisioned } else { &current };
+        let made = wanted::as_far_as_declared(definition, provisioned, &current, desired);
+        if made == current {
+            return None;
+        }
+        if made.content() != current.content() || made.content().is_none() {
+            return self.tracker.difference(&entity.id(), &path, Some(&made)).ok();
+        }
+        // The content may be one that was never kept, as it is not ours.
+        let (below, preview) = (Path::new("file"), Preview::new(self.host, entity.id().as_bytes()).ok()?);
+        let content = std::fs::read(self.tracker.place(&path).shown()).ok()?;
+        let mode = made.attributes().map_or(0, |attributes| attributes.mode);
+        Shown::File { content, mode }.write(&preview.from(below)).ok()?;
+        let pair = FilePair::new(preview.from(below), self.tracker.place(&path).shown());
+        Some(pair.with_applied_label(entity.id()))
     }
 
     pub(super) fn scrubbing(&self, tracks: &Tracks) -> Result<Scrubbing, DeclaredError> {

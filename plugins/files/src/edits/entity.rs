@@ -71,7 +71,7 @@ impl EditEntity {
         let mut report = EntityReport::new(self.id.as_str());
         let path = self.path.display().to_string();
         if let Some(definition) = &self.definition {
-            let word = if definition.ensure() == Ensure::Absent { "take out of" } else { "edit" };
+            let word = if definition.shared().ensure == Ensure::Absent { "take out of" } else { "edit" };
             report.inform(word, path.as_str());
         }
         report.edges.provides.push(Asset::new(EDITED, path.as_str()));

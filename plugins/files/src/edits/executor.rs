@@ -192,7 +192,7 @@ impl<'a> Executor<'a> {
         content: &[u8],
         output: &mut Output<'_>,
     ) -> Result<(), FileError> {
-        let Some(command) = entity.definition.as_ref().and_then(super::EditDefinition::validation) else {
+        let Some(command) = entity.definition.as_ref().and_then(|edit| edit.shared().validate) else {
             return Ok(());
         };
         let validation = Validation { command, sensitive: entity.sensitive, timeout: entity.timeout };

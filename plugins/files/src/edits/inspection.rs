@@ -96,7 +96,7 @@ impl<'a> Inspection<'a> {
         if let Some(claim) = entity.run.claims(self.host).conflict(&subject.path, false) {
             return Err(FileError::Claimed(self.shown(&subject.path), entity.id.clone(), claim.shown()));
         }
-        if subject.found.is_none() && !definition.creates() {
+        if subject.found.is_none() && !definition.shared().create {
             return Ok(None);
         }
         let is_known = subject.record.now.knows(&entity.id, &entity.fingerprint());

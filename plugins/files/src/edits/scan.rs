@@ -92,10 +92,10 @@ impl Found {
         let mut defined = Vec::new();
         for (id, edit) in self.defined {
             let path = canonical(edit.definition.path());
-            if edit.definition.is_sensitive() {
+            if edit.definition.shared().sensitive {
                 secret.insert(path.clone());
             }
-            if edit.definition.is_in_place() {
+            if edit.definition.shared().in_place {
                 in_place.insert(path.clone());
             }
             defined.push((id, path, edit));

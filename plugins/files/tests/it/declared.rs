@@ -12,9 +12,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 32] = [
+    let cases: [Case; 33] = [
         ("all kinds are made, left alone, and become again what they were", &[], whole_life),
         ("a person's change is refused, shown, and overwritten by force", &[], changed_by_person),
+        ("a difference is that of what is declared", &[], difference_of_what_is_declared),
         ("a difference reads the same in each run, and has no labels in version 3", &[], stable_differences),
         ("a file that a person deleted is made again: no work is lost", &[], deleted_by_person),
         ("only what is declared is managed: mode and owner are left alone otherwise", &[], only_what_is_declared),
@@ -201,6 +202,28 @@ fn lasting(output: &[u8]) -> String {
         serde_json::to_string(&fields).unwrap()
     };
     String::from_utf8_lossy(output).lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn difference_of_what_is_declared() {
+    let root = root();
+    declare(
+        &root,
+        "[[file]]\npath = \"/etc/a\"\nmode = \"0755\"\n[[file]]\npath = \"/etc/b\"\ncontent = \"ours\\n\"\n",
+    );
+    root.write("etc/a", "one\n");
+    applied(&root);
+    let diff = || root.holo(&["diff"]).stdout_lossy().into_owned();
+    fs::write(root.join("etc/a"), "two\n").unwrap();
+    fs::set_permissions(root.join("etc/a"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(root.join("etc/b"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(diff(), "", "neither the content of the one nor the mode of the other is ours");
+    fs::set_permissions(root.join("etc/a"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(diff().contains("old mode 100755\nnew mode 100644"), "{}", diff());
+    assert!(!diff().contains("two"), "{}", diff());
+    root.write("etc/b", "theirs\n");
+    assert!(diff().contains("\n-ours\n+theirs\n"), "{}", diff());
+    fs::remove_file(root.join("etc/a")).unwrap();
+    assert!(diff().contains("deleted file"), "{}", diff());
 }
 
 fn stable_differences() {
