@@ -195,6 +195,9 @@ impl<'a> InOrder<'a> {
 
     /// Takes what is said of the entity with this index.
     pub fn take(&mut self, index: usize, progress: Progress<'_>) {
+        if let Progress::Burst { is_over } = progress {
+            return self.reporter.event(Event::Burst { is_over });
+        }
         let index = WorkIndex::from(index);
         let Work { entity, pending, .. } = self.works[index];
         if let Progress::Waiting(time) = progress {

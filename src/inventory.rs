@@ -121,7 +121,7 @@ impl Inventory {
         let below_root = |path: &Path| if path.starts_with(&top) { path.to_owned() } else { root.join(path) };
         let sources = self.entities.iter().flat_map(|entity| entity.report().sources);
         let paths = sources.map(|source| below_root(&normalise(&source.to_path_lossy())));
-        let paths = paths.filter(|path| path.exists() && !known.iter().any(|known| path.starts_with(known)));
+        let paths = paths.filter(|path| !known.iter().any(|known| path.starts_with(known)) && path.exists());
         let mut paths: BTreeSet<PathBuf> = paths.collect();
         if !paths.is_empty() {
             // What an entity makes is made again.

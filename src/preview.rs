@@ -6,7 +6,9 @@ use crate::view::View;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::FilePair;
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
@@ -14,6 +16,9 @@ use walkdir::WalkDir;
 const SENSITIVE: &[u8] = b"(sensitive)\n";
 /// The end of the name of what is not there yet.
 const PENDING: &str = " (pending)";
+
+/// The size of files up to which they are compared once they are replaced.
+const MAX_SIZE: usize = 1 << 20;
 
 /// What an entity is, and what applying it would make of it.
 #[derive(Clone, Debug)]
@@ -107,9 +112,31 @@ pub fn changed(from: &Path, to: &Path, name: &BStr, root: &Root) -> Option<Diffe
 }
 
 fn load_small(path: &Path, root: &Path) -> Option<Content> {
-    const MAX_SIZE: u64 = 1 << 20;
-    let is_large = path.symlink_metadata().is_ok_and(|found| found.len() > MAX_SIZE);
+    let is_large = path.symlink_metadata().is_ok_and(|found| found.len() > MAX_SIZE as u64);
     if is_large { None } else { diff::load(path, root).ok() }
+}
+
+/// A part of a file.
+struct Part {
+    file: PathBuf,
+    start: u64,
+    length: usize,
+}
+
+/// Returns the part of a file that `FILE@START+LENGTH` means.
+fn part(copy: &Path) -> Option<Part> {
+    let (file, part) = copy.as_os_str().as_bytes().rsplit_once_str("@")?;
+    let (start, length) = part.to_str().ok()?.split_once('+')?;
+    Some(Part { file: file.to_path_lossy().into_owned(), start: start.parse().ok()?, length: length.parse().ok()? })
+}
+
+fn load_part(part: &Part) -> Option<Content> {
+    if part.length > MAX_SIZE {
+        return None;
+    }
+    let mut content = vec![0; part.length];
+    fs::File::open(&part.file).and_then(|file| file.read_exact_at(&mut content, part.start)).ok()?;
+    Some(Content::File { content, executable: false })
 }
 
 /// Returns the difference between a copy of what was at a path below the root, and what is there now. What is too large to be looked at has
@@ -117,7 +144,11 @@ fn load_small(path: &Path, root: &Path) -> Option<Content> {
 #[must_use]
 pub fn replaced(copy: &Path, path: &Path, root: &Root) -> Option<Difference> {
     let (base, path) = (root.join(""), root.join(path));
-    let from = if copy == Path::new("/dev/null") { Content::Missing } else { load_small(copy, &base)? };
+    let from = match part(copy) {
+        _ if copy == Path::new("/dev/null") => Content::Missing,
+        Some(part) => load_part(&part)?,
+        None => load_small(copy, &base)?,
+    };
     let to = load_small(&path, &base)?;
     let file = File { name: below(&path, &base), from, to: to.clone(), path: None };
     file.difference(&to, "")

@@ -89,6 +89,9 @@ impl Report {
 
 impl Reporter for Report {
     fn event(&mut self, event: Event<'_>) {
+        if let Event::Burst { is_over } = event {
+            return self.console.hold(!is_over);
+        }
         for consumer in &mut self.consumers {
             consumer.consume(&event, &mut self.console);
         }

@@ -132,6 +132,7 @@ impl Scene {
 pub(crate) fn all() -> Vec<Scene> {
     vec![
         files::scene(),
+        files::records(),
         declared::scene(),
         declared::chain(),
         declared::refreshes(),

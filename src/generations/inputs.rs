@@ -95,7 +95,8 @@ impl Today {
 
     /// Takes what is at a path, and all that is below it.
     fn walk(&mut self, at: &Path, below: &Path, follow: bool) -> Result<(), InputError> {
-        for entry in WalkDir::new(at).follow_links(follow) {
+        // In the order of paths, so that little is left to sort.
+        for entry in WalkDir::new(at).follow_links(follow).sort_by_file_name() {
             let Some(entry) = present(entry, at)? else { continue };
             let Ok(relative) = entry.path().strip_prefix(at) else { continue };
             let path = if relative.as_os_str().is_empty() { below.to_owned() } else { below.join(relative) };

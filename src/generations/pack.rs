@@ -17,6 +17,8 @@ const MAGIC: &[u8; 8] = b"holopk\x001";
 const TRAILER: u64 = 8 + 8 + 32 + 8;
 /// Little of the time of a first apply, and nearly all of what is to be had for text.
 const LEVEL: i32 = 3;
+/// Digests are nearly all of what is known of a generation, and do not become shorter than this.
+const CONTENTS_LEVEL: i32 = 1;
 
 /// What is known of a generation, and of the objects of its pack.
 #[derive(Debug, Serialize, Deserialize)]
@@ -94,7 +96,7 @@ impl Writer {
         file.write_all(&directories)?;
         let contents = Contents { generation, objects: self.list, directories: self.directories };
         let contents = serde_json::to_vec(&contents)?;
-        let contents = zstd::encode_all(&*contents, LEVEL)?;
+        let contents = zstd::encode_all(&*contents, CONTENTS_LEVEL)?;
         file.write_all(&contents)?;
         file.write_all(&objects.to_le_bytes())?;
         file.write_all(&(directories.len() as u64).to_le_bytes())?;

@@ -189,7 +189,10 @@ impl Reading {
 
 /// Returns inputs with the digests of those that are files.
 pub(super) fn inputs_of(all: &[Found], digests: &[Option<Digest>]) -> Result<Inputs, InputError> {
-    let mut inputs = Inputs::new();
+    let mut inputs = Vec::new();
+    let mut on_the_way = Inputs::new();
+    // In the order of paths, a directory is before what is in it.
+    let mut directories: HashSet<&Path> = HashSet::new();
     for (found, digest) in all.iter().zip(digests) {
         let access = found.access();
         let node = match (found.kind(), digest) {
@@ -203,17 +206,20 @@ pub(super) fn inputs_of(all: &[Found], digests: &[Option<Digest>]) -> Result<Inp
             // It has been removed since.
             (Kind::File, None) | (Kind::Other, _) => continue,
         };
-        if let Some(parent) = found.path.parent()
-            && !inputs.contains_key(parent)
-        {
-            for parent in parent.ancestors().filter(|path| !path.as_os_str().is_empty()) {
-                let access = if parent == Path::new(inputs::GENERATED) { PRIVATE } else { ON_THE_WAY };
-                inputs.entry(parent.to_owned()).or_insert(Node::Directory(access));
+        for parent in found.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()) {
+            if !directories.insert(parent) {
+                break;
             }
+            let access = if parent == Path::new(inputs::GENERATED) { PRIVATE } else { ON_THE_WAY };
+            on_the_way.insert(parent.to_owned(), Node::Directory(access));
         }
-        inputs.insert(found.path.clone(), node);
+        if matches!(node, Node::Directory(_)) {
+            directories.insert(&found.path);
+        }
+        inputs.push((found.path.clone(), node));
     }
-    Ok(inputs)
+    inputs.extend(on_the_way);
+    Ok(inputs.into_iter().collect())
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -131,14 +131,18 @@ impl<'a> Recorder<'a> {
             Event::Failed(reason) => self.draft.reason = reason.map(Text::from),
             Event::Skipped(reason) => self.draft.reason = Some((*reason).into()),
             Event::Preview { difference, .. } => self.draft.difference(difference),
-            Event::Remark(remark) => match remark.kind {
-                RemarkKind::Output(stream) => self.draft.output(stream, &remark.text),
-                RemarkKind::Own(Severity::Error) => self.last_error = Some(remark.text.clone().into_owned()),
-                _ => {}
-            },
+            Event::Remark(remark) => {
+                self.hold(false);
+                match remark.kind {
+                    RemarkKind::Output(stream) => self.draft.output(stream, &remark.text),
+                    RemarkKind::Own(Severity::Error) => self.last_error = Some(remark.text.clone().into_owned()),
+                    _ => {}
+                }
+            }
             Event::UnknownSelector(selector) => {
                 self.last_error = Some(format!("Unrecognized argument: {selector}").into());
             }
+            Event::Burst { is_over } => self.hold(!is_over),
             Event::Waiting(..) => {
                 let synced = match &mut self.state {
                     State::Writing(writer) => writer.sync_now_and_then(),
@@ -161,6 +165,15 @@ impl<'a> Recorder<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Has records wait for those that follow at once. They are on record before anything of that is shown.
+    fn hold(&mut self, holds: bool) {
+        let held = match &mut self.state {
+            State::Begun(writer) | State::Writing(writer) => writer.hold(holds),
+            State::Idle | State::Off => Ok(()),
+        };
+        self.check(held);
     }
 
     /// Says that the run begins, before anything is changed.

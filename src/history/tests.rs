@@ -212,3 +212,27 @@ fn what_cannot_be_written_is_an_error_with_its_path() {
     let error = Writer::begin(&root, began(0)).unwrap_err().to_string();
     assert!(error.starts_with("mkdir ") && error.contains("/.engine/runs: "), "{error}");
 }
+
+#[test]
+fn records_wait_for_those_that_follow_at_once() {
+    let (_folder, root) = root();
+    let began = began(0);
+    let mut writer = Writer::begin(&root, began.clone()).unwrap();
+    let lines = || fs::read_to_string(month(&root)).unwrap().lines().count();
+    writer.append(&entity(&began, "file:/a")).unwrap();
+    assert_eq!(lines(), 2, "nothing follows at once");
+    writer.hold(true).unwrap();
+    writer.append(&entity(&began, "file:/b")).unwrap();
+    writer.append(&entity(&began, "file:/c")).unwrap();
+    assert_eq!(lines(), 2);
+    writer.hold(false).unwrap();
+    assert_eq!(lines(), 4);
+    writer.hold(true).unwrap();
+    writer.append(&entity(&began, "x".repeat(100_000))).unwrap();
+    assert_eq!(lines(), 5, "too much to be kept in memory");
+    // A run that ends while something is held loses nothing.
+    writer.append(&entity(&began, "file:/d")).unwrap();
+    writer.end(ended(&began), &retention::Runs::default()).unwrap();
+    assert_eq!(lines(), 7);
+    assert!(shown(&root)[0].starts_with("changed file:/a file:/b file:/c x"), "{:?}", shown(&root));
+}

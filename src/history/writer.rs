@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The time within which what was written is on disk.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// The number of bytes from which on lines do not wait for others.
+const HELD: usize = 64 << 10;
 const LAST: &str = "last.json";
 /// The size of that file, which is more than it ever has to say.
 const LAST_SIZE: usize = 512;
@@ -30,6 +32,9 @@ pub struct Writer {
     began: Began,
     /// The file of the month, once there is something to say of the run.
     month: Option<Month>,
+    /// Lines that are not written yet, as more follow at once.
+    held: Vec<u8>,
+    is_holding: bool,
 }
 
 /// The file of a month.
@@ -60,7 +65,7 @@ impl Writer {
         if is_new {
             begun.sync().and_then(|()| sync_directories(root)).map_err(|error| IoError::new("sync", &path, error))?;
         }
-        Ok(Writer { directory: root.runs(), begun, began, month: None })
+        Ok(Writer { directory: root.runs(), begun, began, month: None, held: Vec::new(), is_holding: false })
     }
 
     /// Returns when it is on disk that the run began.
@@ -76,16 +81,28 @@ impl Writer {
     /// # Errors
     /// If it cannot be written.
     pub fn append(&mut self, record: &Record) -> Result<(), IoError> {
-        let mut lines = Vec::new();
-        let month = match &mut self.month {
-            Some(month) => month,
-            None => {
-                lines = Record::Began(self.began.clone()).to_bytes();
-                self.month.insert(Month::open(&self.directory, &self.began)?)
-            }
-        };
-        lines.extend(record.to_bytes());
-        month.append(&lines)?;
+        if self.month.is_none() {
+            self.month = Some(Month::open(&self.directory, &self.began)?);
+            self.held = Record::Began(self.began.clone()).to_bytes();
+        }
+        self.held.extend(record.to_bytes());
+        if self.is_holding && self.held.len() < HELD { Ok(()) } else { self.write_held() }
+    }
+
+    /// Has records wait for those that follow at once, or writes all of them in one call.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn hold(&mut self, is_holding: bool) -> Result<(), IoError> {
+        self.is_holding = is_holding;
+        self.write_held()
+    }
+
+    fn write_held(&mut self) -> Result<(), IoError> {
+        let Some(month) = &mut self.month else { return Ok(()) };
+        if !self.held.is_empty() {
+            month.append(&std::mem::take(&mut self.held))?;
+        }
         month.sync_now_and_then()
     }
 
@@ -103,6 +120,7 @@ impl Writer {
     /// If it cannot be written.
     pub fn end(mut self, ended: Ended, limits: &retention::Runs) -> Result<(), IoError> {
         self.append(&Record::Ended(ended))?;
+        self.write_held()?;
         self.month.iter_mut().try_for_each(Month::sync)?;
         self.forget();
         retain::retain(&self.directory, limits, Timestamp::now())

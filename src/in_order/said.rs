@@ -35,7 +35,7 @@ impl Said {
             Progress::Diff(pair) => view.difference(&pair).map_or_else(|error| cannot_diff(&error), Said::Diff),
             Progress::CannotDiff(reason) => cannot_diff(&reason),
             Progress::Warning(text) => Said::Warning(text),
-            Progress::Done | Progress::Waiting(_) => Said::Done,
+            Progress::Done | Progress::Waiting(_) | Progress::Burst { .. } => Said::Done,
             Progress::Failed(failure) => Said::Failed(failure),
         }
     }

@@ -76,7 +76,7 @@ impl Slot {
             Said::Answer(Answer::Report { text, .. }) => on_report(text.as_bstr()),
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-            Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
+            Said::Answer(_) | Said::Waiting | Said::Burst { .. } | Said::Begun(_) => {}
         })?;
         match end {
             RequestEnd::Answered(Outcome::Done) => Ok(()),
@@ -100,7 +100,7 @@ impl Slot {
             Said::Answer(Answer::Output { stream, text, .. }) => on_output(stream, text.as_bstr()),
             Said::Answer(Answer::Result { result, .. }) => outcome = result,
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-            Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
+            Said::Answer(_) | Said::Waiting | Said::Burst { .. } | Said::Begun(_) => {}
         })?;
         match (end, outcome) {
             (RequestEnd::TimedOut(limit), _) => Err(PluginError::TimedOut(limit).into()),

@@ -57,6 +57,11 @@ pub enum Progress<'a> {
     Warning(String),
     /// It is being worked on, and has been for so long.
     Waiting(Duration),
+    /// This is about no entity: what follows has been said already, so that nothing is waited for in between.
+    Burst {
+        /// True if that was all of it.
+        is_over: bool,
+    },
     /// The entity is done with.
     Done,
     /// The entity is done with, and failed.

@@ -28,6 +28,8 @@ pub(super) struct Console {
     stderr: Output,
     colours: bool,
     gathered: Vec<u8>,
+    /// True while more is to be gathered, although somebody flushes.
+    is_held: bool,
     gathered_for: Stream,
     anything_shown: bool,
     trailing_newlines: usize,
@@ -65,6 +67,7 @@ impl Console {
             stderr: Output { writer: stderr, failure: None },
             colours,
             gathered: Vec::new(),
+            is_held: false,
             gathered_for: Stream::Stdout,
             anything_shown: false,
             trailing_newlines: 0,
@@ -80,7 +83,7 @@ impl Console {
 
     /// Shows a status in the last line of a terminal, as long as nothing else is to be shown.
     pub(super) fn status(&mut self, text: &str) {
-        self.flush();
+        self.write_gathered();
         // A line that is longer than the terminal could not be erased.
         let text: String = text.chars().filter(|letter| !letter.is_control()).take(STATUS_WIDTH).collect();
         self.stderr.write_at_once(&[ERASE_LINE, text.as_bytes()].concat());
@@ -190,14 +193,26 @@ impl Console {
     /// Writes outside of the paragraph rules.
     pub(super) fn raw(&mut self, stream: Stream, bytes: &[u8]) {
         if stream != self.gathered_for || self.gathered.len() + bytes.len() > BUFFER_SIZE {
-            self.flush();
+            self.write_gathered();
             self.gathered_for = stream;
         }
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Writes everything that was gathered.
+    /// Has flushes wait, or flushes: what is said at once is written at once.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        self.flush();
+    }
+
+    /// Writes everything that was gathered, unless more is to follow at once.
     pub(super) fn flush(&mut self) {
+        if !self.is_held {
+            self.write_gathered();
+        }
+    }
+
+    fn write_gathered(&mut self) {
         if self.gathered.is_empty() {
             return;
         }
@@ -221,7 +236,7 @@ impl Console {
     /// If stdout could not be written to, for another reason than a reader that went away.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.finish_stderr_line();
-        self.flush();
+        self.write_gathered();
         self.erase_status();
         let gone = self.reader_is_gone();
         match self.stdout.failure.filter(|_| !gone) {

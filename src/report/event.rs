@@ -85,6 +85,11 @@ pub enum Event<'a> {
     Failed(Option<&'a str>),
     /// The entity is still being worked on, and has been for so long. It need not be the one that was begun last.
     Waiting(&'a Entity, Duration),
+    /// A plugin has said what follows already, so that nothing is waited for in between.
+    Burst {
+        /// True if that was all of it.
+        is_over: bool,
+    },
     /// The entity is to be refreshed, as the entities with these IDs have changed.
     Refresh(&'a Entity, &'a [BString]),
     /// The entity is only looked at, and would be refreshed for the same reason.

@@ -92,7 +92,7 @@ impl Json {
             }
             Event::Belated(stream, bytes) => self.state.output_of_nobody(*stream, bytes),
             // It is for those who wait and look.
-            Event::Message(Message::Progress(_)) | Event::Waiting(..) => Vec::new(),
+            Event::Message(Message::Progress(_)) | Event::Waiting(..) | Event::Burst { .. } => Vec::new(),
             Event::Message(message) => {
                 self.said.messages.push((*message).clone());
                 Vec::new()

@@ -234,7 +234,8 @@ impl Consumer for Paragraphs {
             // A refresh is between the dispatcher and the plugin, which says what it does.
             Event::Refresh(..) => {}
             Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
-            Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Applied(..) | Event::RunEnds(..) => {}
+            Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Burst { .. } => {}
+            Event::Applied(..) | Event::RunEnds(..) => {}
         }
     }
 }

@@ -7,6 +7,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -17,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_run_that_could_not_begin_is_on_record,
         nothing_is_kept_if_nobody_wants_it,
         the_differences_of_all_plugins_are_on_record,
+        the_differences_of_many_files_are_on_record,
     ];
     let strace = [Need::Program("strace")];
     trials.push(trial_of("a run that is killed at any system call is on record once", &strace, killed_everywhere));
@@ -65,6 +67,41 @@ fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
     let logged = fs::read(&log).unwrap_or_default();
     let _ = fs::remove_file(&log);
     (run, logged.contains_str("killed by SIGKILL") || logged.contains_str("(INJECTED)"))
+}
+
+/// Copies of what is replaced share a file, unless they are no plain ones.
+fn the_differences_of_many_files_are_on_record() {
+    const FILES: usize = 20;
+    let mut root = ScratchRoot::in_memory().binary(built("holo")).env("HOLO_HISTORY", "1").plugin("files");
+    root = root.file("etc/os-release", "ID=debian\n").file("etc/5/program", "stock\n").file("etc/empty", "");
+    root = root.resource("files/01-x/etc/5/program", "ours\n").resource("files/01-x/etc/empty", "no more\n");
+    root = root.resource("files/01-x/etc/link", "a file\n");
+    for number in 0..FILES {
+        root = root.file(format!("etc/{number}/conf"), format!("stock {number}\n").repeat(number + 1));
+        root = root.resource(format!("files/01-x/etc/{number}/conf"), format!("ours {number}\n"));
+    }
+    fs::set_permissions(root.join("etc/5/program"), fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("empty", root.join("etc/link")).unwrap();
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    let history = root.holo(&["history", "show", "--diff"]);
+    let shown = history.stdout_lossy();
+    let mut expected: Vec<String> = (0..FILES)
+        .flat_map(|number| {
+            [
+                format!("@@ -1{} +1 @@\n", if number == 0 { String::new() } else { format!(",{}", number + 1) }),
+                format!("-stock {number}\n"),
+                format!("+ours {number}\n"),
+            ]
+        })
+        .collect();
+    expected
+        .extend(["-stock\n", "+ours\n", "+no more\n", "deleted file mode 120000\n", "+a file\n"].map(str::to_owned));
+    for line in expected {
+        assert!(shown.lines().any(|shown| shown.trim_start() == line.trim_end()), "{line:?} is not in\n{shown}");
+    }
+    let removed = shown.lines().filter(|line| line.trim_start().starts_with("-stock ")).count();
+    assert_eq!(removed, (1..=FILES).sum::<usize>(), "{shown}");
 }
 
 /// What is previewed before an apply is on record after it, of applying and of scrubbing.

@@ -7,6 +7,8 @@ use holo_testing::Need;
 
 const RESOURCES: &str = "usr/share/holo/files/01-bench";
 const COPY: &str = "copy";
+/// The root in which no records are kept.
+const WITHOUT: &str = "without";
 
 pub(super) fn scene() -> Scene {
     Scene {
@@ -46,6 +48,35 @@ pub(super) fn scene() -> Scene {
             ("apply of one of all, nothing to do", "scan"),
             ("scrub of all", "first apply"),
         ],
+    }
+}
+
+/// A first apply that keeps a record of the run and its inputs, beside one that does not.
+pub(super) fn records() -> Scene {
+    Scene {
+        name: "records",
+        entities: "overlays",
+        sizes: &[1000, 10_000],
+        needs: &[],
+        system: None,
+        prepare: |site| {
+            prepare(site)?;
+            let copy = ["cp".into(), "-a".into(), site.root().into(), site.beside(WITHOUT).into()];
+            site.output(&copy.to_vec()).map(drop)
+        },
+        steps: vec![
+            Step::new("first apply", |_| holo(&["apply"]))
+                .checked(|site, _| is_filled(site, &site.root(), "wanted"))
+                .takes_turns(),
+            Step::new("first apply, `HOLO_HISTORY=0`", |site| {
+                let root = format!("HOLO_ROOT_DIR={}", site.beside(WITHOUT).display());
+                let mut words: Words = ["env".into(), "HOLO_HISTORY=0".into(), root.into()].to_vec();
+                words.extend(holo(&["apply"])?);
+                Ok(words)
+            })
+            .checked(|site, _| is_filled(site, &site.beside(WITHOUT), "wanted")),
+        ],
+        ratios: &[("first apply", "first apply, `HOLO_HISTORY=0`")],
     }
 }
 

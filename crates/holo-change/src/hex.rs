@@ -1,15 +1,10 @@
 //! Bytes as hexadecimal digits.
 
-use std::fmt::Write as _;
-
 /// Returns the bytes as lower-case hexadecimal digits, two for each.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]

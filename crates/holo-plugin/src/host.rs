@@ -1,5 +1,6 @@
 //! The directories that a plugin was given, and the root below which everything is.
 
+use crate::copies::Copies;
 use crate::kept::Kept;
 use crate::mode::Mode;
 use bstr::{BString, ByteSlice};
@@ -15,7 +16,6 @@ use std::io;
 use std::num::NonZero;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread;
 
 /// A plugin's environment.
@@ -27,8 +27,8 @@ pub struct Host {
     verifies: bool,
     gives_hints: bool,
     only_reads: bool,
-    /// The number of copies that were made of what is replaced, if that is wanted. Clones share it.
-    pub(crate) replaced: Option<Arc<AtomicUsize>>,
+    /// The copies that were made of what is replaced, if that is wanted. Clones share them.
+    pub(crate) replaced: Option<Arc<Copies>>,
     refreshes: bool,
     received: Vec<BString>,
     wanted: Vec<BString>,

@@ -41,6 +41,7 @@ mod adoption;
 mod apply_one;
 mod as_user;
 mod concurrently;
+mod copies;
 pub mod declared;
 pub mod definitions;
 mod diagnoses;

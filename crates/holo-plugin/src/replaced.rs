@@ -3,7 +3,6 @@
 use crate::{FilePair, Host, Output, Shown};
 use bstr::ByteSlice;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 /// The number of files of a run that copies are made of: whoever changes more is not going to read all differences.
 const MOST: usize = 500;
@@ -20,8 +19,7 @@ impl Host {
     /// Keeps the two files that show what an entity is, and what it is about to become, as its [preview](crate::Entity::preview) has them: the
     /// dispatcher then has the difference for the record of the run, if it keeps one. This is for what is no file; both are in the cache.
     pub fn keep_change(&self, pair: impl FnOnce() -> Option<FilePair>, output: &mut Output<'_>) {
-        let Some(replaced) = &self.replaced else { return };
-        if replaced.fetch_add(1, Ordering::Relaxed) >= MOST {
+        if self.replaced.as_ref().and_then(|replaced| replaced.next(MOST)).is_none() {
             return;
         }
         let Some(FilePair { from, to, from_label: Some(label), .. }) = pair() else { return };
@@ -49,19 +47,23 @@ impl Host {
     ) {
         let Some(replaced) = &self.replaced else { return };
         let Some(text) = path.to_str().filter(|path| !path.contains('\n')) else { return };
-        let number = replaced.fetch_add(1, Ordering::Relaxed);
-        if number >= MOST {
-            return;
-        }
+        let Some(number) = replaced.next(MOST) else { return };
         match before() {
             Ok(None) => output.replaced_text(&format!("/dev/null {text}")),
             Err(_) => {}
             Ok(Some(Shown::File { content, .. })) if content.len() as u64 > MAX_REPLACED => {}
             Ok(Some(shown)) => {
-                let copy = self.cache_dir().join("replaced").join(number.to_string());
+                let folder = self.cache_dir().join("replaced");
+                let copy = match &shown {
+                    Shown::File { content, mode } if mode & 0o100 == 0 => replaced.add(content, &folder),
+                    shown => {
+                        let copy = folder.join(number.to_string());
+                        shown.write(&copy).map(|()| copy)
+                    }
+                };
                 // The two are told apart at the first blank.
-                if let Some(copied) = copy.to_str().filter(|copy| !copy.contains([' ', '\n']))
-                    && shown.write(&copy).is_ok()
+                if let Ok(copy) = copy
+                    && let Some(copied) = copy.to_str().filter(|copy| !copy.contains([' ', '\n']))
                 {
                     output.replaced_text(&format!("{copied} {text}"));
                 }

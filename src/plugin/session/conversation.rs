@@ -60,6 +60,11 @@ pub(super) enum Said<'a> {
     AtTheEnd(Stream, &'a [u8]),
     /// Nothing, but something is at work.
     Waiting,
+    /// Nothing, but the answers that follow are here already, or there are no more of them.
+    Burst {
+        /// True if there are no more of them.
+        is_over: bool,
+    },
     /// Nothing: this asks when what is at work was begun.
     Begun(&'a mut Instant),
 }
@@ -170,6 +175,16 @@ impl Session {
         if rest.len() > MAX_LINE {
             return Some(RequestEnd::Over(PluginError::LongAnswer(MAX_LINE)));
         }
+        if lines.is_empty() {
+            return None;
+        }
+        said(Said::Burst { is_over: false });
+        let end = self.take_lines(lines, said);
+        said(Said::Burst { is_over: true });
+        end
+    }
+
+    fn take_lines(&self, lines: &[u8], said: &mut dyn FnMut(Said<'_>)) -> Option<RequestEnd> {
         for line in lines.lines().filter(|line| !line.is_empty()) {
             match serde_json::from_slice::<Answer>(line) {
                 Ok(answer) if answer.request() != self.last_request => {}

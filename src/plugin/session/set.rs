@@ -64,6 +64,7 @@ impl<'a> Set<'a> {
                 }
                 return;
             }
+            Said::Burst { is_over } => return on_progress(self.at_work, Progress::Burst { is_over }),
             Said::Begun(at) => {
                 *at = self.oldest().map_or(*at, |(_, begun)| begun);
                 return;

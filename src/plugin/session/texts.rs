@@ -79,7 +79,7 @@ impl Slot {
                 outcome = result;
             }
             Said::Stray(stream, bytes) | Said::AtTheEnd(stream, bytes) => on_output(stream, bytes),
-            Said::Answer(_) | Said::Waiting | Said::Begun(_) => {}
+            Said::Answer(_) | Said::Waiting | Said::Burst { .. } | Said::Begun(_) => {}
         })?;
         match (end, outcome) {
             (RequestEnd::TimedOut(limit), _) => Err(PluginError::TimedOut(limit).into()),

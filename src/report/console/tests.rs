@@ -111,3 +111,28 @@ fn a_reader_that_went_away_is_no_error() {
         assert_eq!(console.finish().is_ok(), ends_well);
     }
 }
+
+#[test]
+fn what_is_said_at_once_is_written_at_once() {
+    let screen = Screen::default();
+    let sides = (Box::new(Side(screen.clone(), false)), Box::new(Side(screen.clone(), true)));
+    let mut console = Console::new(sides.0, sides.1, false);
+    let seen = || String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+    console.hold(true);
+    console.raw(Stream::Stdout, b"one ");
+    console.flush();
+    assert_eq!(seen(), "");
+    // The order between the streams stays.
+    console.raw(Stream::Stderr, b"two");
+    console.flush();
+    assert_eq!(seen(), "one ");
+    console.hold(false);
+    assert_eq!(seen(), "one [two]");
+    console.raw(Stream::Stdout, b" three");
+    console.flush();
+    assert_eq!(seen(), "one [two] three");
+    console.hold(true);
+    console.raw(Stream::Stdout, b" four");
+    console.finish().unwrap();
+    assert_eq!(seen(), "one [two] three four");
+}

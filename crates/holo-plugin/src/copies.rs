@@ -1,0 +1,55 @@
+//! Copies of contents, one after the other in one file.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The copies of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    number: AtomicUsize,
+    /// The file, once there is something in it: many files would be made and removed for nothing.
+    contents: Mutex<Option<Contents>>,
+}
+
+#[derive(Debug)]
+struct Contents {
+    file: File,
+    length: u64,
+}
+
+impl Copies {
+    /// Returns the number of the next copy, if there are not too many.
+    pub(crate) fn next(&self, most: usize) -> Option<usize> {
+        Some(self.number.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < most)
+    }
+
+    /// Adds a copy to the file of this folder. Returns its path, with the part of the file that it is.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn add(&self, content: &[u8], folder: &Path) -> io::Result<PathBuf> {
+        let path = folder.join("contents");
+        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = match &mut *contents {
+            Some(contents) => contents,
+            none => none.insert(Contents { file: create(&path)?, length: 0 }),
+        };
+        contents.file.write_all_at(content, contents.length)?;
+        let mut part = path.into_os_string();
+        part.push(format!("@{}+{}", contents.length, content.len()));
+        contents.length += content.len() as u64;
+        Ok(part.into())
+    }
+}
+
+/// Creates a file that nobody else may read, and its folder.
+fn create(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
