@@ -37,6 +37,7 @@ mod shell_plugins;
 mod takeovers;
 mod terminal;
 mod together;
+mod values;
 mod watch;
 mod webapp;
 mod why;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         ("takeovers", takeovers::trials()),
         ("terminal", terminal::trials()),
         ("together", together::trials()),
+        ("values", values::trials()),
         ("watch", watch::trials()),
         ("webapp", webapp::trials()),
         ("why", why::trials()),

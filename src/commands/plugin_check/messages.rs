@@ -49,9 +49,11 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
         | Message::RequiresForce(_)
         | Message::Skipped(_)
         | Message::Progress(_)
+        // Others may receive it whatever is done.
+        | Message::Send(_)
         // That it cannot be understood is said elsewhere.
         | Message::Malformed(_) => true,
-        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Send(_) | Message::Keep(_) | Message::Replaced(_) => {
+        Message::Changed(_) | Message::ChangedQuietly(_) | Message::Keep(_) | Message::Replaced(_) => {
             matches!(operation, Operation::Apply | Operation::ForceApply)
         }
         Message::WouldChange(_) | Message::Unknown => operation == Operation::Check,
@@ -67,6 +69,8 @@ fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
                     other,
                     Message::Malformed(_) | Message::Progress(_) | Message::Keep(_) | Message::Replaced(_)
                 )
+                // An entity that is left out is not known to be as desired.
+                && (!matches!(other, Message::Send(_)) || matches!(one, Message::Skipped(_)))
         }
         Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,
         _ => false,
@@ -90,6 +94,8 @@ mod tests {
         assert!(!found(&["requires --force: a", "requires --force to overwrite"]));
         assert!(!found(&["changed: a", "send: a=1", "send: b=2"]));
         assert!(!found(&["not changed", "keep: a=1"]));
+        assert!(!found(&["not changed", "send: a=1"]));
+        assert!(!found(&["unknown", "send: a=1"]));
         assert!(found(&["skipped: a", "not changed"]));
         assert!(found(&["skipped: a", "send: a=1"]));
         assert!(found(&["changed: a", "not changed"]));

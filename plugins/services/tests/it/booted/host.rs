@@ -5,7 +5,7 @@ use holo_testing::{Overlay, Run, binaries::built};
 /// Counts how often systemctl is called, and for what.
 const SPY: &str = "#!/bin/sh\necho \"$*\" >>/run/calls\nexec /usr/bin/systemctl \"$@\"\n";
 
-/// A system on which holo has the plugins `services` and `files`.
+/// A system on which holo has the plugins `services`, `files` and `exec`.
 pub(crate) struct Host {
     pub(crate) system: Overlay,
 }
@@ -13,8 +13,9 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(system: Overlay) -> Host {
         let plugin = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
-        system.write("/etc/holorc", plugin("files") + &plugin("services"));
-        system.must("rm -rf /etc/holorc.d; mkdir -p /usr/share/holo/files /usr/share/holo/services");
+        system.write("/etc/holorc", plugin("exec") + &plugin("files") + &plugin("services"));
+        system
+            .must("rm -rf /etc/holorc.d; mkdir -p /usr/share/holo/exec /usr/share/holo/files /usr/share/holo/services");
         let host = Host { system };
         host.spy();
         host

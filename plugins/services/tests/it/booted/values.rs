@@ -3,7 +3,10 @@
 use super::Case;
 use super::host::Host;
 
-pub(crate) const ALL: &[Case] = &[("a unit sends the ID of its process", sends)];
+pub(crate) const ALL: &[Case] = &[
+    ("a unit sends the ID of its process", sends),
+    ("a value that a command prints comes to a unit by a file, and another one restarts it once", chain),
+];
 
 fn sends(host: &Host) {
     host.daemon("pid.service");
@@ -29,4 +32,33 @@ fn sends(host: &Host) {
     host.calls();
     host.nothing_to_do();
     assert!(!host.calls().iter().any(|call| call.contains("MainPID")));
+}
+
+fn chain(host: &Host) {
+    host.daemon("chain.service");
+    host.service("chain", "subscribes = ['file:/etc/chain.conf']");
+    let command = "[[exec]]\nname = 'token'\ncommand = ['cat', '/etc/token']\nlog_output = false\nunless_command = 'test -e /run/token-is-old'\n";
+    host.system.write("/usr/share/holo/exec/10-case.toml", command);
+    let file = "[[file]]\npath = '/etc/chain.conf'\nreceive = { content = 'exec:token#stdout' }\n";
+    host.system.write("/usr/share/holo/files/10-case.toml", file);
+    host.system.write("/etc/token", "first\n");
+    host.apply();
+    assert_eq!(host.system.read("/etc/chain.conf"), "first");
+    assert!(host.is_active("chain"));
+    // The same value changes nothing, whether or not the command is run.
+    let first = host.property("chain", "InvocationID");
+    let said = host.apply();
+    assert!(said.contains("exec:token") && !said.contains("chain"), "{said}");
+    host.system.write("/run/token-is-old", "");
+    host.nothing_to_do();
+    assert_eq!(host.property("chain", "InvocationID"), first);
+    host.system.must("rm /run/token-is-old; echo second >/etc/token");
+    host.calls();
+    let said = host.apply();
+    assert_eq!(said.matches("restarted chain.service").count(), 1, "{said}");
+    let calls = host.calls();
+    assert_eq!(calls.iter().filter(|call| call.contains("restart -- chain.service")).count(), 1, "{calls:?}");
+    assert_eq!(host.system.read("/etc/chain.conf"), "second");
+    host.system.write("/run/token-is-old", "");
+    host.nothing_to_do();
 }

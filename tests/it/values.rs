@@ -1,0 +1,314 @@
+//! Values that entities send to others, on their way from the sender to the receiver: with plugins in a few lines of shell, and with those of this
+//! workspace on a system to throw away.
+
+use bstr::{BString, ByteSlice};
+use holo_testing::disturb::{self, CALLS};
+use holo_testing::overlay::NEEDS;
+use holo_testing::{Need, Overlay, Run, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = holo_testing::trials![
+        the_example_of_the_manual_does_as_it_says,
+        values_that_go_round_in_a_circle_are_an_error,
+        a_receiver_of_what_failed_or_is_gone_is_told,
+        a_value_is_kept_for_runs_without_its_sender,
+        a_sender_that_gets_another_name_is_another_sender,
+    ];
+    let on_system: [(&str, fn()); 2] = [
+        ("any text arrives as it was sent, and what cannot be sent is said", any_text),
+        ("what is sensitive is shown nowhere", sensitive),
+    ];
+    trials.extend(on_system.map(|(name, test)| trial_of(name, NEEDS, test)));
+    let kill = "a kill at any system call loses no value and doubles no change";
+    trials.push(trial_of(kill, &[Need::Program("strace")], killed_everywhere));
+    trials
+}
+
+const FILE: &str = "var/lib/holo/.engine/values.json";
+
+/// Returns the example of the manual.
+fn example() -> String {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-plugin-interface.7")).unwrap();
+    let after = page.split("This plugin has a sender and a receiver").nth(1).unwrap();
+    let block = after.split(".Bd -literal -offset indent\n").nth(1).unwrap();
+    block.split(".Ed").next().unwrap().replace("\\e", "\\")
+}
+
+fn with_example(root: ScratchRoot) -> ScratchRoot {
+    let root = root.binary(built("holo")).holorc("plugin x\n").dir("usr/share/holo/x").dir("srv");
+    root.script("usr/lib/holo/holo-x", example()).file("etc/port", "80\n")
+}
+
+/// Runs holo, and demands this end and that its output has all of this.
+#[track_caller]
+fn expect(root: &ScratchRoot, arguments: &[&str], status: i32, said: &[&str]) -> Run {
+    let run = root.holo(arguments);
+    assert_eq!(run.status, Some(status), "{run}");
+    for said in said {
+        assert!(run.to_string().contains(said), "expected {said:?}\n{run}");
+    }
+    run
+}
+
+#[track_caller]
+fn nothing_to_do(root: &ScratchRoot) {
+    let run = expect(root, &["apply"], 0, &[]);
+    assert!(run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
+}
+
+fn the_example_of_the_manual_does_as_it_says() {
+    let root = with_example(ScratchRoot::new());
+    expect(&root, &["check"], 3, &["would write 80"]);
+    assert!(!root.exists(FILE), "a check keeps nothing");
+    expect(&root, &["apply"], 0, &["Working on page:index"]);
+    assert_eq!(root.read("srv/page"), "80\n");
+    nothing_to_do(&root);
+    root.write("etc/port", "8080\n");
+    expect(&root, &["check"], 3, &["would write 8080"]);
+    expect(&root, &["apply"], 0, &[]);
+    assert_eq!(root.read("srv/page"), "8080\n");
+    nothing_to_do(&root);
+    let plugin = root.path().join("usr/lib/holo/holo-x");
+    let check = ["plugin", "check", "--root", root.path().to_str().unwrap(), plugin.to_str().unwrap()];
+    expect(&root, &check, 0, &[]);
+}
+
+/// A plugin of which these are the lines of the scan report, and the work on entities.
+fn plugin(scan: &str, work: &str) -> String {
+    let scan = scan.replace('\n', "\\n");
+    format!(
+        "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=4\\n' ;;\nscan) printf '{scan}' ;;\n\
+         check|apply) {work} ;;\nesac\n"
+    )
+}
+
+/// A root with the plugins `a`, which sends, and `b`, which receives.
+fn sender_and_receiver(sends: &str, receives: &str) -> ScratchRoot {
+    let root = ScratchRoot::new().binary(built("holo")).holorc("plugin a\nplugin b\n");
+    let root = root.dir("usr/share/holo/a").dir("usr/share/holo/b").dir("srv");
+    let work =
+        "printf '%s' \"$(echo \"${HOLO_RECEIVED-nothing}\")\" >\"$HOLO_ROOT_DIR/srv/received\"; echo 'changed: it' >&3";
+    root.script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", sends))
+        .script("usr/lib/holo/holo-b", plugin(&format!("ENTITY: b:1\nRECEIVES: key {receives}\n"), work))
+}
+
+const SENDS: &str = "echo \"not changed\nsend: x=$(cat \"$HOLO_ROOT_DIR/etc/x\")\" >&3";
+
+fn values_that_go_round_in_a_circle_are_an_error() {
+    let root = ScratchRoot::new().binary(built("holo")).holorc("plugin a\n").dir("usr/share/holo/a");
+    let circle = "ENTITY: a:1\nRECEIVES: key a:2#x\nENTITY: a:2\nRECEIVES: key a:1#x\nENTITY: a:3\n";
+    root.write_script("usr/lib/holo/holo-a", plugin(circle, "echo 'changed: it' >&3"));
+    let run = root.holo(&["apply"]);
+    assert!(!run.success() && run.stderr_lossy().contains("a:1") && run.stderr_lossy().contains("a:2"), "{run}");
+    let itself = "ENTITY: a:1\nRECEIVES: key a:1#x\nENTITY: a:3\n";
+    root.write_script("usr/lib/holo/holo-a", plugin(itself, "echo 'changed: it' >&3"));
+    let run = root.holo(&["apply"]);
+    assert!(!run.success() && run.stderr_lossy().contains("a:1"), "{run}");
+}
+
+fn a_receiver_of_what_failed_or_is_gone_is_told() {
+    // The sender fails, and says nothing or something before.
+    for work in ["exit 1", "echo 'send: x=1' >&3; exit 1"] {
+        let root = sender_and_receiver(work, "a:1#x");
+        expect(&root, &["apply"], 1, &["receives key from a:1, which failed"]);
+        assert!(!root.exists("srv/received") && !root.exists(FILE));
+    }
+    let root = sender_and_receiver("echo 'not changed' >&3", "a:1#x");
+    expect(&root, &["apply"], 1, &["receives key from a:1, which has not sent x"]);
+    let root = sender_and_receiver(SENDS, "a:0#x");
+    expect(&root, &["apply"], 1, &["receives key from a:0, which does not exist"]);
+    // The plugin of the sender fails, or is not there.
+    for scan in ["exit 1", "kill -9 $$"] {
+        let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
+        let broken =
+            format!("#!/bin/sh\n[ $1 = info ] && printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=4\\n' && exit\n{scan}\n");
+        root.write_script("usr/lib/holo/holo-a", broken);
+        let run = root.holo(&["apply"]);
+        assert!(!run.success() && !root.exists("srv/received"), "{run}");
+    }
+}
+
+fn a_value_is_kept_for_runs_without_its_sender() {
+    let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
+    // Without the sender a value that it can tell all the same is asked for.
+    expect(&root, &["apply", "b:1"], 0, &[]);
+    assert_eq!(root.read("srv/received"), "key=1");
+    root.write("etc/x", "2");
+    expect(&root, &["apply", "b:1"], 0, &[]);
+    assert_eq!(root.read("srv/received"), "key=1", "the last value that was sent");
+    expect(&root, &["apply"], 0, &[]);
+    assert_eq!(root.read("srv/received"), "key=2");
+    assert_eq!(fs::metadata(root.join(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+    // A sender that fails later has sent something before.
+    root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", "exit 1"));
+    expect(&root, &["apply", "b:1"], 0, &[]);
+    assert_eq!(root.read("srv/received"), "key=2");
+}
+
+fn a_sender_that_gets_another_name_is_another_sender() {
+    let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
+    expect(&root, &["apply"], 0, &[]);
+    root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:2\n", SENDS));
+    expect(&root, &["apply"], 1, &["receives key from a:1, which does not exist"]);
+    assert!(!root.read(FILE).contains_str("a:1"), "what is gone has sent nothing");
+    root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", "echo 'not changed' >&3"));
+    expect(&root, &["apply"], 1, &["receives key from a:1, which has not sent x"]);
+}
+
+/// A system with commands and files.
+fn system(command: &str, definitions: &str) -> Overlay {
+    let system = Overlay::new();
+    let line = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
+    system.write("/etc/holorc", line("exec") + &line("files"));
+    system.must("rm -rf /etc/holorc.d /usr/share/holo; mkdir -p /usr/share/holo/exec /usr/share/holo/files");
+    system.write("/usr/share/holo/exec/01.toml", format!("[[exec]]\nname = 'value'\n{command}\n"));
+    system.write("/usr/share/holo/files/01.toml", definitions);
+    system
+}
+
+fn any_text() {
+    let file = "[[file]]\npath = '/etc/value'\nreceive = { content = 'exec:value#stdout' }\n";
+    let system = system("command = ['cat', '/etc/source']\nlog_output = false", file);
+    for text in [
+        "",
+        "plain",
+        "two\nlines\n\n",
+        "\ttab \"quotes\" 'and' \\n # no comment",
+        "\u{fc}ml\u{e4}ut \u{1f980}",
+        "=",
+        "\r\n\u{1b}[0m",
+    ] {
+        system.write("/etc/source", text);
+        let run = system.holo(&["apply"]);
+        assert!(run.success(), "{text:?}: {run}");
+        let expected = text.strip_suffix('\n').unwrap_or(text);
+        assert_eq!(system.read("/etc/value"), expected, "{run}");
+        assert_eq!(system.holo(&["apply", "file:/etc/value"]).stdout, "");
+    }
+    system.write("/etc/source", vec![b'x'; 32_768]);
+    assert!(system.holo(&["apply"]).success());
+    assert_eq!(system.read("/etc/value").len(), 32_768);
+    system.write("/etc/source", "before");
+    assert!(system.holo(&["apply"]).success());
+    let too_long = vec![b'x'; 1 << 20];
+    for value in [&b"nul\0"[..], &too_long] {
+        system.write("/etc/source", value);
+        let run = system.holo(&["apply"]);
+        let said = "what it prints cannot be sent, as it has a NUL byte, or more than 32768 bytes";
+        assert!(run.stderr_lossy().contains(said), "{run}");
+        assert_eq!(system.read("/etc/value"), "before", "the last value that was sent");
+    }
+    system.write("/etc/source", b"\xff\xfe");
+    let run = system.holo(&["apply"]);
+    let said = "01.toml:3: file:/etc/value: content: the value is not UTF-8 (it is what exec:value has sent as stdout)";
+    assert!(run.status == Some(1) && run.stderr_lossy().contains(said), "{run}");
+    assert_eq!(system.read("/etc/value"), "before");
+}
+
+/// Everything that people or programs can see of a run.
+#[track_caller]
+fn everything(system: &Overlay, arguments: &[&str]) -> BString {
+    let run = system.holo(arguments);
+    assert!(!run.stdout_lossy().contains("panicked"), "{run}");
+    [run.stdout.as_bytes(), b"\n", run.stderr.as_bytes(), b"\n"].concat().into()
+}
+
+fn sensitive() {
+    let file = "[[file]]\npath = '/etc/value'\nreceive = { content = 'exec:value#stdout' }\n\
+                [[file]]\npath = '/etc/unfit'\ncontent = ''\nreceive = { mode = 'exec:value#stdout' }\n\
+                [[file]]\npath = '/etc/digest'\nreceive = { content = 'file:/etc/value#sha256' }\n";
+    let system = system("command = ['cat', '/etc/source']\nsensitive = true", file);
+    let mut seen = BString::default();
+    let secrets = ["hunter2-the-first", "hunter2-the-second"];
+    for secret in secrets {
+        system.write("/etc/source", format!("{secret}\n"));
+        for arguments in [
+            &["scan"][..],
+            &["check"],
+            &["check", "--diff"],
+            &["check", "--json"],
+            &["check", "--diff", "--json"],
+            &["apply", "--json"],
+            &["apply"],
+            &["diff"],
+            &["scan", "--json"],
+        ] {
+            seen.extend(everything(&system, arguments).iter());
+        }
+        assert_eq!(system.read("/etc/value"), secret);
+        // A person's change is not shown against it either.
+        system.write("/etc/value", format!("{secret}, changed by somebody"));
+        for arguments in [&["diff"][..], &["check", "--diff"], &["apply"], &["apply", "--json"], &["apply", "--force"]]
+        {
+            seen.extend(everything(&system, arguments).iter());
+        }
+    }
+    for arguments in [
+        &["history"][..],
+        &["history", "--json"],
+        &["history", "file:/etc/value"],
+        &["report"],
+        &["doctor"],
+        &["generations"],
+        &["why", "/etc/value"],
+        &["why", "--json", "file:/etc/value"],
+        &["definitions", "files"],
+        &["definitions", "exec"],
+        &["blame", "/etc/value"],
+        &["graph"],
+        &["adopt", "/etc/value"],
+    ] {
+        seen.extend(everything(&system, arguments).iter());
+    }
+    seen.extend_from_slice(&system.must("find /var/lib/holo/.engine /var/lib/holo/.history /etc/holo -type f ! -name values.json -exec cat {} + 2>&1 || true"));
+    for hidden in ["hunter2", "hush"] {
+        let at = seen.find(hidden).map(|at| BString::from(&seen[at.saturating_sub(400)..(at + 100).min(seen.len())]));
+        assert_eq!(at, None);
+    }
+    let open = system.must("find /var/lib/holo -type f -perm /077 -exec grep -l hunter2 {} + || true");
+    assert_eq!(open, "", "only root may read what is kept of it");
+}
+
+fn killed_everywhere() {
+    let undisturbed = killed_root();
+    expect(&undisturbed, &["apply"], 0, &[]);
+    let expected = undisturbed.read(FILE);
+    let kills = disturb::everywhere(CALLS, |call, number| killed_once(call, number, &expected));
+    assert!(kills > 10, "only {kills} kills: the test does not test what it says");
+}
+
+/// A root in which one value was sent and received, and another one is due.
+fn killed_root() -> ScratchRoot {
+    let root = with_example(ScratchRoot::in_memory());
+    expect(&root, &["apply"], 0, &[]);
+    root.write("etc/port", "8080\n");
+    root
+}
+
+fn killed_once(call: &str, number: usize, expected: &BString) -> bool {
+    let root = killed_root();
+    let log = root.join("tmp/strace");
+    let (trace, injection) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
+    let holo = built("holo");
+    // Only the dispatcher: the plugin is a script, whose own writing is not what is tested.
+    let words = ["-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap(), "apply"];
+    let _ = root.run("/usr/bin/strace", &words);
+    let was_killed = fs::read_to_string(&log).unwrap_or_default().contains("killed by SIGKILL");
+    let _ = fs::remove_file(&log);
+    let moment = format!("killed at {call} number {number}");
+    // Whoever has the new value has it from a sender whose value is kept.
+    let (page, kept) = (root.read("srv/page"), root.read(FILE));
+    let is_kept = kept.contains_str("8080");
+    assert!(page == "80\n" || is_kept, "{moment}: {page} was made of what is not kept: {kept}");
+    let run = root.holo(&["apply", "page:index"]);
+    assert!(run.success(), "{moment}: {run}");
+    assert_eq!(root.read("srv/page"), if is_kept { "8080\n" } else { "80\n" }, "{moment}: {run}");
+    let run = root.holo(&["apply"]);
+    assert!(run.success(), "{moment}: {run}");
+    assert_eq!((root.read("srv/page"), root.read(FILE)), ("8080\n".into(), expected.clone()), "{moment}: {run}");
+    assert_eq!(root.holo(&["apply"]).stdout, "", "{moment}");
+    was_killed
+}
