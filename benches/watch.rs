@@ -5,7 +5,7 @@
 mod common;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use common::{UnderCargo, median, run, show};
 use holo_testing::binaries;
 use std::collections::HashSet;
@@ -30,7 +30,10 @@ struct Options {
     /// The number of entities
     #[arg(long, value_delimiter = ',', default_values_t = [10, 10_000])]
     sizes: Vec<usize>,
-    /// The number of times that something is changed
+    /// The entities
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["overlays", "declared"])]
+    kinds: Vec<Kind>,
+    /// The number of times that something is changed, but for overlays each at most once
     #[arg(long, default_value_t = 200)]
     rounds: usize,
     /// The number of changes at once
@@ -39,8 +42,20 @@ struct Options {
     /// The number of events in a row that are about nothing
     #[arg(long, default_value_t = 100_000)]
     storm: usize,
+    /// Counts system calls while nothing happens
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    idle: bool,
     #[command(flatten)]
     under_cargo: UnderCargo,
+}
+
+/// A kind of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Each with a resource file of its own.
+    Overlays,
+    /// All of them in one file of definitions.
+    Declared,
 }
 
 fn main() -> Result<()> {
@@ -48,21 +63,31 @@ fn main() -> Result<()> {
     if !options.under_cargo.measures("watch")? {
         return Ok(());
     }
-    for &size in &options.sizes {
-        let site = Site::new(size)?;
-        let begun = Instant::now();
-        let mut watch = site.watch()?;
-        println!("{size} entities: {} until it watches", show(begun.elapsed()));
-        idle(&watch)?;
-        latency(&site, &mut watch, options.rounds)?;
-        at_once(&site, &mut watch, options.at_once.min(size))?;
-        storm(&site, &mut watch, options.storm)?;
-        println!("  memory at the end: {} MB", memory(&watch)? / 1000);
+    for &kind in &options.kinds {
+        for &size in &options.sizes {
+            measure(&options, kind, size)?;
+        }
     }
     Ok(())
 }
 
-/// A root with declared files, all of which are as defined.
+fn measure(options: &Options, kind: Kind, size: usize) -> Result<()> {
+    let site = Site::new(kind, size)?;
+    let begun = Instant::now();
+    let mut watch = site.watch()?;
+    println!("{size} files, {kind:?}: {} until it watches", show(begun.elapsed()));
+    if options.idle {
+        idle(&watch)?;
+    }
+    let rounds = if kind == Kind::Overlays { options.rounds.min(size) } else { options.rounds };
+    latency(&site, &mut watch, rounds)?;
+    at_once(&site, &mut watch, options.at_once.min(size))?;
+    storm(&site, &mut watch, options.storm)?;
+    println!("  memory at the end: {} MB", memory(&watch)? / 1000);
+    Ok(())
+}
+
+/// A root with files, all of which are as defined.
 struct Site {
     root: TempDir,
     holo: PathBuf,
@@ -70,7 +95,7 @@ struct Site {
 }
 
 impl Site {
-    fn new(size: usize) -> Result<Site> {
+    fn new(kind: Kind, size: usize) -> Result<Site> {
         let holo = binaries::binary("holo")?;
         let files = binaries::binary("holo-files")?;
         let root = TempDir::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")))?;
@@ -80,19 +105,33 @@ impl Site {
         }
         fs::write(site.path("etc/os-release"), "ID=debian\n")?;
         fs::write(site.path("etc/holorc"), format!("plugin files={}\n", files.display()))?;
-        let mut definitions = File::create(site.path("usr/share/holo/files/all.toml"))?;
+        let mut definitions = String::new();
         for number in 0..size {
             let path = target(number);
-            fs::create_dir_all(site.path(&path).parent().context("a file has a parent")?)?;
-            // What is changed here again and again is nobody's fight.
-            writeln!(definitions, "[[file]]\npath = \"/{path}\"\ncontent = \"{number}\\n\"\nlimit = \"1000000/1s\"")?;
+            site.write(&path, "stock\n")?;
+            if kind == Kind::Overlays {
+                site.write(&format!("usr/share/holo/files/10-bench/{path}"), &format!("{number}\n"))?;
+            } else {
+                fs::remove_file(site.path(&path))?;
+                // What is changed here again and again is nobody's fight.
+                let table =
+                    format!("[[file]]\npath = \"/{path}\"\ncontent = \"{number}\\n\"\nlimit = \"1000000/1s\"\n");
+                definitions.push_str(&table);
+            }
         }
+        site.write("usr/share/holo/files/all.toml", &definitions)?;
         run(site.command("apply"))?;
         Ok(site)
     }
 
     fn path(&self, below: &str) -> PathBuf {
         self.root.path().join(below)
+    }
+
+    fn write(&self, path: &str, content: &str) -> Result<()> {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().context("a file has a parent")?)?;
+        Ok(fs::write(path, content)?)
     }
 
     fn command(&self, verb: &str) -> Command {
@@ -104,7 +143,7 @@ impl Site {
 
     /// Starts a watch, and waits until it watches.
     fn watch(&self) -> Result<Watch> {
-        let mut child = self.command("watch").args(["--apply", "--json"]).stdout(Stdio::piped()).spawn()?;
+        let mut child = self.command("watch").args(["--apply", "--force", "--json"]).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("a pipe")?;
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -119,8 +158,9 @@ impl Site {
         Ok(watch)
     }
 
-    fn remove(&self, number: usize) -> Result<()> {
-        Ok(fs::remove_file(self.path(&target(number)))?)
+    /// Writes something else into a file, as a person would.
+    fn change(&self, number: usize) -> Result<()> {
+        Ok(fs::write(self.path(&target(number)), "something else\n")?)
     }
 }
 
@@ -191,26 +231,26 @@ fn latency(site: &Site, watch: &mut Watch, rounds: usize) -> Result<()> {
     let (mut reports, mut repairs) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let begun = Instant::now();
-        site.remove(round * 7919 % site.size)?;
+        site.change(round * 7919 % site.size)?;
         reports.push(watch.until("drifted")?.0 - begun);
         repairs.push(watch.until("repaired")?.0 - begun);
     }
     for (what, times) in [("report", reports), ("repair", repairs)] {
         let worst = times.iter().max().copied().unwrap_or_default();
         let middle = median(times).unwrap_or_default();
-        println!("  from a removal to the {what}: {}, worst of {rounds}: {}", show(middle), show(worst));
+        println!("  from a write to the {what}: {}, worst of {rounds}: {}", show(middle), show(worst));
     }
     Ok(())
 }
 
 fn at_once(site: &Site, watch: &mut Watch, drifts: usize) -> Result<()> {
     let begun = Instant::now();
-    (0..drifts).try_for_each(|number| site.remove(number))?;
+    (0..drifts).try_for_each(|number| site.change(number))?;
     let mut repaired = HashSet::new();
     while repaired.len() < drifts {
         repaired.insert(watch.until("repaired")?.1);
     }
-    println!("  {drifts} removed at once, to the last repair: {}", show(begun.elapsed()));
+    println!("  {drifts} written at once, to the last repair: {}", show(begun.elapsed()));
     Ok(())
 }
 
@@ -224,11 +264,11 @@ fn storm(site: &Site, watch: &mut Watch, events: usize) -> Result<()> {
         files.iter_mut().try_for_each(|file| file.write_all(b"x"))?;
     }
     let written = begun.elapsed();
-    site.remove(0)?;
+    site.change(0)?;
     let repaired = watch.until("repaired")?.0 - begun;
     let time = Duration::from_millis(10 * (processor_time(watch)? - before));
     println!(
-        "  {events} writes to other files, within {}, and a removal: repaired {} after the removal, by {} of processor time",
+        "  {events} writes to other files, within {}, and one to a managed file: repaired {} after that, by {} of processor time",
         show(written),
         show(repaired.saturating_sub(written)),
         show(time)

@@ -165,6 +165,9 @@ impl Watcher<'_> {
         watch_definitions(&self.settings.root, &mut paths)?;
         // What happens from here on is heard, and what has happened is about to be found.
         paths.arm().map_err(FatalError::could_not_run)?;
+        if let Some(text) = paths.warning() {
+            findings.warning(text);
+        }
         let sources = Sources::start(&inventory.plugins, findings.of_the_run());
         let refreshes = Refreshes::look(&self.settings.root)?.0;
         let kept = (refreshes, SentValues::look(&self.settings.root, inventory.cache())?);

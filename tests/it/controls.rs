@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A plugin whose entities are files in `state/`: one that is there is as desired. Its report is the file `report`, and what it does is in `log`.
-const PLUGIN: &str = r#"#!/bin/sh
+pub(crate) const PLUGIN: &str = r#"#!/bin/sh
 state=$HOLO_ROOT_DIR/state/${2#x:}
 case $1 in
 info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;

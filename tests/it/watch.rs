@@ -3,6 +3,7 @@
 mod controls;
 mod ends;
 mod plan;
+mod robust;
 
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
@@ -19,6 +20,9 @@ const SILENCE: Duration = Duration::from_millis(1500);
 
 /// A plugin whose entity is where no path tells, so that it watches by itself: a line in a FIFO is an event.
 const PLUGIN: &str = include_str!("../../test-scenarios/plugins/watching");
+
+const IN_NAMESPACES: [Need; 2] = [Need::Program("unshare"), Need::Trial("user namespaces", has_user_namespaces)];
+const AS_NOBODY: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let case = |name, case: fn()| trial_of(name, &[], case);
@@ -44,11 +48,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("who receives a value from what is repaired is changed with it", plan::receivers),
         case("it ends when nobody reads what it says any more", unread),
         trial_of("an idle watch makes no system call", &[Need::Program("strace")], idle),
-        trial_of(
-            "a limit of the system is named",
-            &[Need::Program("unshare"), Need::Trial("user namespaces", has_user_namespaces)],
-            limits,
-        ),
+        trial_of("a limit of the system is named", &IN_NAMESPACES, limits),
+        trial_of("the number of directories that it names suffices", &IN_NAMESPACES, robust::number_needed),
+        trial_of("a file system that is unmounted is noticed, and nothing else", &IN_NAMESPACES, robust::unmounted),
+        trial_of("a root that becomes read-only hinders repairs alone", &IN_NAMESPACES, robust::read_only),
+        trial_of("what a user may not read is not watched", &AS_NOBODY, robust::normal_user),
+        trial_of("when events are lost, everything is looked at once", &[], robust::overflow),
+        trial_of("what was killed in a repair is repaired by the next one", &[], robust::killed),
+        trial_of("it ends in a repair when it is asked to", &[], robust::ended),
         case("errors of definitions do not end it", broken),
         case("what is polled is looked at though nothing is heard of it", controls::polled),
         case("an entity has a limit of its own", controls::limited),

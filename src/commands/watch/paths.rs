@@ -113,6 +113,8 @@ pub(super) struct WatchedPaths {
     nodes: Table<NodeIndex, Node>,
     /// The nodes of each directory that is watched: with links, several paths may lead to one.
     by_watch: HashMap<i32, Vec<NodeIndex>>,
+    /// The directories that this user may not read, so that nothing is heard of them.
+    unreadable: Vec<NodeIndex>,
 }
 
 /// A path that is watched, or on the way to one.
@@ -136,7 +138,7 @@ impl WatchedPaths {
             error => IoError::new("inotify_init", root, error.into()).into(),
         })?;
         let nodes = Table::from(vec![Node { path: root.to_owned(), ..Node::default() }]);
-        Ok(WatchedPaths { inotify, nodes, by_watch: HashMap::new() })
+        Ok(WatchedPaths { inotify, nodes, by_watch: HashMap::new(), unreadable: Vec::new() })
     }
 
     /// Adds a path. One that is not below the root is none of our business.
@@ -166,6 +168,7 @@ impl WatchedPaths {
     /// this.
     pub(super) fn arm(&mut self) -> Result<(), WatchError> {
         let mut armed: HashMap<i32, Vec<NodeIndex>> = HashMap::new();
+        self.unreadable.clear();
         let mut left = vec![NodeIndex::from(0)];
         while let Some(index) = left.pop() {
             let node = &self.nodes[index];
@@ -175,6 +178,7 @@ impl WatchedPaths {
             match inotify::add_watch(&self.inotify, &node.path, self.flags(node)) {
                 Ok(watch) => armed.entry(watch).or_default().push(index),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                Err(Errno::ACCESS) => self.unreadable.push(index),
                 Err(Errno::NOSPC) => {
                     let is_directory = |node: &&Node| !node.children.is_empty() || !node.of_entries.is_empty();
                     let needed = self.nodes.iter().filter(is_directory).count();
@@ -193,6 +197,18 @@ impl WatchedPaths {
         }
         self.by_watch = armed;
         Ok(())
+    }
+
+    /// Returns a warning if nothing is heard of some directories.
+    pub(super) fn warning(&self) -> Option<String> {
+        let (first, others) = self.unreadable.split_first()?;
+        let path = self.nodes[*first].path.display();
+        let others = match others.len() {
+            0 => String::new(),
+            1 => " and of another directory".to_owned(),
+            count => format!(" and of {count} other directories"),
+        };
+        Some(format!("Nothing is noticed of what happens in {path}{others}: you may not read it"))
     }
 
     /// Returns what is to be heard of a directory. Two paths may lead to it: what either needs is added to what is heard already.

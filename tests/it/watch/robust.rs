@@ -1,0 +1,170 @@
+//! What happens to a watch itself, and to the system below it.
+
+use super::{SILENCE, Watching};
+use crate::controls;
+use holo_testing::{Run, ScratchRoot, binaries::built, copy_program};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Runs a script as root of namespaces of its own, in which `holo` is its first argument. What it mounts is gone afterwards.
+fn in_namespaces(root: &ScratchRoot, script: &str) -> Run {
+    let holo = built("holo");
+    let words = ["--user", "--map-root-user", "--mount", "sh", "-ec", script, "sh", holo.to_str().unwrap()];
+    root.run("unshare", &words)
+}
+
+pub(super) fn number_needed() {
+    let root = super::root();
+    let script = r#"
+        limit() { echo "$1" >/proc/sys/user/max_inotify_watches; }
+        limit 2
+        said=$("$1" watch --for 100ms 2>&1) && exit 9
+        needed=$(echo "$said" | sed -n 's/.*!! \([0-9]*\) directories are to be watched.*/\1/p')
+        limit $((needed - 3))
+        "$1" watch --for 100ms && exit 8
+        limit "$needed"
+        "$1" watch --for 100ms"#;
+    let run = in_namespaces(&root, script);
+    assert!(run.success(), "{run}");
+    let run = in_namespaces(&root, "echo 0 >/proc/sys/user/max_inotify_instances; exec \"$1\" watch --for 1s");
+    assert_eq!(run.status, Some(255), "{run}");
+    assert!(run.stderr_lossy().contains("raise fs.inotify.max_user_instances"), "{run}");
+}
+
+pub(super) fn unmounted() {
+    let root = super::root();
+    let script = r#"
+        cd "$HOLO_ROOT_DIR"
+        until_said() { for _ in $(seq 600); do ! grep -q "$1" out || return 0; sleep 0.05; done; cat out; exit 9; }
+        time_used() { cut -d ' ' -f 14,15 "/proc/$watch/stat"; }
+        rm srv/app/conf
+        mount -t tmpfs none srv/app
+        "$1" apply
+        "$1" watch --json >out 2>&1 & watch=$!
+        until_said '"event":"watching"'
+        umount srv/app
+        until_said '"event":"drifted","id":"file:/srv/app/conf"'
+        sleep 1
+        before=$(time_used)
+        sleep 1
+        [ "$before" = "$(time_used)" ] || { echo "busy"; exit 8; }
+        # What was below the file system is watched now.
+        cp etc/motd srv/app/conf
+        printf 'port 80\n' >srv/app/conf
+        until_said '"event":"returned","id":"file:/srv/app/conf"'
+        kill "$watch"
+        wait "$watch" || [ $? = 143 ]"#;
+    let run = in_namespaces(&root, script);
+    assert!(run.success(), "{run}");
+}
+
+pub(super) fn read_only() {
+    let root = super::root();
+    let cache = tempfile::tempdir().unwrap();
+    let script = format!(
+        r#"
+        export TMPDIR={}
+        cd /
+        mount --bind "$HOLO_ROOT_DIR" "$HOLO_ROOT_DIR"
+        rm "$HOLO_ROOT_DIR/srv/app/conf"
+        mount -o remount,bind,ro "$HOLO_ROOT_DIR"
+        "$1" watch --for 300ms && exit 9
+        [ $? = 3 ] || exit 8
+        "$1" watch --apply --for 300ms"#,
+        cache.path().display()
+    );
+    let run = in_namespaces(&root, &script);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert!(run.stderr_lossy().contains("read-only file system"), "{run}");
+    assert_eq!(run.stdout_lossy().matches("drifted file:/srv/app/conf").count(), 2, "{run}");
+}
+
+pub(super) fn normal_user() {
+    let root = controls::root("ENTITY: x:a\nWATCH: /secret/a\nENTITY: x:b\nWATCH: /state/b\n");
+    let root = root.mode("tmp", 0o1777).dir("bin").dir("secret/below").mode("secret", 0o700);
+    copy_program(built("holo"), root.join("bin/holo"));
+    root.write("state/a", "");
+    root.write("state/b", "");
+    let script = r#"exec setpriv --reuid=65534 --regid=65534 --clear-groups -- bin/holo watch --once"#;
+    let script = format!("(sleep 2; rm state/b) & {script}");
+    let run = root.run("sh", &["-c", &script]);
+    assert_eq!(run.status, Some(3), "{run}");
+    let warning =
+        format!(">> Nothing is noticed of what happens in {}: you may not read it", root.join("secret").display());
+    assert!(run.stderr_lossy().contains(&warning), "{run}");
+    assert_eq!(run.stdout_lossy().trim_start(), "drifted x:b (it was removed)\n", "{run}");
+}
+
+pub(super) fn overflow() {
+    let root = super::root().file("etc/holorc.d/10-x", "plugin x\n").dir("usr/share/holo/x").dir("state");
+    let plugin = controls::PLUGIN.replace("scan)", "scan) echo scan >>\"$HOLO_ROOT_DIR/log\";");
+    let root = root.script("usr/lib/holo/holo-x", plugin).file("report", "ENTITY: x:a\n").file("state/a", "");
+    let mut watching = Watching::start(&root, &[]);
+    // No path tells of it.
+    fs::remove_file(root.join("state/a")).unwrap();
+    root.write("log", "");
+    watching.expect_silence();
+    let id = Pid::from_raw(watching.process.id().cast_signed()).unwrap();
+    kill_process(id, Signal::STOP).unwrap();
+    let queue: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let mut files = ["one", "other"].map(|name| File::create(root.join("srv/app").join(name)).unwrap());
+    // The kernel makes one event of two that are equal and follow each other.
+    for _ in 0..=queue / 2 {
+        files.iter_mut().for_each(|file| file.write_all(b"x").unwrap());
+    }
+    kill_process(id, Signal::CONT).unwrap();
+    watching.expect("drifted", "x:a");
+    watching.expect_silence();
+    assert_eq!(root.read("log"), "scan\n");
+    watching.stop(&root);
+}
+
+/// A root whose entity takes long to be repaired, and a watch that is at it.
+fn in_repair() -> (ScratchRoot, Watching) {
+    let root = controls::root("ENTITY: x:a\nWATCH: /state/a\n");
+    let slow = controls::PLUGIN.replace("apply)", "apply)\nwhile [ -e \"$HOLO_ROOT_DIR/slow\" ]; do sleep 0.1; done;");
+    let root = root.script("usr/lib/holo/holo-x", slow);
+    ["state/a", "slow"].iter().for_each(|path| root.write(path, ""));
+    let mut watching = Watching::start(&root, &["--apply"]);
+    fs::remove_file(root.join("state/a")).unwrap();
+    watching.expect("drifted", "x:a");
+    assert!(watching.next(SILENCE).is_none());
+    (root, watching)
+}
+
+pub(super) fn killed() {
+    let (root, mut watching) = in_repair();
+    kill_process(Pid::from_raw(watching.process.id().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    watching.end();
+    // It could not remove its cache. The plugin is at work still, which is waited for.
+    let caches: Vec<_> = fs::read_dir(root.join("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut watching = Watching::start(&root, &["--apply"]);
+    assert_eq!(watching.first[0]["event"], "drifted");
+    let warning = watching.until("warning").pop().unwrap()["text"].to_string();
+    assert!(warning.contains("was killed, and what it had started is still at work"), "{warning}");
+    fs::remove_file(root.join("slow")).unwrap();
+    // It may be the one or the other that brings it back.
+    let begun = Instant::now();
+    while !watching.next(SILENCE).is_some_and(|line| line["event"] == "repaired" || line["event"] == "returned") {
+        assert!(begun.elapsed() < super::PATIENCE);
+    }
+    assert!(root.exists("state/a"));
+    caches.iter().for_each(|cache| fs::remove_dir_all(cache).unwrap());
+    watching.stop(&root);
+}
+
+pub(super) fn ended() {
+    let (root, watching) = in_repair();
+    let begun = Instant::now();
+    watching.stop(&root);
+    assert!(begun.elapsed() < Duration::from_secs(20), "it has waited for the repair");
+    assert!(!root.exists("state/a"));
+    fs::remove_file(root.join("slow")).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    assert!(!root.exists("state/a"), "the plugin went on");
+    assert!(root.holo(&["apply"]).success());
+    assert!(root.exists("state/a"));
+}
