@@ -6,6 +6,9 @@ use std::path::Path;
 /// The directory that is there where systemd is process 1.
 const RUN: &str = "run/systemd/system";
 
+/// The file in which OpenRC keeps the current runlevel where it has booted.
+const RUNLEVEL: &str = "run/openrc/softlevel";
+
 /// Programs and files by which an init system is known to be installed.
 const INSTALLED: [(&str, &str); 8] = [
     ("systemd", "usr/lib/systemd/systemd"),
@@ -22,10 +25,13 @@ const INSTALLED: [(&str, &str); 8] = [
 #[must_use]
 pub fn init_system(root: &Root) -> &'static str {
     if !root.is_running() {
-        return installed(root);
+        return installed_init_system(root);
     }
     if is_run_by_systemd() {
         return "systemd";
+    }
+    if is_run_by_openrc() {
+        return "openrc";
     }
     match std::fs::read_to_string("/proc/1/comm").unwrap_or_default().trim() {
         "systemd" => "systemd",
@@ -33,7 +39,7 @@ pub fn init_system(root: &Root) -> &'static str {
         "s6-svscan" => "s6",
         "dinit" => "dinit",
         "openrc-init" => "openrc",
-        "init" => installed(root),
+        "init" => installed_init_system(root),
         _ => "",
     }
 }
@@ -44,7 +50,15 @@ pub fn is_run_by_systemd() -> bool {
     Path::new("/").join(RUN).is_dir()
 }
 
-fn installed(root: &Root) -> &'static str {
+/// Returns whether OpenRC runs the services of this machine, whatever its process 1 is.
+#[must_use]
+pub fn is_run_by_openrc() -> bool {
+    !is_run_by_systemd() && Path::new("/").join(RUNLEVEL).is_file()
+}
+
+/// Returns the init system that is installed below a root, whether or not it runs. Empty if it is unknown.
+#[must_use]
+pub fn installed_init_system(root: &Root) -> &'static str {
     INSTALLED.iter().find(|(_, path)| root.has(path)).map_or("", |(name, _)| name)
 }
 

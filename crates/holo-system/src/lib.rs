@@ -19,7 +19,7 @@ mod package_files;
 pub mod package_manager;
 mod root;
 
-pub use init::{init_system, is_run_by_systemd};
+pub use init::{init_system, installed_init_system, is_run_by_openrc, is_run_by_systemd};
 pub use os_release::OsRelease;
 pub use package_files::{Digest, PackagedFile};
 pub use package_manager::PackageManager;

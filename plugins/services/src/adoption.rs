@@ -53,7 +53,8 @@ pub(crate) fn candidates(
     known: &Known,
     defined: &BTreeSet<UnitName>,
 ) -> Result<Vec<Candidate>, ManagerError> {
-    let mut noticed = providers::for_host(host).noticed(host)?;
+    let provider = providers::for_host(host);
+    let mut noticed = provider.noticed(host)?;
     noticed.retain(|noticed| !defined.contains(&noticed.unit));
     if noticed.is_empty() {
         return Ok(Vec::new());
@@ -66,7 +67,10 @@ pub(crate) fn candidates(
     let files: Vec<PathBuf> = noticed.iter().filter_map(|noticed| noticed.file.clone()).collect();
     let owners = host.system().packaged_files(&files);
     let candidate = |noticed: Noticed| {
-        let candidate = Candidate::new(id(&noticed.unit), noticed.notice.reason());
+        let candidate = Candidate::new(
+            format!("{}:{}", Service::TABLE, provider.short_name(&noticed.unit)),
+            noticed.notice.reason(),
+        );
         let owner = noticed.file.and_then(|file| owners.get(&file));
         let candidate = owner.map_or(candidate.clone(), |owner| candidate.in_group(owner.package.as_str()));
         if noticed.notice == Notice::EnabledAsUsual { candidate.as_companion() } else { candidate }
@@ -105,7 +109,7 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionEr
     let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?);
     let state = known.state(host, &unit).map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
     // What test mode only imagines is not there.
-    let definition = definition(&unit, &state).filter(|_| !state.is_imagined);
+    let definition = definition(provider.short_name(&unit), &state).filter(|_| !state.is_imagined);
     definition.ok_or(AdoptionError::Missing(unit))
 }
 
@@ -116,19 +120,10 @@ fn subscription(others: &[BString]) -> String {
     if files.is_empty() { String::new() } else { format!("subscribes = [{}]\n", files.join(", ")) }
 }
 
-/// Returns the ID of a unit as people call it: that of a service has no suffix.
-pub(crate) fn id(unit: &UnitName) -> String {
-    format!("{}:{}", Service::TABLE, short(unit))
-}
-
-fn short(unit: &UnitName) -> &str {
-    unit.as_str().strip_suffix(".service").unwrap_or(unit.as_str())
-}
-
-/// Returns the definition of a unit as it is; none if there is no such unit.
-pub(crate) fn definition(unit: &UnitName, state: &UnitState) -> Option<String> {
+/// Returns the definition of a unit of this name as it is; none if there is no such unit.
+fn definition(name: &str, state: &UnitState) -> Option<String> {
     let is_there = state.load != Load::Missing || state.enablement.is_masked();
-    let mut text = format!("[[{}]]\nname = \"{}\"\n", Service::TABLE, escaped(short(unit)));
+    let mut text = format!("[[{}]]\nname = \"{}\"\n", Service::TABLE, escaped(name));
     match state.enablement {
         Enablement::Masked => text += "mask = true\n",
         enablement => {
@@ -136,7 +131,14 @@ pub(crate) fn definition(unit: &UnitName, state: &UnitState) -> Option<String> {
                 text += "ensure = \"stopped\"\n";
             }
             match enablement {
-                Enablement::Enabled => text += "enable = true\n",
+                Enablement::Enabled => {
+                    text += "enable = true\n";
+                    if !state.runlevels.is_empty() {
+                        let levels: Vec<String> =
+                            state.runlevels.iter().map(|level| format!("\"{}\"", escaped(level))).collect();
+                        text += &format!("runlevels = [{}]\n", levels.join(", "));
+                    }
+                }
                 Enablement::Disabled => text += "enable = false\n",
                 _ => {}
             }
@@ -173,7 +175,7 @@ mod tests {
 
     #[track_caller]
     fn described(name: &str, state: &UnitState, expected: &str) {
-        let text = definition(&unit(name), state).unwrap();
+        let text = definition(providers::ALL.first().unwrap().short_name(&unit(name)), state).unwrap();
         assert_eq!(text, format!("[[service]]\n{expected}"));
         #[derive(serde::Deserialize)]
         struct File {
@@ -203,6 +205,9 @@ mod tests {
             &state(up, Enablement::Enabled),
             "name = \"dev-a\\\\x2db.swap\"\nenable = true\n",
         );
+        let levels = ["boot", "default"].map(str::to_owned).into();
+        let in_levels = UnitState { runlevels: levels, ..state(up, Enablement::Enabled) };
+        described("net.lo", &in_levels, "name = \"net.lo\"\nenable = true\nrunlevels = [\"boot\", \"default\"]\n");
         described("image.service", &state(None, Enablement::Enabled), "name = \"image\"\nenable = true\n");
     }
 
@@ -218,6 +223,6 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_has_none() {
-        assert_eq!(definition(&unit("x.service"), &UnitState::default()), None);
+        assert_eq!(definition("x", &UnitState::default()), None);
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
-/// The time that a unit that counts as started at once is given to fail. Systemd tells when a process ends, but there is no event that says
+/// The time that a unit that counts as started at once is given to fail. A manager tells when a process ends, but there is no event that says
 /// that one goes on: all units are waited for together, and once.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -270,7 +270,8 @@ impl Run<'_, '_> {
             self.begin(index);
         }
         let items = indexes.iter().map(|&index| &self.items[index]);
-        let tasks: Vec<Task<'_>> = items.map(|item| Task { unit: &item.unit.name, state: &item.state }).collect();
+        let tasks: Vec<Task<'_>> =
+            items.map(|item| Task { unit: &item.unit.name, state: &item.state, wanted: &item.unit.wanted }).collect();
         let left_alone = self.left_alone(step, indexes);
         let done = self.manager.act(step, &tasks, timeout);
         drop(tasks);

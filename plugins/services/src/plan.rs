@@ -2,6 +2,7 @@
 
 use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
+use std::collections::BTreeSet;
 
 /// The desired state of a unit's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) enum Ensure {
 pub(crate) struct Wanted {
     pub(crate) ensure: Option<Ensure>,
     pub(crate) enable: Option<bool>,
+    /// The runlevels in which it is enabled; none if that makes no difference.
+    pub(crate) runlevels: BTreeSet<String>,
     pub(crate) mask: Option<bool>,
     /// True if a refresh reloads instead of restarting.
     pub(crate) reload: bool,
@@ -178,10 +181,14 @@ impl Planner<'_> {
         }
     }
 
+    fn is_in_its_runlevels(&self) -> bool {
+        self.wanted.runlevels.is_empty() || self.state.is_imagined || self.wanted.runlevels == self.state.runlevels
+    }
+
     fn enable(&mut self) {
         let enablement = self.state.enablement;
         match self.wanted.enable {
-            Some(true) if enablement == Enablement::Enabled => {}
+            Some(true) if enablement == Enablement::Enabled && self.is_in_its_runlevels() => {}
             Some(true) if self.is_missing() => self.problem("does not exist"),
             Some(true) if self.stays_masked() => self.problem("is masked, and cannot be enabled"),
             Some(true) => match enablement.why_never() {

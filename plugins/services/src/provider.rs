@@ -1,7 +1,7 @@
 //! The interface to a service manager.
 
 use crate::notice::Noticed;
-use crate::plan::Step;
+use crate::plan::{Step, Wanted};
 use crate::record::Record;
 use crate::state::{Aspects, UnitState};
 use crate::unit::{UnitName, UnitNameError};
@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Stands for a directory of units itself, from which something may have been taken away.
 pub(crate) const FOLDER: &str = "";
 
+/// The ID of a process that a command would have started, where commands are only printed.
+pub(crate) const PID_IN_TEST_MODE: u32 = 999;
+
 /// Symlinks, by their paths below the root, with what each leads to.
 pub(crate) type Links = BTreeMap<PathBuf, PathBuf>;
 
@@ -27,6 +30,11 @@ pub(crate) trait ServiceProvider: Provider {
     /// # Errors
     /// If it would not take it.
     fn unit_name(&self, name: &str) -> Result<UnitName, UnitNameError>;
+
+    /// Returns the name of a unit as people write it.
+    fn short_name<'a>(&self, name: &'a UnitName) -> &'a str {
+        name.as_str()
+    }
 
     /// Returns the main name of a unit: what the name is an alias of, or the name itself.
     fn main_name(&self, root: &Root, name: &UnitName) -> UnitName;
@@ -39,6 +47,9 @@ pub(crate) trait ServiceProvider: Provider {
 
     /// Returns the names of the files and directories that are about a unit, as [`Manager::unread_files`] has them.
     fn file_names(&self, name: &UnitName) -> Vec<String>;
+
+    /// Returns the key of a definition that it can do nothing about, and the reason.
+    fn unsupported(&self, wanted: &Wanted) -> Option<(&'static str, &'static str)>;
 
     /// Adds what a unit needs of others, and the files to look at again when they change. `given` is its name in the definition.
     fn add_edges(&self, name: &UnitName, given: &UnitName, edges: &mut Edges);
@@ -92,6 +103,7 @@ pub(crate) struct Subject<'a> {
 pub(crate) struct Task<'a> {
     pub(crate) unit: &'a UnitName,
     pub(crate) state: &'a UnitState,
+    pub(crate) wanted: &'a Wanted,
 }
 
 /// The result of a step.

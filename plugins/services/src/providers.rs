@@ -1,5 +1,6 @@
 //! The kinds of service managers, a file each.
 
+mod openrc;
 mod systemd;
 
 use crate::provider::ServiceProvider;
@@ -8,7 +9,7 @@ use holo_plugin::Host;
 use holo_plugin::provider::Providers;
 
 /// All of them.
-pub(crate) static ALL: Providers<dyn ServiceProvider> = Providers::new(&[&systemd::Systemd]);
+pub(crate) static ALL: Providers<dyn ServiceProvider> = Providers::new(&[&systemd::Systemd, &openrc::OpenRc]);
 
 /// Returns the one of a host.
 pub(crate) fn for_host(host: &Host) -> &'static dyn ServiceProvider {

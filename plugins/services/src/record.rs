@@ -3,7 +3,7 @@
 use crate::plan::{Ensure, Step, Wanted};
 use crate::state::{Enablement, Phase, UnitState};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The record of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub(crate) struct Record {
     /// True if it was enabled before we first enabled or disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_enabled: Option<bool>,
+    /// The runlevels in which it was enabled then.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    runlevels: BTreeSet<String>,
     /// True if it was masked before we first masked or unmasked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_masked: Option<bool>,
@@ -78,7 +81,11 @@ impl Record {
             Step::Enable if state.enablement == Enablement::Linked => {}
             // An enablement until an earlier boot cannot be told from one until the next.
             Step::Enable if state.enablement == Enablement::EnabledForNow => {}
-            Step::Enable | Step::Disable => self.was_enabled = self.was_enabled.or(Some(step == Step::Disable)),
+            Step::Enable | Step::Disable if self.was_enabled.is_none() => {
+                self.was_enabled = Some(step == Step::Disable || state.enablement == Enablement::Enabled);
+                self.runlevels = state.runlevels.clone();
+            }
+            Step::Enable | Step::Disable => {}
             Step::Mask if state.enablement == Enablement::MaskedForNow => {}
             Step::Mask | Step::Unmask => self.was_masked = self.was_masked.or(Some(step == Step::Unmask)),
             Step::DisableForNow | Step::UnmaskForNow | Step::Restart | Step::Reload => {}
@@ -91,6 +98,7 @@ impl Record {
         Wanted {
             ensure: self.ran.map(ensure),
             enable: self.was_enabled,
+            runlevels: self.runlevels.clone(),
             mask: self.was_masked,
             reload: false,
             restores: true,
@@ -113,7 +121,7 @@ mod tests {
         record.note(Step::Stop, &state(Phase::Up, Enablement::Disabled));
         record.note(Step::Disable, &state(Phase::Up, Enablement::Enabled));
         let restored =
-            Wanted { ensure: Some(Ensure::Stopped), enable: Some(true), mask: None, reload: false, restores: true };
+            Wanted { ensure: Some(Ensure::Stopped), enable: Some(true), restores: true, ..Wanted::default() };
         assert_eq!(record.restored(), restored);
     }
 

@@ -176,6 +176,7 @@ fn usable(
     host: &Host,
     output: &mut Output<'_>,
 ) -> BTreeMap<String, Defined<definition::Service>> {
+    let provider = providers::for_host(host);
     let mut usable = BTreeMap::new();
     let mut owners: BTreeMap<&UnitName, Vec<&str>> = BTreeMap::new();
     for (id, name) in names {
@@ -183,8 +184,8 @@ fn usable(
     }
     for (id, defined) in valid {
         let location = &defined.common.location;
-        if let Some(Err(error)) = defined.common.keys.provider.as_deref().map(|name| providers::ALL.named(name)) {
-            output.error(format!("{location}: {id}: provider: {error}"));
+        if let Some(error) = unsupported(provider, &defined) {
+            output.error(format!("{location}: {id}: {error}"));
             continue;
         }
         let name = names.get(&id);
@@ -198,6 +199,24 @@ fn usable(
         usable.insert(id, defined);
     }
     usable
+}
+
+/// Returns what a definition says that the service manager of this host cannot have.
+fn unsupported(provider: &dyn ServiceProvider, defined: &Defined<definition::Service>) -> Option<String> {
+    let definition = &defined.definition;
+    if let Some(name) = defined.common.keys.provider.as_deref() {
+        match providers::ALL.named(name) {
+            Ok(named) if named.name() != provider.name() => {
+                return Some(format!("provider: the services of this host are managed by {}", provider.name()));
+            }
+            Ok(_) => {}
+            Err(error) => return Some(format!("provider: {error}")),
+        }
+    }
+    if let Err(error) = provider.unit_name(&definition.name) {
+        return Some(format!("name: {error}"));
+    }
+    provider.unsupported(&definition.wanted()).map(|(key, why)| format!("{key}: {why}"))
 }
 
 /// The number of files that are named.

@@ -1,5 +1,6 @@
 //! The states that a unit can be in, whatever manages it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The phase of a unit.
@@ -69,6 +70,8 @@ pub(crate) struct UnitState {
     /// The reason why its files are of no use, if they are not.
     pub(crate) load_error: String,
     pub(crate) enablement: Enablement,
+    /// The runlevels in which it is enabled, where there are such.
+    pub(crate) runlevels: BTreeSet<String>,
     /// True if it is down because it came to a good end, as it is meant to.
     pub(crate) has_run: bool,
     /// True if it is meant to come to an end, and is down then.
@@ -96,6 +99,7 @@ impl Default for UnitState {
             load: Load::Missing,
             load_error: String::new(),
             enablement: Enablement::None,
+            runlevels: BTreeSet::new(),
             has_run: false,
             comes_to_an_end: false,
             starts_unseen: false,
@@ -116,6 +120,7 @@ impl UnitState {
         runs(self) == runs(other)
             && (self.load, self.has_run) == (other.load, other.has_run)
             && (self.enablement == other.enablement || self.is_brief || other.is_brief)
+            && (self.runlevels == other.runlevels || self.is_brief || other.is_brief)
             && self.is_outdated == other.is_outdated
     }
 }

@@ -15,6 +15,7 @@ mod tool;
 mod words;
 
 use crate::notice::Noticed;
+use crate::plan::Wanted;
 use crate::provider::{Links, Manager, ManagerError, ServiceProvider, UnitEvent};
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
@@ -43,6 +44,10 @@ impl ServiceProvider for Systemd {
         names::complete(name)
     }
 
+    fn short_name<'a>(&self, name: &'a UnitName) -> &'a str {
+        name.as_str().strip_suffix(".service").unwrap_or(name.as_str())
+    }
+
     fn main_name(&self, root: &Root, name: &UnitName) -> UnitName {
         files::main_name(root, name)
     }
@@ -57,6 +62,10 @@ impl ServiceProvider for Systemd {
 
     fn file_names(&self, name: &UnitName) -> Vec<String> {
         names::files(name).into_iter().flat_map(|file| [format!("{file}.d"), file]).collect()
+    }
+
+    fn unsupported(&self, wanted: &Wanted) -> Option<(&'static str, &'static str)> {
+        (!wanted.runlevels.is_empty()).then_some(("runlevels", "systemd has none"))
     }
 
     fn add_edges(&self, name: &UnitName, given: &UnitName, edges: &mut Edges) {

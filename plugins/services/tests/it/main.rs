@@ -3,9 +3,14 @@
 
 mod booted;
 mod offline;
+mod openrc;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("booted", booted::trials()), ("offline", offline::trials())])
+    holo_testing::run_modules([
+        ("booted", booted::trials()),
+        ("offline", offline::trials()),
+        ("openrc", openrc::trials()),
+    ])
 }

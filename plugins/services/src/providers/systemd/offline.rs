@@ -4,7 +4,7 @@ use super::tool::{self, arguments, systemctl};
 use super::words::UnitFileState;
 use super::{files, names};
 use crate::plan::Step;
-use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::provider::{Done, Manager, ManagerError, PID_IN_TEST_MODE, Subject, Task};
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::{Program, ProgramError};
@@ -12,9 +12,6 @@ use holo_plugin::system::Root;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The ID of a process that a command would have started, where commands are only printed.
-const PID_IN_TEST_MODE: u32 = 999;
 
 pub(super) struct Offline {
     root: PathBuf,

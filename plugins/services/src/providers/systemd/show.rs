@@ -3,7 +3,7 @@
 use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
 use crate::provider::ManagerError;
 use crate::state::{Load, Phase, UnitState};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The properties that are asked for.
 pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload,Type,\
@@ -69,6 +69,7 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
         // It is the name of the error, and the error in quotes.
         load_error: property("LoadError").split_once(' ').map_or("", |(_, text)| text).trim_matches('"').to_owned(),
         enablement: UnitFileState::parse(property("UnitFileState"))?.meaning,
+        runlevels: BTreeSet::new(),
         has_run: comes_to_an_end && has_begun && result.is_empty(),
         comes_to_an_end,
         starts_unseen: starts_unseen(property("Type")),

@@ -16,7 +16,7 @@ fn texts() -> Vec<String> {
 
 fn examples(host: &Host) {
     let texts = texts();
-    assert_eq!(texts.len(), 3);
+    assert_eq!(texts.len(), 4);
     for unit in ["nginx.service", "exim4.service", "serial-getty@.service", "getty@.service"] {
         let unit = format!("/run/systemd/system/{unit}");
         host.system
@@ -44,7 +44,13 @@ fn examples(host: &Host) {
     assert!(!host.is_active("getty@tty2") && host.enablement("getty@tty2") == "disabled");
     assert!(!host.is_active("nginx"), "it was not defined any more");
     host.nothing_to_do();
+    host.system.write("/run/systemd/system/backup.timer", timer);
+    host.system.must("systemctl daemon-reload");
     host.declare(&texts[2]);
+    host.apply();
+    assert!(!host.is_active("backup.timer") && host.enablement("apt-daily-upgrade.timer") == "enabled");
+    host.nothing_to_do();
+    host.declare(&texts[3]);
     host.apply();
     assert_eq!(host.enablement("exim4"), "masked");
     assert!(!host.system.sh("systemctl start exim4").success());

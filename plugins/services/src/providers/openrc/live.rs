@@ -1,0 +1,211 @@
+//! The OpenRC of this host, be it that it runs or is only installed.
+
+use super::runlevels::{DEFAULT, Runlevels};
+use super::status::{self, Status};
+use super::{NAME, SCRIPTS};
+use crate::plan::Step;
+use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::state::{Enablement, Load, Phase, UnitState};
+use crate::unit::UnitName;
+use holo_plugin::process::{Captured, Program};
+use holo_plugin::system::Root;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The time limit of a query.
+const QUESTION_LIMIT: Duration = Duration::from_secs(90);
+/// The directory in which OpenRC has a directory of symlinks for each state.
+const RUN: &str = "/run/openrc";
+/// The time after which it is looked again whether somebody else's start or stop has come to an end.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The time for which that is waited for, unless a definition has a time limit.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Live {
+    pub(super) root: Root,
+    /// True if it has booted this host, so that services can be started.
+    pub(super) runs: bool,
+}
+
+/// Returns the command of `rc-service` for a step.
+pub(super) fn verb(step: Step) -> &'static str {
+    match step {
+        Step::Stop => "stop",
+        Step::Restart => "restart",
+        Step::Reload => "reload",
+        _ => "start",
+    }
+}
+
+fn tool(name: &str, arguments: &[&str]) -> Program {
+    let mut program = Program::new(name);
+    // What a service leaves behind may keep the pipes.
+    program.arg("--nocolor").args(arguments).plain_locale().linger(Duration::ZERO);
+    program
+}
+
+/// Returns the lines of a call's output without the stars before them.
+fn lines(captured: &Captured) -> Vec<String> {
+    let text = String::from_utf8_lossy(&captured.stderr);
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("* ").trim());
+    lines.filter(|line| !line.is_empty() && *line != "[ !! ]").map(str::to_owned).collect()
+}
+
+/// Runs a tool to its end; what it has said if it fails.
+fn run(name: &str, arguments: &[&str], limit: Option<Duration>) -> Result<String, Vec<String>> {
+    let captured = tool(name, arguments).timeout(limit).output().map_err(|error| vec![error.to_string()])?;
+    match captured.ended.failure() {
+        None => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
+        Some(failure) if captured.ended.timed_out.is_some() || lines(&captured).is_empty() => Err(vec![failure]),
+        Some(_) => Err(lines(&captured)),
+    }
+}
+
+/// The states of all services of the host.
+struct Known {
+    statuses: HashMap<String, Result<Status, ManagerError>>,
+    levels: Runlevels,
+}
+
+impl Live {
+    fn known(&self) -> Result<Known, ManagerError> {
+        let statuses = if self.runs {
+            let first = |lines: Vec<String>| ManagerError::Failed(lines.into_iter().next().unwrap_or_default());
+            status::parse(&run("rc-status", &["--servicelist"], Some(QUESTION_LIMIT)).map_err(first)?)
+        } else {
+            HashMap::new()
+        };
+        Ok(Known { statuses, levels: Runlevels::read(&self.root) })
+    }
+
+    fn state(&self, subject: &Subject<'_>, known: &Known) -> Result<UnitState, ManagerError> {
+        let name = subject.unit.as_str();
+        let script = self.root.text(Path::new(SCRIPTS).join(name));
+        let marked = || script.as_ref().and_then(|_| marked(subject.unit)).map(Ok);
+        let status = known.statuses.get(name).cloned().or_else(marked).transpose()?;
+        let runlevels = known.levels.of(name);
+        let is_there = status.is_some() || script.is_some();
+        let enablement = match (runlevels.is_empty(), is_there) {
+            (false, _) => Enablement::Enabled,
+            (true, true) => Enablement::Disabled,
+            (true, false) => Enablement::None,
+        };
+        Ok(UnitState {
+            phase: self.runs.then(|| status.as_ref().map_or(Phase::Down, |status| status.phase)),
+            load: if is_there { Load::Loaded } else { Load::Missing },
+            enablement,
+            runlevels,
+            // A script that has it in the background returns before it can have failed.
+            starts_unseen: script.is_some_and(|script| script.contains("command_background")),
+            can_reload: subject.aspects.reloading && is_there && can_reload(name),
+            words: status.map_or_else(|| "stopped".to_owned(), |status| status.word),
+            ..UnitState::default()
+        })
+    }
+
+    /// Waits until nobody else starts or stops a service any more.
+    ///
+    /// # Errors
+    /// If that does not come to an end.
+    fn wait(unit: &UnitName, limit: Duration) -> Result<(), Vec<String>> {
+        let begun = Instant::now();
+        while let Some(state) = ["starting", "stopping"].into_iter().find(|state| is_marked(unit, state)) {
+            if begun.elapsed() >= limit {
+                let remedy = format!("if nothing is at it any more, \"rc-service {unit} zap\" resets it");
+                return Err(vec![format!("it is still {state}"), remedy]);
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    fn act_on(&self, step: Step, task: &Task<'_>, limit: Option<Duration>) -> Result<(), Vec<String>> {
+        let name = task.unit.as_str();
+        match step {
+            Step::Enable | Step::Disable | Step::DisableForNow => self.enable(step, task, limit),
+            Step::Mask | Step::Unmask | Step::UnmaskForNow => Err(vec![format!("{NAME} cannot mask services")]),
+            Step::Start | Step::Stop | Step::Restart | Step::Reload => {
+                if matches!(task.state.phase, Some(Phase::Coming | Phase::Going)) {
+                    Self::wait(task.unit, limit.unwrap_or(PATIENCE))?;
+                }
+                // For OpenRC, what has crashed is still started.
+                let is_crashed = task.state.phase == Some(Phase::Failed);
+                let verb = if step == Step::Start && is_crashed { verb(Step::Restart) } else { verb(step) };
+                // It is no failure if what we have waited for has done it.
+                let options: &[&str] = if verb == "start" { &["--ifstopped"] } else { &[] };
+                run("rc-service", &[options, &["--", name, verb]].concat(), limit).map(drop)
+            }
+        }
+    }
+
+    fn enable(&self, step: Step, task: &Task<'_>, limit: Option<Duration>) -> Result<(), Vec<String>> {
+        let name = task.unit.as_str();
+        let wanted: BTreeSet<&str> = match step {
+            Step::Enable if task.wanted.runlevels.is_empty() => [DEFAULT].into(),
+            Step::Enable => task.wanted.runlevels.iter().map(String::as_str).collect(),
+            _ => BTreeSet::new(),
+        };
+        let present: BTreeSet<&str> = task.state.runlevels.iter().map(String::as_str).collect();
+        for level in wanted.difference(&present) {
+            run("rc-update", &["--", "add", name, level], limit)?;
+        }
+        for level in present.difference(&wanted) {
+            run("rc-update", &["--", "del", name, level], limit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a service is in a state, by OpenRC's own mark.
+fn is_marked(unit: &UnitName, state: &str) -> bool {
+    Path::new(RUN).join(state).join(unit.as_str()).is_symlink()
+}
+
+/// Returns the status of a service by its mark alone: one whose script is younger than what OpenRC knows of dependencies is in no list.
+fn marked(unit: &UnitName) -> Option<Status> {
+    let word = ["starting", "stopping", "inactive", "started"].into_iter().find(|state| is_marked(unit, state));
+    status::of_word(word.unwrap_or("stopped")).ok()
+}
+
+/// Returns true if the script of a service has a command `reload`.
+fn can_reload(name: &str) -> bool {
+    let described = tool("rc-service", &["--", name, "describe"]).timeout(QUESTION_LIMIT).output();
+    described.is_ok_and(|described| lines(&described).iter().any(|line| line.starts_with("reload:")))
+}
+
+impl Manager for Live {
+    fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
+        let known = self.known()?;
+        Ok(subjects.iter().map(|subject| self.state(subject, &known)).collect())
+    }
+
+    fn read_files(&self) -> Result<(), ManagerError> {
+        Ok(())
+    }
+
+    fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done> {
+        let act = |task: &Task<'_>| match self.act_on(step, task, timeout) {
+            Ok(()) => Done::Really,
+            Err(lines) => Done::Failed(lines),
+        };
+        tasks.iter().map(act).collect()
+    }
+
+    /// OpenRC keeps no log of services; what a script has said was shown.
+    fn last_words(&self, _: &UnitName) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn main_pid(&self, unit: &UnitName) -> Option<u32> {
+        let file = fs::read_to_string(Path::new(RUN).join("options").join(unit.as_str()).join("pidfile")).ok()?;
+        let pid = self.root.text(file.trim().trim_start_matches('/'))?;
+        pid.split_whitespace().next()?.parse().ok().filter(|pid| *pid != 0)
+    }
+
+    fn boot(&self) -> Option<String> {
+        None
+    }
+}

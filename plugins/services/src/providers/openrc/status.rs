@@ -1,0 +1,67 @@
+//! Reads what `rc-status` says of many services at once.
+
+use crate::provider::ManagerError;
+use crate::state::Phase;
+use std::collections::HashMap;
+
+/// The phase of a service, with OpenRC's word for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) phase: Phase,
+    pub(super) word: String,
+}
+
+/// Returns the services of a list, in which each line has a name, and the state in brackets or after an equals sign. Of one that is supervised, it also
+/// says for how long it has been running, and how often it was started again.
+pub(super) fn parse(text: &str) -> HashMap<String, Result<Status, ManagerError>> {
+    text.lines().filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<(String, Result<Status, ManagerError>)> {
+    let (name, rest) = line.trim().split_once(char::is_whitespace)?;
+    let state = rest.trim().strip_prefix(['[', '='])?;
+    let word = state.split_whitespace().next()?.trim_end_matches(']');
+    Some((name.to_owned(), of_word(word)))
+}
+
+/// Returns the status that a word of OpenRC's means.
+///
+/// # Errors
+/// If it is a word of another OpenRC.
+pub(super) fn of_word(word: &str) -> Result<Status, ManagerError> {
+    phase(word).map(|phase| Status { phase, word: word.to_owned() })
+}
+
+fn phase(word: &str) -> Result<Phase, ManagerError> {
+    match word {
+        // What is inactive was started, and waits for something from outside.
+        "started" | "inactive" => Ok(Phase::Up),
+        "starting" => Ok(Phase::Coming),
+        "stopping" => Ok(Phase::Going),
+        "stopped" | "scheduled" | "hotplugged" | "wasinactive" => Ok(Phase::Down),
+        "crashed" | "unsupervised" | "failed" => Ok(Phase::Failed),
+        _ => Err(ManagerError::UnknownWord { property: "the state", word: word.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_lines_are_read() {
+        let text = " demo                         [  started  ]\n sup              [  started 00:00:01 (0) ]\n\
+                    crash =  crashed \nnet.eth0 = stopped\n odd   [ dancing ]\nRunlevel: boot\n[default]\n\n";
+        let states = parse(text);
+        let phase = |name: &str| states[name].as_ref().map(|status| (status.phase, status.word.as_str())).ok();
+        assert_eq!(phase("demo"), Some((Phase::Up, "started")));
+        assert_eq!(phase("sup"), Some((Phase::Up, "started")));
+        assert_eq!(phase("crash"), Some((Phase::Failed, "crashed")));
+        assert_eq!(phase("net.eth0"), Some((Phase::Down, "stopped")));
+        assert_eq!(
+            states["odd"].as_ref().unwrap_err().to_string(),
+            "the state \"dancing\" is unknown to this version of holo"
+        );
+        assert_eq!(states.len(), 5);
+    }
+}
