@@ -81,12 +81,12 @@ fn findings(
             Finding::Verdict(Verdict::WouldChange(vec![action.would()]))
         }
         (_, Some(SimulationError::Failed(problem))) => Finding::Failed(problem),
-        (Resolved::Nothing, _) if requests[index].wanted.is_orphan => {
+        (Resolved::Nothing | Resolved::Forgotten(_), _) if requests[index].wanted.is_orphan => {
             Finding::Verdict(Verdict::WouldChange(Vec::new()))
         }
         // An apply would look for a newer version in a newer index.
         (Resolved::Nothing, _) if is_open(requests[index].wanted) => Finding::Verdict(Verdict::Unknown),
-        (Resolved::Nothing, _) => Finding::Verdict(Verdict::InDesiredState),
+        (Resolved::Nothing | Resolved::Forgotten(_), _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => Finding::Pending(Box::new(task)),
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
         (Resolved::Impossible(problem), _) => Finding::Failed(PackageError::new(problem)),

@@ -26,8 +26,7 @@ impl PackageError {
 
     /// Returns the problem of a program that failed.
     pub(crate) fn from_program(program: &Program, failure: &str, captured: &Captured) -> PackageError {
-        // A manager may say from where it could not fetch something, with a password in the address.
-        let lines = captured.ended.last_lines(LINES_SHOWN).iter().map(|line| masked(line)).collect();
+        let lines = captured.ended.last_lines(LINES_SHOWN).iter().map(|line| shown(line)).collect();
         PackageError { summary: format!("{}: {failure}", name(program)), lines, is_general: false }
     }
 
@@ -47,6 +46,16 @@ impl PackageError {
         }
         output.error(&self.summary);
     }
+}
+
+/// Returns a line of a package manager for people. It may say from where it could not fetch something, with a password in the address;
+/// and scripts of packages may say what a terminal would obey.
+pub(crate) fn shown(line: &str) -> String {
+    let harmless = |letter: char| {
+        let is_harmless = !letter.is_control() || letter == '\t';
+        if is_harmless { letter.to_string() } else { letter.escape_default().to_string() }
+    };
+    masked(line.trim_end_matches('\r')).chars().map(harmless).collect()
 }
 
 /// A package that a manager cannot have.

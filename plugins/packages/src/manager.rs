@@ -4,7 +4,7 @@ use crate::error::{PackageError, name};
 use crate::mock::Mock;
 use crate::model::Installed;
 use crate::provider::{PackageProvider, RepairBy};
-use crate::system::System;
+use crate::system::{LOOK_AGAIN, System};
 use holo_change::error::PathError;
 use holo_plugin::process::{self, Program};
 use holo_plugin::system::Root;
@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// The time limit of fetching an index or packages, unless another one is declared.
 const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The time that a transaction has to finish after a signal that ends us, or after its time limit.
@@ -84,30 +83,29 @@ impl<'a> Manager<'a> {
             output.print(format!("MOCK: {program}\n"));
             return Ok(());
         }
-        let end = Instant::now() + self.system.lock_limit();
-        loop {
-            let begun = Instant::now();
-            let captured = {
+        let mut took = Duration::ZERO;
+        let captured = self.system.wait_for_others(
+            |captured| self.provider.is_locked(captured),
+            || {
+                let begun = Instant::now();
                 let _uninterrupted = program.is_let_finish().then(|| self.system.host().uninterrupted());
-                self.system.run(program)?
-            };
-            let is_locked = self.provider.is_locked(&captured);
-            let Some(failure) = captured.ended.failure() else {
-                let took = begun.elapsed();
-                if let Some(timeout) = self.system.timeout.filter(|timeout| took > *timeout) {
-                    let name = name(program);
-                    output.warning(format!(
-                        "{name} took {took:.1?}, longer than its timeout of {timeout:?}; it was let finish"
-                    ));
-                }
-                return Ok(());
-            };
-            if !is_locked || Instant::now() >= end {
-                let is_general = is_locked || captured.ended.timed_out.is_some() || self.provider.is_general(&captured);
-                return Err(PackageError { is_general, ..PackageError::from_program(program, &failure, &captured) });
+                let captured = self.system.run(program);
+                took = begun.elapsed();
+                captured
+            },
+        )?;
+        let Some(failure) = captured.ended.failure() else {
+            if let Some(timeout) = self.system.timeout.filter(|timeout| took > *timeout) {
+                let name = name(program);
+                output.warning(format!(
+                    "{name} took {took:.1?}, longer than its timeout of {timeout:?}; it was let finish"
+                ));
             }
-            thread::sleep(LOOK_AGAIN);
-        }
+            return Ok(());
+        };
+        let is_locked = self.provider.is_locked(&captured);
+        let is_general = is_locked || captured.ended.timed_out.is_some() || self.provider.is_general(&captured);
+        Err(PackageError { is_general, ..PackageError::from_program(program, &failure, &captured) })
     }
 
     /// Repairs what is left of a transaction that was cut off, if there is any; whether there was.

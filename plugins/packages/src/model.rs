@@ -1,6 +1,6 @@
 //! The model of package managers: packages that are installed, packages that are offered, and requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 
@@ -60,6 +60,8 @@ pub(crate) struct Installed {
     pub(crate) packages: BTreeMap<String, Vec<Instance>>,
     /// The architecture that a name without one means, where that makes a difference.
     pub(crate) native: Option<String>,
+    /// The other architectures that the package manager is configured for, where that makes a difference.
+    pub(crate) foreign: BTreeSet<String>,
 }
 
 /// The architectures of packages that fit any.
@@ -73,6 +75,13 @@ impl Installed {
             arch.is_none_or(|arch| instance.arch == arch || ANY_ARCH.contains(&instance.arch.as_str()))
         };
         self.packages.get(&key.name).into_iter().flatten().filter(fits).collect()
+    }
+
+    /// Returns the architecture of a package for which the package manager is not configured.
+    pub(crate) fn unknown_arch<'k>(&self, key: &'k Key) -> Option<&'k str> {
+        let arch = key.arch.as_deref().filter(|arch| *arch != "native" && !ANY_ARCH.contains(arch))?;
+        let is_known = self.native.as_deref().is_none_or(|native| native == arch) || self.foreign.contains(arch);
+        (!is_known).then_some(arch)
     }
 
     /// Returns the packages of which an instance is there for its own sake, as they are called on this system.

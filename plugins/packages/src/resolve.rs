@@ -43,6 +43,8 @@ pub(crate) enum Resolved {
     Nothing,
     /// This has to be done.
     Task(Task),
+    /// Nothing can be done for an orphan ever again; why.
+    Forgotten(String),
     /// Nothing is done unless it is forced; why.
     NeedsForce(String),
     /// Nobody offers it, or the index is old.
@@ -87,6 +89,10 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     }
     if let Err(error) = provider.validate(&wanted.key) {
         return Resolved::Impossible(error.to_string());
+    }
+    if let Some(arch) = installed.unknown_arch(&wanted.key).filter(|_| wanted.is_orphan) {
+        let why = format!("{} is not configured for {arch} any more", provider.name());
+        return Resolved::Forgotten(format!("{why}; {} stays as it is, and is forgotten", wanted.key));
     }
     if wanted.hold == Some(true) && !provider.marks().contains(&Mark::Held) && !wanted.is_orphan {
         return Resolved::Impossible(format!("{} cannot hold packages", provider.name()));

@@ -7,10 +7,13 @@ use holo_plugin::Host;
 use holo_plugin::process::{Captured, Program};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The time limit of waiting for another process that is installing something.
 const LOCK_LIMIT: Duration = Duration::from_secs(120);
+
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// A system, and the package manager that it has.
 pub(crate) struct System<'a> {
@@ -82,6 +85,22 @@ impl<'a> System<'a> {
         let captured = self.run(program)?;
         let failure = captured.ended.failure();
         failure.map_or(Ok(captured.clone()), |failure| Err(PackageError::from_program(program, &failure, &captured)))
+    }
+
+    /// Does something; as long as another process is at work, again.
+    pub(crate) fn wait_for_others(
+        &self,
+        is_locked: impl Fn(&Captured) -> bool,
+        mut work: impl FnMut() -> Result<Captured, PackageError>,
+    ) -> Result<Captured, PackageError> {
+        let end = Instant::now() + self.lock_limit();
+        loop {
+            let captured = work()?;
+            if !is_locked(&captured) || Instant::now() >= end {
+                return Ok(captured);
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 
     /// Runs a program, however it ends.

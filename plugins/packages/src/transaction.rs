@@ -143,6 +143,10 @@ impl<'a> Group<'a> {
                     self.keep(request, &resolution.installed, false, &mut answers.output(index));
                     Applied::Unchanged
                 }
+                Resolved::Forgotten(why) => {
+                    answers.output(index).warning(why);
+                    Applied::Unchanged
+                }
                 Resolved::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
                 Resolved::Impossible(problem) => {
                     answers.output(index).error(problem);

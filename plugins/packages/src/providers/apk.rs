@@ -108,7 +108,6 @@ impl PackageProvider for Apk {
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = apk(system);
-        program.args(["--wait", &system.lock_limit().as_secs().to_string()]);
         ask(&mut program, transaction, &["--no-progress"]);
         Ok(vec![program])
     }
@@ -138,6 +137,7 @@ fn apk(system: &System<'_>) -> Program {
     if let Some(root) = system.root() {
         program.arg("--root").arg(root);
     }
+    program.args(["--wait", &system.lock_limit().as_secs().to_string()]);
     program
 }
 

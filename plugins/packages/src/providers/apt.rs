@@ -69,6 +69,7 @@ impl PackageProvider for Apt {
         words::read_packages(&query(system, words::FORMAT)?, &mut installed)?;
         words::read_automatic(&system.text(AUTOMATIC)?, &mut installed);
         installed.native = self.native_arch(&Root::new(&system.path("")));
+        installed.foreign = system.text(ARCHITECTURES)?.lines().map(str::to_owned).collect();
         Ok(installed)
     }
 

@@ -10,7 +10,7 @@ use crate::system::System;
 use crate::version::rpm;
 use holo_plugin::Host;
 use holo_plugin::definitions::Invalid;
-use holo_plugin::process::Program;
+use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
 use std::cmp::Ordering;
@@ -19,6 +19,8 @@ use std::path::Path;
 
 const REPOSITORIES: &str = "/etc/yum.repos.d";
 const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
+/// Another dnf is at work.
+const LOCKED: i32 = 200;
 /// Packages that every system has, beside that with the distribution's release.
 const BASE: [&str; 4] = ["basesystem", "dnf", "filesystem", "setup"];
 /// Each on a line of its own, whether or not dnf ends lines itself.
@@ -74,7 +76,7 @@ impl PackageProvider for Dnf {
         let mut query = dnf(system);
         query.args(["--cacheonly", "--quiet", "--disablerepo=*", "repoquery", "--userinstalled", "--queryformat"]);
         query.arg("%{name}\\n");
-        let captured = system.read(&mut query)?;
+        let captured = read(system, &mut query)?;
         let text = String::from_utf8_lossy(&captured.stdout);
         let names: BTreeSet<&str> = text.lines().map(str::trim).collect();
         let is_base = |name: &str| BASE.contains(&name) || name.ends_with("-release");
@@ -89,7 +91,7 @@ impl PackageProvider for Dnf {
         }
         query.args(["--quiet", "--disableplugin=versionlock", "repoquery", "--available", "--showduplicates"]);
         query.args(["--queryformat", FORMAT, "--"]).args(keys.iter().map(|key| key.name.as_str()));
-        let captured = system.read(&mut query)?;
+        let captured = read(system, &mut query)?;
         Ok(read_offers(&String::from_utf8_lossy(&captured.stdout), keys))
     }
 
@@ -100,7 +102,7 @@ impl PackageProvider for Dnf {
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError> {
         let mut program = dnf(system);
         program.args(["--cacheonly", "--quiet", "repoquery", "--available", "--queryformat", "%{name}\\n"]);
-        let captured = system.read(&mut program)?;
+        let captured = read(system, &mut program)?;
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     }
 
@@ -152,6 +154,10 @@ impl PackageProvider for Dnf {
     fn releases_first(&self) -> bool {
         true
     }
+
+    fn is_locked(&self, captured: &Captured) -> bool {
+        captured.ended.code() == Some(LOCKED) || rpm_database::is_locked(captured)
+    }
 }
 
 fn dnf(system: &System<'_>) -> Program {
@@ -159,7 +165,20 @@ fn dnf(system: &System<'_>) -> Program {
     if let Some(root) = system.root() {
         program.arg(format!("--installroot={}", root.display()));
     }
+    // It would wait for others without end.
+    program.arg("--setopt=exit_on_lock=True");
     program
+}
+
+/// Asks dnf something; as long as another one is at work, again.
+fn run(system: &System<'_>, program: &mut Program) -> Result<Captured, PackageError> {
+    system.wait_for_others(|captured| captured.ended.code() == Some(LOCKED), || system.run(program))
+}
+
+fn read(system: &System<'_>, program: &mut Program) -> Result<Captured, PackageError> {
+    let captured = run(system, program)?;
+    let failure = captured.ended.failure();
+    failure.map_or(Ok(captured.clone()), |failure| Err(PackageError::from_program(program, &failure, &captured)))
 }
 
 fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
@@ -170,7 +189,7 @@ fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>,
         program.arg("--cacheonly");
     }
     ask(&mut program, transaction);
-    let captured = system.run(&mut program)?;
+    let captured = run(system, &mut program)?;
     let text = String::from_utf8_lossy(&captured.stdout);
     let errors = String::from_utf8_lossy(&captured.stderr);
     if errors.contains("nknown argument \"shell\"") {

@@ -3,7 +3,7 @@
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Instance, Key, Status};
 use crate::system::System;
-use holo_plugin::process::Program;
+use holo_plugin::process::{Captured, Program};
 use holo_plugin::system::package_manager::RPM_DATABASES;
 
 const FORMAT: &str = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n";
@@ -54,6 +54,13 @@ pub(super) fn may_ask(system: &System<'_>) -> Result<(), PackageError> {
         return Err(PackageError::new("there is no database of RPM yet"));
     }
     Ok(())
+}
+
+/// Returns true if RPM has failed only because another process is at work. It does not wait.
+pub(super) fn is_locked(captured: &Captured) -> bool {
+    [&captured.stderr, &captured.stdout]
+        .into_iter()
+        .any(|text| String::from_utf8_lossy(text).contains("can't create transaction lock"))
 }
 
 /// A version without an epoch that is none.

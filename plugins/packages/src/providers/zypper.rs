@@ -2,7 +2,7 @@
 
 use super::rpm_database::{self, plain};
 use super::rpm_repository;
-use crate::error::{KeyError, PackageError};
+use crate::error::{KeyError, PackageError, shown};
 use crate::model::{IndexPaths, Installed, Item, Key, Kind, Mark, Offers, Step, Transaction};
 use crate::provider::{PackageProvider, rank};
 use crate::repository::{Repository, RepositoryFile};
@@ -26,6 +26,8 @@ const AUTOMATIC: &str = "var/lib/zypp/AutoInstalled";
 const BASE: [&str; 5] = ["filesystem", "openSUSE-release", "patterns-base-", "product-builder-", "sles-release"];
 /// Nothing was found, which is no failure of a search.
 const NOT_FOUND: i32 = 104;
+/// Another zypper is at work, and has been for as long as this one has waited.
+const LOCKED: i32 = 7;
 /// From here on it has worked, and there is something to know: 102 that a restart of the system is due.
 const INFORMATION: i32 = 100;
 
@@ -135,7 +137,7 @@ impl PackageProvider for Zypper {
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = zypper(system);
-        program.args(["--quiet", "--no-refresh"]).env("ZYPP_LOCK_TIMEOUT", system.lock_limit().as_secs().to_string());
+        program.args(["--quiet", "--no-refresh"]);
         ask(&mut program, transaction, &[]);
         Ok(vec![program])
     }
@@ -165,6 +167,10 @@ impl PackageProvider for Zypper {
     fn releases_first(&self) -> bool {
         true
     }
+
+    fn is_locked(&self, captured: &Captured) -> bool {
+        captured.ended.code() == Some(LOCKED) || rpm_database::is_locked(captured)
+    }
 }
 
 fn zypper(system: &System<'_>) -> Program {
@@ -173,6 +179,7 @@ fn zypper(system: &System<'_>) -> Program {
         program.arg("--root").arg(root);
     }
     program.arg("--non-interactive");
+    program.env("ZYPP_LOCK_TIMEOUT", system.lock_limit().as_secs().to_string());
     program
 }
 
@@ -236,7 +243,7 @@ fn told(program: &Program, failure: &str, captured: &Captured) -> PackageError {
                 || node.has_tag_name("description")
         };
         let messages = document.descendants().filter(is_telling).filter_map(|node| node.text());
-        let lines: Vec<String> = messages.flat_map(str::lines).map(str::to_owned).collect();
+        let lines: Vec<String> = messages.flat_map(str::lines).map(shown).collect();
         if !lines.is_empty() {
             problem.lines = lines;
         }

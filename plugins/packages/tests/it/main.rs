@@ -8,6 +8,7 @@
 
 mod apt;
 mod companions;
+mod disturbances;
 mod names;
 mod pacman;
 mod repositories;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ("rpm", rpm::trials()),
         ("sources", sources::trials()),
         ("system", system::trials()),
+        ("disturbances", disturbances::trials()),
         ("names", names::trials()),
         ("values", values::trials()),
         ("together", together::trials()),

@@ -1,0 +1,96 @@
+//! Others who are at work, architectures that are gone, and scripts that say what a terminal would obey.
+
+use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, deeds_of, must};
+use holo_testing::ScratchRoot;
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    const TOOLS: [&[&str]; 2] = [
+        &["rpmbuild", "createrepo_c", "rpm", "python3", "dnf"],
+        &["rpmbuild", "createrepo_c", "rpm", "python3", "zypper"],
+    ];
+    let rpm = |manager: Manager, name: &str, test: fn(&ScratchRoot, Manager)| {
+        let tools = TOOLS[usize::from(manager.name == "zypper")];
+        Manager { tools, ..manager }.trial(&format!("{}: {name}", manager.name), move |root| {
+            must(root, if manager.name == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
+            // RPM has a database only once something is installed.
+            applied(root, &["foo"], &["installed foo 2:0.9-1"]);
+            test(root, manager);
+        })
+    };
+    vec![
+        rpm(DNF, "another one at work is waited for, but not for ever", dnf_at_work),
+        rpm(ZYPPER, "another one at work is waited for, but not for ever", zypper_at_work),
+        rpm(DNF, "RPM at work is waited for, but not for ever", rpm_at_work),
+        rpm(ZYPPER, "RPM at work is waited for, but not for ever", rpm_at_work),
+        APT.trial("apt: an orphan of an architecture that is not configured any more is forgotten", no_architecture),
+        APT.trial("apt: what a script says is shown so that a terminal does not obey it", escapes),
+    ]
+}
+
+const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
+const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/null";
+
+/// Demands that a lock which is let go is waited for, and that one which is not fails all packages once.
+fn waits(root: &ScratchRoot, locked_for: &dyn Fn(u32) -> String, words: &str) {
+    must(root, &locked_for(3));
+    applied(root, &["baz", "foo"], &["installed baz 1.0-1"]);
+    must(root, &locked_for(60));
+    let run = apply(root, &["bar timeout=\"2s\"", "baz", "foo", "old ensure=\"absent\""], &[], 1);
+    must(root, "kill $(cat $R/other)");
+    assert!(run.stderr_lossy().contains(words), "{run}");
+    assert_eq!(deeds_of(&run), [""; 0], "{run}");
+}
+
+/// The lock of dnf is a file with the ID of a process that exists.
+fn dnf_at_work(root: &ScratchRoot, _: Manager) {
+    let locked = |seconds: u32| {
+        format!(
+            "setsid sh -c 'sleep {seconds}; rm $R/var/cache/dnf/metadata_lock.pid' >/dev/null 2>&1 & \
+             echo $! | tee $R/other >$R/var/cache/dnf/metadata_lock.pid"
+        )
+    };
+    waits(root, &locked, "metadata already locked by ");
+}
+
+/// The lock of zypper is such a file, too.
+fn zypper_at_work(root: &ScratchRoot, _: Manager) {
+    let locked =
+        |seconds: u32| format!("setsid sleep {seconds} >/dev/null 2>&1 & echo $! | tee $R/other >$R/run/zypp.pid");
+    waits(root, &locked, "System management is locked by the application with pid");
+}
+
+/// The lock of RPM is one of fcntl.
+fn rpm_at_work(root: &ScratchRoot, _: Manager) {
+    let locked = |seconds: u32| {
+        format!(
+            "rm -f $R/locked; path=$(find $R -name .rpm.lock | grep -v /build/); setsid python3 -c \"import fcntl, sys, time\n\
+             lock = open(sys.argv[1], 'w')\nfcntl.lockf(lock, fcntl.LOCK_EX)\nopen(sys.argv[2], 'w').close()\n\
+             time.sleep({seconds})\" $path $R/locked >/dev/null 2>&1 & echo $! >$R/other; until test -e $R/locked; do sleep 0.1; done"
+        )
+    };
+    waits(root, &locked, "can't create transaction lock");
+}
+
+fn apt(root: &ScratchRoot, command: &str) {
+    let config = "printf 'Dir \"%s/\";\\nDir::State::status \"%s/var/lib/dpkg/status\";\\nDir::Bin::dpkg \"/usr/bin/dpkg\";\\n\
+         DPkg::Options { \"--root=%s\"; };\\n' $R $R $R >$R/apt.conf; export APT_CONFIG=$R/apt.conf DEBIAN_FRONTEND=noninteractive";
+    must(root, &format!("{config}; {command}"));
+}
+
+fn no_architecture(root: &ScratchRoot) {
+    apt(root, "apt-get -q update; apt-get -qy install multi:i386");
+    applied(root, &["foo", "multi:i386 ensure=\"absent\""], &["installed foo 2:0.9", "removed multi:i386 1.0"]);
+    must(root, "sed -i /i386/d $R/var/lib/dpkg/arch; grep -q amd64 $R/var/lib/dpkg/arch");
+    let run = apply(root, &["foo"], &[], 0);
+    let warning = ">> apt is not configured for i386 any more; multi:i386 stays as it is, and is forgotten";
+    assert_eq!(run.stderr_lossy().trim(), warning, "{run}");
+    applied(root, &["foo"], &[]);
+}
+
+fn escapes(root: &ScratchRoot) {
+    must(root, "sh $D/build-deb.sh make rude 1.0 all '' 'printf \"\\033[2J\\033]0;owned\\007gone\\n\" >&2; exit 1'");
+    let run = apply(root, &["rude"], &[], 1);
+    assert!(run.stderr_lossy().contains("\\u{1b}[2J\\u{1b}]0;owned\\u{7}gone\n"), "{run}");
+    assert!(!run.stderr.contains(&0x1b) && !run.stdout.contains(&0x1b), "{run}");
+}
