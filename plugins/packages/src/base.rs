@@ -63,6 +63,7 @@ impl Base {
             source: None,
             checksum: None,
             file: None,
+            fetches: None,
             problem: None,
         }
     }

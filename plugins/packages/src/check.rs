@@ -10,7 +10,7 @@ use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
-use crate::source::with_file;
+use crate::source::Sources;
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 
@@ -61,7 +61,8 @@ fn findings(
 ) -> Result<Vec<Found>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
-    let wanted: Vec<Wanted> = wanted.iter().map(|wanted| with_file(wanted, &manager)).collect();
+    let mut source = Sources::open(&manager)?;
+    let wanted: Vec<Wanted> = wanted.iter().map(|wanted| source.with_file(wanted, output)).collect();
     let requests: Requests<'_> = wanted.iter().map(|wanted| Request { wanted, force: false }).collect();
     let resolution = query(&manager, &requests, output)?;
     let tasks: Vec<&Task> = resolution.resolved.iter().filter_map(as_task).collect();
@@ -71,6 +72,10 @@ fn findings(
     let is_open = |wanted: &Wanted| {
         let is_old = |limit| has_pending_sources || manager.index_age().is_none_or(|age| age > limit);
         manager.system.mock.is_none() && wanted.ensure == Ensure::Latest && wanted.refresh.is_some_and(is_old)
+    };
+    let fetches = |index: RequestIndex| {
+        let wanted = requests[index].wanted;
+        wanted.fetches.as_ref().map(|address| format!("would fetch {address}, and install {}", wanted.key))
     };
     let find = |(index, resolved): (RequestIndex, Resolved)| match (resolved, refusals.remove(&index)) {
         (_, Some(SimulationError::NeedsForce(reason))) => {
@@ -89,7 +94,10 @@ fn findings(
         (Resolved::Nothing | Resolved::Forgotten(_), _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => Finding::Pending(Box::new(task)),
         (Resolved::NeedsForce(reason), _) => Finding::Verdict(Verdict::NeedsForce(ForceTo::Proceed(reason))),
-        (Resolved::Impossible(problem), _) => Finding::Failed(PackageError::new(problem)),
+        (Resolved::Impossible(problem), _) => match fetches(index) {
+            Some(what) => Finding::Verdict(Verdict::WouldChange(vec![what])),
+            None => Finding::Failed(PackageError::new(problem)),
+        },
         (Resolved::Unknown(error), _)
             if !has_pending_sources && manager.has_fresh_index(requests[index].wanted.refresh) =>
         {

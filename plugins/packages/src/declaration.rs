@@ -3,6 +3,7 @@
 use crate::intent::Intent;
 use crate::model::{Answers, Key, PackageFile};
 use crate::pattern::VersionPattern;
+use holo_download::{Address, Checksum};
 use holo_plugin::Kept;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
@@ -38,10 +39,10 @@ pub(crate) struct Package {
     #[serde(default, deserialize_with = "holo_plugin::definitions::readers::duration")]
     #[cfg_attr(test, schemars(with = "Option<holo_plugin::definitions::readers::DurationSchema>"))]
     pub(crate) refresh: Option<Duration>,
-    /// The path of a file that the package comes from.
+    /// The path or the URL of a file that the package comes from.
     #[serde(default)]
     pub(crate) source: Option<String>,
-    /// The digest of that file, as `sha256:…`.
+    /// The digest of that file, as `sha256:…` or `sha512:…`.
     #[serde(default)]
     pub(crate) checksum: Option<String>,
     /// The answers to questions that the package asks when it is installed, by their names.
@@ -107,11 +108,13 @@ pub(crate) struct Wanted {
     /// The names of packages that came along with it, if it is to go.
     pub(crate) brought: Vec<String>,
     pub(crate) answers: Option<Answers>,
-    /// The path of a file that it comes from, and the digest that this has to have.
+    /// The path or URL of a file that it comes from, and the digest that this has to have.
     pub(crate) source: Option<String>,
-    pub(crate) checksum: Option<String>,
+    pub(crate) checksum: Option<Checksum>,
     /// The package in that file, once it has been read.
     pub(crate) file: Option<PackageFile>,
+    /// The address, as it may be shown, from where it would be fetched, where nothing is fetched.
+    pub(crate) fetches: Option<String>,
     /// The reason why it cannot be as it is wanted.
     pub(crate) problem: Option<String>,
 }
@@ -145,6 +148,15 @@ impl Wanted {
 }
 
 impl Package {
+    /// Anybody on the way could send another package.
+    fn validate_safety(&self) -> Result<(), Invalid> {
+        let is_open = self.source.as_deref().is_some_and(|source| source.starts_with("http://"));
+        if is_open && self.checksum.is_none() {
+            return Err(Invalid::new("source", "is fetched without encryption, so it needs a checksum"));
+        }
+        Ok(())
+    }
+
     /// A package of which nothing is said.
     pub(crate) fn named(name: &str) -> Package {
         Package {
@@ -187,9 +199,10 @@ impl Package {
             brought: Vec::new(),
             answers: (!self.debconf.is_empty())
                 .then(|| Answers { all: self.debconf.clone(), sensitive: self.sensitive }),
-            source: self.source.clone(),
-            checksum: self.checksum.clone(),
+            source: self.source.as_deref().map(path_or_url),
+            checksum: self.checksum.as_deref().and_then(|checksum| checksum.parse().ok()),
             file: None,
+            fetches: None,
             problem: None,
             ensure,
         }
@@ -208,6 +221,7 @@ impl Definition for Package {
         let source = [
             self.source.as_deref().map_or(Ok(()), validate_source),
             self.checksum.as_deref().map_or(Ok(()), validate_checksum),
+            self.validate_safety(),
         ];
         let answers = self.debconf.iter().map(|(question, answer)| validate_answer(question, answer));
         Invalid::all([validate_name(&self.name), arch, version].into_iter().chain(answers).chain(source))
@@ -265,20 +279,22 @@ fn validate_arch(key: &'static str, arch: &str) -> Result<(), Invalid> {
 
 fn validate_source(source: &str) -> Result<(), Invalid> {
     if source.contains("://") {
-        return Err(Invalid::new("source", "is fetched from nowhere; have an archive fetch it, and name its path"));
+        return source.parse::<Address>().map(drop).map_err(|error| Invalid::new("source", error.to_string()));
     }
     if !source.starts_with('/') || source.contains(char::is_control) {
-        return Err(Invalid::new("source", format!("{source:?} is not an absolute path")));
+        return Err(Invalid::new("source", format!("{source:?} is neither an absolute path nor a URL")));
     }
     Ok(())
 }
 
 fn validate_checksum(checksum: &str) -> Result<(), Invalid> {
-    let digest = checksum.strip_prefix("sha256:");
-    if digest.is_some_and(|hex| hex.len() == 64 && hex.chars().all(|letter| letter.is_ascii_hexdigit())) {
-        return Ok(());
-    }
-    Err(Invalid::new("checksum", format!("{checksum:?} is not sha256: and 64 hexadecimal digits")))
+    checksum.parse::<Checksum>().map(drop).map_err(|error| Invalid::new("checksum", error.to_string()))
+}
+
+/// Returns the path that a URL of a file of this machine means, and anything else as it is.
+fn path_or_url(source: &str) -> String {
+    let path = source.parse::<Address>().ok().and_then(|address| address.file());
+    path.map_or_else(|| source.to_owned(), |path| path.display().to_string())
 }
 
 /// Both become a line of their own; the answer is not shown.

@@ -7,6 +7,7 @@ use crate::provider::{PackageProvider, ProviderError};
 use crate::repositories::{self, RepositoryEntity};
 use crate::repository::INDEX;
 use crate::simulate::Names;
+use crate::source;
 use holo_change::base_store::{Legacy, Orphan};
 use holo_plugin::declared::Declared;
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};
@@ -186,8 +187,12 @@ impl PackageEntity {
             tell("debconf", &questions.join(" "));
         }
         if let Some(source) = &self.wanted.source {
-            tell("source", source);
-            report.edges.needs.push(Asset::new("path", source.as_str()));
+            if let Some(address) = source::address(source) {
+                tell("source", &address.to_string());
+            } else {
+                tell("source", source);
+                report.edges.needs.push(Asset::new("path", source.as_str()));
+            }
         }
         if !self.wanted.ensure.is_gone() {
             report.edges.provides.push(Asset::new("package", self.wanted.key.name.as_str()));

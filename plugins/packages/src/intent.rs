@@ -1,5 +1,5 @@
 //! The versions that a transaction is about to install, written down before it begins: if nobody comes to hear how it ended, what it has
-//! installed is ours nevertheless.
+//! installed is ours nevertheless. And the versions that packages have which were fetched from a URL.
 
 use holo_change::error::{PathError, Result};
 use holo_change::{OnDisk, PathHandle, Tree};
@@ -9,9 +9,11 @@ use std::io::Read;
 use std::path::Path;
 
 /// In the state directory: a line a package, with its ID, a tab and the version.
-const FILE: &str = ".intended";
+const INTENDED: &str = ".intended";
+/// The same, where the digest of its source precedes the version.
+const FETCHED: &str = ".fetched";
 
-/// The version of each package that we have set out to install last.
+/// The version of each package that we have set out to install last, or that we have fetched.
 pub(crate) struct Intent {
     file: PathHandle,
     versions: BTreeMap<String, String>,
@@ -20,7 +22,16 @@ pub(crate) struct Intent {
 impl Intent {
     /// Reads what earlier applies have intended.
     pub(crate) fn open(host: &Host) -> Result<Intent> {
-        let file = Tree::open(host.state_dir())?.place(Path::new(FILE));
+        Intent::read(host, INTENDED)
+    }
+
+    /// Reads which versions earlier applies have fetched.
+    pub(crate) fn fetched(host: &Host) -> Result<Intent> {
+        Intent::read(host, FETCHED)
+    }
+
+    fn read(host: &Host, name: &str) -> Result<Intent> {
+        let file = Tree::open(host.state_dir())?.place(Path::new(name));
         let mut text = Vec::new();
         if let Some(mut open) = file.open_if_file()? {
             open.read_to_end(&mut text).map_err(|error| PathError::new("read", file.shown(), error))?;

@@ -114,6 +114,11 @@ pub(crate) trait PackageProvider: Provider {
         None
     }
 
+    /// The end of the names of files that have packages.
+    fn file_suffix(&self) -> &'static str {
+        ""
+    }
+
     /// Returns true if packages ask questions when they are installed.
     fn takes_answers(&self) -> bool {
         false

@@ -90,7 +90,7 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     if let Err(error) = provider.validate(&wanted.key) {
         return Resolved::Impossible(error.to_string());
     }
-    if let Some(arch) = installed.unknown_arch(&wanted.key).filter(|_| wanted.is_orphan) {
+    if let Some(arch) = installed.unknown_arch(&wanted.key).filter(|_| wanted.is_orphan && !known.is_mock) {
         let why = format!("{} is not configured for {arch} any more", provider.name());
         return Resolved::Forgotten(format!("{why}; {} stays as it is, and is forgotten", wanted.key));
     }

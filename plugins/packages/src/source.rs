@@ -1,47 +1,170 @@
-//! Packages that come from a file instead of a repository.
+//! Packages that come from a file instead of a repository: one that is there, or one that is fetched.
 
 use crate::declaration::{Ensure, Wanted};
 use crate::error::PackageError;
+use crate::intent::Intent;
 use crate::manager::Manager;
-use crate::model::PackageFile;
+use crate::model::{Installed, PackageFile, Status};
 use crate::pattern::VersionPattern;
+use holo_change::Tree;
 use holo_change::error::PathError;
-use holo_change::tracked::Digest;
-use std::fs::File;
+use holo_download::{
+    Address, ChecksumCache, Digests, Download, MAX_SIZE, Request, TIME_LIMIT, Timeouts, download, sha256,
+};
+use holo_plugin::Output;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// Returns a package as it is wanted, with the version that its file has. What is wrong with that is noted.
-pub(crate) fn with_file(wanted: &Wanted, manager: &Manager<'_>) -> Wanted {
-    let mut wanted = wanted.clone();
-    let Some(source) = wanted.source.clone() else { return wanted };
-    if manager.system.mock.is_some() {
-        // Whatever is in it is taken to be right.
-        wanted.file = Some(PackageFile { path: source.into(), version: String::new() });
-        return wanted;
-    }
-    match read(&source, &wanted, manager) {
-        Ok(file) => {
-            if wanted.ensure == Ensure::Present {
-                wanted.ensure = Ensure::Version(VersionPattern::Exact(file.version.clone()));
-            }
-            wanted.file = Some(file);
-        }
-        Err(problem) => wanted.problem = Some(format!("source: {}", problem.summary)),
-    }
-    wanted
+/// The directory of what was fetched, until the end of the run.
+const FETCHED: &str = "fetched";
+
+/// The files that packages come from.
+pub(crate) struct Sources<'m> {
+    manager: &'m Manager<'m>,
+    /// The versions of what was fetched, by what it was.
+    fetched: Intent,
+    /// The installed packages, once that was asked for.
+    installed: Option<Installed>,
 }
 
-fn read(source: &str, wanted: &Wanted, manager: &Manager<'_>) -> Result<PackageFile, PackageError> {
-    let path = manager.system.path(source.trim_start_matches('/'));
-    let failed = |error| PackageError::new(PathError::new("open", &path, error).to_string());
-    let mut file = File::open(&path).map_err(failed)?;
+/// Returns the address of a source that has to be fetched.
+pub(crate) fn address(source: &str) -> Option<Address> {
+    if source.starts_with('/') { None } else { source.parse().ok() }
+}
+
+/// The package that a definition means, whether it is fetched or not.
+enum Found {
+    /// In this file.
+    File(PackageFile),
+    /// In this version, which is there.
+    Installed(String),
+    /// What is at this address, which is not looked at.
+    Unfetched(String),
+}
+
+impl<'m> Sources<'m> {
+    /// Reads what was fetched in earlier runs.
+    pub(crate) fn open(manager: &'m Manager<'m>) -> Result<Sources<'m>, PackageError> {
+        let fetched = Intent::fetched(manager.system.host()).map_err(|error| PackageError::new(error.to_string()))?;
+        Ok(Sources { manager, fetched, installed: None })
+    }
+
+    /// Returns a package as it is wanted, with the version that its file has. What is wrong with that is noted.
+    pub(crate) fn with_file(&mut self, wanted: &Wanted, output: &mut Output<'_>) -> Wanted {
+        let mut wanted = wanted.clone();
+        let Some(source) = wanted.source.clone() else { return wanted };
+        let address = address(&source);
+        if self.manager.system.mock.is_some() {
+            // Whatever is in it is taken to be right.
+            let path = address.map_or(source, |address| address.to_string());
+            wanted.file = Some(PackageFile { path: path.into(), version: String::new() });
+            return wanted;
+        }
+        let found = match &address {
+            Some(address) => self.at_address(address, &wanted, output),
+            None => {
+                read(&self.manager.system.path(source.trim_start_matches('/')), &wanted, self.manager).map(Found::File)
+            }
+        };
+        let version = match found {
+            Ok(Found::File(file)) => {
+                let version = file.version.clone();
+                wanted.file = Some(file);
+                version
+            }
+            Ok(Found::Installed(version)) => version,
+            Ok(Found::Unfetched(address)) => {
+                wanted.problem = Some(format!("source: {address} was not fetched"));
+                wanted.fetches = Some(address);
+                return wanted;
+            }
+            Err(problem) => {
+                wanted.problem = Some(format!("source: {}", problem.summary));
+                return wanted;
+            }
+        };
+        if wanted.ensure == Ensure::Present {
+            wanted.ensure = Ensure::Version(VersionPattern::Exact(version));
+        }
+        wanted
+    }
+
+    /// Finds out what is at an address: by what is known of it if the package is there, or by fetching it.
+    fn at_address(
+        &mut self,
+        address: &Address,
+        wanted: &Wanted,
+        output: &mut Output<'_>,
+    ) -> Result<Found, PackageError> {
+        let checksum = wanted.checksum.as_ref().map(ToString::to_string).unwrap_or_default();
+        let identity = sha256(format!("{} {checksum}", address.identity()).as_bytes());
+        let known = self.fetched.version(&wanted.id).and_then(|known| known.split_once(' '));
+        let version = known.filter(|(of, _)| *of == identity).map(|(_, version)| version.to_owned());
+        if let Some(version) = version
+            && self.is_installed(wanted, &version)?
+        {
+            return Ok(Found::Installed(version));
+        }
+        if self.manager.system.only_looks {
+            return Ok(Found::Unfetched(address.to_string()));
+        }
+        let path = self.fetch(address, wanted, output)?;
+        let file = read(&path, wanted, self.manager)?;
+        let value = format!("{identity} {}", file.version);
+        let noted = self.fetched.note([(&*wanted.id, Some(&*value))].into_iter());
+        noted.map_err(|error| PackageError::new(error.to_string()))?;
+        Ok(Found::File(file))
+    }
+
+    fn is_installed(&mut self, wanted: &Wanted, version: &str) -> Result<bool, PackageError> {
+        if self.installed.is_none() {
+            self.installed = Some(self.manager.installed()?);
+        }
+        let instances = self.installed.iter().flat_map(|installed| installed.instances(&wanted.key));
+        let mut present = instances.filter(|instance| instance.status == Status::Installed);
+        Ok(present.any(|instance| self.manager.provider.matches(version, &instance.version)))
+    }
+
+    /// Fetches a file into the cache.
+    fn fetch(&self, address: &Address, wanted: &Wanted, output: &mut Output<'_>) -> Result<PathBuf, PackageError> {
+        let host = self.manager.system.host();
+        let folder = self.manager.system.cache_dir().join(FETCHED);
+        let failed = |error: PathError| PackageError::new(error.to_string());
+        fs::create_dir_all(&folder).map_err(|error| failed(PathError::new("create", &folder, error)))?;
+        let name = format!("{}{}", wanted.key.name, self.manager.provider.file_suffix());
+        let target = Tree::open(&folder).map_err(failed)?.place(Path::new(&name));
+        let request = Request {
+            addresses: std::slice::from_ref(address),
+            headers: Vec::new(),
+            credentials: None,
+            checksum: wanted.checksum.clone(),
+            previous: None,
+            authorities: None,
+            checksums: &ChecksumCache::open(target.with_suffix(".known"), &target, false),
+            max_size: MAX_SIZE,
+            deadline: Instant::now().checked_add(wanted.timeout.unwrap_or(TIME_LIMIT)),
+            timeouts: Timeouts::default(),
+        };
+        match download(&request, &target, host, output).map_err(|error| PackageError::new(error.to_string()))? {
+            Download::Complete(complete) => complete.path.rename_to(&target).map_err(failed)?,
+            Download::Unmodified => return Err(PackageError::new(format!("cannot download {address}"))),
+        }
+        Ok(folder.join(name))
+    }
+}
+
+fn read(path: &Path, wanted: &Wanted, manager: &Manager<'_>) -> Result<PackageFile, PackageError> {
+    let failed = |error| PackageError::new(PathError::new("open", path, error).to_string());
+    let mut file = File::open(path).map_err(failed)?;
     if let Some(expected) = &wanted.checksum {
-        let digest = Digest::of(&mut file).map_err(failed)?;
-        if !expected.eq_ignore_ascii_case(&format!("sha256:{}", digest.as_str())) {
-            let words = format!("{} has the checksum sha256:{}, not {expected}", path.display(), digest.as_str());
+        let digests = Digests::read(&mut file, Some(expected)).map_err(failed)?;
+        if let Some(found) = digests.mismatch(expected) {
+            let words = format!("{} has the checksum {found}, not {expected}", path.display());
             return Err(PackageError::new(words));
         }
     }
-    let Some(mut program) = manager.provider.describe(&path) else {
+    let Some(mut program) = manager.provider.describe(path) else {
         return Err(PackageError::new(format!("{} installs no packages from files", manager.provider.name())));
     };
     let captured = manager.system.read(&mut program)?;
@@ -54,5 +177,5 @@ fn read(source: &str, wanted: &Wanted, manager: &Manager<'_>) -> Result<PackageF
         return Err(PackageError::new(format!("{} has the package {name}, not {}", path.display(), wanted.key.name)));
     }
     let version = version.strip_prefix("0:").unwrap_or(version).to_owned();
-    Ok(PackageFile { path, version })
+    Ok(PackageFile { path: path.to_owned(), version })
 }

@@ -15,7 +15,7 @@ use crate::need::installed_version;
 use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
-use crate::source::with_file;
+use crate::source::Sources;
 use executor::Executor;
 use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};
@@ -104,8 +104,10 @@ impl<'a> Group<'a> {
     fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), EarlyError> {
         let Some(first) = self.members.iter().next() else { return Ok(()) };
         let mut manager = Manager::new(self.host, self.provider)?;
-        let wanted: Vec<Wanted> =
-            self.members.iter().map(|member| with_file(&member.job.entity.wanted, &manager)).collect();
+        let mut sources = Sources::open(&manager)?;
+        let mut with_file =
+            |member: &Member<'_>| sources.with_file(&member.job.entity.wanted, &mut answers.output(member.index));
+        let wanted: Vec<Wanted> = self.members.iter().map(&mut with_file).collect();
         let request = |(member, wanted): (&Member<'a>, _)| Request { wanted, force: member.job.mode.force };
         let requests: Requests<'_> = self.members.iter().zip(&wanted).map(request).collect();
         manager.system.timeout = self.timeout();

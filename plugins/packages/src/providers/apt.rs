@@ -170,6 +170,10 @@ impl PackageProvider for Apt {
         Ok(vec![program])
     }
 
+    fn file_suffix(&self) -> &'static str {
+        ".deb"
+    }
+
     fn describe(&self, path: &Path) -> Option<Program> {
         let mut program = Program::new("dpkg-deb");
         program.args(["--show", "--showformat=${Package} ${Version}\\n", "--"]).arg(path);

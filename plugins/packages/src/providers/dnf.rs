@@ -129,6 +129,10 @@ impl PackageProvider for Dnf {
         Ok(vec![program])
     }
 
+    fn file_suffix(&self) -> &'static str {
+        ".rpm"
+    }
+
     fn describe(&self, path: &Path) -> Option<Program> {
         let mut program = Program::new("rpm");
         program.args(["--query", "--nosignature", "--queryformat", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"]);

@@ -159,6 +159,10 @@ impl PackageProvider for Pacman {
         operations(system, transaction, &options, &|| pacman(system))
     }
 
+    fn file_suffix(&self) -> &'static str {
+        ".pkg.tar"
+    }
+
     fn describe(&self, path: &Path) -> Option<Program> {
         let mut program = Program::new("pacman");
         program.args(["--query", "--file", "--"]).arg(path);

@@ -142,6 +142,10 @@ impl PackageProvider for Zypper {
         Ok(vec![program])
     }
 
+    fn file_suffix(&self) -> &'static str {
+        ".rpm"
+    }
+
     fn describe(&self, path: &Path) -> Option<Program> {
         let mut program = Program::new("rpm");
         program.args(["--query", "--nosignature", "--queryformat", "%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"]);

@@ -1,6 +1,7 @@
 //! Packages that come from files.
 
 use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, deeds_of, define, must};
+use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
@@ -22,6 +23,17 @@ pub(crate) fn trials() -> Vec<Trial> {
             life(root, "bar.deb", "1.0");
             refused(root);
         }),
+        fetched(APT, |root| {
+            must(root, "mkdir $R/srv; mv $R/repo/pool/bar_* $R/srv/bar; sh $D/build-deb.sh index");
+            from_url(root, "1.0");
+        }),
+        fetched(DNF, fetched_rpm),
+        fetched(ZYPPER, fetched_rpm),
+        fetched(PACMAN, |root| {
+            must(root, "mkdir $R/srv; mv $R/repo/bar-1.0-1-any.pkg.tar.zst $R/srv/bar");
+            must(root, "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --noconfirm -Sy");
+            from_url(root, "1.0-1");
+        }),
         test(DNF, rpm),
         test(ZYPPER, rpm),
         test(PACMAN, |root| {
@@ -30,6 +42,60 @@ pub(crate) fn trials() -> Vec<Trial> {
             life(root, "bar.pkg.tar.zst", "1.0-1");
         }),
     ]
+}
+
+fn fetched(manager: Manager, test: fn(&ScratchRoot)) -> Trial {
+    manager.trial(&format!("{}: a package is fetched from a URL by an apply, and by no check", manager.name), test)
+}
+
+fn fetched_rpm(root: &ScratchRoot) {
+    let script = "mkdir $R/srv; mv $R/repo/noarch/bar-1.0-1.noarch.rpm $R/srv/bar; sh $D/build-rpm.sh make baz 1.0 1";
+    must(root, script);
+    from_url(root, "1.0-1");
+}
+
+/// The URL does not say of which kind the file is.
+fn from_url(root: &ScratchRoot, version: &str) {
+    let stays = "[[package]]\nname = \"baz\"\n";
+    define(root, stays);
+    assert!(root.holo(&["apply"]).success());
+    let content = root.read("srv/bar").to_vec();
+    let digest = must(root, "sha256sum <$R/srv/bar | cut -d ' ' -f 1");
+    let server = Server::new(move |_| Reply::of(content.clone()));
+    let url = server.url("/get?name=bar").replace("http://", "http://fred:secret@");
+    let source = |digest: &str| {
+        format!("{stays}[[package]]\nname = \"bar\"\nsource = \"{url}\"\nchecksum = \"sha256:{digest}\"\n")
+    };
+    let shown = server.url("/get?…");
+    define(root, &source(&digest));
+    let check = root.holo(&["check"]);
+    assert_eq!(deeds_of(&check), [format!("would fetch {shown}, and install bar")], "{check}");
+    assert_eq!(server.asked().len(), 0);
+    define(root, &source(&"0".repeat(64)));
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    let words = format!("!! source: cannot download {shown}: the checksum is sha256:{digest}, not sha256:000");
+    assert!(run.stderr_lossy().contains(&words), "{run}");
+    define(root, &source(&digest));
+    let run = root.holo(&["apply"]);
+    assert_eq!(deeds_of(&run), [format!("installed bar {version}")], "{run}");
+    assert!(!format!("{run}").contains("secret"), "{run}");
+    let asked = server.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[1].header("authorization"), Some("Basic ZnJlZDpzZWNyZXQ="));
+    // What it is, is known.
+    for command in ["check", "apply"] {
+        let again = root.holo(&[command]);
+        assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
+    }
+    assert_eq!(server.asked().len(), 2);
+    define(root, stays);
+    let run = root.holo(&["apply"]);
+    assert_eq!(deeds_of(&run).first(), Some(&format!("removed bar {version}")), "{run}");
+    // It is fetched again for those that define it again.
+    define(root, &source(&digest));
+    assert_eq!(deeds_of(&root.holo(&["apply"])), [format!("installed bar {version}")]);
+    assert_eq!(server.asked().len(), 3);
 }
 
 /// A second package of a repository stays, since zypper cannot cope with a database from which everything has gone.
@@ -65,7 +131,9 @@ fn life(root: &ScratchRoot, file: &str, version: &str) {
 fn refused(root: &ScratchRoot) {
     for (keys, problem) in [
         ("source = \"/srv/nowhere.deb\"", "!! source: open "),
-        ("source = \"https://h/x.deb\"", "10-test.toml:3: package:foo: source: "),
+        ("source = \"http://127.0.0.1:1/x.deb\"", "10-test.toml:3: package:foo: source: is fetched without encryption"),
+        ("source = \"ftp://h/x.deb\"", "10-test.toml:3: package:foo: source: "),
+        ("source = \"https://127.0.0.1:1/x.deb\"", "!! source: cannot download https://127.0.0.1:1/x.deb: "),
         ("source = \"x.deb\"", "10-test.toml:3: package:foo: source: "),
         ("source = \"/srv/bar.deb\"\nensure = \"1.0\"", "10-test.toml:3: package:foo: source: "),
         ("source = \"/srv/bar.deb\"", "has the package bar, not foo"),
