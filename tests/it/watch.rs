@@ -35,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("what is repaired again and again is left alone until definitions change", fights),
         case("who is refreshed by a repair is refreshed", refreshed),
         case("a plugin tells what no path shows", told_by_plugins),
+        case("the plugin of the manual is that of the scenario", manual),
         case("a plugin that watches no longer is warned of", plugin_ends),
         case("it ends when it has been quiet, as things are then", ends::converged),
         case("it ends with a failure if an entity fails for good", ends::failed),
@@ -325,6 +326,14 @@ fn told_by_plugins() {
     assert_eq!(watching.expect("drifted", "demo:state")["reason"], "somebody pulled the plug");
     watching.expect("repaired", "demo:state");
     watching.stop(&root);
+}
+
+fn manual() {
+    let manual = include_str!("../../man/holo-plugin-interface.7").replace("\\e", "\\");
+    let tree = include_str!("../../test-scenarios/dispatcher/48-watch/source-tree");
+    let (_, plugin) = tree.split_once("./usr/lib/holo/holo-demo\n").unwrap();
+    let (plugin, _) = plugin.split_once("-----").unwrap();
+    assert!(plugin.lines().count() <= 10 && manual.contains(plugin), "{plugin}");
 }
 
 fn plugin_ends() {
