@@ -127,8 +127,11 @@ fn definition(name: &str, state: &UnitState) -> Option<String> {
     match state.enablement {
         Enablement::Masked => text += "mask = true\n",
         enablement => {
-            if !runs(state) {
-                text += "ensure = \"stopped\"\n";
+            // Where no manager runs, nobody knows if it is wanted to.
+            match state.phase {
+                None => text += "ensure = \"unmanaged\"\n",
+                Some(_) if !runs(state) => text += "ensure = \"stopped\"\n",
+                Some(_) => {}
             }
             match enablement {
                 Enablement::Enabled => {
@@ -184,7 +187,7 @@ mod tests {
         let service = toml::from_str::<File>(&text).unwrap().service.remove(0);
         let plan = plan(&unit(name), &service.wanted(), state, Circumstances::default());
         assert!(plan.steps.is_empty(), "{plan:?}");
-        assert_eq!(plan.problems.is_empty(), state.phase.is_some(), "{plan:?}");
+        assert!(plan.problems.is_empty(), "{plan:?}");
     }
 
     #[test]
@@ -208,7 +211,10 @@ mod tests {
         let levels = ["boot", "default"].map(str::to_owned).into();
         let in_levels = UnitState { runlevels: levels, ..state(up, Enablement::Enabled) };
         described("net.lo", &in_levels, "name = \"net.lo\"\nenable = true\nrunlevels = [\"boot\", \"default\"]\n");
-        described("image.service", &state(None, Enablement::Enabled), "name = \"image\"\nenable = true\n");
+        let image = state(None, Enablement::Enabled);
+        described("image", &image, "name = \"image\"\nensure = \"unmanaged\"\nenable = true\n");
+        let disabled = state(None, Enablement::Disabled);
+        described("other", &disabled, "name = \"other\"\nensure = \"unmanaged\"\nenable = false\n");
     }
 
     #[test]

@@ -206,8 +206,12 @@ impl Planner<'_> {
     fn run(&mut self) {
         let Some(ensure) = self.wanted.ensure else { return };
         let Some(phase) = self.state.phase else {
+            // Without a manager nothing runs.
+            if ensure == Ensure::Stopped {
+                return;
+            }
             let manager = self.circumstances.manager;
-            return self.problem(&format!("cannot be started or stopped: {manager} is not running here"));
+            return self.problem(&format!("cannot be started: {manager} is not running here"));
         };
         match ensure {
             Ensure::Stopped if phase.is_down() => {}
