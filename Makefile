@@ -78,6 +78,7 @@ install:
 	    install -D -m 0755 $(BUILD)/holo-$$plugin '$(DESTDIR)$(PREFIX)/lib/holo'/holo-$$plugin && \
 	    install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo'/$$plugin '$(DESTDIR)/var/lib/holo'/$$plugin || exit 1; \
 	done
+	install -D -m 0755 $(BUILD)/holo-probe '$(DESTDIR)$(PREFIX)/lib/holo/holo-probe'
 	install -d -m 0755 '$(DESTDIR)$(PREFIX)/share/holo/generators' '$(DESTDIR)$(SYSCONFDIR)/holorc.d'
 	[ -e '$(DESTDIR)$(SYSCONFDIR)/holorc' ] || install -m 0644 holorc '$(DESTDIR)$(SYSCONFDIR)/holorc'
 	for snippet in holorc.d/*; do install -m 0644 $$snippet '$(DESTDIR)$(SYSCONFDIR)/holorc.d' || exit 1; done

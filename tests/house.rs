@@ -90,6 +90,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-plugin/Cargo.toml"), sdk);
     assert_eq!(depends_on("crates/holo-bridge/Cargo.toml"), set(&["holo-change", "holo-plugin"]));
     assert_eq!(depends_on("crates/holo-download/Cargo.toml"), set(&["holo-change", "holo-plugin"]));
+    assert_eq!(depends_on("crates/holo-probe/Cargo.toml"), set(&["holo-download", "holo-process"]));
     for plugin in names("plugins") {
         let manifest = format!("plugins/{plugin}/Cargo.toml");
         // Bridges to other systems share more, and so does what comes from a network.

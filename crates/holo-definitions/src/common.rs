@@ -1,12 +1,13 @@
 //! The keys that every definition can have.
 
+mod health_check;
 mod merge;
 mod receipts;
 
+pub use health_check::{HealthCheck, Probe};
 pub use merge::Contradiction;
 pub use receipts::{Receipt, Receipts};
 
-use crate::command::Command;
 use crate::definition::Invalid;
 use crate::reading::{self, ValueError};
 use crate::templates::Templates;
@@ -135,26 +136,6 @@ pub struct IdLocation {
     pub id: String,
 }
 
-/// A program that tells by its exit status how something is: 0 is well, 1 a warning, 2 critical, anything else unknown.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct HealthCheck {
-    /// The program and its arguments.
-    pub command: Command,
-    /// The number of tries until it is well; one if nothing is said.
-    #[serde(default = "once")]
-    pub tries: u32,
-    /// The time to wait between two tries; a second if nothing is said.
-    #[serde(default, deserialize_with = "duration")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
-    pub interval: Option<Duration>,
-    /// The time limit of one try; ten seconds if nothing is said.
-    #[serde(default, deserialize_with = "duration")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
-    pub timeout: Option<Duration>,
-}
-
 /// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
 ///
 /// # Errors
@@ -233,10 +214,6 @@ fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Err
     }
 }
 
-fn once() -> u32 {
-    1
-}
-
 /// Returns true if the value of a common key is a list, which is united with others.
 pub(crate) fn is_list(key: &str) -> bool {
     RULES.iter().any(|(name, rule)| *name == key && matches!(rule, Rule::Edge | Rule::List))
@@ -295,7 +272,7 @@ impl CommonKeys {
 
     /// Returns what can be, but is hardly meant.
     pub(crate) fn doubts(&self) -> Vec<Invalid> {
-        self.health_check.iter().filter_map(|check| check.command.doubt("health_check")).collect()
+        self.health_check.iter().filter_map(HealthCheck::doubt).collect()
     }
 
     /// Notes where the IDs of other entities stand in the table that the keys were read from. What is required needs no note: without it,

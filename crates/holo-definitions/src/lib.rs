@@ -65,7 +65,7 @@ mod untyped;
 pub mod values;
 
 pub use command::{Command, CommandError, WrittenCommand};
-pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation, Receipt, Receipts};
+pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation, Probe, Receipt, Receipts};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
 pub use definitions::{Common, Defined, DefinitionSet, Definitions, read_several};

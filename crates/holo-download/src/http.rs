@@ -59,10 +59,7 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     pub(super) fn new(request: &'a Request<'a>, address: &'a Address) -> Result<Client<'a>, TransferError> {
-        let tls = TlsConfig::builder()
-            .root_certs(roots(request).map_err(|error| TransferError::Permanent(error.to_string()))?)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
+        let tls = tls(roots(request).map_err(|error| TransferError::Permanent(error.to_string()))?);
         let config = Agent::config_builder()
             .tls_config(tls)
             // Redirects are followed here, as headers must not go to other servers.
@@ -219,14 +216,32 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
 /// The reason that nobody can be trusted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot read the certificates that are trusted: {0}")]
-struct CertificatesError(String);
+pub struct CertificatesError(String);
 
-/// Returns the certificates that are trusted for a request: those of its definition, or the system's, which are read once.
+/// Returns the settings of TLS for those who trust whom the system trusts.
+///
+/// # Errors
+/// If it cannot be read who that is.
+pub fn system_tls() -> Result<TlsConfig, CertificatesError> {
+    system_roots().map(tls)
+}
+
+fn tls(roots: RootCerts) -> TlsConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    TlsConfig::builder().root_certs(roots).unversioned_rustls_crypto_provider(provider).build()
+}
+
+/// Returns the certificates that are trusted for a request: those of its definition, or the system's.
 fn roots(request: &Request<'_>) -> Result<RootCerts, CertificatesError> {
     if let Some(pem) = &request.authorities {
         let own = own_roots(pem).map_err(|problem| CertificatesError(problem.to_owned()))?;
         return Ok(RootCerts::Specific(Arc::new(own)));
     }
+    system_roots()
+}
+
+/// Returns the certificates that the system trusts, which are read once.
+fn system_roots() -> Result<RootCerts, CertificatesError> {
     static ROOTS: OnceLock<Result<RootCerts, CertificatesError>> = OnceLock::new();
     let load = || {
         let found = rustls_native_certs::load_native_certs();

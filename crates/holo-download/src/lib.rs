@@ -24,7 +24,7 @@ pub use address::{Address, AddressError, Credentials};
 pub use checksum::{BUFFER_SIZE, Checksum, ChecksumError, Digests, sha256};
 pub use checksum_cache::{ChecksumCache, remove_cache};
 pub use error::{DownloadError, TransferError};
-pub use http::Timeouts;
+pub use http::{CertificatesError, Timeouts, system_tls};
 pub use local::{copy, open};
 pub use partial::PART_SUFFIX;
 

@@ -1,17 +1,23 @@
-//! Health checks: programs that tell by their exit status how something is, as Nagios has it.
+//! Health checks: programs that tell by their exit status how something is, as Nagios has it. For those that need no program of their own,
+//! `holo-probe` is called, so that plugins have no need of a client for HTTP.
 
-use crate::definitions::HealthCheck;
+use crate::definitions::{HealthCheck, Probe};
 use crate::process::keep_environment;
 use crate::{Host, Output};
 use bstr::BString;
 use holo_process::Program;
 use holo_protocol::{Health, HealthState};
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// The program that knows how to ask.
+const PROBE: &str = "holo-probe";
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that `holo-probe` has beyond its limit, to say that this is over.
+const GRACE: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The number of entities whose checks run at a time: most of them wait for something.
 const AT_ONCE: usize = 16;
@@ -33,7 +39,7 @@ pub(crate) fn is_well(checks: &[HealthCheck], host: &Host, output: &mut Output<'
     checks.iter().all(|check| {
         let answer = try_until_well(check);
         if answer.state != HealthState::Ok {
-            output.error(format!("health check `{}`: {}", program(check), answer.text));
+            output.error(format!("health check `{}`: {}", shown(check), answer.text));
         }
         answer.state == HealthState::Ok
     })
@@ -77,7 +83,7 @@ fn health(id: &BString, checks: &[HealthCheck]) -> Health {
     let worst = answers.reduce(|worst, other| if other.1.state > worst.1.state { other } else { worst });
     let bad = worst.filter(|(_, answer)| answer.state != HealthState::Ok);
     let state = bad.as_ref().map_or(HealthState::Ok, |(_, answer)| answer.state);
-    let text = bad.map(|(check, answer)| format!("`{}`: {}", program(check), answer.text)).unwrap_or_default();
+    let text = bad.map(|(check, answer)| format!("`{}`: {}", shown(check), answer.text)).unwrap_or_default();
     Health { state, id: id.clone(), text: text.into() }
 }
 
@@ -112,9 +118,41 @@ fn first_line(said: &[u8]) -> Option<String> {
     String::from_utf8_lossy(said).lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
+/// Returns a check as people see it.
+fn shown(check: &HealthCheck) -> String {
+    match &check.probe {
+        Probe::Command(_) => program(check).to_string(),
+        probe => probe.to_string(),
+    }
+}
+
 fn program(check: &HealthCheck) -> Program {
-    let mut program = Program::from_words(check.command.words());
+    let limit = check.timeout.unwrap_or(TIMEOUT);
+    let words: Vec<String> = match &check.probe {
+        Probe::Command(command) => {
+            let mut program = Program::from_words(command.words());
+            keep_environment(&mut program);
+            program.timeout(limit);
+            return program;
+        }
+        Probe::Http { url, status, contains } => {
+            let status = status.iter().map(|status| format!("--status={status}"));
+            let options = status.chain(contains.iter().map(|text| format!("--contains={text}")));
+            ["http".to_owned()].into_iter().chain(options).chain([url.clone()]).collect()
+        }
+        Probe::Tcp(address) => vec!["tcp".to_owned(), address.clone()],
+        Probe::Unit(unit) => vec!["unit".to_owned(), unit.clone()],
+    };
+    let mut program = Program::new(probe_program());
+    program.arg("--timeout").arg(limit.as_millis().to_string());
+    program.args(words);
     keep_environment(&mut program);
-    program.timeout(check.timeout.unwrap_or(TIMEOUT));
+    program.timeout(limit + GRACE);
     program
+}
+
+/// Returns the program beside the plugin, or else that of `$PATH`.
+fn probe_program() -> PathBuf {
+    let beside = || Some(std::env::current_exe().ok()?.with_file_name(PROBE)).filter(|path| path.exists());
+    beside().unwrap_or_else(|| PROBE.into())
 }

@@ -117,7 +117,7 @@ fn reads_tables_with_their_own_and_common_keys() {
         (keys.retries, keys.timeout, keys.delay(1)),
         (2, Some(Duration::from_secs(300)), Duration::from_secs(3))
     );
-    assert_eq!(keys.health_check[0].command.words(), ["check", "a b", "c"]);
+    assert_eq!(keys.health_check[0].probe.to_string(), "check a b c");
     assert_eq!(keys.requires, ["x:y"]);
     assert!(thing.common.sources[0].ends_with("01.toml"));
     assert!(!definitions.is_orphan("thing:a b") && definitions.is_orphan("thing:c"));
@@ -168,7 +168,33 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
             "health_check[0].command: a quote or backslash is not closed in \"a 'b\"",
         ),
         ("health_check = [{ command = [] }]", "health_check[0].command: the command is empty"),
-        ("health_check = [{ tries = 1 }]", "health_check[0].command: is missing"),
+        ("health_check = [{ tries = 1 }]", "health_check[0]: needs one of command, http, tcp and unit"),
+        (
+            "health_check = [{ tcp = \"a:1\", unit = \"b\" }]",
+            "health_check[0]: needs one of command, http, tcp and unit",
+        ),
+        ("health_check = [{ tcp = \"a:1\", status = 200 }]", "health_check[0]: status and contains are for http only"),
+        (
+            "health_check = [{ http = \"ftp://a/\" }]",
+            "health_check[0]: \"ftp://a/\" is not a URL that begins with http:// or https:// and a host, without user and password",
+        ),
+        (
+            "health_check = [{ http = \"http://u:p@a/\" }]",
+            "health_check[0]: \"http://u:p@a/\" is not a URL that begins with http:// or https:// and a host, without user and password",
+        ),
+        (
+            "health_check = [{ http = \"http://a/\", status = 99 }]",
+            "health_check[0]: 99 is not a status of HTTP, which is from 100 to 599",
+        ),
+        (
+            "health_check = [{ tcp = \"localhost\" }]",
+            "health_check[0]: \"localhost\" is not a host and a port, such as \"localhost:5432\" or \"[::1]:80\"",
+        ),
+        (
+            "health_check = [{ tcp = \"::1:80\" }]",
+            "health_check[0]: \"::1:80\" is not a host and a port, such as \"localhost:5432\" or \"[::1]:80\"",
+        ),
+        ("health_check = [{ unit = \"--version\" }]", "health_check[0]: \"--version\" is not the name of a unit"),
         (
             "health_check = { command = \"a\" }",
             "health_check: expected a list, found a table; write it in brackets: [...]",
@@ -176,7 +202,7 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
         ("health_check = [\"a\"]", "health_check[0]: expected a table, found a string"),
         (
             "health_check = [{ command = \"a\", frequency = 1 }]",
-            "health_check[0].frequency: unknown key, expected one of command, tries, interval, timeout",
+            "health_check[0].frequency: unknown key, expected one of command, http, status, contains, tcp, unit, tries, interval, timeout",
         ),
         ("[[thing]]\nname = \"b\"", "is already defined in a.toml:1"),
         (

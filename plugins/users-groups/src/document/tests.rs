@@ -117,7 +117,7 @@ fn what_is_wrong_with_common_keys_is_told() {
             "line 14: groups[1]: receive: gid has a value in the definition too",
             "line 3: uid of users[0]: expected a whole number that is not negative, found a string",
             "line 4: after of users[0]: \"\" is not an entity ID",
-            "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, tries, interval, timeout",
+            "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, http, status, contains, tcp, unit, tries, interval, timeout",
         ]
     );
     let unknown = &read_definitions(text.as_bytes()).unknown_keys;

@@ -1,0 +1,26 @@
+//! A connection to a server.
+
+use crate::answer::Answer;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Instant;
+
+/// Connects to any of the addresses of a host, and hangs up.
+pub(crate) fn connect(address: &str, deadline: Instant) -> Result<Answer, Answer> {
+    let host = address.rsplit_once(':').map(|(host, _)| host);
+    let addresses = address.to_socket_addrs().map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => Answer::unknown(format!("{address} is not a host and a port")),
+        _ => Answer::critical(format!("{} is not known: {error}", host.unwrap_or(address))),
+    })?;
+    let mut failed = Answer::critical(format!("{address} has no address"));
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Answer::critical("nobody answers in time"));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(_) => return Ok(Answer::ok(format!("{address} takes connections"))),
+            Err(error) => failed = Answer::critical(format!("{address}: {error}")),
+        }
+    }
+    Err(failed)
+}
