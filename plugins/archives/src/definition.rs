@@ -1,6 +1,7 @@
 //! Definitions: `[[archive]]` tables.
 
 use crate::limits::Limits;
+use crate::signature::{Signer, validate_key};
 use holo_download::Address;
 use holo_download::Checksum;
 use holo_plugin::definitions::{Definition, Invalid, values};
@@ -23,6 +24,14 @@ pub(crate) struct Archive {
     pub(crate) mirrors: Vec<String>,
     /// The checksum of the download: `sha256:` or `sha512:` and the digits.
     pub(crate) checksum: Option<String>,
+    /// The URL of a list of checksums, one of which is that of the download.
+    pub(crate) checksum_url: Option<String>,
+    /// The URL of a signature: of the list of checksums, or of the download without one.
+    pub(crate) signature_url: Option<String>,
+    /// The public key of minisign by which the signature has to be made.
+    pub(crate) minisign_key: Option<String>,
+    /// A file with the OpenPGP keys, one of which the signature has to be made by.
+    pub(crate) keyring: Option<String>,
     /// Headers of the request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
@@ -100,6 +109,22 @@ impl Archive {
         self.checksum.as_deref().and_then(|text| text.parse().ok())
     }
 
+    /// Returns the URL of the list of checksums.
+    pub(crate) fn checksum_list(&self) -> Option<Address> {
+        self.checksum_url.as_deref().and_then(|url| url.parse().ok())
+    }
+
+    /// Returns the URL of the signature.
+    pub(crate) fn signature(&self) -> Option<Address> {
+        self.signature_url.as_deref().and_then(|url| url.parse().ok())
+    }
+
+    /// Returns the one who has to have signed it, or the list of checksums.
+    pub(crate) fn signer(&self) -> Option<Signer<'_>> {
+        let minisign = self.minisign_key.as_deref().map(Signer::Minisign);
+        minisign.or_else(|| self.keyring.as_deref().map(Signer::Keyring))
+    }
+
     /// Returns the URL and the mirrors.
     pub(crate) fn addresses(&self) -> Vec<Address> {
         self.url.iter().chain(&self.mirrors).filter_map(|url| url.parse().ok()).collect()
@@ -131,6 +156,12 @@ impl Definition for Archive {
             path("creates", &self.creates),
             path("password_file", &self.password_file),
             path("ca_file", &self.ca_file),
+            path("keyring", &self.keyring),
+            self.checksum_url.iter().try_for_each(|url| address("checksum_url", url)),
+            self.signature_url.iter().try_for_each(|url| address("signature_url", url)),
+            self.minisign_key.iter().try_for_each(|key| {
+                validate_key(key).map_err(|problem| Invalid::new("minisign_key", problem.to_string()))
+            }),
             account("owner", &self.owner),
             account("group", &self.group),
             self.mode.iter().try_for_each(|mode| values::mode("mode", mode).map(drop)),
@@ -149,6 +180,7 @@ impl Definition for Archive {
 
     fn validate(&self) -> Result<(), Invalid> {
         self.validate_login()?;
+        self.validate_authenticity()?;
         if self.ensure == Ensure::Present && self.url.is_none() {
             return Err(Invalid::new("url", "is missing"));
         }
@@ -202,6 +234,19 @@ impl Archive {
             }
         }
         Ok(())
+    }
+
+    fn validate_authenticity(&self) -> Result<(), Invalid> {
+        if self.checksum.is_some() && self.checksum_url.is_some() {
+            return Err(Invalid::new("checksum_url", "cannot be given together with checksum"));
+        }
+        match (&self.signature_url, &self.minisign_key, &self.keyring) {
+            (None, None, None) | (Some(_), Some(_), None) | (Some(_), None, Some(_)) => Ok(()),
+            (Some(_), None, None) => Err(Invalid::new("signature_url", "needs minisign_key or keyring")),
+            (_, Some(_), Some(_)) => Err(Invalid::new("keyring", "cannot be given together with minisign_key")),
+            (None, Some(_), None) => Err(Invalid::new("minisign_key", "needs signature_url")),
+            (None, None, Some(_)) => Err(Invalid::new("keyring", "needs signature_url")),
+        }
     }
 
     fn validate_headers(&self) -> Result<(), Invalid> {

@@ -1,6 +1,7 @@
 //! Deployment of an archive: downloads what is missing, and extracts it.
 
 mod attributes;
+mod authenticity;
 mod extraction;
 mod fetch;
 mod preview;

@@ -12,7 +12,7 @@ use crate::store::Store;
 use bstr::BString;
 use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Silence, Verdict};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,6 +124,8 @@ impl ArchiveEntity {
                 removal.remove(mode.force, output)?
             }
             Desired::Defined(archive, timeout) => {
+                let listed = self.deployment((host, store), archive, *timeout, &report).listed(true, output)?;
+                let archive = listed.as_ref().unwrap_or(archive);
                 let present = self.deployment((host, store), archive, *timeout, &report);
                 let applied = present.apply(mode.force, output);
                 let changed = present.changed.into_inner();
@@ -162,7 +164,11 @@ impl ArchiveEntity {
             Desired::Undefined(_) if self.has_successor(&store)? => Ok(Listing::default()),
             Desired::Undefined(_) => removal.preview(true),
             Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => removal.preview(false),
-            Desired::Defined(archive, timeout) => self.deployment((host, &store), archive, *timeout, &report).preview(),
+            Desired::Defined(archive, timeout) => {
+                let deployment = self.deployment((host, &store), archive, *timeout, &report);
+                let listed = deployment.listed(archive.online, &mut Output::new(&mut Silence))?;
+                self.deployment((host, &store), listed.as_ref().unwrap_or(archive), *timeout, &report).preview()
+            }
         }
     }
 
@@ -175,7 +181,13 @@ impl ArchiveEntity {
             Desired::Undefined(_) => removal.would_scrub(output).map(Some),
             Desired::Defined(archive, _) if archive.ensure == Ensure::Absent => removal.would_remove(output).map(Some),
             Desired::Defined(archive, timeout) => {
-                self.deployment((host, &store), archive, *timeout, &report).check(output)
+                let listed =
+                    self.deployment((host, &store), archive, *timeout, &report).listed(archive.online, output)?;
+                let listed = listed.as_ref().unwrap_or(archive);
+                let changes = self.deployment((host, &store), listed, *timeout, &report).check(output)?;
+                // Only the list could tell if there is something new.
+                let is_unknown = archive.checksum_list().is_some_and(|list| list.file().is_none() && !archive.online);
+                Ok(changes.filter(|changes| !changes.is_empty() || !is_unknown))
             }
         }
     }
@@ -212,7 +224,11 @@ impl Entity for ArchiveEntity {
         // It says what there shall be as much as the definition does.
         report.sources.extend(self.local_source.iter().map(|source| holo_change::path_bytes(source)));
         let parents = provided.iter().filter_map(|path| parent(path));
-        let needed = parents.chain(archive.password_file.as_deref()).chain(archive.ca_file.as_deref()).chain(file);
+        let needed = parents
+            .chain(archive.password_file.as_deref())
+            .chain(archive.ca_file.as_deref())
+            .chain(archive.keyring.as_deref())
+            .chain(file);
         for path in needed {
             // It does not depend on what it makes itself.
             let is_own = provided.iter().any(|own| Path::new(path).starts_with(own));

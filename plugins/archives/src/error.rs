@@ -1,11 +1,12 @@
 //! Errors of work on an archive.
 
 use crate::extract::ExtractError;
+use crate::signature::SignatureError;
 use holo_change::Unmanageable;
 use holo_change::error::{PathError, reason};
 use holo_change::tracked::Unmanaged;
 use holo_change::tree_store::TreeError;
-use holo_download::DownloadError;
+use holo_download::{Address, DownloadError};
 use holo_plugin::{AccountError, ForceTo};
 use std::io;
 use std::path::PathBuf;
@@ -49,6 +50,12 @@ pub(crate) enum ArchiveError {
     SeveralNames(PathBuf),
     #[error("{0} was not created")]
     NotCreated(String),
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    #[error("{address}: {problem}")]
+    NotAuthentic { address: String, problem: Box<ArchiveError> },
+    #[error("{list} has no checksum of {name}")]
+    NotListed { name: String, list: String },
     #[error("the archive brings this path itself")]
     ContainsItself,
     #[error("the server says that what is missing is unmodified")]
@@ -59,6 +66,16 @@ pub(crate) enum ArchiveError {
 }
 
 impl ArchiveError {
+    /// Adds the address of what is not signed as it has to be.
+    pub(crate) fn of(self, address: &Address) -> ArchiveError {
+        match self {
+            problem @ ArchiveError::Signature(_) => {
+                ArchiveError::NotAuthentic { address: address.to_string(), problem: Box::new(problem) }
+            }
+            other => other,
+        }
+    }
+
     /// Adds the archive that was to be extracted, except to a demand for force.
     pub(crate) fn extracting(self, archive: PathBuf) -> ArchiveError {
         match self {

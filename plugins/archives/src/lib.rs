@@ -1,6 +1,7 @@
 //! The `archives` plugin: downloads files, and extracts archives.
 
 mod archives;
+mod checksum_list;
 mod definition;
 mod deployment;
 mod entity;
@@ -13,6 +14,7 @@ mod listing;
 mod record;
 mod removal;
 mod shared;
+mod signature;
 mod store;
 mod trees;
 

@@ -39,6 +39,9 @@ pub(crate) struct DownloadRecord {
     /// The checksum of the definition that it was found to have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checksum: Option<String>,
+    /// The SHA-256 of the key by which its signature was verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signed_by: Option<String>,
     /// The SHA-256 of the URL, which may hold secrets.
     pub(crate) source: String,
     #[serde(default, skip_serializing_if = "Validators::is_empty")]

@@ -51,6 +51,7 @@ impl Deployment<'_> {
             sha256,
             checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
             source: self.source(),
+            signed_by: None,
             validators: Validators::default(),
         };
         let taken = self.save_base_of_download(state, force)?;

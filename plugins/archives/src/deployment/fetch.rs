@@ -38,7 +38,7 @@ impl Deployment<'_> {
         if state.download == DownloadState::Present && self.archive.checksum.is_none() {
             // The same URL may lead to something else by now.
             if let Some(complete) = self.revalidate(state, output)? {
-                return self.put_into_place(complete, state, force, changes).map(Some);
+                return self.put_into_place(complete, state, force, (changes, output)).map(Some);
             }
         }
         match state.download {
@@ -53,16 +53,18 @@ impl Deployment<'_> {
             }
             DownloadState::CleanedUp if self.archive.checksum.is_some() => Ok(None),
             DownloadState::CleanedUp => match self.revalidate(state, output)? {
-                Some(complete) => self.put_into_place(complete, state, force, changes).map(Some),
+                Some(complete) => self.put_into_place(complete, state, force, (changes, output)).map(Some),
                 None => Ok(None),
             },
             DownloadState::Missing | DownloadState::Modified => {
                 self.prepare(state)?;
                 if let Some(complete) = self.download_of_predecessor(state, output)? {
-                    return self.put_into_place(complete, state, force, changes).map(Some);
+                    return self.put_into_place(complete, state, force, (changes, output)).map(Some);
                 }
                 match self.download(None, state, output)? {
-                    Download::Complete(complete) => self.put_into_place(complete, state, force, changes).map(Some),
+                    Download::Complete(complete) => {
+                        self.put_into_place(complete, state, force, (changes, output)).map(Some)
+                    }
                     Download::Unmodified => Err(ArchiveError::MissingIsUnmodified),
                 }
             }
@@ -194,8 +196,9 @@ impl Deployment<'_> {
         mut complete: CompleteDownload,
         state: &mut CurrentState,
         force: bool,
-        changes: &mut Vec<String>,
+        (changes, output): (&mut Vec<String>, &mut Output<'_>),
     ) -> Result<LocalArchive, ArchiveError> {
+        self.verify_download(&complete, output)?;
         self.store.wait_for_turn(self.id);
         self.reject_conflict()?;
         let Ownership { uid, gid } = self.owner()?;
@@ -300,6 +303,7 @@ impl Deployment<'_> {
             sha256: complete.digests.sha256.clone(),
             checksum: self.archive.checksum().map(|checksum| checksum.to_string()),
             source: self.source(),
+            signed_by: self.signer().map(|signer| signer.identity()),
             validators,
         }
     }

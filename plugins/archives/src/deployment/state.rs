@@ -120,16 +120,26 @@ impl Deployment<'_> {
     fn download_state(&self, state: &CurrentState, exists: bool) -> Result<DownloadState, ArchiveError> {
         let checksum = self.archive.checksum();
         let source = self.source();
-        let is_desired = |recorded: &DownloadRecord| match &checksum {
-            Some(checksum) => recorded.checksum.as_deref() == Some(&*checksum.to_string()),
-            None => recorded.source == source,
+        let signer = self.signer().map(|signer| signer.identity());
+        let is_signed = |recorded: &DownloadRecord| signer.is_none() || recorded.signed_by == signer;
+        let is_desired = |recorded: &DownloadRecord| {
+            is_signed(recorded)
+                && match &checksum {
+                    Some(checksum) => recorded.checksum.as_deref() == Some(&*checksum.to_string()),
+                    None => recorded.source == source,
+                }
         };
         let record = &state.record;
+        let is_known = |sha256: &str, is: &dyn Fn(&DownloadRecord) -> bool| {
+            record.downloads().any(|recorded| recorded.sha256 == sha256 && is(recorded))
+        };
         if let Some(current) = &state.current {
             let digests = &current.digests;
             let is_present = match &checksum {
-                Some(checksum) => digests.mismatch(checksum).is_none(),
-                None => record.downloads().any(|recorded| recorded.sha256 == digests.sha256 && is_desired(recorded)),
+                Some(checksum) => {
+                    digests.mismatch(checksum).is_none() && (signer.is_none() || is_known(&digests.sha256, &is_signed))
+                }
+                None => is_known(&digests.sha256, &is_desired),
             };
             if is_present {
                 return Ok(DownloadState::Present);

@@ -6,6 +6,7 @@
     reason = "a test says by panicking what is wrong"
 )]
 
+mod authenticity;
 mod crash;
 mod downloads;
 mod extraction;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("authenticity", authenticity::trials()),
         ("crash", crash::trials()),
         ("downloads", downloads::trials()),
         ("extraction", extraction::trials()),

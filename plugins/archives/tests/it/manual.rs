@@ -1,5 +1,6 @@
 //! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
 
+use crate::authenticity;
 use crate::support::samples::{Tar, gzip, xz, zip};
 use crate::support::{apply, settled, sha256};
 use holo_download::testing::{Reply, Server};
@@ -29,13 +30,15 @@ fn the_examples_do_what_the_page_says() {
         ("/app-1.2.tar.gz", None) => Reply::of(served.clone()),
         // fred:secret
         ("/licence.key", Some("Basic ZnJlZDpzZWNyZXQ=")) => Reply::of("key\n"),
+        ("/rules", None) => Reply::of(authenticity::BODY),
+        ("/rules.minisig", None) => Reply::of(authenticity::SIGNATURE),
         ("/suite.tar.gz", None) => Reply::of(suite.clone()),
         ("/tool-1.2.xz", None) => Reply::of(xz(b"tool\n")),
         ("/site.zip", None) => Reply::of(zip(&[(b"index.html", 0o100_644, b"site\n")])),
         _ => Reply::new(404),
     });
     let mut examples = examples();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 7);
     let absent = examples.pop().unwrap();
     for example in &mut examples {
         *example = example.replace("https://example.org", &server.url(""));
@@ -52,6 +55,7 @@ fn the_examples_do_what_the_page_says() {
     apply(&root);
     assert_eq!(root.read("opt/app/bin/app"), "app\n");
     assert!(!root.exists("var/cache/app.tar.gz"));
+    assert_eq!(root.read("srv/rules"), authenticity::BODY);
     assert_eq!(root.read("srv/licence.key"), "key\n");
     assert_eq!(fs::metadata(root.join("srv/licence.key")).unwrap().mode() & 0o7777, 0o600);
     assert_eq!(root.read("srv/www/index.html"), "site\n");
@@ -60,7 +64,7 @@ fn the_examples_do_what_the_page_says() {
     assert_eq!(fs::metadata(root.join("usr/local/bin/tool")).unwrap().mode() & 0o7777, 0o755);
     root.write("opt/suite/etc/a.conf", "a person's\n");
     settled(&root);
-    root.write("usr/share/holo/archives/examples.toml", [&*examples[1], &examples[2], &absent].concat());
+    root.write("usr/share/holo/archives/examples.toml", [&*examples[2], &examples[3], &absent].concat());
     apply(&root);
     assert!(!root.exists("opt/app") && root.exists("srv/www/index.html"));
     assert!(root.exists("opt/suite/etc/a.conf") && !root.exists("opt/suite/bin"));

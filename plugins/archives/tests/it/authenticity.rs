@@ -1,0 +1,176 @@
+//! Checksums from a list beside the download, and signatures by minisign and OpenPGP.
+
+use crate::support::{apply, define, fails, root, settled, sha256};
+use holo_download::testing::{Reply, Server};
+use holo_testing::{Need, ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+/// A case: its claim, its needs, and the test.
+type Case = (&'static str, &'static [Need], fn());
+
+/// The contents that a server has by now; the last one of a path counts.
+type Contents = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [Case; 5] = [
+        ("the checksum is the one that a list has", &[], listed),
+        ("a list that cannot be asked does not undo what is there", &[], list_is_gone),
+        ("a signature of minisign is verified before the download takes its place", &[], minisign),
+        ("a list of checksums is signed in place of the download", &[], signed_list),
+        ("a signature of OpenPGP is verified by gpgv", &[Need::Program("gpg"), Need::Program("gpgv")], openpgp),
+    ];
+    cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect()
+}
+
+pub(crate) const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
+const KEY: &str = "RWRob2xvdGVzdFXG6H/E4mjZbOYbcFcv1om4H892LvC8v+MTgCq1r2em";
+/// The signature of the body by the key.
+pub(crate) const SIGNATURE: &str = "untrusted comment: a signature
+RURob2xvdGVzdM2e6foX3P4+R+VZWKtspiNcoxQdW4TVURIFUa3622rU5wgBWN4U9/vT1MB/RNXqMsMmk0xap9wOweNOTJ2/0wg=
+trusted comment: made for a test
+Zl1cFJdxHv6DVRUMx4wruEXoPprTfWRQNvS6Npo3kw0h94SjR48B8k9LfXgk3vBMLTmueo/yTJU1JrMX+RycAQ==
+";
+
+/// A server whose files can be changed.
+fn server(files: &[(&str, &[u8])]) -> (Server, Contents) {
+    let files = files.iter().map(|(path, content)| ((*path).to_owned(), content.to_vec())).collect();
+    let files = Arc::new(Mutex::new(files));
+    let served: Contents = Arc::clone(&files);
+    let server = Server::new(move |asked| {
+        let found = served.lock().unwrap().iter().rev().find(|(path, _)| *path == asked.path).cloned();
+        found.map_or_else(|| Reply::new(404), |(_, content)| Reply::of(content))
+    });
+    (server, files)
+}
+
+fn list(content: &[u8]) -> Vec<u8> {
+    format!("{}  app.tar\n{}  other\n", &sha256(content)[7..], "0".repeat(64)).into_bytes()
+}
+
+fn set(files: &Contents, path: &str, content: &[u8]) {
+    files.lock().unwrap().push((path.to_owned(), content.to_vec()));
+}
+
+fn listed() {
+    let (server, files) = server(&[("/app.tar", b"one"), ("/SUMS", &list(b"one"))]);
+    let keys = format!("url = {:?}\nchecksum_url = {:?}", server.url("/app.tar"), server.url("/SUMS"));
+    let root = root(&keys);
+    let check = root.holo(&["check"]);
+    assert!(check.stdout_lossy().contains("would download") && server.asked().is_empty(), "{check}");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "one");
+    settled(&root);
+    set(&files, "/app.tar", b"two");
+    assert_eq!(
+        root.holo(&["check"]).status,
+        Some(3),
+        "the list is not asked, and what is there is not known to be the newest"
+    );
+    set(&files, "/SUMS", &list(b"two"));
+    define(&root, &format!("{keys}\nonline = true"));
+    let check = root.holo(&["check"]);
+    assert!(check.stdout_lossy().contains("would download"), "{check}");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "two");
+    // What the list does not fit is not taken.
+    set(&files, "/SUMS", &list(b"three"));
+    fails(&root, "the checksum is sha256:");
+    set(&files, "/SUMS", b"nothing\n");
+    fails(&root, "has no checksum of app.tar");
+    assert_eq!(root.read("srv/app.tar"), "two");
+    define(&root, &format!("{keys}\nchecksum = {:?}", sha256(b"two")));
+    fails(&root, "cannot be given together with checksum");
+}
+
+fn list_is_gone() {
+    let (server, files) = server(&[("/app.tar", b"one"), ("/SUMS", &list(b"one"))]);
+    let root = root(&format!("url = {:?}\nchecksum_url = {:?}", server.url("/app.tar"), server.url("/SUMS")));
+    apply(&root);
+    files.lock().unwrap().clear();
+    let run = apply(&root);
+    assert!(run.stderr_lossy().contains("going on with the checksum of the last time"), "{run}");
+    assert_eq!(run.stdout_lossy().matches("downloaded").count(), 0, "{run}");
+    fs::remove_file(root.join("srv/app.tar")).unwrap();
+    fails(&root, "404");
+}
+
+fn minisign() {
+    let (server, files) = server(&[("/app.tar", b"something else"), ("/app.tar.minisig", SIGNATURE.as_bytes())]);
+    let url = server.url("/app.tar");
+    let keys = format!("url = {url:?}\nsignature_url = {:?}\nminisign_key = {KEY:?}", server.url("/app.tar.minisig"));
+    let root = root(&keys).file("srv/app.tar", "a person's\n");
+    fails(&root, &format!("{url}: its signature is wrong"));
+    assert_eq!(root.read("srv/app.tar"), "a person's\n");
+    assert!(!root.exists("srv/app.tar.holopart"), "{}", root.dump());
+    set(&files, "/app.tar", BODY);
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    settled(&root);
+    set(&files, "/app.tar.minisig", b"no signature");
+    settled(&root);
+    fs::remove_file(root.join("srv/app.tar")).unwrap();
+    fails(&root, "its signature is not one of minisign");
+    // A file with the right checksum was not signed by that.
+    root.write("srv/app.tar", BODY);
+    define(&root, &format!("{keys}\nchecksum = {:?}", sha256(BODY)));
+    set(&files, "/app.tar.minisig", SIGNATURE.as_bytes());
+    apply(&root);
+    settled(&root);
+    for (keys, words) in [
+        ("minisign_key = \"x\"", "is not a public key of minisign"),
+        ("keyring = \"/etc/keys\"", "needs signature_url"),
+    ] {
+        define(&root, &format!("url = {url:?}\n{keys}"));
+        fails(&root, words);
+    }
+}
+
+fn signed_list() {
+    let (server, files) =
+        server(&[("/app.tar", b"one"), ("/SUMS", &list(b"one")), ("/SUMS.minisig", SIGNATURE.as_bytes())]);
+    let root = root(&format!(
+        "url = {:?}\nchecksum_url = {:?}\nsignature_url = {:?}\nminisign_key = {KEY:?}",
+        server.url("/app.tar"),
+        server.url("/SUMS"),
+        server.url("/SUMS.minisig")
+    ));
+    fails(&root, &format!("{}: its signature is wrong", server.url("/SUMS")));
+    assert!(!root.exists("srv/app.tar"));
+    // What was signed is a list with no checksum in it.
+    set(&files, "/SUMS", BODY);
+    fails(&root, "has no checksum of app.tar");
+}
+
+fn openpgp() {
+    let home = ScratchRoot::new().dir("keys").mode("keys", 0o700).file("body", BODY);
+    let gpg = |arguments: &[&str]| {
+        let common = ["--homedir", "keys", "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback"];
+        let run = home.run("gpg", &[&common, arguments].concat());
+        assert!(run.success(), "{run}");
+        run.stdout
+    };
+    gpg(&["--quick-generate-key", "test@example.org", "ed25519", "sign", "never"]);
+    let keyring = gpg(&["--export"]);
+    gpg(&["--armor", "--detach-sign", "body"]);
+    let signature = fs::read(home.join("body.asc")).unwrap();
+    let (server, files) = server(&[("/app.tar", BODY), ("/app.tar.asc", &signature)]);
+    let keys = |keyring: &str| {
+        let (url, signature) = (server.url("/app.tar"), server.url("/app.tar.asc"));
+        format!("url = {url:?}\nsignature_url = {signature:?}\nkeyring = {keyring:?}")
+    };
+    let root: ScratchRoot = root(&keys("/etc/keys.gpg")).file("etc/keys.gpg", &keyring);
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), BODY);
+    settled(&root);
+    set(&files, "/app.tar", b"something else");
+    fs::remove_file(root.join("srv/app.tar")).unwrap();
+    fails(&root, "its signature is not accepted by gpgv: ");
+    set(&files, "/app.tar", BODY);
+    root.write("etc/keys.gpg", "");
+    fails(&root, "its signature is not accepted by gpgv: ");
+    assert!(!root.exists("srv/app.tar"));
+    // An agent that is left would end by itself when the directory is gone.
+    let _ = home.run("gpgconf", &["--homedir", "keys", "--kill", "all"]);
+}
