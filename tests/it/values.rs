@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_receiver_of_what_failed_or_is_gone_is_told,
         a_value_is_kept_for_runs_without_its_sender,
         a_sender_that_gets_another_name_is_another_sender,
+        a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be,
     ];
     let on_system: [(&str, fn()); 2] = [
         ("any text arrives as it was sent, and what cannot be sent is said", any_text),
@@ -156,6 +157,29 @@ fn a_sender_that_gets_another_name_is_another_sender() {
     assert!(!root.read(FILE).contains_str("a:1"), "what is gone has sent nothing");
     root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", "echo 'not changed' >&3"));
     expect(&root, &["apply"], 1, &["receives key from a:1, which has not sent x"]);
+}
+
+fn a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be() {
+    let root = ScratchRoot::new().binary(built("holo")).plugin("files");
+    let hours = crate::controls::other_hours();
+    for hold in ["noop = true", &format!("schedule = {{ hours = '{hours}' }}")] {
+        let definitions = format!(
+            "[[file]]\npath = '/etc/a'\ncontent = 'one'\n{hold}\n\
+             [[file]]\npath = '/etc/b'\nreceive = {{ content = 'file:/etc/a#sha256' }}\n"
+        );
+        root.write("usr/share/holo/files/01.toml", &definitions);
+        let run = expect(&root, &["apply"], 3, &["receives content from file:/etc/a, wh"]);
+        assert!(!root.exists("etc/a") && !root.exists("etc/b"), "{run}");
+    }
+    // As soon as it is as desired, it sends.
+    root.write("etc/a", "one");
+    let run = root.holo(&["apply"]);
+    assert!(run.success() && root.read("etc/b").len() == 64, "{run}");
+    // What it would be is not sent.
+    let kept = root.read("etc/b");
+    root.write("etc/a", "two");
+    let run = root.holo(&["apply"]);
+    assert_eq!((run.status, root.read("etc/b")), (Some(3), kept), "{run}");
 }
 
 /// A system with commands and files.

@@ -160,7 +160,8 @@ fn finish(
     let keys = read_all(common.clone(), &BTreeSet::new(), false, &mut wrong).and_then(Read::<CommonKeys>::whole);
     let receipts = keys.as_ref().map(|keys| keys.receive.clone()).unwrap_or_default();
     let candidates = Candidate::all(&receipts, &common, received);
-    let not_received = fill_untyped(own.get_mut(), &candidates, &mut wrong);
+    let mut doubts = Vec::new();
+    let not_received = fill_untyped(own.get_mut(), &candidates, &mut wrong, &mut doubts);
     let skipped =
         keys.as_ref().map(|keys| keys.why_skipped(templates)).transpose().unwrap_or_else(|invalid: Invalid| {
             wrong.push((common.span(), invalid.to_string()));
@@ -169,6 +170,7 @@ fn finish(
     wrong = wrong.into_iter().map(|problem| hidden::shown(problem, &hidden_values)).collect();
     let located = |(span, problem): &Problem| -> DefinitionError { sources.error(span, &format!("{id}: {problem}")) };
     findings.extend(wrong.iter().map(|problem| Finding::Error(located(problem))));
+    findings.extend(doubts.iter().map(|problem| Finding::Doubt(located(problem))));
     let keys = keys.filter(|_| wrong.is_empty())?;
     let whole: Location = sources.location(&own.span());
     let of_both = own.get_ref().iter().chain(common.get_ref());

@@ -259,11 +259,13 @@ fn put<'a>(table: &mut DeTable<'a>, key: &str, value: DeValue<'a>, span: &Range<
     }
 }
 
-/// Puts values into a table whose keys have no types, as strings. The keys that have no value are returned.
+/// Puts values into a table whose keys have no types, as strings. The keys that have no value are returned. One that no definition can hold is
+/// no value either, which is a doubt: the definition itself is right, and the next value may do.
 pub(crate) fn fill_untyped<'a>(
     own: &mut DeTable<'a>,
     candidates: &'a [Candidate<'_>],
     wrong: &mut Vec<Problem>,
+    doubts: &mut Vec<Problem>,
 ) -> Vec<String> {
     let mut missing = Vec::new();
     for Candidate { receipt, span, forms, .. } in candidates {
@@ -278,7 +280,10 @@ pub(crate) fn fill_untyped<'a>(
                 }
             }
             Ok(None) => missing.push(receipt.key.clone()),
-            Err(problem) => wrong.push((span.clone(), format!("{}: {problem}{}", receipt.key, sent_by(receipt)))),
+            Err(problem) => {
+                missing.push(receipt.key.clone());
+                doubts.push((span.clone(), format!("{}: {problem}{}", receipt.key, sent_by(receipt))));
+            }
         }
     }
     missing

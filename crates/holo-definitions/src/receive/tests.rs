@@ -157,6 +157,11 @@ fn plugins_without_types_get_strings() {
     assert_eq!(known.keys.to_string(), "name = \"a\"\nport = \"80\"\n\n[t]\nx = \"80\"\n");
     assert_eq!(known.not_received, [""; 0]);
     assert_eq!(read(&One(None, false)).not_received, ["port", "t.x"]);
+    // A value that no definition can hold makes none of what else is defined go away.
+    let source = folder.path().to_owned().into();
+    let (definitions, findings) = UntypedDefinition::read_all(&source, &NoTemplates, &One(Some(b"\xff"), false));
+    assert_eq!(definitions[0].not_received, ["port", "t.x"]);
+    assert!(findings.iter().all(|finding| matches!(finding, crate::Finding::Doubt(_))) && findings.len() == 2);
 }
 
 /// Any text arrives as it was sent where text is wanted, whatever else it could be.
