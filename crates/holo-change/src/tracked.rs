@@ -56,10 +56,11 @@ use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
 use crate::paths::{fingerprint, path_bytes, without_root};
+pub use held::HeldPaths;
 pub(crate) use held::{Held, HeldPath, taken_from};
 use holo_protocol::FilePair;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 pub(crate) use stores::PluginStore;
 
 const CONTENTS: &str = "contents";
@@ -82,7 +83,7 @@ pub struct Tracker {
     overlays: Overlays,
     canonical: CanonicalPaths,
     /// The paths that other entities hold.
-    held: Arc<OnceLock<Held>>,
+    held: HeldPaths,
     locations: Arc<Locations>,
 }
 
@@ -103,9 +104,15 @@ impl Tracker {
             bases: bases.clone(),
             overlays: Overlays::of(locations),
             own,
-            held: Arc::default(),
+            held: HeldPaths::default(),
             locations: Arc::new(locations.clone()),
         })
+    }
+
+    /// The same with what entities hold as another tracker may have read it, for entities that nobody takes anything from meanwhile.
+    #[must_use]
+    pub fn with_held(self, held: HeldPaths) -> Tracker {
+        Tracker { held, ..self }
     }
 
     /// The path by which entities are compared: without symlinks in its parents, as far as those are there and may be followed.

@@ -23,12 +23,7 @@ pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, 
 }
 
 /// Checks each entity of a set by itself, with up to so many threads.
-pub(crate) fn check<E: Entity + Sync>(
-    host: &Host,
-    set: &[Job<'_, E>],
-    threads: usize,
-    answers: &mut dyn SetAnswers<Verdict>,
-) {
+pub fn check<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers<Verdict>) {
     each(set, threads, answers, &|job, output| job.entity.check(host, job.mode, output));
 }
 

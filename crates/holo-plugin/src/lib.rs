@@ -65,7 +65,7 @@ pub use accounts::{AccountError, Accounts};
 pub use adoption::{Adopted, Adoption};
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
-pub use concurrently::{apply as apply_concurrently, apply_in_lanes, in_threads};
+pub use concurrently::{apply as apply_concurrently, apply_in_lanes, check as check_concurrently, in_threads};
 pub use diagnoses::missing_programs;
 pub use entity::{Applied, Entity, ForceTo, Job, SetAnswers, Verdict};
 pub use holo_diff as diff;

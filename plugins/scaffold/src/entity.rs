@@ -3,6 +3,7 @@
 use crate::definition::{Ensure, ScaffoldDefinition};
 use crate::error::{Result, ScaffoldError};
 use crate::source;
+use crate::together::Together;
 use holo_change::claims::Claim;
 use holo_plugin::{Asset, EntityReport, Host};
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ pub(crate) struct Scaffold {
     pub(crate) others: Vec<PathBuf>,
     /// The reason why it is left alone, if it is.
     pub(crate) problem: Option<String>,
+    /// What it shares with the others of a set.
+    pub(crate) together: Together,
     /// The last report of an orphan, with its dependencies.
     pub(crate) orphan: Option<EntityReport>,
 }
@@ -49,6 +52,7 @@ impl Scaffold {
             file,
             timeout,
             others: Vec::new(),
+            together: Together::default(),
             orphan: None,
         }
     }
@@ -64,6 +68,7 @@ impl Scaffold {
             source: PathBuf::new(),
             timeout: None,
             others: Vec::new(),
+            together: Together::default(),
             orphan: Some(report),
         }
     }

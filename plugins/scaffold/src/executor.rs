@@ -12,14 +12,16 @@ use crate::preview::{self, After};
 use crate::record::Record;
 use crate::render::{self, Rendered};
 use crate::source::Item;
+use crate::together::Shared;
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::claims::{self, Claim, Claims};
+use holo_change::claims::Claim;
 use holo_change::tracked::{Decision, Found, PathChange, State, Track, Tracker};
 use holo_change::{Kind, Tree};
 use holo_plugin::{Applied, FilePair, Host, Mode, Output, Verdict};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Everything that is needed to work on a scaffold.
 pub(crate) struct Executor<'a> {
@@ -39,10 +41,7 @@ struct Work<'a> {
     target: PathBuf,
     rendered: Rendered,
     programs: Programs<'a>,
-    /// The claims of the other entities of the run, but for those to trees.
-    claims: Claims,
-    /// The claims of all entities.
-    all_claims: Claims,
+    shared: Arc<Shared>,
 }
 
 /// What is remembered of a scaffold.
@@ -66,10 +65,7 @@ impl<'a> Work<'a> {
         executor.warnings.borrow_mut().extend(warnings);
         let target = executor.tracker.canonical(&entity.target)?;
         let programs = Programs::new(definition, &target, entity.timeout)?;
-        let all = claims::all(executor.host.locations());
-        let is_others = |claim: &&Claim| claim.id != entity.id() && !claim.is_tree;
-        let claims = all.iter().filter(is_others).cloned().collect();
-        Ok(Work { entity, definition, target, rendered, programs, claims, all_claims: all.into_iter().collect() })
+        Ok(Work { entity, definition, target, rendered, programs, shared: entity.together.shared() })
     }
 
     /// All paths that are made.
@@ -87,8 +83,9 @@ impl<'a> Work<'a> {
     fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
         for path in self.paths() {
             // What somebody makes in a tree is known only when it has been made.
-            let rival = || executor.tracker.rival(&path, &self.entity.id(), &self.all_claims);
-            let other = self.claims.conflict(&path, false);
+            let claims = self.shared.claims(executor.host);
+            let rival = || executor.tracker.rival(&path, &self.entity.id(), &claims.all);
+            let other = claims.paths.conflict(&path, false);
             if let Some(other) = other.or_else(|| rival().filter(|rival| rival.is_tree)) {
                 let shown = executor.host.below_root(&path);
                 let own = Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown();
@@ -105,6 +102,12 @@ impl<'a> Work<'a> {
 }
 
 impl<'a> Executor<'a> {
+    /// Everything that is needed, of which some is shared with the other scaffolds of a set.
+    pub(crate) fn in_set(host: &'a Host, shared: &Shared) -> Result<Executor<'a>> {
+        let executor = Executor::open(host)?;
+        Ok(Executor { tracker: executor.tracker.with_held(shared.held.clone()), ..executor })
+    }
+
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
         let memory = BaseStore::open(host.locations())?;
         let tracker = Tracker::open(host.locations(), &memory)?;
@@ -198,11 +201,25 @@ impl<'a> Executor<'a> {
             Some(work) => self.provision(&work, mode, output)?,
             None => self.scrub(entity, mode, output)?,
         };
-        let id = entity.id();
-        if let Err(error) = self.tracker.tidy::<Record>(|other| other == id, output) {
-            output.warning(error.to_string());
+        // A set is tidied up after when all of it has been done.
+        if !entity.together.is_set() {
+            let id = entity.id();
+            self.tidy_held(|other| other == id, output);
         }
         Ok(applied)
+    }
+
+    /// Removes what these entities do not need any more.
+    pub(crate) fn tidy(&self, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) -> Result<()> {
+        let _held = Tree::open(self.host.state_dir())?.hold()?;
+        self.tidy_held(is_ours, output);
+        Ok(())
+    }
+
+    fn tidy_held(&self, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) {
+        if let Err(error) = self.tracker.tidy::<Record>(is_ours, output) {
+            output.warning(error.to_string());
+        }
     }
 
     /// Returns the record of a scaffold, after recovery from a killed run.
@@ -217,14 +234,19 @@ impl<'a> Executor<'a> {
         work.check_claims(self)?;
         let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.to_report(), Record::default()));
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
-        let held = self.tracker.held_below(&work.target, &work.all_claims);
+        let held = self.tracker.held_below(&work.target, &work.shared.claims(self.host).all);
         let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
         Ok(Remembrance { remembered, takes_over })
     }
 
     fn plan(&self, work: &Work<'_>, record: &Record, known: &Known) -> Result<Plan> {
-        let others: Vec<PathBuf> =
-            work.entity.others.iter().cloned().chain(work.claims.paths().map(Path::to_owned)).collect();
+        let others: Vec<PathBuf> = work
+            .entity
+            .others
+            .iter()
+            .cloned()
+            .chain(work.shared.claims(self.host).paths.paths().map(Path::to_owned))
+            .collect();
         Plan::new(&Circumstances {
             host: self.host,
             definition: work.definition,

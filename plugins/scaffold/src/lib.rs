@@ -23,9 +23,10 @@ mod render;
 mod renderer;
 mod scaffolds;
 mod source;
+mod together;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
-    holo_plugin::serve(&scaffolds::Scaffolds)
+    holo_plugin::serve(&scaffolds::Scaffolds::default())
 }

@@ -14,7 +14,7 @@ impl Entity for Scaffold {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        let executor = self.usable().and_then(|()| Executor::open(host));
+        let executor = self.usable().and_then(|()| Executor::in_set(host, &self.together.shared()));
         let has_begun = || executor.as_ref().is_ok_and(Executor::has_begun);
         let applied = executor.as_ref().map_err(Clone::clone).and_then(|executor| executor.apply(self, mode, output));
         executor.iter().for_each(|executor| warn(executor, output));
@@ -29,7 +29,8 @@ impl Entity for Scaffold {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        let checked = self.usable().and_then(|()| Executor::open(host)).and_then(|executor| {
+        let executor = self.usable().and_then(|()| Executor::in_set(host, &self.together.shared()));
+        let checked = executor.and_then(|executor| {
             let checked = executor.check(self);
             warn(&executor, output);
             checked

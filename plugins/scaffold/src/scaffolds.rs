@@ -2,7 +2,9 @@
 
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};
+use crate::executor::Executor;
 use crate::record::Record;
+use crate::together::Together;
 use holo_change::CanonicalPaths;
 use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
@@ -10,12 +12,17 @@ use holo_change::claims::{self, Claim};
 use holo_change::tracked::State;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions;
-use holo_plugin::{Host, Output, Plugin, ScanError};
+use holo_plugin::{
+    Host, Job, Output, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_concurrently, check_concurrently,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// The plugin `scaffold`.
-pub(crate) struct Scaffolds;
+#[derive(Default)]
+pub(crate) struct Scaffolds {
+    together: Together,
+}
 
 impl Plugin for Scaffolds {
     type Entity = Declared<Scaffold>;
@@ -73,7 +80,26 @@ impl Plugin for Scaffolds {
             report.inform(key, host.below_root(&target).display().to_string());
             scaffolds.push(Declared::orphan(Scaffold::orphan(target, report)));
         }
+        for declared in &mut scaffolds {
+            declared.entity.together = self.together.clone();
+        }
         Ok(scaffolds)
+    }
+
+    fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Scaffold>>], answers: &mut dyn SetAnswers) {
+        self.together.begin();
+        apply_concurrently(host, set, host.jobs(), answers);
+        self.together.end();
+        let ids: BTreeSet<String> = set.iter().map(|job| job.entity.entity.id()).collect();
+        // Nobody listens any more. What cannot be removed is found, and said, by the next apply.
+        let _ = Executor::open(host)
+            .and_then(|executor| executor.tidy(|id| ids.contains(id), &mut Output::new(&mut Silence)));
+    }
+
+    fn check_set(&self, host: &Host, set: &[Job<'_, Declared<Scaffold>>], answers: &mut dyn SetAnswers<Verdict>) {
+        self.together.begin();
+        check_concurrently(host, set, host.jobs(), answers);
+        self.together.end();
     }
 }
 

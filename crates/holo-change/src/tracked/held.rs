@@ -14,6 +14,11 @@ use crate::paths::path_bytes;
 use holo_protocol::Text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The paths that entities hold, read when they are first asked for.
+#[derive(Clone, Debug, Default)]
+pub struct HeldPaths(pub(super) Arc<OnceLock<Held>>);
 
 /// The paths that entities hold.
 #[derive(Debug, Default)]

@@ -74,7 +74,7 @@ impl Tracker {
     }
 
     fn held(&self) -> &Held {
-        self.held.get_or_init(|| Held::read(&self.locations, &self.own, &self.canonical))
+        self.held.0.get_or_init(|| Held::read(&self.locations, &self.own, &self.canonical))
     }
 
     /// Copies the contents that are taken over from other plugins.

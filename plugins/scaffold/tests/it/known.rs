@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("an edit just after an apply is noticed", &[], just_now),
         trial_of("changed data are noticed", &[], changed_data),
         trial_of("a file that is gone is made again", &[], gone),
+        trial_of("many scaffolds take no more each than few", &[Need::Program("strace")], linear),
     ]
 }
 
@@ -120,4 +121,33 @@ fn gone() {
     assert!(root.holo(&["apply"]).success());
     assert_eq!(root.read(TARGET), MADE);
     unchanged(&root);
+}
+
+/// The number of system calls that a command makes for so many scaffolds.
+fn calls(count: usize) -> [usize; 3] {
+    let definitions = (0..count).map(|index| format!("[[scaffold]]\ntarget = \"/srv/{index}\"\nsource = \"site\"\n"));
+    let root = ScratchRoot::in_memory()
+        .binary(built("holo"))
+        .plugin("scaffold")
+        .file("usr/share/holo/scaffold/site/page", "word\n")
+        .file(DEFINITION, definitions.collect::<String>())
+        .dir("srv");
+    ["apply", "apply", "check"].map(|command| {
+        let log = root.join("tmp/strace");
+        let run =
+            root.run("strace", &["-f", "-qq", "-o", log.to_str().unwrap(), built("holo").to_str().unwrap(), command]);
+        assert!(run.success(), "{run}");
+        fs::read(&log)
+            .unwrap()
+            .lines()
+            .filter(|line| !line.contains_str("futex") && !line.contains_str("resumed"))
+            .count()
+    })
+}
+
+fn linear() {
+    let (none, few, many) = (calls(0), calls(20), calls(80));
+    for (none, (few, many)) in none.into_iter().zip(few.into_iter().zip(many)) {
+        assert!((many - none) * 2 <= (few - none) * 4 * 3, "{none} for none, {few} for 20, {many} for 80");
+    }
 }
