@@ -1,8 +1,10 @@
 //! Others who are at work, architectures that are gone, and scripts that say what a terminal would obey.
 
-use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, deeds_of, must};
-use holo_testing::ScratchRoot;
+use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, deeds_of, define, must, packages};
+use holo_testing::disturb::{self, Disturbance};
+use holo_testing::{Need, ScratchRoot};
 use libtest_mimic::Trial;
+use std::time::Duration;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const TOOLS: [&[&str]; 2] = [
@@ -18,7 +20,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             test(root, manager);
         })
     };
+    let killed = holo_testing::trial_of(
+        "apt: a transaction may be killed at any point, and the next apply ends it",
+        &[Need::Root, Need::Program("apt-ftparchive"), Need::Program("dpkg-deb"), Need::Program("strace")],
+        killed,
+    );
     vec![
+        killed,
         rpm(DNF, "another one at work is waited for, but not for ever", dnf_at_work),
         rpm(ZYPPER, "another one at work is waited for, but not for ever", zypper_at_work),
         rpm(DNF, "RPM at work is waited for, but not for ever", rpm_at_work),
@@ -86,6 +94,33 @@ fn no_architecture(root: &ScratchRoot) {
     let warning = ">> apt is not configured for i386 any more; multi:i386 stays as it is, and is forgotten";
     assert_eq!(run.stderr_lossy().trim(), warning, "{run}");
     applied(root, &["foo"], &[]);
+}
+
+/// Kills the plugin, apt and dpkg, each at its own call with this number: at their beginning, while packages are unpacked, and later.
+fn killed() {
+    let points =
+        [("rename", [1, 4, 9, 16]), ("renameat2", [1, 2, 3, 5]), ("fsync", [2, 7, 14, 25]), ("mkdir", [1, 2, 3, 5])];
+    let mut kills = 0;
+    for (call, number) in points.into_iter().flat_map(|(call, numbers)| numbers.map(|number| (call, number))) {
+        let root = ScratchRoot::new().time_limit(Duration::from_secs(180)).env("LC_ALL", "C");
+        let root = disturb::configure(root.file("etc/os-release", "ID=debian\n"), "packages");
+        must(&root, APT.build);
+        define(&root, &packages(&["baz", "foo ensure=\"1.0\"", "plus"]));
+        assert!(root.holo(&["apply"]).success());
+        define(&root, &packages(&["bar", "foo ensure=\"latest\"", "plus ensure=\"absent\"", "rival"]));
+        let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        kills += usize::from(was_killed);
+        assert!(!run.stderr_lossy().contains("panicked"), "{run}");
+        let next = root.holo(&["apply"]);
+        assert!(next.success(), "killed at {call} number {number}: {next}\nafter {run}");
+        let query = "dpkg-query --admindir=$R/var/lib/dpkg -W -f '${Package} ${Version} ${db:Status-Abbrev};' | grep -o '[^;]* ii ;' || true";
+        let state = must(&root, query);
+        let installed: Vec<&str> = state.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(installed, ["bar", "foo", "rival"], "killed at {call} number {number}: {next}");
+        let again = root.holo(&["apply"]);
+        assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{call} {number}: {again}");
+    }
+    assert!(kills > 5, "only {kills} kills: the test does not test what it says");
 }
 
 fn escapes(root: &ScratchRoot) {
