@@ -186,18 +186,20 @@ impl<'a> Inspection<'a> {
         let current = self.tracker.state(&path).ok()?;
         let desired = if definition.declares_content() { provisioned } else { &current };
         let made = wanted::as_far_as_declared(definition, provisioned, &current, desired);
+        let there = self.tracker.place(&path).shown();
         if made == current {
-            return None;
+            // Nothing differs, which is more than that nothing is known.
+            return Some(FilePair::new(there.clone(), there).with_applied_label(entity.id()));
         }
         if made.content() != current.content() || made.content().is_none() {
             return self.tracker.difference(&entity.id(), &path, Some(&made)).ok();
         }
         // The content may be one that was never kept, as it is not ours.
         let (below, preview) = (Path::new("file"), Preview::new(self.host, entity.id().as_bytes()).ok()?);
-        let content = std::fs::read(self.tracker.place(&path).shown()).ok()?;
+        let content = std::fs::read(&there).ok()?;
         let mode = made.attributes().map_or(0, |attributes| attributes.mode);
         Shown::File { content, mode }.write(&preview.from(below)).ok()?;
-        let pair = FilePair::new(preview.from(below), self.tracker.place(&path).shown());
+        let pair = FilePair::new(preview.from(below), there);
         Some(pair.with_applied_label(entity.id()))
     }
 
