@@ -140,6 +140,8 @@ impl<'a> Walk<'a> {
     pub fn go(mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
         reporter.event(Event::WorkBegins);
         let mut tally = Tally::default();
+        // A check foresees more, which are not due.
+        let due_before = self.refreshes.due().count();
         let sets = self.plan.sets(self.selected);
         let sets = if self.fail_fast { sets.into_iter().flatten().map(|entity| vec![entity]).collect() } else { sets };
         for set in sets {
@@ -156,11 +158,14 @@ impl<'a> Walk<'a> {
         }
         let has_changed = tally.changed > 0;
         self.keep_values(|values| values.finish(has_changed), reporter);
-        if self.task != Task::Check {
+        let due = if self.task == Task::Check {
+            due_before
+        } else {
             self.sent.finish()?;
             self.refreshes.finish()?;
-        }
-        reporter.event(Event::RefreshesDue(self.refreshes.due().count()));
+            self.refreshes.due().count()
+        };
+        reporter.event(Event::RefreshesDue(due));
         Ok(tally)
     }
 

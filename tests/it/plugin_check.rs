@@ -408,10 +408,10 @@ const SHELL_FAULTS: [Fault; 59] = [
         "!! apply note:a: says \"send: 1ST=x\", where \"send: KEY=VALUE\" or \"keep: KEY=VALUE\" is expected",
     ),
     fault(
-        "check_sends",
+        "check_keeps",
         "check) if is_same",
-        "check) echo 'send: A=x' >&3; if is_same",
-        ">> check note:a: says \"send: A=x\", which has no meaning there",
+        "check) echo 'keep: A=x' >&3; if is_same",
+        ">> check note:a: says \"keep: A=x\", which has no meaning there",
     ),
     fault(
         "skipped_and_changed",
