@@ -1,4 +1,4 @@
-//! Values of data that only one machine can read: [`recipients`] are those whom a value is encrypted for, and [`keys`] are what the machine
+//! Values of data that only one machine can read: `recipients` are those whom a value is encrypted for, and `keys` are what the machine
 //! decrypts it with.
 //!
 //! It is a program of its own because nobody else needs what it links: plugins ask it where there is something to decrypt.
