@@ -140,6 +140,7 @@ impl<'a> Daemon<'a> {
         loop {
             self.step();
             if self.is_over() {
+                self.outlets.end();
                 return;
             }
             self.tell();

@@ -106,6 +106,19 @@ impl<'a> Outlets<'a> {
         }
     }
 
+    /// Tries it for the last time, as the agent ends.
+    pub(super) fn end(&mut self) {
+        if self.retry_spool.is_some() {
+            self.sink.retry();
+        }
+        if let Some(obstacle) = self.sink.obstacle() {
+            say(
+                Level::Error,
+                format_args!("the events that wait in memory are lost, as they cannot be kept: {obstacle}"),
+            );
+        }
+    }
+
     /// Returns the time of the next such try.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.retry_spool

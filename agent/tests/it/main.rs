@@ -2,6 +2,7 @@
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod at_work;
+mod faults;
 mod harness;
 mod health;
 mod systemd;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     holo_testing::run_modules([
         ("at_work", at_work::trials()),
+        ("faults", faults::trials()),
         ("health", health::trials()),
         ("systemd", systemd::trials()),
     ])

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A repository with a package whose installation takes three seconds.
+/// A repository with a package whose installation goes on as long as there is a file.
 const REPOSITORY: &str = r#"
 mkdir -p /srv/repository /srv/slow/DEBIAN
 cat >/srv/slow/DEBIAN/control <<'END'
@@ -20,7 +20,7 @@ Architecture: all
 Maintainer: Test <test@example.org>
 Description: takes its time
 END
-printf '#!/bin/sh\ntouch /srv/begun\nsleep 3\ntouch /srv/done\n' >/srv/slow/DEBIAN/postinst
+printf '#!/bin/sh\ntouch /srv/begun\nwhile [ -e /srv/waits ]; do sleep 0.1; done\ntouch /srv/done\n' >/srv/slow/DEBIAN/postinst
 chmod 755 /srv/slow/DEBIAN/postinst
 dpkg-deb --build --root-owner-group /srv/slow /srv/repository/slow_1_all.deb
 cd /srv/repository && dpkg-scanpackages . >Packages
@@ -40,7 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Boots a machine on which the programs and units are where `make install` puts them.
-fn machine(plugin: &str) -> Overlay {
+pub(crate) fn machine(plugin: &str) -> Overlay {
     let machine = Overlay::booted();
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../units");
     for program in ["holo", "holo-agent"] {
@@ -51,18 +51,18 @@ fn machine(plugin: &str) -> Overlay {
 }
 
 /// A machine with a declared file.
-fn machine_with_file() -> Overlay {
+pub(crate) fn machine_with_file() -> Overlay {
     let machine = machine("files");
     machine.resource("files/app.toml", "[[file]]\npath = \"/srv/conf\"\ncontent = \"port 80\\n\"\n")
 }
 
-fn status(machine: &Overlay) -> Value {
+pub(crate) fn status(machine: &Overlay) -> Value {
     serde_json::from_slice(&machine.must("holo-agent status --json")).unwrap()
 }
 
 /// Waits until a shell script succeeds.
 #[track_caller]
-fn until(machine: &Overlay, script: &str) {
+pub(crate) fn until(machine: &Overlay, script: &str) {
     let begun = Instant::now();
     while !machine.sh(script).success() {
         let journal = || machine.sh("journalctl --no-pager -u 'holo*' | tail -40; systemctl status holo-agent");
@@ -71,7 +71,7 @@ fn until(machine: &Overlay, script: &str) {
     }
 }
 
-fn events(machine: &Overlay) -> Vec<Value> {
+pub(crate) fn events(machine: &Overlay) -> Vec<Value> {
     let text = machine.must("holo-agent events --json");
     text.lines().map(|line| serde_json::from_slice(line).unwrap()).collect()
 }
@@ -126,10 +126,14 @@ fn service() {
 fn transaction() {
     let machine = machine("packages").resource("packages/slow.toml", "[[package]]\nname = \"slow\"\n");
     machine.must(REPOSITORY);
-    machine.must("systemctl start holo-agent");
+    machine.must("touch /srv/waits && systemctl start holo-agent");
     until(&machine, "test -e /srv/begun");
-    // It comes back when the package is there.
-    machine.must("systemctl stop holo-agent && test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
+    // It comes back when the package is there, and not before.
+    machine.must("systemctl stop --no-block holo-agent");
+    until(&machine, "holo-agent status | grep -q stopping");
+    std::thread::sleep(Duration::from_secs(1));
+    machine.must("test ! -e /srv/done && test \"$(systemctl show -P ActiveState holo-agent)\" = deactivating");
+    machine.must("rm /srv/waits && systemctl stop holo-agent && test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
     assert_eq!(machine.must("systemctl show -P Result holo-agent"), "success\n");
     assert!(machine.must("dpkg --audit").is_empty());
     // The next one has nothing to do about it.
@@ -139,9 +143,9 @@ fn transaction() {
 
     // Killed in the middle of it: it goes on, and the next agent waits for that.
     machine.must("apt-get purge -y slow && rm /srv/begun /srv/done && rm -rf /var/lib/holo-agent/last.json");
-    machine.must("systemctl start holo-agent");
+    machine.must("touch /srv/waits && systemctl start holo-agent");
     until(&machine, "test -e /srv/begun");
-    machine.must("test ! -e /srv/done && systemctl kill --kill-whom=main --signal=KILL holo-agent");
+    machine.must("test ! -e /srv/done && systemctl kill --kill-whom=main --signal=KILL holo-agent && rm /srv/waits");
     until(&machine, "test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
     until(&machine, "holo-agent status 2>/dev/null | grep -q 'apply unchanged, 1 entity'");
     machine.must("systemctl stop holo-agent");

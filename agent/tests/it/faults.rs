@@ -1,0 +1,186 @@
+//! Nothing is lost or doubled: a full disk, a power cut, and a kill between a change and its refresh.
+
+use crate::harness::{Agent, PATIENCE, events, kinds, root};
+use crate::systemd::{self, machine_with_file, status, until};
+use holo_testing::overlay::NEEDS_TO_BOOT;
+use holo_testing::{ScratchRoot, trial_of};
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// `steps:a` changes once; `steps:b` comes after it, and waits as long as there is a file; `steps:c`, the last, is refreshed.
+const STEPS: &str = r#"#!/bin/sh
+cd "$HOLO_ROOT_DIR/srv" || exit 1
+case $1 in
+info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
+scan) printf 'ENTITY: steps:a\nENTITY: steps:b\nAFTER: steps:a\nENTITY: steps:c\nAFTER: steps:b\nSUBSCRIBES: steps:a\n' ;;
+check) echo 'not changed' >&3 ;;
+apply)
+    case $2 in
+    steps:a) [ ! -e is-a ] || echo 'not changed' >&3; echo >>is-a ;;
+    steps:b) [ ! -e waits ] || echo $PPID >holo; while [ -e waits ]; do sleep 0.05; done; echo 'not changed' >&3 ;;
+    steps:c) if [ "$HOLO_REFRESH" ]; then echo refreshed >>refreshes; else echo 'not changed' >&3; fi ;;
+    esac ;;
+esac
+"#;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let booted = |name, case: fn()| trial_of(name, NEEDS_TO_BOOT, case);
+    vec![
+        trial_of("a holo that is killed between a change and its refresh", &[], holo_is_killed),
+        trial_of("an agent that is killed between a change and its refresh", &[], agent_is_killed),
+        booted("a full disk delays events, and loses none", full_disk),
+        booted("a power cut in the middle of a run is caught up with", power_cut),
+    ]
+}
+
+fn root_with_steps() -> ScratchRoot {
+    root("watch = false\ninterval = \"1s\"\n")
+        .file("etc/holorc.d/50-steps", "plugin steps\n")
+        .script("usr/lib/holo/holo-steps", STEPS)
+        .dir("usr/share/holo/steps")
+        .file("srv/waits", "")
+}
+
+/// Waits until a file has something in it, and returns that.
+#[track_caller]
+fn content(root: &ScratchRoot, path: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let content = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        if content.ends_with('\n') {
+            return content;
+        }
+        assert!(begun.elapsed() < PATIENCE, "there is no {path}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn process(root: &ScratchRoot, path: &str) -> Pid {
+    Pid::from_raw(content(root, path).trim().parse().unwrap()).unwrap()
+}
+
+/// Expects that the refresh is done once, however many runs there are.
+#[track_caller]
+fn refreshes_once(root: &ScratchRoot, agent: &mut Agent<'_>) {
+    content(root, "srv/refreshes");
+    for _ in 0..2 {
+        agent.until_said(" unchanged: 4 entities");
+    }
+    assert_eq!(root.read("srv/refreshes"), "refreshed\n");
+}
+
+/// Expects that no event is there twice.
+#[track_caller]
+fn are_different(events: &[Value]) {
+    let mut ids: Vec<_> = events.iter().map(|event| event["id"].as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), events.len());
+}
+
+fn holo_is_killed() {
+    let root = root_with_steps();
+    let mut agent = Agent::start(&root);
+    let holo = process(&root, "srv/holo");
+    assert!(root.exists("srv/is-a") && !root.exists("srv/refreshes"));
+    kill_process(holo, Signal::KILL).unwrap();
+    agent.until_said("apply could not be done: signal: killed");
+    std::fs::remove_file(root.join("srv/waits")).unwrap();
+    refreshes_once(&root, &mut agent);
+    agent.stop();
+    let kinds = kinds(&events(&root));
+    assert_eq!(kinds[..2], ["run error", "run changed"], "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| *kind == "run changed").count(), 1, "{kinds:?}");
+}
+
+fn agent_is_killed() {
+    let root = root_with_steps();
+    let agent = Agent::start(&root);
+    process(&root, "srv/holo");
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.end().0, None);
+    // Its run goes on, and the next agent waits for it.
+    let mut agent = Agent::start(&root);
+    std::fs::remove_file(root.join("srv/waits")).unwrap();
+    refreshes_once(&root, &mut agent);
+    agent.stop();
+    let events = events(&root);
+    assert_eq!(kinds(&events).iter().filter(|kind| *kind == "run changed").count(), 1, "{:?}", kinds(&events));
+    are_different(&events);
+}
+
+/// Fills the disk of the agent, and the rest of what its file has taken of it.
+const FILL: &str = r#"
+cd /var/lib/holo-agent
+cat /dev/zero >filler 2>/dev/null || true
+head -c $((4096 - $(stat -c %s events.jsonl) % 4096)) /dev/zero | tr '\0' '\n' >>events.jsonl
+"#;
+
+fn full_disk() {
+    let file = "[[file]]\npath = \"/srv/conf\"\ncontent = \"port 80\\n\"\nlimit = \"100/10m\"\n";
+    let machine = machine_with_file().resource("files/app.toml", file);
+    machine.must("mkdir -m 700 /var/lib/holo-agent && mount -t tmpfs -o size=64k,mode=700 tmpfs /var/lib/holo-agent");
+    machine.must("systemctl start holo-agent");
+    until(&machine, "holo-agent status | grep -q 'watching 1 entity'");
+    let drifts_until = |times: usize| {
+        machine.must("rm /srv/conf");
+        let said = "journalctl -o cat -u holo-agent | grep -c '^repaired file:/srv/conf'";
+        until(&machine, &format!("test -e /srv/conf && test $({said}) = {times}"));
+    };
+    let are_kept = |times: usize| {
+        assert_eq!(kinds(&systemd::events(&machine))[1..], ["drifted", "repaired"].repeat(times));
+    };
+    machine.must(FILL);
+    drifts_until(1);
+    let obstacle = status(&machine)["spool_error"].as_str().unwrap_or_default().to_owned();
+    assert!(obstacle.contains("events.jsonl: No space left on device"), "{obstacle:?}");
+    until(
+        &machine,
+        "journalctl -u holo-agent | grep -q 'events wait in memory, as they cannot be kept: .*No space left'",
+    );
+    machine.must("holo-agent status | grep -q 'No space left'");
+    drifts_until(2);
+    are_kept(0);
+    // Once there is room again, the next event takes with it what has waited.
+    machine.must("rm /var/lib/holo-agent/filler");
+    drifts_until(3);
+    assert!(status(&machine)["spool_error"].is_null());
+    are_kept(3);
+    // So does the end of the agent.
+    machine.must(FILL);
+    drifts_until(4);
+    assert!(status(&machine)["spool_error"].is_string());
+    machine.must("rm /var/lib/holo-agent/filler && systemctl stop holo-agent");
+    are_kept(4);
+    // What is lost after all is said.
+    machine.must("systemctl start holo-agent");
+    until(&machine, "holo-agent status | grep -q 'watching 1 entity'");
+    machine.must(FILL);
+    drifts_until(5);
+    machine.must("systemctl stop holo-agent");
+    until(&machine, "journalctl -u holo-agent | grep -q 'events that wait in memory are lost, .*No space left'");
+    assert_eq!(machine.must("systemctl show -P NRestarts -P Result holo-agent | sort"), "0\nsuccess\n");
+}
+
+fn power_cut() {
+    let mut machine = machine_with_file();
+    machine.script("/srv/holo-steps", STEPS);
+    machine.write("/etc/holorc", "plugin steps=/srv/holo-steps\n");
+    machine.write("/etc/holo/agent.toml", "watch = false\ninterval = \"1s\"\n");
+    machine.must("mkdir -p /usr/share/holo/steps && touch /srv/waits && systemctl enable holo-agent");
+    machine.must("systemctl start holo-agent");
+    until(&machine, "test -s /srv/holo");
+    machine.must("test -s /srv/is-a && test ! -e /srv/refreshes");
+    machine.cut_power();
+    machine.must("rm /srv/waits && systemctl start multi-user.target --no-block");
+    until(&machine, "test -s /srv/refreshes && test $(holo-agent events | grep -c ' unchanged') -ge 2");
+    assert_eq!(machine.read("/srv/refreshes"), "refreshed\n");
+    machine.must("systemctl stop holo-agent");
+    let events = systemd::events(&machine);
+    let kinds = kinds(&events);
+    assert_eq!(kinds[..2], ["run interrupted", "run changed"], "{kinds:?}");
+    assert!(kinds[2..].iter().all(|kind| kind == "run unchanged"), "{kinds:?}");
+    are_different(&events);
+}
