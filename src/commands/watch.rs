@@ -11,6 +11,7 @@ mod queue;
 mod repairs;
 mod sources;
 mod timers;
+mod writers;
 
 use super::{Context, check};
 use crate::apply::Walk;
@@ -104,7 +105,7 @@ impl Watcher<'_> {
                 return Ok(self.exit_code());
             }
             let end = self.arguments.converged.and_then(|quiet| self.last_change.checked_add(quiet));
-            let due = self.fights.next().into_iter().chain(self.timers.next()).min();
+            let due = [self.fights.next(), self.timers.next(), self.queue.writers.next()].into_iter().flatten().min();
             match self.queue.wait(self.interrupt, self.reporter, due, end)? {
                 Woken::Heard(heard) => {
                     let is_event = heard.is_event();
@@ -122,6 +123,7 @@ impl Watcher<'_> {
     /// Looks at what nothing was heard of, as its time has come.
     fn look_at_due(&mut self) -> Result<(), FatalError> {
         let now = Instant::now();
+        self.queue.writers.release(now);
         let released = self.fights.release(now);
         let released = released.iter().filter_map(|id| self.known.by_id.get(id)).copied();
         let causes = released.chain(self.timers.due(&Zoned::now(), now)).map(|entity| (entity, None));
@@ -235,7 +237,9 @@ impl Watcher<'_> {
                     drifted.push(entity);
                     let reason = causes.get(&entity).cloned().flatten().or_else(|| finding.reason());
                     let needs_force = finding.end == End::Refused;
-                    (State::Drifted, Noticed::Drifted { id: finding.id.as_bstr(), reason, needs_force })
+                    let writer = self.queue.writer_of(entity);
+                    writer.iter().for_each(|writer| self.fights.written(finding.id.as_bstr(), writer));
+                    (State::Drifted, Noticed::Drifted { id: finding.id.as_bstr(), reason, writer, needs_force })
                 }
                 End::Failed | End::DependencyFailed => (State::Failed, finding.failure()),
                 End::Unchanged | End::Changed | End::ConditionNotMet => {

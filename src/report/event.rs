@@ -150,6 +150,8 @@ pub enum Noticed<'a> {
         id: &'a BStr,
         /// What happened, if that is known.
         reason: Option<BString>,
+        /// The process that has written it, if that is known.
+        writer: Option<Writer>,
         /// True if only force could bring it back.
         needs_force: bool,
     },
@@ -177,7 +179,18 @@ pub enum Noticed<'a> {
         limit: Limit,
         /// It is left alone until then.
         until: Instant,
+        /// The last process that is known to have written it.
+        writer: Option<&'a Writer>,
     },
+}
+
+/// A process that has written a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// Its ID.
+    pub pid: u32,
+    /// The name of its command, unless it had ended already.
+    pub command: Option<BString>,
 }
 
 /// The form in which people see an entity that is listed.

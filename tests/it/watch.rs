@@ -8,6 +8,7 @@ mod robust;
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -33,6 +34,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
         case("what is repaired again and again is left alone until definitions change", fights),
+        trial_of(
+            "who writes what is fought for is named",
+            &[Need::Root, Need::Trial("fanotify", has_fanotify)],
+            writers,
+        ),
         case("who is refreshed by a repair is refreshed", refreshed),
         case("a plugin tells what no path shows", told_by_plugins),
         case("the plugin of the manual is that of the scenario", manual),
@@ -291,6 +297,43 @@ fn fights() {
     fs::write(root.join("usr/share/holo/files/app.toml"), APP.replace("80", "82")).unwrap();
     watching.until("repaired");
     assert_eq!(root.read("srv/app/conf"), "port 82\n");
+    watching.stop(&root);
+}
+
+fn has_fanotify() -> bool {
+    Fanotify::init(InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC, EventFFlags::O_RDONLY).is_ok()
+}
+
+/// Writes a file in place or beside it, as another manager does, and then waits long enough to be seen.
+const OTHER_MANAGER: &str = r#"#!/bin/sh
+if [ "$1" = in-place ]; then echo "port 1" >"$2"; else echo "port 2" >"$2.new"; mv "$2.new" "$2"; fi
+sleep 1
+"#;
+
+fn writers() {
+    let root = root().script("other-manager", OTHER_MANAGER);
+    let mut watching = Watching::start(&root, &["--apply", "--force", "--settle", "20ms"]);
+    let conf = root.join("srv/app/conf");
+    let write = |how: &str| {
+        let mut program = Program::new(root.join("other-manager"));
+        program.arg(how).arg(&conf);
+        program.start().unwrap()
+    };
+    // Nothing was repaired yet, so nothing is listened to.
+    let _first = write("in-place");
+    assert_eq!(watching.expect("drifted", "file:/srv/app/conf")["writer"], Value::Null);
+    watching.expect("repaired", "file:/srv/app/conf");
+    for how in ["beside", "in-place"] {
+        let writer = write(how);
+        let drifted = watching.expect("drifted", "file:/srv/app/conf");
+        assert_eq!(drifted["writer"]["pid"], writer.id(), "{how}: {drifted}");
+        assert_eq!(drifted["writer"]["command"], "other-manager", "{how}: {drifted}");
+        watching.expect("repaired", "file:/srv/app/conf");
+    }
+    let last = write("in-place");
+    watching.expect("drifted", "file:/srv/app/conf");
+    let error = watching.expect("error", "file:/srv/app/conf")["text"].to_string();
+    assert!(error.contains(&format!("changed again: other-manager[{}] manages it", last.id())), "{error}");
     watching.stop(&root);
 }
 

@@ -248,6 +248,9 @@ pub enum Line<'a> {
         /// What happened, if that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Text<'a>>,
+        /// The process that has written it, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        writer: Option<Writer<'a>>,
         /// True if only `--force` could bring it back.
         #[serde(default, skip_serializing_if = "is_false")]
         needs_force: bool,
@@ -295,6 +298,17 @@ pub enum Line<'a> {
     #[serde(other, skip_serializing)]
     #[cfg_attr(test, schemars(skip))]
     Unknown,
+}
+
+/// A process that has written a file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Writer<'a> {
+    /// Its ID.
+    pub pid: u32,
+    /// The name of its command, unless it had ended already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Text<'a>>,
 }
 
 /// A generation: the inputs of a run that changed something.

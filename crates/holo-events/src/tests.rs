@@ -1,6 +1,6 @@
 //! The schema of the lines, which is that of their types.
 
-use super::{Action, Controls, Edges, Line, Outcome, Refusal, Stream, Tally, Text, VERSION};
+use super::{Action, Controls, Edges, Line, Outcome, Refusal, Stream, Tally, Text, VERSION, Writer};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -72,7 +72,9 @@ fn lines_are_read_as_they_were_written() {
         unknown: true,
         reason: Some("it is".into()),
     });
-    reads_back(&Line::Drifted { id, reason: None, needs_force: true });
+    let writer = Some(Writer { pid: 7, command: Some("puppet".into()) });
+    reads_back(&Line::Drifted { id: id.clone(), reason: None, writer, needs_force: false });
+    reads_back(&Line::Drifted { id, reason: None, writer: None, needs_force: true });
     reads_back(&Line::Entity {
         id: "a:b".into(),
         plugin: "a\\b".into(),

@@ -1,5 +1,6 @@
 //! Entities that somebody else changes as often as they are repaired.
 
+use crate::report::Writer;
 use bstr::{BStr, BString};
 use holo_protocol::Limit;
 use std::collections::{HashMap, VecDeque};
@@ -13,6 +14,8 @@ const LEFT_ALONE: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Fights {
     repairs: HashMap<BString, VecDeque<Instant>>,
     left_alone: HashMap<BString, Instant>,
+    /// The last process that is known to have written something of an entity.
+    writers: HashMap<BString, Writer>,
 }
 
 /// An answer to whether an entity may be repaired.
@@ -52,6 +55,16 @@ impl Fights {
     /// Notes that an entity was repaired.
     pub(super) fn repaired(&mut self, id: &BStr, now: Instant) {
         self.repairs.entry(id.to_owned()).or_default().push_back(now);
+    }
+
+    /// Notes the process that has written something of an entity.
+    pub(super) fn written(&mut self, id: &BStr, writer: &Writer) {
+        self.writers.insert(id.to_owned(), writer.clone());
+    }
+
+    /// Returns the last process that is known to have written something of an entity.
+    pub(super) fn writer(&self, id: &BStr) -> Option<&Writer> {
+        self.writers.get(id)
     }
 
     /// Returns the time at which the first of those that are left alone is to be looked at again.

@@ -154,6 +154,12 @@ impl WatchedPaths {
         node.is_tree |= extent == Extent::Tree;
     }
 
+    /// Returns the paths that are about an entity.
+    pub(super) fn of(&self, entity: EntityIndex) -> impl Iterator<Item = &Path> {
+        let nodes = self.nodes.iter().filter(move |node| node.subjects.contains(&Subject::Entity(entity)));
+        nodes.map(|node| node.path.as_path())
+    }
+
     fn child(&mut self, of: NodeIndex, name: BString) -> NodeIndex {
         if let Some(&child) = self.nodes[of].children.get(&name) {
             return child;

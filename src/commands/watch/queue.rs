@@ -2,9 +2,11 @@
 
 use super::paths::{Heard, WatchedPaths};
 use super::sources::Sources;
+use super::writers::Writers;
 use crate::error::FatalError;
+use crate::index::EntityIndex;
 use crate::interrupt::Interrupt;
-use crate::report::Reporter;
+use crate::report::{Reporter, Writer};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,7 @@ const BREATH: Duration = Duration::from_millis(50);
 pub(super) struct Queue {
     paths: WatchedPaths,
     sources: Sources,
+    pub(super) writers: Writers,
     settle: Duration,
     /// What is to be looked at later, and when.
     postponed: Option<(Instant, Heard)>,
@@ -43,7 +46,7 @@ enum Ready {
 
 impl Queue {
     pub(super) fn new(paths: WatchedPaths, settle: Duration) -> Queue {
-        Queue { paths, sources: Sources::default(), settle, postponed: None }
+        Queue { paths, sources: Sources::default(), writers: Writers::default(), settle, postponed: None }
     }
 
     /// Watches these paths, and listens to these plugins, from now on. What has been heard of others does not count any more.
@@ -62,6 +65,17 @@ impl Queue {
     /// Returns true if something is to be looked at later, as it could not be done.
     pub(super) fn has_postponed(&self) -> bool {
         self.postponed.is_some()
+    }
+
+    /// Listens to who writes the files of an entity, which was just repaired, until then or longer.
+    pub(super) fn listen_to_writers(&mut self, entity: EntityIndex, until: Instant) {
+        self.writers.listen(&self.paths, entity, until);
+    }
+
+    /// Returns the process that was the last to write what is at a path of an entity, as far as it is known.
+    pub(super) fn writer_of(&mut self, entity: EntityIndex) -> Option<Writer> {
+        self.writers.take();
+        self.writers.of(&self.paths, entity)
     }
 
     /// Waits until something has happened and it has been quiet since, or until one of two times.
@@ -122,6 +136,7 @@ impl Queue {
     }
 
     fn take(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
+        self.writers.take();
         self.paths.take(heard).map_err(FatalError::could_not_run)?;
         self.sources.take(heard, reporter).map_err(FatalError::could_not_run)?;
         Ok(())
@@ -131,8 +146,12 @@ impl Queue {
     fn ready(&mut self, interrupt: &Interrupt, until: Option<Instant>) -> Result<Ready, FatalError> {
         loop {
             interrupt.check()?;
-            let others = [self.paths.as_fd(), interrupt.as_fd()];
+            let mut others = vec![self.paths.as_fd(), interrupt.as_fd()];
+            others.extend(self.writers.descriptor());
             let ready = self.sources.wait(&others, until).map_err(FatalError::could_not_run)?;
+            if ready.get(2) == Some(&true) {
+                self.writers.take();
+            }
             if ready.first() == Some(&true) {
                 return Ok(Ready::Events);
             }

@@ -44,8 +44,10 @@ impl Watcher<'_> {
         let mut findings = Findings::new(self.reporter, &mut self.told);
         // Each is a run of its own.
         let settings = Settings { run: RunId::now(), ..self.settings.clone() };
+        self.queue.writers.take();
         let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, LOCK_PATIENCE);
         let found = findings.into_found();
+        self.queue.writers.skip();
         self.learn_repairs(found);
         match done {
             Ok(_) => Ok(()),
@@ -66,7 +68,8 @@ impl Watcher<'_> {
             Verdict::Repair => true,
             Verdict::LeftAlone => false,
             Verdict::Stop(until) => {
-                self.reporter.event(Event::Noticed(Noticed::LeftAlone { id, limit, until }));
+                let writer = self.fights.writer(id);
+                self.reporter.event(Event::Noticed(Noticed::LeftAlone { id, limit, until, writer }));
                 false
             }
         }
@@ -90,7 +93,9 @@ impl Watcher<'_> {
             let before = self.known.entities[entity].state;
             let (state, noticed) = match finding.end {
                 End::Changed => {
-                    self.fights.repaired(finding.id.as_bstr(), Instant::now());
+                    let now = Instant::now();
+                    self.fights.repaired(finding.id.as_bstr(), now);
+                    self.queue.listen_to_writers(entity, now + self.known.limit(entity).within);
                     let changes = &finding.changes;
                     (State::Desired, Some(Noticed::Repaired { id: finding.id.as_bstr(), changes }))
                 }
@@ -102,7 +107,8 @@ impl Watcher<'_> {
                 End::Pending if before != Some(State::Drifted) => {
                     self.awaits_opening(entity);
                     let reason = finding.reason();
-                    (State::Drifted, Some(Noticed::Drifted { id: finding.id.as_bstr(), reason, needs_force: false }))
+                    let id = finding.id.as_bstr();
+                    (State::Drifted, Some(Noticed::Drifted { id, reason, writer: None, needs_force: false }))
                 }
                 // It has been said that it needs force.
                 End::Refused | End::Pending => (State::Drifted, None),
