@@ -35,6 +35,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("a service is started, reloaded, killed, hangs, and is stopped", NEEDS_TO_BOOT, service),
         trial_of("a service that is stopped waits for a transaction", &needs, transaction),
+        trial_of(
+            "health checks by HTTP, TCP and unit follow a server that goes away and comes back",
+            NEEDS_TO_BOOT,
+            health,
+        ),
         trial_of("timers apply and check without an agent", NEEDS_TO_BOOT, timers),
     ]
 }
@@ -149,6 +154,71 @@ fn transaction() {
     until(&machine, "test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
     until(&machine, "holo-agent status 2>/dev/null | grep -q 'apply unchanged, 1 entity'");
     machine.must("systemctl stop holo-agent");
+}
+
+/// A server that answers each request with a program of its own.
+const SERVER: [(&str, &str); 2] = [
+    ("web.socket", "[Socket]\nListenStream=127.0.0.1:8080\nAccept=yes\n"),
+    ("web@.service", "[Service]\nStandardInput=socket\nExecStart=/srv/answer\n"),
+];
+const ANSWER: &str = r#"#!/bin/sh
+while read -r line && [ "$line" != "$(printf '\r')" ]; do :; done
+printf 'HTTP/1.1 %s\r\nContent-Length: 3\r\nConnection: close\r\n\r\nup\n' "$(cat /srv/answers)"
+"#;
+const CHECKED: &str = r#"
+file = [
+    { path = "/srv/http", content = "", health_check = [{ http = "http://127.0.0.1:8080/ready", contains = "up" }] },
+    { path = "/srv/tcp", content = "", health_check = [{ tcp = "127.0.0.1:8080" }] },
+    { path = "/srv/unit", content = "", health_check = [{ unit = "web.socket" }] },
+]
+"#;
+
+fn health() {
+    let machine = machine("files").resource("files/app.toml", CHECKED);
+    SERVER.iter().for_each(|(unit, content)| machine.write(format!("/etc/systemd/system/{unit}"), content));
+    machine.script("/srv/answer", ANSWER);
+    machine.write("/srv/answers", "200 OK");
+    machine.write("/etc/holo/agent.toml", "mode = \"report\"\nhealth_interval = \"1s\"\n");
+    assert!(built("holo-probe").exists());
+    machine.must("systemctl daemon-reload && systemctl start web.socket && systemctl start holo-agent");
+    let are = |states: [&str; 3]| {
+        let begun = Instant::now();
+        loop {
+            let health = status(&machine)["health"].clone();
+            let found = ["http", "tcp", "unit"].map(|name| health[format!("file:/srv/{name}")]["state"].clone());
+            if found == states {
+                return health;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{states:?} are not so, but {health:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    are(["ok"; 3]);
+    // It takes connections, and answers with an error.
+    machine.write("/srv/answers", "503 Service Unavailable");
+    let health = are(["critical", "ok", "ok"]);
+    assert!(health["file:/srv/http"]["text"].as_str().unwrap().contains("503"), "{health:#}");
+    machine.must("systemctl stop web.socket");
+    let health = are(["critical"; 3]);
+    for (name, says) in [("http", "refused"), ("tcp", "refused"), ("unit", "web.socket is inactive")] {
+        let text = health[format!("file:/srv/{name}")]["text"].as_str().unwrap().to_owned();
+        assert!(text.contains(says), "{name}: {text}");
+    }
+    machine.write("/srv/answers", "200 OK");
+    machine.must("systemctl start web.socket");
+    are(["ok"; 3]);
+    machine.must("systemctl stop holo-agent");
+    let events = events(&machine);
+    let changes = |name: &str| {
+        let is_of = |event: &&Value| {
+            event["what"]["kind"] == "health" && event["what"]["entity"] == format!("file:/srv/{name}")
+        };
+        let states = events.iter().filter(is_of).map(|event| event["what"]["state"].as_str().unwrap());
+        states.collect::<Vec<_>>()
+    };
+    for name in ["http", "tcp", "unit"] {
+        assert_eq!(changes(name), ["critical", "ok"], "{name}");
+    }
 }
 
 fn timers() {
