@@ -207,6 +207,9 @@ pub(crate) fn all_lines() -> Vec<Value> {
     lines.extend(watching.until("returned"));
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     lines.extend(watching.until("repaired"));
+    // It is known by now who writes it, if the system tells.
+    fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
+    lines.extend(watching.until("drifted"));
     watching.stop(&root);
     lines
 }
@@ -300,7 +303,8 @@ fn fights() {
     watching.stop(&root);
 }
 
-fn has_fanotify() -> bool {
+/// Returns true if the system tells who writes a file.
+pub(crate) fn has_fanotify() -> bool {
     Fanotify::init(InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC, EventFFlags::O_RDONLY).is_ok()
 }
 
@@ -391,7 +395,11 @@ fn plugin_ends() {
 
 fn idle() {
     let root = root();
-    let watching = Watching::start(&root, &["--apply"]);
+    let mut watching = Watching::start(&root, &["--apply"]);
+    // From now on it listens to who writes it.
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    watching.until("repaired");
+    watching.expect_silence();
     let trace = root.join("tmp/calls");
     let mut strace = Program::new("strace");
     strace.args(["-f", "-o"]).arg(&trace).arg("-p").arg(watching.process.id().to_string());
