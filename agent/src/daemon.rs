@@ -213,7 +213,7 @@ impl<'a> Daemon<'a> {
         // Both would wait for one lock, and each would take the other's changes for drift.
         if self.watch.is_running() {
             self.watch.end(now);
-        } else if self.last.begun().is_some() {
+        } else if self.last.begun().is_some_and(|begun| !self.outlets.has_run(begun)) {
             self.begin_to_catch_up();
         } else if is_whole {
             self.begin_run();

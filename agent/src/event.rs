@@ -218,6 +218,9 @@ pub trait EventSink {
     /// Tries again to keep what could not be kept.
     fn retry(&mut self);
 
+    /// Returns true if it has the event of a run that began at this time.
+    fn has_run(&self, began: Timestamp) -> bool;
+
     /// Returns the reason why events wait to be kept, if they do.
     fn obstacle(&self) -> Option<&str>;
 }

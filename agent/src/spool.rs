@@ -5,6 +5,7 @@
 
 use crate::event::{Counts, Event, EventSink, What};
 use crate::written;
+use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -141,6 +142,12 @@ impl EventSink for Spool {
 
     fn retry(&mut self) {
         self.obstacle = self.write().err().map(|error| format!("{}: {error}", self.path.display()));
+    }
+
+    fn has_run(&self, began: Timestamp) -> bool {
+        let is_it = |event: &Event| matches!(&event.what, What::Run(run) if run.began == began);
+        // What cannot be read has nothing.
+        self.waiting.iter().any(is_it) || Spool::read(&self.path).unwrap_or_default().iter().any(is_it)
     }
 
     fn obstacle(&self) -> Option<&str> {

@@ -52,13 +52,12 @@ impl LastRuns {
         self.keep();
     }
 
-    /// Notes that a whole run has ended.
+    /// Notes a whole run that has ended, which is kept when its end counts as known.
     pub(super) fn ended(&mut self, run: &RunEvent, now: Timestamp) {
         if run.result.is_good() {
             self.runs.good = Some(now);
         }
         self.runs.run = Some(run.clone());
-        self.set_begun(None);
     }
 
     fn keep(&self) {

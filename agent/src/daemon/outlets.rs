@@ -68,6 +68,11 @@ impl<'a> Outlets<'a> {
         self.sink.obstacle()
     }
 
+    /// Returns true if the event of a run that began at this time is kept already.
+    pub(super) fn has_run(&self, began: Timestamp) -> bool {
+        self.sink.has_run(began)
+    }
+
     /// Keeps events, and says those that a person may want to see.
     pub(super) fn publish(&mut self, news: Vec<What>, now: Timestamp) {
         for what in news {

@@ -148,6 +148,10 @@ fn a_run_whose_agent_has_crashed_is_known_by_its_record_and_counted_once() {
     // A look at the records that hangs holds nothing up for good.
     let play = Stage { last: last.clone(), history_time: Duration::MAX, ..Stage::default() }.play(HOUR, Vec::new());
     assert_eq!(play.log[..3], [(0, "history".into()), (300, "kill history".into()), (300, "apply".into())]);
+    // One whose event is kept already is not asked about.
+    let kept = Some("2026-11-19T23:59:00Z".parse().unwrap());
+    let play = Stage { last: last.clone(), kept, ..Stage::default() }.play(MINUTE, Vec::new());
+    assert_eq!((play.words()[0], play.events.len()), ("apply", 1));
     // And one of which there is no record has changed nothing.
     let play = Stage { last, ..Stage::default() }.play(MINUTE, Vec::new());
     let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };

@@ -30,13 +30,14 @@ impl Daemon<'_> {
     fn begin(&mut self, task: &Task) {
         self.health.abandon(Instant::now());
         let began = self.clock.now();
+        // Before it begins, so that a crash leaves no run of which nobody knows.
+        self.last.set_begun(Some(began));
         let (id, child) = self.start(task);
         let mut run = CurrentRun::new(id, task, began);
         match child {
             Ok(child) => {
                 run.child = Some(child);
                 self.run = Some(run);
-                self.last.set_begun(Some(began));
             }
             Err(error) => {
                 run.error = Some(error.to_string());
@@ -73,11 +74,12 @@ impl Daemon<'_> {
         if event.entities.is_empty() {
             self.end_whole_run(&event);
         } else {
-            self.last.set_begun(None);
             let wait = if self.is_once { Duration::ZERO } else { self.config.health_interval };
             self.health.look_again(Instant::now() + wait);
         }
         self.publish(vec![What::Run(Box::new(event))]);
+        // Last, as nobody asks any more what became of it.
+        self.last.set_begun(None);
     }
 
     /// Notes a whole run that has ended, and when there is another one.
@@ -123,7 +125,7 @@ impl Daemon<'_> {
     }
 
     fn caught_up(&mut self, runs: Vec<RunEvent>) {
-        self.last.set_begun(None);
         self.publish(runs.into_iter().map(|run| What::Run(Box::new(run))).collect());
+        self.last.set_begun(None);
     }
 }

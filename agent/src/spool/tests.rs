@@ -1,7 +1,7 @@
 //! Events that are kept, merged and not lost.
 
 use super::*;
-use jiff::Timestamp;
+use crate::event::RunEvent;
 
 fn event(number: i64) -> Event {
     let time = Timestamp::from_second(1_800_000_000 + number).unwrap();
@@ -24,6 +24,29 @@ fn events_are_there_again() {
         Spool::open(&path, 1 << 20).record(event(number));
     }
     assert_eq!(Spool::read(&path).unwrap(), [event(0), event(1), event(2)]);
+}
+
+#[test]
+fn a_run_is_known_by_its_beginning_on_disk_or_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.jsonl");
+    let began = Timestamp::from_nanosecond(1_800_000_000_123_456_789).unwrap();
+    let run = || Event { what: What::Run(Box::new(run_that_began(began))), ..event(0) };
+    let other = Timestamp::from_second(1_800_000_000).unwrap();
+    let is_known = |spool: &Spool| (spool.has_run(began), spool.has_run(other));
+    fs::create_dir(&path).unwrap();
+    let mut spool = Spool::open(&path, 1 << 20);
+    assert_eq!(is_known(&spool), (false, false));
+    spool.record(run());
+    assert_eq!((is_known(&spool), spool.waiting.len()), ((true, false), 1));
+    fs::remove_dir(&path).unwrap();
+    spool.retry();
+    assert_eq!((is_known(&Spool::open(&path, 1 << 20)), spool.waiting.len()), ((true, false), 0));
+}
+
+fn run_that_began(began: Timestamp) -> RunEvent {
+    let text = format!(r#"{{"verb":"apply","result":"unchanged","began":"{began}","duration":0.1}}"#);
+    serde_json::from_str(&text).unwrap()
 }
 
 #[test]

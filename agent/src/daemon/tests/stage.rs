@@ -4,7 +4,7 @@ use crate::agenda::Rhythm;
 use crate::child::{ChildId, Ended, Launcher, Running, Said, StartError, Task};
 use crate::config::{Config, ConfigSource};
 use crate::daemon::{Clock, Daemon, Input, Parts};
-use crate::event::{Event, EventSink};
+use crate::event::{Event, EventSink, What};
 use crate::metrics::Metrics;
 use holo_definitions::DocumentError;
 use holo_events::{Line, Tally};
@@ -174,15 +174,31 @@ fn summary(run: Option<Cow<'static, str>>, tally: Option<Tally>, exit_code: u8) 
 }
 
 /// Keeps events in memory.
-#[derive(Clone, Default)]
-struct Sink(Rc<RefCell<Vec<Event>>>);
+#[derive(Clone)]
+struct Sink {
+    events: Rc<RefCell<Vec<Event>>>,
+    last: PathBuf,
+    /// The time at which a run began whose event is there from the first.
+    kept: Option<Timestamp>,
+}
 
 impl EventSink for Sink {
     fn record(&mut self, event: Event) {
-        self.0.borrow_mut().push(event);
+        if let What::Run(run) = &event.what
+            && run.run.as_deref() == Some("r")
+        {
+            // A crash before this would leave the run to be asked about.
+            let last = fs::read_to_string(&self.last).unwrap();
+            assert!(last.contains(&format!("\"begun\":\"{}\"", run.began)), "{last}");
+        }
+        self.events.borrow_mut().push(event);
     }
 
     fn retry(&mut self) {}
+
+    fn has_run(&self, began: Timestamp) -> bool {
+        self.kept == Some(began)
+    }
 
     fn obstacle(&self) -> Option<&str> {
         None
@@ -206,6 +222,7 @@ pub(super) struct Stage {
     pub(super) watch: Duration,
     pub(super) end: Duration,
     pub(super) last: Option<String>,
+    pub(super) kept: Option<Timestamp>,
     pub(super) history: Vec<String>,
     pub(super) history_time: Duration,
     pub(super) health: Vec<Vec<String>>,
@@ -228,6 +245,7 @@ impl Default for Stage {
             watch: Duration::MAX,
             end: Duration::from_secs(1),
             last: None,
+            kept: None,
             history: Vec::new(),
             history_time: Duration::from_secs(1),
             health: Vec::new(),
@@ -241,12 +259,13 @@ impl Stage {
     /// Has the agent work for so long, and then end. Each input comes at its time.
     pub(super) fn play(self, time: Duration, inputs: Vec<(Duration, Config)>) -> Play {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        let (log, sink): (Log, Sink) = Default::default();
+        let log = Log::default();
         // Not where each write would be waited for.
         let memory = Path::new("/dev/shm");
         let folder = if memory.exists() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
         let last = folder.path().join("last.json");
         self.last.iter().for_each(|text| fs::write(&last, text).unwrap());
+        let sink = Sink { events: Rc::default(), last: last.clone(), kept: self.kept };
         let local = tokio::task::LocalSet::new();
         let is_well = local.block_on(&runtime, async {
             let begun = Instant::now();
@@ -290,7 +309,7 @@ impl Stage {
             daemon.go(&mut receiver).await;
             true
         });
-        Play { log: log.take(), events: sink.0.take(), is_well }
+        Play { log: log.take(), events: sink.events.take(), is_well }
     }
 }
 
