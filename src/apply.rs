@@ -25,6 +25,7 @@ use bstr::{BStr, BString, ByteSlice};
 use holds::Hold;
 use holo_events::Tally;
 use holo_protocol::{FilePair, Message, Receipt};
+use jiff::Zoned;
 use outbox::Outbox;
 use std::collections::{HashMap, HashSet};
 use std::iter;
@@ -61,6 +62,8 @@ pub struct Walk<'a> {
     values: Option<Values>,
     /// The end of each entity that has been done with, or looked at for another one.
     ends: PerEntity<Option<End>>,
+    /// The time that schedules are compared with: one for the whole walk, so that none of them opens or closes in the middle of it.
+    begin: Zoned,
     /// The entities that are not changed as something that they require is not.
     waiting: HashSet<EntityIndex>,
     /// The plugins of which a check has found an entity that would be changed.
@@ -103,6 +106,7 @@ impl<'a> Walk<'a> {
             renewed: HashMap::new(),
             values: None,
             ends: Table::filled(None, inventory.entities.len()),
+            begin: Zoned::now(),
             waiting: HashSet::new(),
             pending: HashSet::new(),
         }

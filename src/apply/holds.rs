@@ -4,7 +4,6 @@ use super::Walk;
 use crate::index::EntityIndex;
 use holo_protocol::Semaphore;
 use holo_schedule as schedule;
-use jiff::Zoned;
 use std::collections::HashMap;
 
 /// A reason for which an entity is checked instead of being applied.
@@ -28,7 +27,7 @@ impl Walk<'_> {
         if controls.noop {
             return Some(Hold::Noop);
         }
-        let is_closed = controls.schedule.is_some_and(|schedule| !schedule::is_open(&schedule, &Zoned::now()));
+        let is_closed = controls.schedule.is_some_and(|schedule| !schedule::is_open(&schedule, &self.begin));
         is_closed.then_some(Hold::Schedule)
     }
 

@@ -10,6 +10,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_requires_something_that_is_only_checked_is_pending_too,
         what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due,
         outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due,
+        a_schedule_that_opens_during_a_run_is_for_the_next_one,
         no_more_entities_of_a_semaphore_are_worked_on_at_a_time,
         a_wrong_value_is_an_error_with_its_line,
         definitions_have_the_same_keys,
@@ -122,6 +123,27 @@ fn outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due() {
     assert_eq!(root.holo(&["apply"]).status, Some(0));
     assert!(log(&root).ends_with("apply x:b refreshed\n"), "{}", log(&root));
     assert_eq!(root.holo(&["check"]).status, Some(0));
+}
+
+/// A time zone in which it is twelve o'clock in so many seconds, and the time at which it is, as seconds since 1970.
+fn noon_in(seconds: i64) -> (String, i64) {
+    let noon = jiff::Timestamp::now().as_second() + seconds;
+    let west = (noon - 12 * 3600).rem_euclid(24 * 3600);
+    (format!("TST{}:{:02}:{:02}", west / 3600, west / 60 % 60, west % 60), noon)
+}
+
+fn a_schedule_that_opens_during_a_run_is_for_the_next_one() {
+    let (zone, noon) = noon_in(6);
+    // Looking at the first one takes until its time has come.
+    let waits = format!("[ \"$1 $2\" != 'check x:a' ] || while [ $(date +%s) -lt {noon} ]; do sleep 0.1; done\n");
+    let root = root("ENTITY: x:a\nSCHEDULE: hours=12-13\nENTITY: x:b\nREQUIRES: x:a\n").env("TZ", zone);
+    let root = root.script("usr/lib/holo/holo-x", PLUGIN.replacen("case", &format!("{waits}case"), 1));
+    let closed = ">> not changed now, as its schedule is for other times";
+    let requires = ">> requires x:a, whose schedule is for other times";
+    expect(&root.holo(&["apply"]), 3, &["Working on x:a", "create", "Working on x:b"], &[closed, requires]);
+    assert_eq!(log(&root), "");
+    assert_eq!(root.holo(&["apply"]).status, Some(0));
+    assert_eq!(log(&root), "apply x:a \napply x:b \n");
 }
 
 /// A session that writes the entities of each set that it is to apply into `log`.
