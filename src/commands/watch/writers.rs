@@ -17,6 +17,8 @@ use std::time::Instant;
 
 /// The number of writes that are remembered. Directories may have other files that are written often.
 const REMEMBERED: usize = 256;
+/// The turns in which all that the system keeps is read, even if somebody goes on writing.
+const MAX_TURNS: usize = 128;
 /// The most directories that are listened to for one entity.
 const MAX_DIRECTORIES: usize = 64;
 
@@ -95,7 +97,12 @@ impl Writers {
 
     /// Drops what was written by now and is not taken: we have written ourselves.
     pub(super) fn skip(&mut self) {
-        self.listener.iter().for_each(|listener| drop(waiting(&listener.fanotify)));
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..MAX_TURNS {
+            if waiting(&listener.fanotify).is_empty() {
+                return;
+            }
+        }
     }
 
     /// Returns the process that was the last to write what is at a path of an entity, as far as it is known.
