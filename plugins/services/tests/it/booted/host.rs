@@ -29,8 +29,9 @@ impl Host {
 
     /// Lets a case begin where nothing is declared or remembered.
     pub(crate) fn tidy(&self) {
-        self.system
-            .must("rm -rf /usr/share/holo/*/* /var/lib/holo/*/* /var/lib/holo/.engine /run/calls; : >/run/calls");
+        self.system.must(
+            "find /usr/share/holo /var/lib/holo -mindepth 2 -delete; rm -rf /var/lib/holo/.engine; : >/run/calls",
+        );
     }
 
     /// Makes a unit in the administrator's folder.
