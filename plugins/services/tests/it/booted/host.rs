@@ -30,7 +30,7 @@ impl Host {
     /// Lets a case begin where nothing is declared or remembered.
     pub(crate) fn tidy(&self) {
         self.system.must(
-            "find /usr/share/holo /var/lib/holo -mindepth 2 -delete; rm -rf /var/lib/holo/.engine; : >/run/calls",
+            "mkdir -p /usr/share/holo /var/lib/holo; find /usr/share/holo /var/lib/holo -mindepth 2 -delete; rm -rf /var/lib/holo/.engine; : >/run/calls",
         );
     }
 
