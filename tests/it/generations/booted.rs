@@ -91,7 +91,7 @@ fn brought_back() {
     let holo_path = binaries::built("holo").display().to_string();
     machine.write(
         "/etc/apt/apt.conf.d/99deadly",
-        "DPkg::Post-Invoke { \"test ! -e /run/applies || { kill -KILL $(cat /run/applies); rm /run/applies; }\"; };\n",
+        "DPkg::Post-Invoke { \"test ! -e /run/applies || { pid=$(cat /run/applies); rm /run/applies; kill -KILL $pid; }\"; };\n",
     );
     machine.must(&format!(
         "sh -c 'echo $$ >/run/applies; exec {holo_path} apply >/dev/null 2>&1' || test ! -e /run/applies"
