@@ -7,11 +7,11 @@ use super::super::preview;
 use super::super::wanted::DeclaredError;
 use super::super::words;
 use super::{Consequences, Effect, Executor, Prepared};
-use crate::validation::{Validation, ValidationError};
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{Decision, EntityChange, Found, PathChange, State, Tracks, Unmanaged};
 use holo_change::{Image, PathHandle};
 use holo_plugin::{Applied, Entity, ForceTo, Host, Job, Mode, Output, SetAnswers};
+use holo_plugin::{Validation, ValidationError};
 use std::path::{Path, PathBuf};
 
 impl Executor<'_> {
