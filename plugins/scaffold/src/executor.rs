@@ -84,7 +84,7 @@ impl<'a> Executor<'a> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
         let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
-        let plan = self.plan(&work, &known.remembered.base, &Known::open(self.host))?;
+        let plan = self.plan(&work, &known.remembered.base, entity.together.known(self.host))?;
         if let Some(reason) = plan.refusal(self.host) {
             return Err(ScaffoldError::NeedsForce(reason));
         }

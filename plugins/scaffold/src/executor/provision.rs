@@ -19,19 +19,18 @@ impl Executor<'_> {
     /// Makes the target as it was rendered.
     pub(super) fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
-        let known = Known::open(self.host);
-        let plan = self.plan(work, &remembered.base, &known)?;
+        let known = work.entity.together.known(self.host);
+        known.note_applied();
+        let plan = self.plan(work, &remembered.base, known)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
         let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
         if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive {
-            known.keep();
             return Ok(Applied::Unchanged);
         }
         self.validate(work, &plan, &remembered.base, output)?;
         known.forget(plan.changes.keys().chain(&plan.restore).chain(&plan.clear));
-        known.keep();
         let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
         self.has_begun.set(true);
         let changed = plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms);
