@@ -11,7 +11,6 @@
 pub mod agenda;
 pub mod child;
 mod cli;
-mod clock;
 mod commands;
 pub mod config;
 mod control;

@@ -40,17 +40,26 @@ impl Slot {
         self.ask_for_report(plugin, scan(limit), interrupt, on_report, on_output)
     }
 
-    pub(super) fn report(
+    pub(super) fn doctor(
         &mut self,
         plugin: &Identity,
-        operation: Operation,
+        interrupt: &Interrupt,
+        on_report: &mut dyn FnMut(&[u8]),
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<(), OperationError> {
+        self.ask_for_report(plugin, Request::new(0, Operation::Doctor), interrupt, on_report, on_output)
+    }
+
+    pub(super) fn health(
+        &mut self,
+        plugin: &Identity,
         ids: &[BString],
         interrupt: &Interrupt,
         on_report: &mut dyn FnMut(&[u8]),
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(), OperationError> {
         let entities = ids.iter().cloned().map(Text).collect();
-        let request = Request { entities, ..Request::new(0, operation) };
+        let request = Request { entities, ..Request::new(0, Operation::Health) };
         self.ask_for_report(plugin, request, interrupt, on_report, on_output)
     }
 

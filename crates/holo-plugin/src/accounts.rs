@@ -1,10 +1,12 @@
 //! Users and groups by name: those of the system that is managed.
 
-use crate::Host;
+use crate::{Credentials, Host};
 use holo_change::{PathError, Tree};
 use holo_protocol::words::reason;
+use nix::unistd::{self, User};
+use std::ffi::CString;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The users and groups of a system: the running one's as its name service knows them, otherwise those in `etc/passwd` and `etc/group`
@@ -12,6 +14,33 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Accounts {
     below: Option<Arc<Tree>>,
+}
+
+/// A user of the system that runs, as its name service knows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownUser {
+    /// As whom to work below the home directory.
+    pub credentials: Credentials,
+    /// The home directory.
+    pub home: PathBuf,
+}
+
+impl KnownUser {
+    /// Looks a user up by name; none if there is no such user.
+    ///
+    /// # Errors
+    /// If the name service of the system has failed.
+    pub fn find(name: &str) -> io::Result<Option<KnownUser>> {
+        let Some(user) = User::from_name(name)? else { return Ok(None) };
+        let Ok(c_name) = CString::new(name) else { return Ok(None) };
+        let groups = unistd::getgrouplist(&c_name, user.gid)?;
+        let credentials = Credentials {
+            uid: user.uid.as_raw(),
+            gid: user.gid.as_raw(),
+            groups: groups.iter().map(|group| group.as_raw()).collect(),
+        };
+        Ok(Some(KnownUser { credentials, home: user.dir }))
+    }
 }
 
 /// A user or group whose number cannot be told.
@@ -55,7 +84,7 @@ impl Accounts {
     /// # Errors
     /// If there is no such user, or it cannot be asked for.
     pub fn user(&self, name: &str) -> Result<u32, AccountError> {
-        let known = |name: &str| nix::unistd::User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+        let known = |name: &str| User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
         self.find("user", "etc/passwd", name, known)
     }
 
@@ -64,7 +93,7 @@ impl Accounts {
     /// # Errors
     /// As [`Accounts::user`].
     pub fn group(&self, name: &str) -> Result<u32, AccountError> {
-        let known = |name: &str| nix::unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
+        let known = |name: &str| unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
         self.find("group", "etc/group", name, known)
     }
 

@@ -60,9 +60,8 @@ pub mod process;
 pub mod provider;
 mod replaced;
 mod serve;
-mod validation;
 
-pub use accounts::{AccountError, Accounts};
+pub use accounts::{AccountError, Accounts, KnownUser};
 pub use adoption::{Adopted, Adoption};
 pub use apply_one::apply_one;
 pub use as_user::{AsUserError, Credentials, as_user};
@@ -92,4 +91,3 @@ pub use plugin::{Plugin, ScanError};
 pub use preview::{Preview, SENSITIVE, Shown};
 pub use replaced::MAX_REPLACED;
 pub use serve::serve;
-pub use validation::{Validation, ValidationError};

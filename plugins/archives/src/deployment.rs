@@ -2,7 +2,6 @@
 
 mod attributes;
 mod authenticity;
-mod contents;
 mod extraction;
 mod fetch;
 mod preview;

@@ -5,6 +5,7 @@ use crate::notice::{Notice, Noticed};
 use crate::provider::{ManagerError, Subject};
 use crate::providers;
 use crate::record::Record;
+use crate::scope::{Scope, is_user_name};
 use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::{UnitName, UnitNameError};
 use bstr::{BString, ByteSlice};
@@ -102,14 +103,20 @@ enum AdoptionError {
     Manager { unit: UnitName, error: ManagerError },
     #[error("{0} does not exist")]
     Missing(UnitName),
+    #[error("{0:?} is not the name of a unit")]
+    Unknown(String),
 }
 
 fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionError> {
     let provider = providers::for_host(host);
-    let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?);
+    let (scope, name) = Scope::split(name);
+    if scope.user().is_some_and(|user| !is_user_name(user)) || (!scope.is_system() && !provider.has_users()) {
+        return Err(AdoptionError::Unknown(scope.qualify(name)));
+    }
+    let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?.in_scope(scope));
     let state = known.state(host, &unit).map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
     // What test mode only imagines is not there.
-    let definition = definition(provider.short_name(&unit), &state).filter(|_| !state.is_imagined);
+    let definition = definition(provider.short_name(&unit), unit.scope(), &state).filter(|_| !state.is_imagined);
     definition.ok_or(AdoptionError::Missing(unit))
 }
 
@@ -121,14 +128,22 @@ fn subscription(others: &[BString]) -> String {
 }
 
 /// Returns the definition of a unit of this name as it is; none if there is no such unit.
-fn definition(name: &str, state: &UnitState) -> Option<String> {
+fn definition(name: &str, scope: &Scope, state: &UnitState) -> Option<String> {
     let is_there = state.load != Load::Missing || state.enablement.is_masked();
     let mut text = format!("[[{}]]\nname = \"{}\"\n", Service::TABLE, escaped(name));
+    if !scope.is_system() {
+        text += "scope = \"user\"\n";
+    }
+    if let Some(user) = scope.user() {
+        text += &format!("user = \"{}\"\n", escaped(user));
+    }
     match state.enablement {
         Enablement::Masked => text += "mask = true\n",
         enablement => {
             // Where no manager runs, nobody knows if it is wanted to.
             match state.phase {
+                // They are unmanaged anyway.
+                _ if *scope == Scope::AllUsers => {}
                 None => text += "ensure = \"unmanaged\"\n",
                 Some(_) if !runs(state) => text += "ensure = \"stopped\"\n",
                 Some(_) => {}
@@ -178,7 +193,7 @@ mod tests {
 
     #[track_caller]
     fn described(name: &str, state: &UnitState, expected: &str) {
-        let text = definition(providers::ALL.first().unwrap().short_name(&unit(name)), state).unwrap();
+        let text = definition(providers::ALL.first().unwrap().short_name(&unit(name)), &Scope::System, state).unwrap();
         assert_eq!(text, format!("[[service]]\n{expected}"));
         #[derive(serde::Deserialize)]
         struct File {
@@ -218,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn units_of_users_say_whose_they_are() {
+        let state = state(None, Enablement::Enabled);
+        let text = |scope: Scope| definition("sync", &scope, &state).unwrap();
+        assert_eq!(
+            text(Scope::User("alice".to_owned())),
+            "[[service]]\nname = \"sync\"\nscope = \"user\"\nuser = \"alice\"\nensure = \"unmanaged\"\nenable = true\n"
+        );
+        assert_eq!(text(Scope::AllUsers), "[[service]]\nname = \"sync\"\nscope = \"user\"\nenable = true\n");
+    }
+
+    #[test]
     fn a_unit_subscribes_to_files_that_are_adopted_with_it() {
         let line = |others: &[&str]| subscription(&others.iter().map(|id| BString::from(*id)).collect::<Vec<_>>());
         assert_eq!(
@@ -229,6 +255,6 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_has_none() {
-        assert_eq!(definition("x", &UnitState::default()), None);
+        assert_eq!(definition("x", &Scope::System, &UnitState::default()), None);
     }
 }

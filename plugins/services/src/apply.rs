@@ -8,6 +8,7 @@ use crate::entity::{FilesStep, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
 use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::providers;
+use crate::scope::Scope;
 use crate::state::{Aspects, UnitState};
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
@@ -100,7 +101,7 @@ fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<B
     if changes.is_empty() {
         return Ok(BTreeSet::new());
     }
-    manager.read_files().map_err(|error| {
+    manager.read_files(&Scope::System).map_err(|error| {
         // After its time is over, they may have been read.
         let is_unread = manager.unread_files().is_ok_and(|unread| unread == changes);
         cannot(error, if is_unread { Applied::FAILED_UNCHANGED } else { Applied::FAILED })
@@ -204,11 +205,30 @@ impl Run<'_, '_> {
         for &index in &outdated {
             self.items[index].is_tried = true;
         }
-        self.manager.read_files().map_err(ApplyError::Files)?;
+        let scopes: BTreeSet<Scope> =
+            outdated.iter().map(|&index| self.items[index].unit.name.scope().clone()).collect();
+        for scope in scopes {
+            self.read_files_of(&scope)?;
+        }
+        let outdated: Vec<ItemIndex> = outdated.into_iter().filter(|&index| self.items[index].is_at_work()).collect();
+
         for &index in &outdated {
             self.items[index].note_read();
         }
         self.query(&self.indexes(|_| true))
+    }
+
+    /// Has one manager read its files again. That of a user who gets in the way of it fails that user's units alone.
+    fn read_files_of(&mut self, scope: &Scope) -> Result<(), ApplyError> {
+        match self.manager.read_files(scope).map_err(ApplyError::Files) {
+            Err(error) if !scope.is_system() => {
+                for index in self.indexes(|item| item.state.is_outdated && item.unit.name.scope() == scope) {
+                    self.fail(index, &error.to_string());
+                }
+                Ok(())
+            }
+            read => read,
+        }
     }
 
     fn plan(&mut self, indexes: &[ItemIndex], says_problems: bool) {
@@ -217,6 +237,9 @@ impl Run<'_, '_> {
             let circumstances = Circumstances { manager: self.provider.name(), refresh: item.refresh, may_come: false };
             let plan = plan(&item.unit.name, &item.unit.wanted, &item.state, circumstances);
             item.steps = plan.steps;
+            if says_problems && item.remark.is_none() {
+                item.remark = plan.remark;
+            }
             if says_problems && !plan.problems.is_empty() {
                 self.apply_files_only(index, &plan.problems);
             }
@@ -401,6 +424,11 @@ impl Run<'_, '_> {
     }
 
     fn end(&mut self, index: ItemIndex) {
+        let is_at_work = self.items[index].is_at_work();
+        if let Some(remark) = self.items[index].remark.take().filter(|_| is_at_work) {
+            self.begin(index);
+            self.answers.output(self.items[index].job).warning(remark);
+        }
         let item = &mut self.items[index];
         let changes = std::mem::take(&mut item.changes);
         let applied = match (item.failed, changes.is_empty() && !item.unit.is_orphan()) {

@@ -2,7 +2,8 @@
 
 use crate::plan::{self, Wanted};
 use crate::providers;
-use holo_plugin::definitions::{Definition, Invalid};
+use crate::scope::{Scope, is_user_name};
+use holo_plugin::definitions::{Definition, Invalid, NameError, NameKeys};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -17,6 +18,18 @@ pub(crate) enum Ensure {
     Unmanaged,
 }
 
+/// The kind of manager that a unit belongs to, as people write it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ScopeKind {
+    /// The one that has booted the system.
+    #[default]
+    System,
+    /// That of a user, or those of all users.
+    User,
+}
+
 /// A unit: a service, a socket, a timer, or another one.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -24,7 +37,12 @@ pub(crate) enum Ensure {
 pub(crate) struct Service {
     /// The unit's name; for a manager of units of several types, one without a type such as `.timer` is that of a service.
     pub(crate) name: String,
-    /// The desired state: running unless it is masked. What is unmanaged runs or not, as it does.
+    /// The manager that it belongs to: the system's, or that of a user.
+    #[serde(default)]
+    pub(crate) scope: ScopeKind,
+    /// The user whose manager that is; all users if nothing is said.
+    pub(crate) user: Option<String>,
+    /// The desired state: running unless it is masked, or a unit of all users. What is unmanaged runs or not, as it does.
     pub(crate) ensure: Option<Ensure>,
     /// True if it shall be started at boot; left alone if nothing is said.
     pub(crate) enable: Option<bool>,
@@ -41,11 +59,29 @@ pub(crate) struct Service {
 impl Definition for Service {
     const TABLE: &'static str = "service";
 
+    /// A name that tells units of different managers apart.
+    fn entity_name(keys: &NameKeys<'_, '_>) -> Result<String, NameError> {
+        let name = keys.required(Self::KEY)?;
+        let scope = match (keys.optional("scope")?, keys.optional("user")?) {
+            (Some("user"), None) => Scope::AllUsers,
+            (Some("user"), Some(user)) if is_user_name(user) => Scope::User(user.to_owned()),
+            (Some("user"), Some(_)) => return Err(keys.wrong("user", "is not a valid name of a user")),
+            _ => Scope::System,
+        };
+        Ok(scope.qualify(name))
+    }
+
     fn invalid_values(&self) -> Vec<Invalid> {
         Invalid::all([providers::check_name(&self.name).map_err(|error| Invalid::new("name", error.to_string()))])
     }
 
     fn validate(&self) -> Result<(), Invalid> {
+        if self.scope == ScopeKind::System && self.user.is_some() {
+            return Err(Invalid::new("user", "only units with scope = \"user\" are those of a user"));
+        }
+        if self.scope() == Scope::AllUsers && self.ensure.is_some_and(|ensure| ensure != Ensure::Unmanaged) {
+            return Err(Invalid::new("ensure", "it is not said whose unit that is; user names the user"));
+        }
         if self.mask == Some(true) {
             if self.ensure == Some(Ensure::Running) {
                 return Err(Invalid::new("ensure", "what is masked cannot be started"));
@@ -69,9 +105,22 @@ impl Definition for Service {
 }
 
 impl Service {
+    /// Returns the manager that it belongs to.
+    pub(crate) fn scope(&self) -> Scope {
+        match (self.scope, &self.user) {
+            (ScopeKind::System, _) => Scope::System,
+            (ScopeKind::User, None) => Scope::AllUsers,
+            (ScopeKind::User, Some(user)) => Scope::User(user.clone()),
+        }
+    }
+
     /// Returns its desired state.
     pub(crate) fn wanted(&self) -> Wanted {
-        let default = if self.mask == Some(true) { Ensure::Stopped } else { Ensure::Running };
+        let default = match self.scope() {
+            Scope::AllUsers => Ensure::Unmanaged,
+            _ if self.mask == Some(true) => Ensure::Stopped,
+            _ => Ensure::Running,
+        };
         let ensure = match self.ensure.unwrap_or(default) {
             Ensure::Running => Some(plan::Ensure::Running),
             Ensure::Stopped => Some(plan::Ensure::Stopped),
@@ -87,7 +136,27 @@ mod tests {
     use super::*;
 
     fn service(mask: Option<bool>, ensure: Option<Ensure>, enable: Option<bool>) -> Service {
-        Service { name: "nginx".into(), ensure, enable, runlevels: BTreeSet::new(), mask, reload: false }
+        let (scope, user) = (ScopeKind::System, None);
+        Service { name: "nginx".into(), scope, user, ensure, enable, runlevels: BTreeSet::new(), mask, reload: false }
+    }
+
+    #[test]
+    fn units_belong_to_the_system_a_user_or_all_users() {
+        let of = |scope, user: Option<&str>, ensure| Service {
+            scope,
+            user: user.map(str::to_owned),
+            ..service(None, ensure, Some(true))
+        };
+        assert_eq!(of(ScopeKind::User, Some("alice"), None).scope(), Scope::User("alice".to_owned()));
+        assert_eq!(of(ScopeKind::User, Some("alice"), None).wanted().ensure, Some(plan::Ensure::Running));
+        assert_eq!(of(ScopeKind::User, None, None).scope(), Scope::AllUsers);
+        assert_eq!(of(ScopeKind::User, None, None).wanted().ensure, None);
+        assert!(of(ScopeKind::User, None, Some(Ensure::Unmanaged)).validate().is_ok());
+        for run in [Ensure::Running, Ensure::Stopped] {
+            assert!(of(ScopeKind::User, None, Some(run)).validate().is_err());
+            assert!(of(ScopeKind::User, Some("alice"), Some(run)).validate().is_ok());
+        }
+        assert!(of(ScopeKind::System, Some("alice"), None).validate().is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::record::Record;
 use crate::state::{Aspects, UnitState};
 use crate::unit::UnitName;
 use holo_change::base_store::{BaseStore, Legacy, Orphan};
+use holo_plugin::system::Root;
 use holo_plugin::{Asset, EntityReport, Host, Mode, Output, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +62,7 @@ pub(crate) enum Past {
 /// All units that are managed, and how they are.
 pub(crate) struct AllUnits {
     pub(crate) provider: &'static dyn ServiceProvider,
+    root: Root,
     pub(crate) names: BTreeMap<String, UnitName>,
     /// The desired state of each.
     wanted: BTreeMap<String, Wanted>,
@@ -88,11 +90,12 @@ struct Found {
 impl AllUnits {
     pub(crate) fn new(
         provider: &'static dyn ServiceProvider,
+        root: Root,
         names: BTreeMap<String, UnitName>,
         wanted: BTreeMap<String, Wanted>,
         elsewhere: BTreeMap<String, Record>,
     ) -> AllUnits {
-        AllUnits { provider, names, wanted, elsewhere, found: Mutex::default(), read: Mutex::default() }
+        AllUnits { provider, root, names, wanted, elsewhere, found: Mutex::default(), read: Mutex::default() }
     }
 
     /// Returns true or false if a unit has a definition that says so of being enabled.
@@ -185,6 +188,7 @@ impl Unit {
     /// Returns the part of a unit's report that only this plugin knows.
     pub(crate) fn report_of(
         provider: &dyn ServiceProvider,
+        root: &Root,
         id: &str,
         name: &UnitName,
         given: &UnitName,
@@ -200,11 +204,12 @@ impl Unit {
         words.extend(wanted.mask.map(|masked| if masked { "masked" } else { "not masked" }));
         report.inform("unit", format!("{name} ({})", words.join(", ")));
         let edges = &mut report.edges;
-        edges.needs.push(asset("unit", name.as_str()));
-        provider.add_edges(name, given, edges);
+        let unit = name.qualified();
+        edges.needs.push(asset("unit", &unit));
+        provider.add_edges(root, name, given, edges);
         // It needs the unit, and provides the unit as declared.
-        edges.provides.push(asset("service", name.as_str()));
-        edges.owns.push(asset("unit", name.as_str()));
+        edges.provides.push(asset("service", &unit));
+        edges.owns.push(asset("unit", &unit));
         report
     }
 
@@ -229,7 +234,7 @@ impl Unit {
         if self.is_orphan() {
             return self.full_report.clone();
         }
-        Unit::report_of(self.all.provider, &self.id, &self.name, &self.given, &self.wanted)
+        Unit::report_of(self.all.provider, &self.all.root, &self.id, &self.name, &self.given, &self.wanted)
     }
 
     /// Finds out what applying it would do.
@@ -247,6 +252,9 @@ impl Unit {
         if !plan.problems.is_empty() {
             plan.problems.iter().for_each(|problem| output.error(problem));
             return Verdict::Failed;
+        }
+        if let Some(remark) = &plan.remark {
+            output.warning(remark);
         }
         let mut changes: Vec<String> = plan.steps.iter().map(|step| step.would(&self.name)).collect();
         if state.is_outdated {

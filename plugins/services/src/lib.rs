@@ -11,6 +11,7 @@ mod plan;
 mod provider;
 mod providers;
 mod record;
+mod scope;
 mod services;
 mod state;
 mod unit;

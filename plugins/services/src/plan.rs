@@ -47,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     /// In words that begin with the unit's name.
     pub(crate) problems: Vec<String>,
+    /// What a person has to know, though nothing can be done about it and it is no failure.
+    pub(crate) remark: Option<String>,
 }
 
 /// The circumstances of a plan.
@@ -123,6 +125,10 @@ impl Step {
 /// Plans what brings a unit from how it is to how it shall be.
 pub(crate) fn plan(unit: &UnitName, wanted: &Wanted, state: &UnitState, circumstances: Circumstances) -> Plan {
     let mut planner = Planner { unit, wanted, state, circumstances, plan: Plan::default() };
+    if state.load == Load::NoUser && !circumstances.may_come {
+        planner.without_user();
+        return planner.plan;
+    }
     planner.mask();
     if !planner.plan.problems.is_empty() {
         // It would be left half done.
@@ -151,6 +157,14 @@ impl Planner<'_> {
         let problem = format!("{} {what}", self.unit);
         if !self.wanted.restores && !self.plan.problems.contains(&problem) {
             self.plan.problems.push(problem);
+        }
+    }
+
+    /// Nothing can be done for somebody who does not exist, and what shall not be is not.
+    fn without_user(&mut self) {
+        let wanted = self.wanted;
+        if wanted.ensure == Some(Ensure::Running) || [wanted.enable, wanted.mask].contains(&Some(true)) {
+            self.problem("belongs to nobody: there is no such user");
         }
     }
 
@@ -189,6 +203,10 @@ impl Planner<'_> {
         let enablement = self.state.enablement;
         match self.wanted.enable {
             Some(true) if enablement == Enablement::Enabled && self.is_in_its_runlevels() => {}
+            Some(true) if enablement == Enablement::EnabledForAll => {}
+            Some(false) if enablement == Enablement::EnabledForAll => {
+                self.problem("is enabled for all users, and cannot be disabled for one; mask = true masks it");
+            }
             Some(true) if self.is_missing() => self.problem("does not exist"),
             Some(true) if self.stays_masked() => self.problem("is masked, and cannot be enabled"),
             Some(true) => match enablement.why_never() {
@@ -210,13 +228,29 @@ impl Planner<'_> {
             if ensure == Ensure::Stopped {
                 return;
             }
-            let manager = self.circumstances.manager;
-            return self.problem(&format!("cannot be started: {manager} is not running here"));
+            return self.without_manager();
         };
         match ensure {
             Ensure::Stopped if phase.is_down() => {}
             Ensure::Stopped => self.step(Step::Stop),
             Ensure::Running => self.ensure_running(phase),
+        }
+    }
+
+    /// A unit that is to run cannot where its manager does not. That of a user comes and goes; what is enabled runs when it comes.
+    fn without_manager(&mut self) {
+        let manager = self.circumstances.manager;
+        match self.unit.scope().user() {
+            None => self.problem(&format!("cannot be started: {manager} is not running here")),
+            Some(user) if self.wanted.enable == Some(true) => {
+                self.plan.remark = Some(format!(
+                    "{} is enabled, but not started: no {manager} of {user} is running, which comes with a session or with lingering",
+                    self.unit
+                ));
+            }
+            Some(user) => self.problem(&format!(
+                "cannot be started: no {manager} of {user} is running; \"loginctl enable-linger {user}\" has it run without a session"
+            )),
         }
     }
 

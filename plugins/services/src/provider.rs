@@ -3,6 +3,7 @@
 use crate::notice::Noticed;
 use crate::plan::{Step, Wanted};
 use crate::record::Record;
+use crate::scope::Scope;
 use crate::state::{Aspects, UnitState};
 use crate::unit::{UnitName, UnitNameError};
 use holo_change::PathError;
@@ -11,6 +12,7 @@ use holo_plugin::provider::Provider;
 use holo_plugin::system::Root;
 use holo_plugin::{Edges, Host};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +27,9 @@ pub(crate) type Links = BTreeMap<PathBuf, PathBuf>;
 
 /// A kind of service manager: what its units are called, and the files that they stand in.
 pub(crate) trait ServiceProvider: Provider {
+    /// Returns true if users have services of their own.
+    fn has_users(&self) -> bool;
+
     /// Completes the name of a unit as people write it.
     ///
     /// # Errors
@@ -45,14 +50,20 @@ pub(crate) trait ServiceProvider: Provider {
     /// Returns the symlinks by which a unit is enabled.
     fn links(&self, root: &Root, name: &UnitName) -> Links;
 
-    /// Returns the names of the files and directories that are about a unit, as [`Manager::unread_files`] has them.
+    /// Makes and removes symlinks until a unit is enabled by these alone; returns true if there was anything to do.
+    ///
+    /// # Errors
+    /// If one cannot be made or removed.
+    fn relink(&self, root: &Root, name: &UnitName, links: &Links) -> io::Result<bool>;
+
+    /// Returns the names of the files and directories that are about a unit of the system, as [`Manager::unread_files`] has them.
     fn file_names(&self, name: &UnitName) -> Vec<String>;
 
     /// Returns the key of a definition that it can do nothing about, and the reason.
-    fn unsupported(&self, wanted: &Wanted) -> Option<(&'static str, &'static str)>;
+    fn unsupported(&self, scope: &Scope, wanted: &Wanted) -> Option<(&'static str, &'static str)>;
 
     /// Adds what a unit needs of others, and the files to look at again when they change. `given` is its name in the definition.
-    fn add_edges(&self, name: &UnitName, given: &UnitName, edges: &mut Edges);
+    fn add_edges(&self, root: &Root, name: &UnitName, given: &UnitName, edges: &mut Edges);
 
     /// Returns the ID of the step that has the files of units read again, if the manager runs on this host and keeps them in mind.
     fn reading_files(&self, host: &Host) -> Option<&'static str>;
@@ -148,7 +159,7 @@ pub(crate) trait Manager {
     /// If nothing can be told of any.
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError>;
 
-    /// The names of files and directories of any units that have changed since they were read.
+    /// The names of files and directories of any units of the system that have changed since they were read.
     ///
     /// # Errors
     /// If it cannot be told.
@@ -156,11 +167,11 @@ pub(crate) trait Manager {
         Ok(BTreeSet::new())
     }
 
-    /// Reads all files of units again.
+    /// Has a manager read all files of its units again.
     ///
     /// # Errors
     /// If that fails.
-    fn read_files(&self) -> Result<(), ManagerError>;
+    fn read_files(&self, scope: &Scope) -> Result<(), ManagerError>;
 
     /// Does one thing to all these units, and says what became of each.
     fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done>;

@@ -1,6 +1,7 @@
 //! The record of a unit: its state before the first change, and facts that only we can know.
 
 use crate::plan::{Ensure, Step, Wanted};
+use crate::scope::Scope;
 use crate::state::{Enablement, Phase, UnitState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Record {
     /// The unit's whole name.
     pub(crate) unit: String,
+    /// The manager that it belongs to.
+    #[serde(skip_serializing_if = "Scope::is_system")]
+    pub(crate) scope: Scope,
     /// True if it ran before we first started or stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ran: Option<bool>,
@@ -65,9 +69,9 @@ impl Mock {
 }
 
 impl Record {
-    /// Returns true if there is nothing to record but the name.
+    /// Returns true if there is nothing to record but the name and its manager.
     pub(crate) fn is_empty(&self) -> bool {
-        *self == Record { unit: self.unit.clone(), ..Record::default() }
+        *self == Record { unit: self.unit.clone(), scope: self.scope.clone(), ..Record::default() }
     }
 
     /// Takes note of how a unit is before a step changes that, unless it is known how it was before an earlier one.

@@ -4,12 +4,12 @@ use crate::adoption::{self, Known};
 use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
-use crate::names::{name_of, things};
+use crate::names::{main_name, name_of, things};
 use crate::plan::Wanted;
 use crate::provider::{FOLDER, ServiceProvider};
 use crate::providers;
 use crate::record::Record;
-use crate::unit::UnitName;
+use crate::unit::{UnitName, UnitNameError};
 use crate::watch;
 use holo_change::base_store::{BaseStore, Legacy, Orphan, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
@@ -51,11 +51,11 @@ impl Plugin for Services {
         let mut names: BTreeMap<String, UnitName> = BTreeMap::new();
         for (id, defined) in &definitions.valid {
             // It has been looked at when the definition was.
-            if let Ok(given) = provider.unit_name(&defined.definition.name) {
+            if let Ok(given) = given_name(provider, &defined.definition) {
                 names.insert(id.clone(), provider.main_name(&root, &given));
             }
         }
-        let living = names.iter().map(|(id, name)| (id.clone(), name.to_string())).collect();
+        let living = names.iter().map(|(id, name)| (id.clone(), name.qualified())).collect();
         let is_orphan = |id: &str| definitions.is_orphan(id);
         let records = memory.records::<Record>(&living, &things(&name_of), is_orphan, output);
         let Records { mut legacies, orphans } = records.unwrap_or_else(|error| {
@@ -67,7 +67,7 @@ impl Plugin for Services {
         let mut known = Vec::new();
         for orphan in orphans {
             let Remembered { id, base, .. } = &orphan.remembered;
-            match provider.unit_name(&name_of(base)) {
+            match main_name(provider, &root, base) {
                 Ok(name) => {
                     names.insert(id.clone(), name.clone());
                     known.push((name, orphan));
@@ -86,17 +86,17 @@ impl Plugin for Services {
         let restored =
             |(_, Orphan { remembered, .. }): &(_, Orphan<Record>)| (remembered.id.clone(), remembered.base.restored());
         wanted.extend(known.iter().map(restored));
-        let all = Arc::new(AllUnits::new(provider, names.clone(), wanted, elsewhere));
+        let all = Arc::new(AllUnits::new(provider, Root::new(host.root()), names.clone(), wanted, elsewhere));
         let mut entities = Vec::new();
         if let Some(id) = provider.reading_files(host).filter(|_| host.api_version() >= API_VERSION_4) {
             entities.push(Declared::orphan(Service::Files(FilesStep { id, all: Arc::clone(&all) })));
         }
         for (id, Defined { definition, common }) in defined {
-            let (Some(name), Ok(given)) = (names.get(&id).cloned(), provider.unit_name(&definition.name)) else {
+            let (Some(name), Ok(given)) = (names.get(&id).cloned(), given_name(provider, &definition)) else {
                 continue;
             };
             let wanted = definition.wanted();
-            let mut full_report = Unit::report_of(provider, &id, &name, &given, &wanted);
+            let mut full_report = Unit::report_of(provider, &root, &id, &name, &given, &wanted);
             definitions::complete(&common, &mut full_report);
             // The record says it.
             full_report.edges.owns.clear();
@@ -108,7 +108,7 @@ impl Plugin for Services {
         for (name, orphan) in known {
             let Remembered { id, base, .. } = &orphan.remembered;
             let mut full_report = orphan.remembered.orphan_report();
-            full_report.edges.owns = vec![Asset::new("unit", name.as_str())];
+            full_report.edges.owns = vec![Asset::new("unit", name.qualified())];
             let (id, wanted, given) = (id.clone(), base.restored(), name.clone());
             let past = Past::Orphan(Box::new(orphan));
             let unit = Unit { id, name, given, wanted, timeout: None, full_report, past, all: all.clone() };
@@ -169,6 +169,11 @@ impl Plugin for Services {
     }
 }
 
+/// Returns the name of the unit that a definition is about.
+fn given_name(provider: &dyn ServiceProvider, definition: &definition::Service) -> Result<UnitName, UnitNameError> {
+    Ok(provider.unit_name(&definition.name)?.in_scope(definition.scope()))
+}
+
 /// The definitions that go together; what is wrong is said.
 fn usable(
     valid: BTreeMap<String, Defined<definition::Service>>,
@@ -216,7 +221,7 @@ fn unsupported(provider: &dyn ServiceProvider, defined: &Defined<definition::Ser
     if let Err(error) = provider.unit_name(&definition.name) {
         return Some(format!("name: {error}"));
     }
-    provider.unsupported(&definition.wanted()).map(|(key, why)| format!("{key}: {why}"))
+    provider.unsupported(&definition.scope(), &definition.wanted()).map(|(key, why)| format!("{key}: {why}"))
 }
 
 /// The number of files that are named.

@@ -25,6 +25,8 @@ pub(crate) enum Phase {
 pub(crate) enum Load {
     Loaded,
     Missing,
+    /// Nobody has the name of the user whose unit it is.
+    NoUser,
     Masked,
     Broken,
 }
@@ -35,6 +37,8 @@ pub(crate) enum Enablement {
     Enabled,
     /// Until the next boot.
     EnabledForNow,
+    /// For all users, and so for one who has not enabled it.
+    EnabledForAll,
     Disabled,
     /// Its file is elsewhere, and a symlink leads there, which disabling it would remove.
     Linked,

@@ -16,7 +16,10 @@ pub(crate) fn watch(
 ) -> bool {
     let mut ids: HashMap<&str, Vec<&str>> = HashMap::new();
     for declared in entities {
-        if let Service::Unit(unit) = &declared.entity {
+        // Only what the manager of the system says is heard.
+        if let Service::Unit(unit) = &declared.entity
+            && unit.name.scope().is_system()
+        {
             ids.entry(unit.name.as_str()).or_default().push(&unit.id);
         }
     }

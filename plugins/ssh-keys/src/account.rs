@@ -2,9 +2,8 @@
 
 use holo_change::Tree;
 use holo_change::error::PathError;
-use holo_plugin::{Credentials, Host};
-use nix::unistd::{self, User};
-use std::ffi::CString;
+use holo_plugin::{Credentials, Host, KnownUser};
+use nix::unistd::User;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,19 +69,9 @@ fn owner(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount
 }
 
 fn known_to_the_system(name: &str) -> Result<Account, NoAccount> {
-    let not_known = |error: nix::Error| {
-        let reason = io::Error::from(error).to_string();
-        NoAccount::NotKnown { name: name.to_owned(), reason }
-    };
-    let user = User::from_name(name).map_err(not_known)?.ok_or_else(|| NoAccount::NoUser(name.to_owned()))?;
-    let c_name = CString::new(name).map_err(|_| NoAccount::NoUser(name.to_owned()))?;
-    let groups = unistd::getgrouplist(&c_name, user.gid).map_err(not_known)?;
-    let credentials = Credentials {
-        uid: user.uid.as_raw(),
-        gid: user.gid.as_raw(),
-        groups: groups.iter().map(|group| group.as_raw()).collect(),
-    };
-    Ok(Account { credentials, home: user.dir })
+    let not_known = |error: io::Error| NoAccount::NotKnown { name: name.to_owned(), reason: error.to_string() };
+    let user = KnownUser::find(name).map_err(not_known)?.ok_or_else(|| NoAccount::NoUser(name.to_owned()))?;
+    Ok(Account { credentials: user.credentials, home: user.home })
 }
 
 /// The error of a home directory that could not be opened.

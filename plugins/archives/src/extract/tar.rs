@@ -1,8 +1,7 @@
 //! Extraction of tars.
 
 use super::error::{EntryError, ExtractError};
-use super::names;
-use super::staging::Staging;
+use super::{Staging, names};
 use std::io::{self, Read};
 use std::path::Path;
 use tar::EntryType;

@@ -8,7 +8,6 @@
 
 mod authenticity;
 mod crash;
-mod differences;
 mod downloads;
 mod extraction;
 mod hostile;
@@ -25,7 +24,6 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("authenticity", authenticity::trials()),
         ("crash", crash::trials()),
-        ("differences", differences::trials()),
         ("downloads", downloads::trials()),
         ("extraction", extraction::trials()),
         ("hostile", hostile::trials()),

@@ -7,9 +7,7 @@ use crate::plan::Step;
 use crate::provider::Links;
 use crate::unit::UnitName;
 use holo_plugin::system::Root;
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
+use std::collections::BTreeSet;
 
 /// Returns true if a step is also about the units that go along with another.
 fn takes_others_along(step: Step) -> bool {
@@ -26,7 +24,7 @@ impl Run<'_, '_> {
         }
         for other in self.provider.also(&root, &item.unit.name) {
             let is_enabled = !self.provider.links(&root, &other).is_empty();
-            item.record.also.entry(other.to_string()).or_insert(is_enabled);
+            item.record.also.entry(other.as_str().to_owned()).or_insert(is_enabled);
         }
     }
 
@@ -59,32 +57,23 @@ impl Run<'_, '_> {
     /// Gives units the links again that they had.
     pub(super) fn put_back(&mut self, left_alone: &[(UnitName, Links)], indexes: &[ItemIndex]) {
         let root = Root::new(self.host.root());
-        let mut is_changed = false;
+        let mut changed = BTreeSet::new();
         for (unit, before) in left_alone {
-            match relink(&root, before, &self.provider.links(&root, unit)) {
-                Ok(has_changed) => is_changed |= has_changed,
+            match self.provider.relink(&root, unit, before) {
+                Ok(true) => {
+                    changed.insert(unit.scope().clone());
+                }
+                Ok(false) => {}
                 Err(error) => {
                     let problem = format!("cannot leave {unit} as it was: {error}");
                     indexes.iter().for_each(|&index| self.fail(index, &problem));
                 }
             }
         }
-        if is_changed && let Err(error) = self.manager.read_files() {
-            indexes.iter().for_each(|&index| self.fail(index, &error.to_string()));
+        for scope in changed {
+            if let Err(error) = self.manager.read_files(&scope) {
+                indexes.iter().for_each(|&index| self.fail(index, &error.to_string()));
+            }
         }
     }
-}
-
-/// Makes and removes links until there are only those that were there before; returns true if there was anything to do.
-fn relink(root: &Root, before: &Links, after: &Links) -> io::Result<bool> {
-    for (path, target) in before.iter().filter(|(path, _)| !after.contains_key(*path)) {
-        let path = root.shown(path);
-        // The directory of links that has become empty is gone.
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        symlink(target, &path)?;
-    }
-    for path in after.keys().filter(|path| !before.contains_key(*path)) {
-        fs::remove_file(root.shown(path))?;
-    }
-    Ok(before != after)
 }

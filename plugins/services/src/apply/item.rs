@@ -19,6 +19,8 @@ pub(super) struct Item<'a> {
     /// The record as it is on disk.
     pub(super) kept: Option<Record>,
     pub(super) steps: Vec<Step>,
+    /// What a person has to know, though it is no failure.
+    pub(super) remark: Option<String>,
     /// The words for what has been done.
     pub(super) changes: Vec<String>,
     /// True if a step was tried, whether or not it worked.
@@ -41,6 +43,7 @@ impl<'a> Item<'a> {
             record: Record::default(),
             kept: None,
             steps: Vec::new(),
+            remark: None,
             changes: Vec::new(),
             is_tried: false,
             is_changed: false,

@@ -22,7 +22,8 @@ impl Run<'_, '_> {
                 Err(error) => self.fail(index, &error.to_string()),
             }
             let item = &mut self.items[index];
-            item.record.unit = item.unit.name.to_string();
+            item.record.unit = item.unit.name.as_str().to_owned();
+            item.record.scope = item.unit.name.scope().clone();
         }
     }
 

@@ -189,3 +189,36 @@ fn what_cannot_be_restored_any_more_is_no_problem() {
     steps(&was, &state(Phase::Down, NEVER), &[Step::Start]);
     steps(&was, &state(Phase::Down, Enablement::Disabled), &[Step::Enable, Step::Start]);
 }
+
+#[test]
+fn a_users_unit_runs_where_the_users_manager_does() {
+    let unit = unit().in_scope(crate::scope::Scope::User("alice".to_owned()));
+    let state = UnitState { load: Load::Loaded, enablement: Enablement::Disabled, ..UnitState::default() };
+    let planned = |wanted: &Wanted, state: &UnitState| plan(&unit, wanted, state, circumstances());
+    let enabled = planned(&wanted(Running, Some(true), None), &state);
+    assert_eq!((enabled.steps, enabled.problems), (vec![Step::Enable], vec![]));
+    assert!(enabled.remark.unwrap().contains("not started: no the manager of alice is running"));
+    let only_running = planned(&wanted(Running, None, None), &state);
+    assert!(only_running.steps.is_empty() && only_running.remark.is_none());
+    assert!(only_running.problems[0].contains("loginctl enable-linger alice"));
+    assert_eq!(planned(&wanted(Stopped, Some(false), None), &state), Plan::default());
+    let nobody = UnitState { load: Load::NoUser, ..UnitState::default() };
+    assert!(planned(&wanted(Running, Some(true), None), &nobody).problems[0].contains("there is no such user"));
+    assert_eq!(planned(&wanted(Stopped, Some(false), Some(false)), &nobody), Plan::default());
+    assert_eq!(
+        planned(&Wanted { restores: true, ..wanted(Running, Some(true), Some(true)) }, &nobody),
+        Plan::default()
+    );
+}
+
+#[test]
+fn one_user_cannot_disable_what_all_have() {
+    let state = state(Phase::Down, Enablement::EnabledForAll);
+    steps(&wanted(Stopped, Some(true), None), &state, &[]);
+    steps(&Wanted { restores: true, ..wanted(Stopped, Some(false), None) }, &state, &[]);
+    problem(
+        &wanted(Stopped, Some(false), None),
+        &state,
+        "is enabled for all users, and cannot be disabled for one; mask = true masks it",
+    );
+}

@@ -8,10 +8,12 @@ mod status;
 use crate::notice::{Notice, Noticed};
 use crate::plan::Wanted;
 use crate::provider::{Links, Manager, ManagerError, ServiceProvider, UnitEvent};
+use crate::scope::Scope;
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
 use holo_plugin::{Asset, Edges, Host};
+use std::io;
 use std::path::Path;
 
 /// The name that definitions have for it, and messages.
@@ -42,6 +44,10 @@ impl Provider for OpenRc {
 }
 
 impl ServiceProvider for OpenRc {
+    fn has_users(&self) -> bool {
+        false
+    }
+
     fn unit_name(&self, name: &str) -> Result<UnitName, UnitNameError> {
         let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || ":-_.@".contains(letter);
         let is_valid = !name.is_empty()
@@ -69,16 +75,23 @@ impl ServiceProvider for OpenRc {
         Links::new()
     }
 
+    fn relink(&self, _: &Root, _: &UnitName, _: &Links) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// OpenRC reads a script whenever it calls it.
     fn file_names(&self, _: &UnitName) -> Vec<String> {
         Vec::new()
     }
 
-    fn unsupported(&self, wanted: &Wanted) -> Option<(&'static str, &'static str)> {
+    fn unsupported(&self, scope: &Scope, wanted: &Wanted) -> Option<(&'static str, &'static str)> {
+        if !scope.is_system() {
+            return Some(("scope", "services of users are managed by systemd alone"));
+        }
         (wanted.mask == Some(true)).then_some(("mask", "OpenRC cannot mask services"))
     }
 
-    fn add_edges(&self, name: &UnitName, _: &UnitName, edges: &mut Edges) {
+    fn add_edges(&self, _: &Root, name: &UnitName, _: &UnitName, edges: &mut Edges) {
         let stem = name.as_str().split('.').next().unwrap_or(name.as_str());
         // Packages are often called as what they bring.
         edges.needs.push(Asset::new("package", stem));

@@ -1,10 +1,12 @@
 //! Units of systemd, through its own tool.
 
 mod adoption;
+mod directories;
 mod files;
 mod install;
 mod lists;
 mod live;
+mod managers;
 mod names;
 mod offline;
 mod preset;
@@ -17,10 +19,12 @@ mod words;
 use crate::notice::Noticed;
 use crate::plan::Wanted;
 use crate::provider::{Links, Manager, ManagerError, ServiceProvider, UnitEvent};
+use crate::scope::Scope;
 use crate::unit::{UnitName, UnitNameError};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{self, Root};
 use holo_plugin::{Asset, Edges, Host};
+use std::io;
 
 /// The name that definitions have for it, and messages.
 const NAME: &str = "systemd";
@@ -40,6 +44,10 @@ impl Provider for Systemd {
 }
 
 impl ServiceProvider for Systemd {
+    fn has_users(&self) -> bool {
+        true
+    }
+
     fn unit_name(&self, name: &str) -> Result<UnitName, UnitNameError> {
         names::complete(name)
     }
@@ -60,27 +68,40 @@ impl ServiceProvider for Systemd {
         install::links(root, name)
     }
 
+    fn relink(&self, root: &Root, name: &UnitName, links: &Links) -> io::Result<bool> {
+        install::relink(root, name, links)
+    }
+
     fn file_names(&self, name: &UnitName) -> Vec<String> {
+        if !name.scope().is_system() {
+            return Vec::new();
+        }
         names::files(name).into_iter().flat_map(|file| [format!("{file}.d"), file]).collect()
     }
 
-    fn unsupported(&self, wanted: &Wanted) -> Option<(&'static str, &'static str)> {
+    fn unsupported(&self, _: &Scope, wanted: &Wanted) -> Option<(&'static str, &'static str)> {
         (!wanted.runlevels.is_empty()).then_some(("runlevels", "systemd has none"))
     }
 
-    fn add_edges(&self, name: &UnitName, given: &UnitName, edges: &mut Edges) {
+    fn add_edges(&self, root: &Root, name: &UnitName, given: &UnitName, edges: &mut Edges) {
         let mut need = |kind: &str, value: &str| edges.needs.push(Asset::new(kind, value));
         // Packages are often called as what they bring.
         need("package", names::stem(name));
+        if let Some(user) = name.scope().user() {
+            need("user", user);
+        }
         let mut files = names::files(name);
         files.extend(names::files(given).into_iter().filter(|file| !names::files(name).contains(file)));
-        for file in files {
-            let path = format!("/etc/systemd/system/{file}");
+        let (directories, of_packages) = directories::of_people(root, name.scope());
+        for (directory, file) in
+            directories.iter().flat_map(|directory| files.iter().map(move |file| (directory, file)))
+        {
+            let path = format!("{}/{file}", directory.display());
             need("path", &path);
             need("path", &format!("{path}.d"));
             edges.watch.extend([path.as_str().into(), format!("{path}.d/").into()]);
         }
-        edges.watch.push(format!("/usr/lib/systemd/system/{}", names::files(name).pop().unwrap_or_default()).into());
+        edges.watch.push(format!("{of_packages}/{}", names::files(name).pop().unwrap_or_default()).into());
     }
 
     fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
@@ -107,13 +128,9 @@ impl ServiceProvider for Systemd {
         adoption::noticed(host.root(), is_live(host))
     }
 
-    /// The running systemd where there is one; otherwise what can be done with files alone.
+    /// The systemd that runs for the system, or for a user; otherwise what can be done with files alone.
     fn manager(&self, host: &Host) -> Box<dyn Manager> {
-        if is_live(host) {
-            return Box::new(live::Live);
-        }
-        // Not only in test mode, but also where an image is made: enabling works there, starting does not.
-        Box::new(offline::Offline::new(host.root(), host.test_mode()))
+        Box::new(managers::Managers::new(host, is_live(host)))
     }
 }
 

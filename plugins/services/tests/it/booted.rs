@@ -5,6 +5,7 @@ mod host;
 mod manual;
 mod many;
 mod troubles;
+mod users;
 mod values;
 mod watched;
 
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 type Case = (&'static str, fn(&Host));
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases = [cases::ALL, troubles::ALL, many::ALL, manual::ALL, watched::ALL, values::ALL].concat();
+    let cases = [cases::ALL, troubles::ALL, many::ALL, manual::ALL, watched::ALL, values::ALL, users::ALL].concat();
     // One is enough for all: they take turns.
     let shared: Arc<Mutex<Option<Host>>> = Arc::default();
     let mut trials: Vec<Trial> = cases.into_iter().map(|case| case_trial(case, shared.clone())).collect();

@@ -8,13 +8,14 @@ const UNIT: &str = "[Service]\nExecStart=true\n[Install]\nWantedBy=multi-user.ta
 const WANTS: &str = "etc/systemd/system/multi-user.target.wants";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [(&str, fn()); 6] = [
+    let cases: [(&str, fn()); 7] = [
         ("units are enabled below the root, once, and disabled when nothing wants that", enables),
         ("units are masked and unmasked below the root", masks),
         ("one that cannot be enabled keeps no other from being", one_by_one),
         ("a unit that fails at every apply and is as before refreshes nothing", fails_again),
         ("without systemctl everything is printed", without_systemctl),
         ("the name of a unit makes no difference", names),
+        ("units of all users are enabled below the root, and what concerns one user is printed", users),
     ];
     cases.map(|(name, case)| trial_of(name, &[Need::Program("systemctl")], case)).into()
 }
@@ -132,4 +133,24 @@ fn names() {
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("MOCK: systemctl stop a.service\n"), "{said}");
     assert!(!root.exists(format!("{WANTS}/a.service")) && base(&root).is_empty());
+}
+
+fn users() {
+    let table = |lines: &str| format!("[[service]]\nname = 'u'\nscope = 'user'\nenable = true\n{lines}");
+    let root = root(&[table(""), table("user = 'alice'\n")].concat()).file("usr/lib/systemd/user/u.service", UNIT);
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    for step in ["enable", "start"] {
+        assert!(said.contains(&format!("MOCK: systemctl --user --machine=alice@ {step} u.service\n")), "{said}");
+    }
+    assert!(said.contains("enabled u.service of all users") && !said.contains("--global"), "{said}");
+    let link = "etc/systemd/user/multi-user.target.wants/u.service";
+    assert!(root.exists(link));
+    assert_eq!(apply(&root), (Some(0), String::new()));
+    root.write("usr/share/holo/services/01.toml", "");
+    let (status, said) = apply(&root);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("MOCK: systemctl --user --machine=alice@ stop u.service\n"), "{said}");
+    assert!(!root.exists(link) && !root.exists("var/lib/holo/services/base"));
+    assert_eq!(apply(&root), (Some(0), String::new()));
 }

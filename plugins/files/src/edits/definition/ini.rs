@@ -36,7 +36,8 @@ impl Definition for IniDefinition {
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
-        self.shared().invalid_values([
+        Invalid::all([
+            self.shared().validate_path(),
             self.section.iter().try_for_each(|section| self.validate_section(section)),
             self.validate_key(),
             self.value.iter().try_for_each(|value| one_line("value", value).and_then(|()| trimmed("value", value))),
@@ -49,7 +50,7 @@ impl Definition for IniDefinition {
             return Err(Invalid::new("value", "is missing"));
         }
         not_absent("value", self.value.is_some(), self.ensure)?;
-        self.shared().validate()
+        not_absent("create", self.create, self.ensure)
     }
 }
 

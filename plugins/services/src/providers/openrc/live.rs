@@ -5,6 +5,7 @@ use super::status::{self, Status};
 use super::{NAME, SCRIPTS};
 use crate::plan::Step;
 use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::scope::Scope;
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::{Captured, Program};
@@ -182,7 +183,7 @@ impl Manager for Live {
         Ok(subjects.iter().map(|subject| self.state(subject, &known)).collect())
     }
 
-    fn read_files(&self) -> Result<(), ManagerError> {
+    fn read_files(&self, _: &Scope) -> Result<(), ManagerError> {
         Ok(())
     }
 

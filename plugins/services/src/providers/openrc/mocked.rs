@@ -4,6 +4,7 @@ use super::runlevels::{DEFAULT, Runlevels};
 use super::{SCRIPTS, live};
 use crate::plan::Step;
 use crate::provider::{Done, Manager, ManagerError, PID_IN_TEST_MODE, Subject, Task};
+use crate::scope::Scope;
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::system::Root;
@@ -34,7 +35,7 @@ impl Manager for Mocked {
         Ok(subjects.iter().map(state).collect())
     }
 
-    fn read_files(&self) -> Result<(), ManagerError> {
+    fn read_files(&self, _: &Scope) -> Result<(), ManagerError> {
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! The units that are not enabled, disabled or masked as they would be without a person.
 
+use super::directories::Directories;
 use super::preset::Presets;
-use super::tool::{self, systemctl};
+use super::tool::{self, Tool};
 use super::words::UnitFileState;
 use super::{files, names};
 use crate::notice::{Notice, Noticed};
@@ -16,7 +17,8 @@ use std::path::Path;
 pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, ManagerError> {
     let option = format!("--root={}", root.display());
     let options: &[&str] = if is_live { &[] } else { &[&option] };
-    let captured = systemctl(&[options, &["list-unit-files", "--full", "--no-legend"]].concat(), &[]).output()?;
+    let arguments = [options, &["list-unit-files", "--full", "--no-legend"]].concat();
+    let captured = Tool::default().systemctl(&arguments, &[]).output()?;
     // Without any unit it ends with 1, and without a word.
     let is_empty = captured.stdout.is_empty() && captured.stderr.is_empty() && captured.ended.code() == Some(1);
     let text = if is_empty { String::new() } else { tool::said(&captured)? };
@@ -35,7 +37,7 @@ pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, Manage
     }
     found.extend(instances(&root, &presets).into_iter().map(|unit| (unit, Notice::Enabled)));
     let noticed = |(unit, notice): (UnitName, Notice)| {
-        let file = files::path(&root, &unit).map(|path| Path::new("/").join(path));
+        let file = files::path(&root, &Directories::of_system(), &unit).map(|path| Path::new("/").join(path));
         Noticed { unit, notice, file }
     };
     Ok(found.into_iter().map(noticed).collect())
@@ -71,7 +73,9 @@ fn instances(root: &Root, presets: &Presets<'_>) -> Vec<UnitName> {
             let unit = link.to_str().and_then(|name| names::complete(name).ok());
             let Some(unit) = unit else { continue };
             let Some(template) = names::template(&unit) else { continue };
-            let text = files::path(root, &unit).and_then(|path| root.text(path)).unwrap_or_default();
+            let text = files::path(root, &Directories::of_system(), &unit)
+                .and_then(|path| root.text(path))
+                .unwrap_or_default();
             let usual = text.lines().find_map(|line| line.trim().strip_prefix("DefaultInstance="));
             let is_usual = usual.is_some() && usual == names::instance(&unit) && presets.enables(&template, "enabled");
             if !is_usual && !found.contains(&unit) {

@@ -1,5 +1,6 @@
 //! The directories of unit files: which name is an alias of which, and what has changed since systemd read them.
 
+use super::directories::{self, Directories, OF_SYSTEM};
 use super::{names, show};
 use crate::provider::FOLDER;
 use crate::unit::UnitName;
@@ -10,25 +11,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The directories in which people and packages leave unit files, the strongest first. Those into which systemd itself writes, and reads
-/// what it has written, are not among them.
-const DIRECTORIES: [&str; 5] = [
-    "etc/systemd/system",
-    "run/systemd/system",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
-    "lib/systemd/system",
-];
 /// The directory of the administrator's files, and of symlinks that mask units.
-pub(super) const ADMINISTRATORS: &str = DIRECTORIES[0];
+pub(super) const ADMINISTRATORS: &str = OF_SYSTEM[0];
 /// The longest chain of aliases that is followed.
 const LONGEST_CHAIN: usize = 8;
 
 /// Returns the main name of a unit: what the name is an alias of, or the name itself. Only files are looked at.
 pub(super) fn main_name(root: &Root, name: &UnitName) -> UnitName {
+    let given = name.clone();
+    directories::look(root, name.scope(), move |root, directories| main_name_in(root, directories, &given))
+        .unwrap_or_else(|| name.clone())
+}
+
+fn main_name_in(root: &Root, directories: &Directories, name: &UnitName) -> UnitName {
     let mut name = name.clone();
     for _ in 0..LONGEST_CHAIN {
-        match alias_of(root, &name) {
+        match alias_of(root, directories, &name) {
             Some(next) if next != name => name = next,
             _ => break,
         }
@@ -37,14 +35,14 @@ pub(super) fn main_name(root: &Root, name: &UnitName) -> UnitName {
 }
 
 /// Returns what the name is an alias of: a symlink among the unit files leads to a file of another name there.
-fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
+fn alias_of(root: &Root, directories: &Directories, name: &UnitName) -> Option<UnitName> {
     for file in names::files(name) {
-        for directory in DIRECTORIES {
-            let Ok(link) = root.link(Path::new(directory).join(&file)) else { continue };
+        for directory in directories.iter() {
+            let Ok(link) = root.link(directory.join(&file)) else { continue };
             let target = link?;
             let leads_elsewhere = target.parent().is_some_and(|parent| {
                 // It may be relative, with any number of `..`; systemd's directories all end alike.
-                !parent.as_os_str().is_empty() && !parent.ends_with("systemd/system")
+                !parent.as_os_str().is_empty() && !parent.ends_with(directories.end)
             });
             let target = target.file_name()?.to_str().filter(|_| !leads_elsewhere)?;
             let instance = names::instance(name).filter(|_| file != name.as_str());
@@ -52,22 +50,23 @@ fn alias_of(root: &Root, name: &UnitName) -> Option<UnitName> {
                 (Some(instance), Some((prefix, kind))) => format!("{prefix}@{instance}.{kind}"),
                 _ => target.to_owned(),
             };
-            return names::complete(&target).ok();
+            return names::complete(&target).ok().map(|target| target.in_scope(name.scope().clone()));
         }
     }
     None
 }
 
 /// Returns the path of the file in which a unit stands, if there is one, below the root.
-pub(super) fn path(root: &Root, name: &UnitName) -> Option<PathBuf> {
-    let paths = names::files(name).into_iter().flat_map(|file| DIRECTORIES.map(|folder| Path::new(folder).join(&file)));
+pub(super) fn path(root: &Root, directories: &Directories, name: &UnitName) -> Option<PathBuf> {
+    let files = names::files(name);
+    let paths = files.iter().flat_map(|file| directories.iter().map(move |folder| folder.join(file)));
     paths.into_iter().find(|path| root.has(path))
 }
 
 /// Returns the path of the file of a unit, if that is one of its own in one of the directories, and no link or mask.
 pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
     let path = |directory: &&str| Path::new("/").join(directory).join(name.as_str());
-    let found = DIRECTORIES.iter().map(path).find_map(|path| {
+    let found = OF_SYSTEM.iter().map(path).find_map(|path| {
         let metadata = path.symlink_metadata().ok()?;
         Some((metadata.is_file() && metadata.len() > 0, path))
     });
@@ -76,8 +75,12 @@ pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
 
 /// Returns the file of a unit where a symlink would be that masks it.
 pub(super) fn in_the_way_of_a_mask(root: &Root, name: &UnitName) -> Option<PathBuf> {
-    let path = Path::new(ADMINISTRATORS).join(name.as_str());
-    root.link(&path).is_ok().then(|| Path::new("/").join(path))
+    let file = name.as_str().to_owned();
+    let looked = directories::look(root, name.scope(), move |root, directories| {
+        let path = directories.own().join(file);
+        root.link(&path).is_ok().then(|| Path::new("/").join(path))
+    });
+    looked.flatten()
 }
 
 /// Returns true if a unit may count as started before what it runs can have failed, as far as its file tells.
@@ -85,7 +88,7 @@ pub(super) fn starts_unseen(name: &UnitName, file: &Path) -> bool {
     let has_more = |directory: &&str| Path::new("/").join(directory).join(format!("{name}.d")).exists();
     let is_service = name.as_str().ends_with(".service");
     // What is in other files would have to be put together as systemd does.
-    is_service && (DIRECTORIES.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
+    is_service && (OF_SYSTEM.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
 }
 
 /// Returns true if the text of a unit's file makes it a service of a type that starts unseen, which the default is too.
@@ -106,18 +109,18 @@ pub(super) fn last_read() -> Option<SystemTime> {
 ///
 /// The kernel's clock for files lags a few milliseconds behind, so what had changed before that time never seems to have changed after it.
 /// What has changed while systemd was reading may be missed.
-pub(super) fn changes_since(read: SystemTime) -> BTreeSet<String> {
+pub(super) fn changes_since(directories: &Directories, read: SystemTime) -> BTreeSet<String> {
     let now = SystemTime::now();
     // Times in the future are those of a clock that has been set since.
-    let changed = newest().into_iter().filter(|(_, at)| *at > read && *at <= now);
+    let changed = newest(directories).into_iter().filter(|(_, at)| *at > read && *at <= now);
     changed.map(|(name, _)| name).collect()
 }
 
 /// Returns the time at which each entry of the directories, or something right below it, was last changed.
-fn newest() -> BTreeMap<String, SystemTime> {
+fn newest(directories: &Directories) -> BTreeMap<String, SystemTime> {
     let mut newest: BTreeMap<String, SystemTime> = BTreeMap::new();
     let mut seen = BTreeSet::new();
-    for directory in DIRECTORIES {
+    for directory in directories.iter() {
         let directory = Path::new("/").join(directory);
         // One may be a symlink to another.
         let Ok(canonical) = directory.canonicalize() else { continue };

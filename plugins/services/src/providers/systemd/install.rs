@@ -1,9 +1,13 @@
 //! The section `[Install]` of unit files, and the symlinks that enabling a unit makes of it.
 
+use super::directories::{self, Directories};
 use super::{files, names};
 use crate::provider::Links;
 use crate::unit::UnitName;
 use holo_plugin::system::Root;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// The ends of the names of directories with symlinks to units.
@@ -11,14 +15,23 @@ const DEPENDENCIES: [&str; 3] = [".wants", ".requires", ".upholds"];
 
 /// Returns the units that are enabled and disabled along with a unit, and those that are so along with these.
 pub(super) fn also(root: &Root, name: &UnitName) -> Vec<UnitName> {
+    let name = name.clone();
+    directories::look(root, &name.scope().clone(), move |root, directories| also_in(root, directories, &name))
+        .unwrap_or_default()
+}
+
+fn also_in(root: &Root, directories: &Directories, name: &UnitName) -> Vec<UnitName> {
     let mut found = vec![name.clone()];
     let mut index = 0;
-    while let Some(text) = found.get(index).map(|unit| files::path(root, unit).and_then(|path| root.text(path))) {
+    while let Some(text) =
+        found.get(index).map(|unit| files::path(root, directories, unit).and_then(|path| root.text(path)))
+    {
         index += 1;
         // What has a specifier in it is no name.
         for other in
             named(text.as_deref().unwrap_or_default()).into_iter().filter_map(|name| names::complete(name).ok())
         {
+            let other = other.in_scope(name.scope().clone());
             if !found.contains(&other) {
                 found.push(other);
             }
@@ -43,10 +56,35 @@ fn named(text: &str) -> Vec<&str> {
 
 /// Returns the symlinks by which a unit is enabled, beside a link that is its own file.
 pub(super) fn links(root: &Root, name: &UnitName) -> Links {
+    let name = name.clone();
+    directories::look(root, &name.scope().clone(), move |root, directories| links_in(root, directories, &name))
+        .unwrap_or_default()
+}
+
+/// Makes and removes links until there are only these; returns true if there was anything to do.
+pub(super) fn relink(root: &Root, name: &UnitName, before: &Links) -> io::Result<bool> {
+    let (name, before) = (name.clone(), before.clone());
+    let relinked = directories::look(root, &name.scope().clone(), move |root, directories| {
+        let after = links_in(root, directories, &name);
+        for (path, target) in before.iter().filter(|(path, _)| !after.contains_key(*path)) {
+            let path = root.shown(path);
+            // The directory of links that has become empty is gone.
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            symlink(target, &path)?;
+        }
+        for path in after.keys().filter(|path| !before.contains_key(*path)) {
+            fs::remove_file(root.shown(path))?;
+        }
+        Ok(before != after)
+    });
+    relinked.unwrap_or(Ok(false))
+}
+
+fn links_in(root: &Root, directories: &Directories, name: &UnitName) -> Links {
     let link = |path: &Path| root.link(path).ok().flatten().map(|target| (path.to_owned(), target));
     let mut links = Links::new();
-    for entry in root.names(files::ADMINISTRATORS).unwrap_or_default() {
-        let path = Path::new(files::ADMINISTRATORS).join(&entry);
+    for entry in root.names(directories.own()).unwrap_or_default() {
+        let path = directories.own().join(&entry);
         let is_of_others = entry.to_str().is_some_and(|entry| DEPENDENCIES.iter().any(|end| entry.ends_with(end)));
         if is_of_others {
             links.extend(link(&path.join(name.as_str())));

@@ -3,7 +3,7 @@
 //! For `systemctl show`, systemd collects every property of each unit, and searches all directories for how each is enabled: 4 ms for each that is
 //! loaded, and more for each that has to be loaded first. Its list of units has what it keeps in mind, and costs as much as one unit.
 
-use super::tool::{output_of, said, systemctl};
+use super::tool::{Tool, output_of, said};
 use super::words::UnitFileState;
 use super::{files, show};
 use crate::provider::{ManagerError, Subject};
@@ -21,7 +21,7 @@ pub(super) fn states(
     is_remembered: impl Fn(&Subject<'_>) -> bool,
 ) -> Result<Vec<Option<UnitState>>, ManagerError> {
     let options = ["list-units", "--all", "--full", "--plain", "--no-legend"];
-    let listed = show::parse_list(&output_of(&mut systemctl(&options, &[]))?);
+    let listed = show::parse_list(&output_of(&Tool::default().systemctl(&options, &[]))?);
     let state = |subject: &Subject<'_>| state(subject, listed.get(subject.unit.as_str()), is_remembered(subject));
     let mut states: Vec<Option<UnitState>> = subjects.iter().map(state).collect();
     let needs_enablement =
@@ -60,7 +60,7 @@ fn enablements(units: &[&UnitName]) -> Result<HashMap<String, Enablement>, Manag
     if units.is_empty() {
         return Ok(HashMap::new());
     }
-    let text = said(&systemctl(&["list-unit-files", "--full", "--no-legend"], units).output()?)?;
+    let text = said(&Tool::default().systemctl(&["list-unit-files", "--full", "--no-legend"], units).output()?)?;
     // A word of a newer systemd is for `systemctl show` to tell.
     Ok(UnitFileState::parse_list(&text)
         .filter_map(|(name, state)| Some((name.to_owned(), state.ok()?.meaning)))

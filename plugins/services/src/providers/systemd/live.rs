@@ -1,9 +1,11 @@
-//! The systemd that runs.
+//! A systemd that runs.
 
-use super::tool::{self, output_of, systemctl};
-use super::{files, lists, show};
+use super::directories::Directories;
+use super::tool::{self, Tool, output_of};
+use super::{files, lists, names, show};
 use crate::plan::Step;
 use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::scope::Scope;
 use crate::state::{Phase, UnitState};
 use crate::unit::UnitName;
 use holo_plugin::process::Program;
@@ -23,15 +25,40 @@ const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
 /// The number of units from which on lists are quicker than asking for each.
 const MANY: usize = 8;
 
-pub(super) struct Live;
+/// A manager that runs: that of the system, or of a user.
+pub(super) struct Live {
+    pub(super) tool: Tool,
+    pub(super) directories: Directories,
+}
 
-/// Returns the states of units as systemd shows them.
-fn shown(units: &[&UnitName]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
-    if units.is_empty() {
-        return Ok(Vec::new());
+impl Live {
+    /// The one that has booted the system.
+    pub(super) fn of_system() -> Live {
+        Live { tool: Tool::default(), directories: Directories::of_system() }
     }
-    let property = format!("--property={}", show::PROPERTIES);
-    show::parse(&output_of(&mut systemctl(&["show", &property], units))?, units.len())
+
+    /// Returns the states of units as systemd shows them.
+    fn shown(&self, units: &[&UnitName]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
+        if units.is_empty() {
+            return Ok(Vec::new());
+        }
+        let property = format!("--property={}", show::PROPERTIES);
+        show::parse(&output_of(&self.tool.systemctl(&["show", &property], units))?, units.len())
+    }
+
+    /// Returns the names of the files of units that have changed since they were read.
+    fn changed_files(&self) -> Result<BTreeSet<String>, ManagerError> {
+        let options = ["--timestamp=us+utc", "show", "--property=UnitsLoadTimestamp,UnitsLoadStartTimestamp"];
+        let text = output_of(&self.tool.systemctl(&options, &[]))?;
+        let times = text.lines().filter_map(|line| files::parse_time(line.split_once('=')?.1));
+        // A systemd that does not tell says at least of each unit whether its files are outdated.
+        let Some(read) = times.max() else { return Ok(BTreeSet::new()) };
+        let changes = self
+            .directories
+            .clone()
+            .work(&Root::new(Path::new("/")), move |_, directories| files::changes_since(directories, read));
+        Ok(changes.unwrap_or_default())
+    }
 }
 
 impl Manager for Live {
@@ -39,17 +66,19 @@ impl Manager for Live {
         let boot = self.boot();
         let is_remembered = |subject: &Subject<'_>| boot.is_some() && subject.record.ran_in_boot == boot;
         let root = Root::new(Path::new("/"));
+        // What the system's manager has not read is told apart from how units are.
+        let unread = if self.tool.is_of_system() { BTreeSet::new() } else { self.changed_files()? };
         let mut states = Vec::new();
         for subjects in subjects.chunks(AT_A_TIME) {
             // Without its own time, only systemd can tell which files have changed.
-            let listed = if subjects.len() < MANY || files::last_read().is_none() {
+            let listed = if !self.tool.is_of_system() || subjects.len() < MANY || files::last_read().is_none() {
                 vec![None; subjects.len()]
             } else {
                 lists::states(subjects, is_remembered)?
             };
             let others =
                 listed.iter().zip(subjects).filter(|(listed, _)| listed.is_none()).map(|(_, subject)| subject.unit);
-            let mut shown = shown(&others.collect::<Vec<_>>())?.into_iter();
+            let mut shown = self.shown(&others.collect::<Vec<_>>())?.into_iter();
             for (listed, subject) in listed.into_iter().zip(subjects) {
                 let state = listed.map(Ok).or_else(|| shown.next()).unwrap_or_else(|| Ok(UnitState::default()));
                 states.push(state.map(|state| {
@@ -57,7 +86,9 @@ impl Manager for Live {
                     let has_run = state.has_run || (is_remembered(subject) && state.comes_to_an_end && is_down);
                     let obstacle = || files::in_the_way_of_a_mask(&root, subject.unit);
                     let mask_obstacle = subject.aspects.enablement.then(obstacle).flatten();
-                    UnitState { has_run, mask_obstacle, ..state }
+                    let is_unread = || names::own_files(subject.unit).iter().any(|file| unread.contains(file));
+                    let is_outdated = state.is_outdated || is_unread();
+                    UnitState { has_run, mask_obstacle, is_outdated, ..state }
                 }));
             }
         }
@@ -66,19 +97,13 @@ impl Manager for Live {
 
     fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {
         if let Some(read) = files::last_read() {
-            return Ok(files::changes_since(read));
+            return Ok(files::changes_since(&self.directories, read));
         }
-        let mut program = Program::new("systemctl");
-        program.args(["--no-pager", "--timestamp=us+utc", "show"]).plain_locale();
-        program.args(["--property=UnitsLoadTimestamp", "--property=UnitsLoadStartTimestamp"]);
-        let text = output_of(&mut program)?;
-        let times = text.lines().filter_map(|line| files::parse_time(line.split_once('=')?.1));
-        // A systemd that does not tell says at least of each unit whether its files are outdated.
-        Ok(times.max().map(files::changes_since).unwrap_or_default())
+        self.changed_files()
     }
 
-    fn read_files(&self) -> Result<(), ManagerError> {
-        output_of(&mut systemctl(&["daemon-reload"], &[])).map(drop)
+    fn read_files(&self, _: &Scope) -> Result<(), ManagerError> {
+        output_of(&self.tool.systemctl(&["daemon-reload"], &[])).map(drop)
     }
 
     fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done> {
@@ -87,10 +112,10 @@ impl Manager for Live {
             let failed: Vec<&UnitName> = tasks.iter().filter(failed).map(|task| task.unit).collect();
             if !failed.is_empty() {
                 // Else what has failed too often is not started again. If it does not work, starting says why.
-                let _ = output_of(&mut systemctl(&["reset-failed"], &failed));
+                let _ = output_of(&self.tool.systemctl(&["reset-failed"], &failed));
             }
         }
-        tool::act(&[], step, tasks, timeout)
+        tool::act(&self.tool, step, tasks, timeout)
             .unwrap_or_else(|error| vec![Done::Failed(vec![error.to_string()]); tasks.len()])
     }
 
@@ -102,13 +127,14 @@ impl Manager for Live {
         };
         // The last lines may still be on their way.
         let _ = journal(&["--sync"]);
-        let of_unit = format!("--unit={unit}");
-        let text = journal(&["--quiet", "--no-pager", "--no-hostname", "--lines", LINES, &of_unit]);
+        let of_unit = self.tool.journal_matches(unit);
+        let options = ["--quiet", "--no-pager", "--no-hostname", "--lines", LINES];
+        let text = journal(&options.into_iter().chain(of_unit.iter().map(String::as_str)).collect::<Vec<_>>());
         text.unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
     fn main_pid(&self, unit: &UnitName) -> Option<u32> {
-        let shown = output_of(&mut systemctl(&["show", "--property=MainPID", "--value"], &[unit])).ok()?;
+        let shown = output_of(&self.tool.systemctl(&["show", "--property=MainPID", "--value"], &[unit])).ok()?;
         shown.trim().parse().ok().filter(|pid| *pid != 0)
     }
 

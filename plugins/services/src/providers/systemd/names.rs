@@ -50,6 +50,16 @@ pub(super) fn files(name: &UnitName) -> Vec<String> {
     std::iter::once(name.as_str().to_owned()).chain(template(name)).collect()
 }
 
+/// Returns the names of the files and directories that are about a unit, or about the service that it starts.
+pub(super) fn own_files(name: &UnitName) -> Vec<String> {
+    let whole = name.as_str();
+    let starts_another = [".timer", ".socket", ".path"].iter().any(|kind| whole.ends_with(kind));
+    let other = whole.rsplit_once('.').filter(|_| starts_another).map(|(stem, _)| format!("{stem}.service"));
+    let other = other.map(UnitName::from_whole);
+    let both = std::iter::once(name).chain(&other).flat_map(files);
+    both.flat_map(|file| [format!("{file}.d"), file]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +101,9 @@ mod tests {
         assert_eq!(files("getty@tty1"), ["getty@tty1.service", "getty@.service"]);
         assert_eq!(files("a@b@c.socket"), ["a@b@c.socket", "a@.socket"]);
         assert_eq!(files("nginx"), ["nginx.service"]);
+        let own_files = |name: &str| own_files(&complete(name).unwrap());
+        assert_eq!(own_files("nginx"), ["nginx.service.d", "nginx.service"]);
+        assert_eq!(own_files("a.timer"), ["a.timer.d", "a.timer", "a.service.d", "a.service"]);
         assert_eq!(stem(&complete("getty@tty1").unwrap()), "getty");
         assert_eq!(stem(&complete("a.b.timer").unwrap()), "a.b");
     }

@@ -1,13 +1,14 @@
 //! A root in which no systemd runs: files are all there is.
 
-use super::tool::{self, arguments, systemctl};
+use super::tool::{self, Tool, arguments};
 use super::words::UnitFileState;
 use super::{files, names};
 use crate::plan::Step;
 use crate::provider::{Done, Manager, ManagerError, PID_IN_TEST_MODE, Subject, Task};
+use crate::scope::Scope;
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
-use holo_plugin::process::{Program, ProgramError};
+use holo_plugin::process::ProgramError;
 use holo_plugin::system::Root;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,26 +16,42 @@ use std::time::Duration;
 
 pub(super) struct Offline {
     root: PathBuf,
+    /// None if no call can be about these units.
+    tool: Option<Tool>,
     /// True if commands that cannot be run are printed, and count as done. Otherwise they are errors.
     mocks: bool,
 }
 
 impl Offline {
-    pub(super) fn new(root: &Path, mocks: bool) -> Offline {
-        Offline { root: std::path::absolute(root).unwrap_or_else(|_| root.to_owned()), mocks }
+    /// For the units of the system.
+    pub(super) fn of_system(root: &Path, mocks: bool) -> Offline {
+        Offline::new(root, Tool::on_root, mocks)
     }
 
-    fn option(&self) -> String {
-        format!("--root={}", self.root.display())
+    /// For what is enabled and masked for all users.
+    pub(super) fn of_all_users(root: &Path, mocks: bool) -> Offline {
+        Offline::new(root, Tool::of_all_users, mocks)
     }
 
-    fn on_root(&self, options: &[&str], units: &[&UnitName]) -> Program {
-        systemctl(&[&[&*self.option()], options].concat(), units)
+    /// For the units of a user whose manager does not run.
+    pub(super) fn of_user(tool: Tool) -> Offline {
+        Offline { root: PathBuf::from("/"), tool: Some(tool), mocks: false }
+    }
+
+    /// For the units of a user below a root, where nothing is known of users.
+    pub(super) fn of_unknown_user(root: &Path) -> Offline {
+        Offline { root: root.to_owned(), tool: None, mocks: true }
+    }
+
+    fn new(root: &Path, tool: impl Fn(&Path) -> Tool, mocks: bool) -> Offline {
+        let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+        Offline { tool: Some(tool(&root)), root, mocks }
     }
 
     /// The states of all units that have a file; nothing if there is no systemctl.
     fn files(&self) -> Result<Option<HashMap<String, Enablement>>, ManagerError> {
-        let captured = match self.on_root(&["list-unit-files", "--full", "--no-legend"], &[]).output() {
+        let Some(tool) = &self.tool else { return Ok(None) };
+        let captured = match tool.systemctl(&["list-unit-files", "--full", "--no-legend"], &[]).output() {
             Ok(captured) => captured,
             Err(ProgramError::NotFound(_)) if self.mocks => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -51,7 +68,8 @@ impl Offline {
 
     /// Returns the enablement of an instance, which no list has.
     fn instance(&self, unit: &UnitName) -> Result<Enablement, ManagerError> {
-        let captured = self.on_root(&["is-enabled"], &[unit]).output()?;
+        let Some(tool) = &self.tool else { return Ok(Enablement::None) };
+        let captured = tool.systemctl(&["is-enabled"], &[unit]).output()?;
         let text = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
         if text.is_empty() {
             let said = String::from_utf8_lossy(&captured.stderr).trim().to_owned();
@@ -103,7 +121,12 @@ impl Offline {
 
     /// Returns the command that would be run on the real system.
     fn mocked(step: Step, unit: &UnitName) -> Done {
-        Done::Mocked(format!("systemctl {} {unit}", arguments(step).join(" ")))
+        let scope = match unit.scope() {
+            Scope::System => String::new(),
+            Scope::AllUsers => "--global ".to_owned(),
+            Scope::User(user) => format!("--user --machine={user}@ "),
+        };
+        Done::Mocked(format!("systemctl {scope}{} {}", arguments(step).join(" "), unit.as_str()))
     }
 }
 
@@ -113,7 +136,7 @@ impl Manager for Offline {
         Ok(subjects.iter().map(|subject| self.state(subject, files.as_ref())).collect())
     }
 
-    fn read_files(&self) -> Result<(), ManagerError> {
+    fn read_files(&self, _: &Scope) -> Result<(), ManagerError> {
         Ok(())
     }
 
@@ -122,11 +145,8 @@ impl Manager for Offline {
         let mut all: Vec<Done> = tasks.iter().map(|task| Self::mocked(step, task.unit)).collect();
         let real = tasks.iter().zip(&mut all).filter(|(task, _)| !self.mocks || is_real(task));
         let (chosen, answers): (Vec<Task<'_>>, Vec<&mut Done>) = real.map(|(task, done)| (*task, done)).unzip();
-        if chosen.is_empty() {
-            return all;
-        }
-        let option = self.option();
-        let done = match tool::act(&[&option], step, &chosen, timeout) {
+        let Some(tool) = self.tool.as_ref().filter(|_| !chosen.is_empty()) else { return all };
+        let done = match tool::act(tool, step, &chosen, timeout) {
             Ok(done) => done,
             Err(ProgramError::NotFound(_)) if self.mocks => return all,
             Err(error) => vec![Done::Failed(vec![error.to_string()]); chosen.len()],

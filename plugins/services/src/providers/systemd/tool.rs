@@ -3,24 +3,97 @@
 use crate::plan::Step;
 use crate::provider::{Done, ManagerError, Task};
 use crate::unit::UnitName;
-use holo_plugin::process::{Captured, Program, ProgramError};
+use holo_plugin::process::{Captured, Identity, Program, ProgramError, SYSTEM_PATH};
+use nix::unistd::geteuid;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The time limit of a query to systemd.
 const QUESTION_LIMIT: Duration = Duration::from_secs(90);
+/// That of a query as a user, whose files may be FIFOs that nobody writes to.
+const USER_LIMIT: Duration = Duration::from_secs(20);
 
-/// A call that does not ask, does not page, and speaks English.
-pub(super) fn systemctl(options: &[&str], units: &[&UnitName]) -> Program {
-    let mut program = Program::new("systemctl");
-    program.args(["--no-pager", "--no-ask-password"]).args(options).arg("--");
-    program.args(units.iter().map(|unit| unit.as_str()));
-    program.plain_locale().env("SYSTEMD_COLORS", "0").env("SYSTEMD_URLIFY", "0");
-    program
+/// The way of calling `systemctl` about the units of one manager: that of the system unless told otherwise.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tool {
+    /// The options that come before those of a call.
+    options: Vec<String>,
+    /// The user as whom it is called.
+    user: Option<User>,
+}
+
+/// A user whose manager is meant.
+#[derive(Clone, Debug)]
+struct User {
+    name: String,
+    uid: u32,
+    /// The directory with the manager's sockets, if it runs.
+    runtime: Option<PathBuf>,
+}
+
+impl Tool {
+    /// For the units below a root on which nothing runs.
+    pub(super) fn on_root(root: &Path) -> Tool {
+        Tool { options: vec![format!("--root={}", root.display())], user: None }
+    }
+
+    /// For what is enabled and masked for all users.
+    pub(super) fn of_all_users(root: &Path) -> Tool {
+        let below = (root != Path::new("/")).then(|| format!("--root={}", root.display()));
+        Tool { options: std::iter::once("--global".to_owned()).chain(below).collect(), user: None }
+    }
+
+    /// For the units of a user. Without a directory of sockets it only works on files.
+    pub(super) fn of_user(name: &str, uid: u32, runtime: Option<PathBuf>) -> Tool {
+        Tool { options: vec!["--user".to_owned()], user: Some(User { name: name.to_owned(), uid, runtime }) }
+    }
+
+    /// Returns true if it is for the units of the system.
+    pub(super) fn is_of_system(&self) -> bool {
+        self.user.is_none() && self.options.is_empty()
+    }
+
+    /// Returns the matches by which the journal finds what a unit has logged.
+    pub(super) fn journal_matches(&self, unit: &UnitName) -> Vec<String> {
+        let Some(user) = &self.user else { return vec![format!("--unit={unit}")] };
+        let (name, uid) = (unit.as_str(), user.uid);
+        let of = |field: &str| [format!("{field}={name}"), format!("_UID={uid}")];
+        // What its processes say, and what the manager says of it.
+        [&of("_SYSTEMD_USER_UNIT")[..], &["+".to_owned()], &of("USER_UNIT")].concat()
+    }
+
+    /// A query, or anything else with another time limit, that does not ask, does not page, and speaks English.
+    pub(super) fn systemctl(&self, options: &[&str], units: &[&UnitName]) -> Program {
+        let mut program = Program::new("systemctl");
+        program.args(["--no-pager", "--no-ask-password"]).args(&self.options).args(options).arg("--");
+        program.args(units.iter().map(|unit| unit.as_str()));
+        program.timeout(if self.user.is_some() { USER_LIMIT } else { QUESTION_LIMIT });
+        if let Some(user) = &self.user {
+            user.call(&mut program);
+        }
+        program.plain_locale().env("SYSTEMD_COLORS", "0").env("SYSTEMD_URLIFY", "0");
+        program
+    }
+}
+
+impl User {
+    /// Has a program called by the user, so that it reaches the user's manager, and can do no more than the user.
+    fn call(&self, program: &mut Program) {
+        if geteuid().as_raw() != self.uid {
+            // What our own environment says of directories is not the user's.
+            program.clear_env().path(SYSTEM_PATH).current_dir("/");
+            program.identity(Identity { user: Some(self.name.clone()), ..Identity::default() });
+        }
+        match &self.runtime {
+            Some(directory) => program.env("XDG_RUNTIME_DIR", directory),
+            None => program.env_remove("XDG_RUNTIME_DIR").env("SYSTEMD_OFFLINE", "1"),
+        };
+    }
 }
 
 /// Returns the output of a query.
-pub(super) fn output_of(program: &mut Program) -> Result<String, ManagerError> {
-    said(&program.timeout(QUESTION_LIMIT).output()?)
+pub(super) fn output_of(program: &Program) -> Result<String, ManagerError> {
+    said(&program.output()?)
 }
 
 /// Returns the output of a call that ended well.
@@ -54,26 +127,30 @@ pub(super) fn arguments(step: Step) -> &'static [&'static str] {
     }
 }
 
-/// Does one thing to all these units with one call. `options` come before the verb.
+/// Does one thing to all these units with one call.
 ///
 /// # Errors
 /// If the tool cannot be called.
 pub(super) fn act(
-    options: &[&str],
+    tool: &Tool,
     step: Step,
     tasks: &[Task<'_>],
     timeout: Option<Duration>,
 ) -> Result<Vec<Done>, ProgramError> {
     let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
-    let mut program = systemctl(&[options, arguments(step)].concat(), &units);
-    let captured = program.timeout(timeout).output()?;
+    let mut program = tool.systemctl(arguments(step), &units);
+    // What is done to files alone never takes long.
+    if timeout.is_some() || !step.is_of_files() {
+        program.timeout(timeout);
+    }
+    let captured = program.output()?;
     let Some(failure) = captured.ended.failure() else { return Ok(vec![Done::Really; tasks.len()]) };
     if captured.ended.timed_out.is_some() {
         return Ok(vec![Done::Failed(vec![failure]); tasks.len()]);
     }
     if step.is_of_files() && tasks.len() > 1 {
         // One that cannot be changed keeps all others from being.
-        return tasks.iter().map(|task| one(act(options, step, &[*task], timeout))).collect();
+        return tasks.iter().map(|task| one(act(tool, step, &[*task], timeout))).collect();
     }
     Ok(blame(&units, &failure, &lines(&captured)))
 }

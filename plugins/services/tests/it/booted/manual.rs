@@ -16,7 +16,7 @@ fn texts() -> Vec<String> {
 
 fn examples(host: &Host) {
     let texts = texts();
-    assert_eq!(texts.len(), 4);
+    assert_eq!(texts.len(), 5);
     for unit in ["nginx.service", "exim4.service", "serial-getty@.service", "getty@.service"] {
         let unit = format!("/run/systemd/system/{unit}");
         host.system
@@ -50,7 +50,17 @@ fn examples(host: &Host) {
     host.apply();
     assert!(!host.is_active("backup.timer") && host.enablement("apt-daily-upgrade.timer") == "enabled");
     host.nothing_to_do();
+    host.system.write(
+        "/usr/lib/systemd/user/syncthing.service",
+        "[Service]\nExecStart=true\n[Install]\nWantedBy=default.target\n",
+    );
+    host.system.write("/usr/lib/systemd/user/gpg-agent-browser.socket", "[Socket]\nListenStream=%t/x\n");
+    host.system.must("useradd --create-home alice; chmod 666 /run/calls");
     host.declare(&texts[3]);
+    host.apply();
+    assert!(host.system.exists("/home/alice/.config/systemd/user/default.target.wants/syncthing.service"));
+    assert!(host.system.must("readlink /etc/systemd/user/gpg-agent-browser.socket").to_string().contains("/dev/null"));
+    host.declare(&texts[4]);
     host.apply();
     assert_eq!(host.enablement("exim4"), "masked");
     assert!(!host.system.sh("systemctl start exim4").success());
@@ -58,4 +68,5 @@ fn examples(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert!(!host.system.exists("/etc/systemd/system/exim4.service"));
+    host.system.must("userdel --remove alice 2>/dev/null || true; rm /usr/lib/systemd/user/syncthing.service");
 }

@@ -1,0 +1,113 @@
+//! The directories in which the files of units are. Those below a home directory are only ever looked at as the user, who may have put links
+//! there that lead to where only others may go.
+
+use crate::scope::Scope;
+use holo_plugin::system::Root;
+use holo_plugin::{Credentials, KnownUser, as_user};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The directories in which people and packages leave the files of the system's units, the strongest first. Those into which systemd itself
+/// writes, and reads what it has written, are not among them.
+pub(super) const OF_SYSTEM: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+/// Those of the units of all users.
+const OF_USERS: [&str; 6] = [
+    "etc/systemd/user",
+    "run/systemd/user",
+    "usr/local/lib/systemd/user",
+    "usr/local/share/systemd/user",
+    "usr/share/systemd/user",
+    "usr/lib/systemd/user",
+];
+/// Those below a home directory: the stronger one comes before those of all users.
+const OF_USER: [&str; 2] = [".config/systemd/user", ".local/share/systemd/user"];
+/// The time within which the file system of a home directory has to answer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The directories of the units of one manager.
+#[derive(Clone, Debug)]
+pub(super) struct Directories {
+    /// Below the root, the strongest first.
+    all: Vec<PathBuf>,
+    /// The end of the path of each.
+    pub(super) end: &'static str,
+    /// The user whose home directory some are below.
+    owner: Option<Credentials>,
+}
+
+impl Directories {
+    /// Returns those of a manager; none if it is that of a user who does not exist. Below another root, nobody knows where users live.
+    fn find(root: &Root, scope: &Scope) -> Option<Directories> {
+        let user = match scope {
+            Scope::System => return Some(Directories::of_system()),
+            Scope::AllUsers => return Some(Directories { all: paths(&OF_USERS), end: "systemd/user", owner: None }),
+            Scope::User(name) => KnownUser::find(name).ok().flatten().filter(|_| root.is_running())?,
+        };
+        Some(Directories::of_user(&user))
+    }
+
+    pub(super) fn of_system() -> Directories {
+        Directories { all: paths(&OF_SYSTEM), end: "systemd/system", owner: None }
+    }
+
+    pub(super) fn of_user(user: &KnownUser) -> Directories {
+        let home = user.home.strip_prefix("/").unwrap_or(&user.home);
+        let [own, shared] = OF_USER.map(|directory| home.join(directory));
+        let all = [vec![own], paths(&OF_USERS), vec![shared]].concat();
+        Directories { all, end: "systemd/user", owner: Some(user.credentials.clone()) }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.all.iter().map(PathBuf::as_path)
+    }
+
+    /// Returns the one in which symlinks are made that enable or mask a unit.
+    pub(super) fn own(&self) -> &Path {
+        self.all.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Does work in them as whom they belong to; none if that cannot be done.
+    pub(super) fn work<T: Send + 'static>(
+        self,
+        root: &Root,
+        work: impl FnOnce(&Root, &Directories) -> T + Send + 'static,
+    ) -> Option<T> {
+        let Some(owner) = self.owner.clone() else { return Some(work(root, &self)) };
+        let path = root.shown("");
+        as_user(&owner, LIMIT, move || work(&Root::new(&path), &self)).ok()
+    }
+}
+
+/// Does work in the directories of a manager as whom they belong to; none if there is no such user, or that cannot be done.
+pub(super) fn look<T: Send + 'static>(
+    root: &Root,
+    scope: &Scope,
+    work: impl FnOnce(&Root, &Directories) -> T + Send + 'static,
+) -> Option<T> {
+    Directories::find(root, scope)?.work(root, work)
+}
+
+/// Returns the directories in which people leave the files of a manager's units, and the one in which packages do.
+pub(super) fn of_people(root: &Root, scope: &Scope) -> (Vec<PathBuf>, &'static str) {
+    let absolute = |directory: &str| Path::new("/").join(directory);
+    let Scope::User(name) = scope else {
+        return match scope {
+            Scope::AllUsers => (vec![absolute(OF_USERS[0])], "/usr/lib/systemd/user"),
+            _ => (vec![absolute(OF_SYSTEM[0])], "/usr/lib/systemd/system"),
+        };
+    };
+    // A user who is yet to be made will most likely live there.
+    let usual = || Path::new("/home").join(name);
+    let home = KnownUser::find(name).ok().flatten().filter(|_| root.is_running()).map_or_else(usual, |user| user.home);
+    (vec![home.join(OF_USER[0]), absolute(OF_USERS[0])], "/usr/lib/systemd/user")
+}
+
+fn paths(directories: &[&str]) -> Vec<PathBuf> {
+    directories.iter().map(PathBuf::from).collect()
+}

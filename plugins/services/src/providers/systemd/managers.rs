@@ -1,0 +1,148 @@
+//! All managers of a host as one: each unit is the affair of its own.
+
+use super::directories::Directories;
+use super::install;
+use super::live::Live;
+use super::offline::Offline;
+use super::tool::Tool;
+use crate::plan::Step;
+use crate::provider::{Done, Manager, ManagerError, Subject, Task};
+use crate::scope::Scope;
+use crate::state::{Enablement, Load, UnitState};
+use crate::unit::UnitName;
+use holo_plugin::system::Root;
+use holo_plugin::{Host, KnownUser, reason};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The directory with a directory for each user whose manager runs.
+const RUNTIME: &str = "/run/user";
+/// The socket of such a manager, in that.
+const SOCKET: &str = "systemd/private";
+
+pub(super) struct Managers {
+    system: Box<dyn Manager>,
+    root: PathBuf,
+    mocks: bool,
+}
+
+impl Managers {
+    pub(super) fn new(host: &Host, is_live: bool) -> Managers {
+        let (root, mocks) = (host.root().to_owned(), host.test_mode());
+        // Not only in test mode, but also where an image is made: enabling works there, starting does not.
+        let system: Box<dyn Manager> =
+            if is_live { Box::new(Live::of_system()) } else { Box::new(Offline::of_system(&root, mocks)) };
+        Managers { system, root, mocks }
+    }
+
+    /// Has a manager do something; `nobody` is what becomes of it if that is one of a user who does not exist.
+    fn ask<T>(
+        &self,
+        scope: &Scope,
+        nobody: impl FnOnce() -> T,
+        ask: impl FnOnce(&dyn Manager) -> T,
+    ) -> Result<T, ManagerError> {
+        let user = match scope {
+            Scope::System => return Ok(ask(&*self.system)),
+            Scope::AllUsers => return Ok(ask(&Offline::of_all_users(&self.root, self.mocks))),
+            Scope::User(_) if self.mocks => return Ok(ask(&Offline::of_unknown_user(&self.root))),
+            Scope::User(user) => user,
+        };
+        let failed = |error| ManagerError::Failed(format!("cannot look up user {user}: {}", reason(&error)));
+        let Some(known) = KnownUser::find(user).map_err(failed)? else { return Ok(nobody()) };
+        let uid = known.credentials.uid;
+        let runtime = Path::new(RUNTIME).join(uid.to_string());
+        let runs = fs::symlink_metadata(runtime.join(SOCKET)).is_ok_and(|socket| socket.file_type().is_socket());
+        Ok(if runs {
+            ask(&Live { tool: Tool::of_user(user, uid, Some(runtime)), directories: Directories::of_user(&known) })
+        } else {
+            ask(&Offline::of_user(Tool::of_user(user, uid, None)))
+        })
+    }
+
+    /// Returns the state of a unit with its enablement by its own user told from that of all users.
+    fn own(&self, unit: &UnitName, state: UnitState) -> UnitState {
+        let is_own = || unit.scope().user().is_none() || !install::links(&Root::new(&self.root), unit).is_empty();
+        let enablement = match state.enablement {
+            Enablement::Enabled if !state.is_imagined && !is_own() => Enablement::EnabledForAll,
+            enablement => enablement,
+        };
+        UnitState { enablement, ..state }
+    }
+
+    /// Asks each manager for what concerns its own, and puts the answers into their order.
+    fn each<S: Copy, T>(
+        subjects: &[S],
+        scope: impl Fn(&S) -> &Scope,
+        mut ask: impl FnMut(&Scope, &[S]) -> Vec<T>,
+    ) -> Vec<T> {
+        let mut all: BTreeMap<&Scope, Vec<(usize, S)>> = BTreeMap::new();
+        for (index, subject) in subjects.iter().enumerate() {
+            all.entry(scope(subject)).or_default().push((index, *subject));
+        }
+        let mut answers: BTreeMap<usize, T> = BTreeMap::new();
+        for (scope, subjects) in all {
+            let (indexes, subjects): (Vec<usize>, Vec<S>) = subjects.into_iter().unzip();
+            answers.extend(indexes.into_iter().zip(ask(scope, &subjects)));
+        }
+        answers.into_values().collect()
+    }
+}
+
+type States = Result<Vec<Result<UnitState, ManagerError>>, ManagerError>;
+
+impl Manager for Managers {
+    fn states(&self, subjects: &[Subject<'_>]) -> States {
+        if subjects.iter().all(|subject| subject.unit.scope().is_system()) {
+            return self.system.states(subjects);
+        }
+        Ok(Managers::each(
+            subjects,
+            |subject| subject.unit.scope(),
+            |scope, subjects| {
+                let nobody = || Ok(vec![Ok(UnitState { load: Load::NoUser, ..UnitState::default() }); subjects.len()]);
+                let states = self.ask(scope, nobody, |manager| manager.states(subjects)).flatten();
+                // One that cannot be asked does not keep the others.
+                let states = states.unwrap_or_else(|error| vec![Err(error); subjects.len()]);
+                let state = |(subject, state): (&Subject<'_>, Result<UnitState, _>)| Ok(self.own(subject.unit, state?));
+                subjects.iter().zip(states).map(state).collect()
+            },
+        ))
+    }
+
+    fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {
+        self.system.unread_files()
+    }
+
+    fn read_files(&self, scope: &Scope) -> Result<(), ManagerError> {
+        self.ask(scope, || Ok(()), |manager| manager.read_files(scope)).flatten()
+    }
+
+    fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done> {
+        let failed = |error: &str, tasks: &[Task<'_>]| vec![Done::Failed(vec![error.to_owned()]); tasks.len()];
+        Managers::each(
+            tasks,
+            |task| task.unit.scope(),
+            |scope, tasks| {
+                let nobody = || failed("there is no such user", tasks);
+                let done = self.ask(scope, nobody, |manager| manager.act(step, tasks, timeout));
+                done.unwrap_or_else(|error| failed(&error.to_string(), tasks))
+            },
+        )
+    }
+
+    fn last_words(&self, unit: &UnitName) -> Vec<String> {
+        self.ask(unit.scope(), Vec::new, |manager| manager.last_words(unit)).unwrap_or_default()
+    }
+
+    fn main_pid(&self, unit: &UnitName) -> Option<u32> {
+        self.ask(unit.scope(), || None, |manager| manager.main_pid(unit)).ok().flatten()
+    }
+
+    fn boot(&self) -> Option<String> {
+        self.system.boot()
+    }
+}
