@@ -70,15 +70,15 @@ fn sensitive() {
         system.write("/usr/share/holo/archives/10-test.toml", text);
         let check = system.holo(&["check", "--diff", "--json"]);
         let run = system.holo(&["apply", "--json"]);
-        let kept = system.must("find /var/lib/holo /srv -type f ! -name values.json -exec cat {} + 2>&1; true");
+        let kept = system.must("find /var/lib/holo /opt/app -type f ! -name values.json -exec cat {} + 2>&1; true");
         assert!(!format!("{check}{run}{kept}").contains("hunter2"), "{check}{run}{kept}");
         run
     };
-    let run = archive("/srv/a", "username = 'joe'\nreceive = { password = 'exec:secret#stdout' }");
-    assert!(run.success() && system.read("/srv/a") == "body", "{run}");
-    let run = archive("/srv/b", "receive = { headers.X-Token = 'exec:secret#stdout' }");
-    assert!(run.success() && system.read("/srv/b") == "body", "{run}");
-    let run = archive("/srv/c", "username = 'joe'\npassword = 'x'\nreceive = { owner = 'exec:secret#stdout' }");
+    let run = archive("/opt/app/a", "username = 'joe'\nreceive = { password = 'exec:secret#stdout' }");
+    assert!(run.success() && system.read("/opt/app/a") == "body", "{run}");
+    let run = archive("/opt/app/b", "receive = { headers.X-Token = 'exec:secret#stdout' }");
+    assert!(run.success() && system.read("/opt/app/b") == "body", "{run}");
+    let run = archive("/opt/app/c", "username = 'joe'\npassword = 'x'\nreceive = { owner = 'exec:secret#stdout' }");
     let said = "owner: a sensitive value cannot be received here, as it would be shown";
     assert!(run.status == Some(1) && run.to_string().contains(said), "{run}");
 }
