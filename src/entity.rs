@@ -7,6 +7,7 @@ use holo_protocol::report::{self, Outline};
 use holo_protocol::{API_VERSION_4, Controls, Edges, EntityReport};
 use std::borrow::Cow;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An entity: lines in the report of its plugin, which are parsed anew when they are asked for.
@@ -16,6 +17,15 @@ pub struct Entity {
     pub plugin: PluginIndex,
     account: Arc<Account>,
     outline: Outline,
+}
+
+/// A resource file of an entity.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its path, as it is shown.
+    pub path: PathBuf,
+    /// The line in which the definition begins.
+    pub line: Option<usize>,
 }
 
 /// A plugin's report of all its entities.
@@ -83,6 +93,12 @@ impl Entity {
         report
     }
 
+    /// Returns its resource files, each with the line in which the definition begins, if that is told.
+    #[must_use]
+    pub fn report_sources(&self) -> Vec<Source> {
+        sources_of(&self.report())
+    }
+
     /// Returns its declared dependencies.
     #[must_use]
     pub fn edges(&self) -> Edges {
@@ -112,6 +128,19 @@ impl Entity {
     fn lines(&self) -> &[u8] {
         self.account.report.get(self.outline.lines.clone()).unwrap_or_default()
     }
+}
+
+/// Returns the resource files of a report, each with the line in which the definition begins, if that is told.
+#[must_use]
+pub fn sources_of(report: &EntityReport) -> Vec<Source> {
+    let own = report.edges.written.iter().find(|written| written.id == report.id);
+    let source = |path: &BString| {
+        // `PATH:LINE`, or `PATH:LINE as rendered`.
+        let line = own.and_then(|own| own.location.strip_prefix(&path[..])?.strip_prefix(b":"));
+        let line = line.and_then(|line| line.fields().next()?.to_str().ok()?.parse().ok());
+        Source { path: path.to_path_lossy().into_owned(), line }
+    };
+    report.sources.iter().map(source).collect()
 }
 
 impl fmt::Debug for Entity {

@@ -21,7 +21,7 @@ use crate::interrupt::Interrupt;
 use bstr::{BStr, BString};
 use handshake::Handshake;
 use holo_protocol::report::{OutlinedReport, ReportReader};
-use holo_protocol::session::Stream;
+use holo_protocol::session::{Operation, Stream};
 use holo_protocol::{API_VERSION_4, Candidate, FilePair, ScanLimit, Span};
 use std::path::Path;
 
@@ -147,15 +147,11 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
-        let mut lines = Vec::new();
-        let on_report = &mut |piece: &[u8]| lines.extend_from_slice(piece);
-        let answer = match &mut self.transport {
-            _ if !self.identity.handshake.info.doctor => Ok(()),
-            Transport::Processes => processes::doctor(&self.identity, interrupt, on_report, on_output),
-            Transport::Session(session) => session.doctor(&self.identity, interrupt, on_report, on_output),
-        };
-        answer.map_err(|error| error.during(|| format!("the doctor of {}", self.id)))?;
-        Ok(lines)
+        if !self.identity.handshake.info.doctor {
+            return Ok(Vec::new());
+        }
+        self.report(Operation::Doctor, &[], interrupt, on_output)
+            .map_err(|error| error.during(|| format!("the doctor of {}", self.id)))
     }
 
     /// Runs the health checks of these entities. Returns lines that say the health of those that have any.
@@ -168,14 +164,31 @@ impl Plugin {
         interrupt: &Interrupt,
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Vec<u8>, OperationError> {
+        if !self.identity.handshake.info.health || ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.report(Operation::Health, ids, interrupt, on_output)
+            .map_err(|error| error.during(|| format!("the health checks of {}", self.id)))
+    }
+
+    /// Asks for lines that are no results of entities. They may be about these.
+    fn report(
+        &mut self,
+        operation: Operation,
+        ids: &[BString],
+        interrupt: &Interrupt,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Vec<u8>, OperationError> {
         let mut lines = Vec::new();
         let on_report = &mut |piece: &[u8]| lines.extend_from_slice(piece);
-        let answer = match &mut self.transport {
-            _ if !self.identity.handshake.info.health || ids.is_empty() => Ok(()),
-            Transport::Processes => processes::health(&self.identity, ids, interrupt, on_report, on_output),
-            Transport::Session(session) => session.health(&self.identity, ids, interrupt, on_report, on_output),
-        };
-        answer.map_err(|error| error.during(|| format!("the health checks of {}", self.id)))?;
+        match &mut self.transport {
+            Transport::Processes => {
+                processes::report(&self.identity, operation, ids, interrupt, on_report, on_output)?;
+            }
+            Transport::Session(session) => {
+                session.report(&self.identity, operation, ids, interrupt, on_report, on_output)?;
+            }
+        }
         Ok(lines)
     }
 

@@ -18,7 +18,7 @@ mod status;
 pub mod table;
 
 pub use console::output_pipe;
-pub use event::{Adopted, BlamedLine, End, Event, Form, Noticed, Writer};
+pub use event::{Adopted, BlamedLine, End, Event, Form, Noticed};
 pub use remark::{Provisional, Remark, RemarkKind, Remarks, Severity};
 
 use crate::exit;

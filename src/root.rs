@@ -84,6 +84,13 @@ impl Root {
         self.input("etc/holo/resources")
     }
 
+    /// Returns the path that a resource file is read from: inputs of an earlier run are shown by the paths that they had.
+    #[must_use]
+    pub fn as_read(&self, shown: &Path) -> PathBuf {
+        let kept = self.inputs().zip(shown.strip_prefix(self.join("")).ok()).map(|(inputs, below)| inputs.join(below));
+        kept.filter(|path| path.exists()).unwrap_or_else(|| shown.to_owned())
+    }
+
     /// Returns the directory of the generators.
     #[must_use]
     pub fn generators(&self) -> PathBuf {

@@ -3,6 +3,7 @@
 use crate::agenda::Rhythm;
 use crate::child::{Holo, Launcher};
 use crate::cli::{CheckConfig, Cli, Events, Verb};
+use crate::clock;
 use crate::config::{ConfigFile, ConfigSource};
 use crate::control::{self, Socket};
 use crate::daemon::{Daemon, Input, Parts, SystemClock};
@@ -45,11 +46,12 @@ fn run_agent(paths: &Paths, once: bool) -> Outcome {
     runtime.block_on(async {
         let (sender, mut inputs) = mpsc::channel(INPUTS);
         listen_to_signals(&sender)?;
+        clock::listen(sender.clone())?;
         let machine_id = fs::read_to_string(paths.machine_id()).unwrap_or_default();
         let mut daemon = Daemon::new(Parts {
             source: Box::new(ConfigFile::of_system(paths)),
             launcher: Box::new(Holo::default()) as Box<dyn Launcher>,
-            sink: Box::new(Spool::open(paths.spool(), SPOOL_LIMIT)),
+            sink: Box::new(Spool::open(paths.spool(), SPOOL_LIMIT).with_refuge(paths.refuge())),
             clock: Box::new(SystemClock),
             rhythm: Rhythm::new(&machine_id),
             last: paths.last(),

@@ -133,6 +133,7 @@ impl<'a> Daemon<'a> {
 
     /// Works until it is to end, and no child is left.
     pub async fn go(&mut self, inputs: &mut mpsc::Receiver<Input>) {
+        self.outlets.begin();
         self.use_config();
         service::ready();
         let watchdog = service::watchdog();

@@ -1,6 +1,6 @@
 //! What happens on the machine, as it is kept and handed on.
 
-use holo_events::{HealthState, Tally};
+use holo_events::{HealthState, Tally, Writer};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +29,9 @@ pub enum What {
         /// What happened, if that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The process that has written it, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        writer: Option<Writer<'static>>,
     },
     /// It is again, and not because it was repaired.
     Returned {

@@ -11,6 +11,7 @@
 pub mod agenda;
 pub mod child;
 mod cli;
+mod clock;
 mod commands;
 pub mod config;
 mod control;

@@ -41,6 +41,12 @@ impl Paths {
         self.state().join("events.jsonl")
     }
 
+    /// Returns the file of what has happened and waits to be kept, in memory.
+    #[must_use]
+    pub fn refuge(&self) -> PathBuf {
+        self.runtime().join("events.jsonl")
+    }
+
     /// Returns the file of the last runs.
     #[must_use]
     pub fn last(&self) -> PathBuf {

@@ -3,7 +3,7 @@
 use crate::event::{Event, What};
 use crate::health::state_name;
 use crate::status::{Doing, Health, Status, Trouble};
-use holo_events::HealthState;
+use holo_events::{HealthState, Writer};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
@@ -76,19 +76,26 @@ fn unwell((entity, health): (&String, &Health)) -> Option<(String, Trouble)> {
     let Health { state, since, text } = health;
     // The words of a check begin with its state.
     let reason = text.clone().unwrap_or_else(|| state_name(*state).to_owned());
-    let trouble = Trouble { since: *since, reason: Some(reason) };
+    let trouble = Trouble { since: *since, reason: Some(reason), writer: None };
     (*state != HealthState::Ok).then(|| (entity.clone(), trouble))
 }
 
 fn list(f: &mut fmt::Formatter<'_>, heading: &str, troubles: &BTreeMap<String, Trouble>) -> fmt::Result {
     for (entity, trouble) in troubles.iter().take(NAMED) {
-        let reason = trouble.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        writeln!(f, "{heading:>10} {entity}{reason}, since {}", time(trouble.since))?;
+        let cause = cause(trouble.reason.as_deref(), trouble.writer.as_ref());
+        writeln!(f, "{heading:>10} {entity}{cause}, since {}", time(trouble.since))?;
     }
     match troubles.len().saturating_sub(NAMED) {
         0 => Ok(()),
         more => writeln!(f, "{heading:>10} and {more} more"),
     }
+}
+
+/// Returns in brackets what happened and who wrote it, as far as that is known.
+pub(crate) fn cause(reason: Option<&str>, writer: Option<&Writer<'_>>) -> String {
+    let writer = writer.map(|writer| format!("written by {writer}"));
+    let words: Vec<&str> = reason.into_iter().chain(writer.as_deref()).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 impl Display for Event {
@@ -99,8 +106,9 @@ impl Display for Event {
                 write!(f, "{} {}: {}", run.verb, run.result.name(), run.tally)?;
                 run.error.iter().try_for_each(|error| write!(f, " ({error})"))
             }
-            What::Drifted { entity, reason: Some(reason) } => write!(f, "drifted {entity} ({reason})"),
-            What::Drifted { entity, reason: None } => write!(f, "drifted {entity}"),
+            What::Drifted { entity, reason, writer } => {
+                write!(f, "drifted {entity}{}", cause(reason.as_deref(), writer.as_ref()))
+            }
             What::Returned { entity } => write!(f, "returned {entity}"),
             What::Repaired { entity, .. } => write!(f, "repaired {entity}"),
             What::Failed { entity, reason } => write!(f, "failed {entity}: {reason}"),

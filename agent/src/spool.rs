@@ -1,7 +1,8 @@
 //! Events on disk: appended one by one, bounded, and complete whatever happens.
 //!
 //! Each event is a line of JSON. A line that a crash has cut off is passed over. When the file is too large, the oldest half is replaced by
-//! the numbers of its events. What cannot be written, for example as the disk is full, is kept in memory, where the same rule holds.
+//! the numbers of its events. What cannot be written, for example as the disk is full, is kept in memory, where the same rule holds, and in a
+//! file of another file system, so that the next agent has it after a crash.
 
 use crate::event::{Counts, Event, EventSink, What};
 use crate::written;
@@ -24,6 +25,9 @@ pub struct Spool {
     /// The number of bytes that are known to be whole lines.
     size: u64,
     waiting: VecDeque<Event>,
+    /// The file of those that wait, if they are kept in one.
+    refuge: Option<PathBuf>,
+    is_refuge_used: bool,
     obstacle: Option<String>,
 }
 
@@ -33,7 +37,20 @@ impl Spool {
     pub fn open(path: impl Into<PathBuf>, limit: u64) -> Spool {
         let path = path.into();
         let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        Spool { path, limit, size, waiting: VecDeque::new(), obstacle: None }
+        Spool { path, limit, size, waiting: VecDeque::new(), refuge: None, is_refuge_used: false, obstacle: None }
+    }
+
+    /// Keeps what waits in this file, too. What an agent before this one has left there waits from now on.
+    #[must_use]
+    pub fn with_refuge(mut self, refuge: PathBuf) -> Spool {
+        let left = Spool::read(&refuge).unwrap_or_default();
+        self.is_refuge_used = !left.is_empty();
+        let on_disk = if left.is_empty() { Vec::new() } else { Spool::read(&self.path).unwrap_or_default() };
+        // A crash may have come after an event was written, and before it was known not to wait any more.
+        let is_on_disk = |event: &Event| on_disk.iter().any(|other| other.id == event.id);
+        self.waiting.extend(left.into_iter().filter(|event| !is_on_disk(event)));
+        self.refuge = Some(refuge);
+        self
     }
 
     /// Returns what is on disk, the oldest first. Lines that are damaged are passed over.
@@ -47,6 +64,31 @@ impl Spool {
         };
         let lines = content.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+
+    /// Has the refuge hold what waits.
+    fn keep_waiting(&mut self) -> io::Result<()> {
+        let Some(refuge) = &self.refuge else { return Ok(()) };
+        match (self.waiting.is_empty(), self.is_refuge_used) {
+            (true, false) => return Ok(()),
+            (true, true) => fs::remove_file(refuge)?,
+            (false, _) => written::replace(refuge, &lines(&self.waiting)?, 0o600)?,
+        }
+        self.is_refuge_used = !self.waiting.is_empty();
+        Ok(())
+    }
+
+    /// Counts the older half of what waits, if that is too much.
+    fn merge_waiting(&mut self) {
+        if self.waiting.len() <= WAITING {
+            return;
+        }
+        let mut counts = Counts::default();
+        let mut oldest: Vec<Event> = self.waiting.drain(..WAITING / 2).collect();
+        oldest.iter().for_each(|event| counts.add(event));
+        if let Some(last) = oldest.pop() {
+            self.waiting.push_front(merged(counts, &last));
+        }
     }
 
     /// Writes what waits, in its order.
@@ -116,6 +158,16 @@ fn merged(counts: Counts, last: &Event) -> Event {
     Event { id: last.id.clone(), time: last.time, what: What::Merged(counts) }
 }
 
+/// Returns events as they are on disk.
+fn lines<'a>(events: impl IntoIterator<Item = &'a Event>) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    for event in events {
+        serde_json::to_writer(&mut content, event)?;
+        content.push(b'\n');
+    }
+    Ok(content)
+}
+
 fn ends_a_line(file: &File, size: u64) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
     let mut last = [0];
@@ -130,18 +182,15 @@ impl EventSink for Spool {
     fn record(&mut self, event: Event) {
         self.waiting.push_back(event);
         self.retry();
-        if self.waiting.len() > WAITING {
-            let mut counts = Counts::default();
-            let mut oldest: Vec<Event> = self.waiting.drain(..WAITING / 2).collect();
-            oldest.iter().for_each(|event| counts.add(event));
-            if let Some(last) = oldest.pop() {
-                self.waiting.push_front(merged(counts, &last));
-            }
-        }
     }
 
     fn retry(&mut self) {
         self.obstacle = self.write().err().map(|error| format!("{}: {error}", self.path.display()));
+        self.merge_waiting();
+        let kept = self.keep_waiting();
+        if let (Err(error), Some(obstacle), Some(refuge)) = (kept, &mut self.obstacle, &self.refuge) {
+            *obstacle = format!("{obstacle}; {}: {error}", refuge.display());
+        }
     }
 
     fn has_run(&self, began: Timestamp) -> bool {

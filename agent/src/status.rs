@@ -1,7 +1,7 @@
 //! The state of the agent and of the machine, as it is known now.
 
 use crate::event::RunEvent;
-use holo_events::HealthState;
+use holo_events::{HealthState, Writer};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,4 +100,7 @@ pub struct Trouble {
     /// What happened, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The process that has written it, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<Writer<'static>>,
 }

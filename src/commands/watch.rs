@@ -3,6 +3,7 @@
 //! Between two events nothing is kept but the entities' IDs and how they were: an event costs a `check` of the entities that it concerns, and
 //! with `--apply` an `apply` of those that have drifted.
 
+mod definitions;
 mod fights;
 mod findings;
 mod known;
@@ -22,13 +23,14 @@ use crate::error::FatalError;
 use crate::exit;
 use crate::index::EntityIndex;
 use crate::interrupt::Interrupt;
-use crate::inventory::Purpose;
+use crate::inventory::{Inventory, Purpose};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{End, Event, Noticed, Remarks, Reporter, output_pipe};
 use crate::sent::SentValues;
 use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
+use definitions::Definitions;
 use fights::Fights;
 use findings::{Finding, Findings};
 use jiff::Zoned;
@@ -60,6 +62,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         queue: Queue::new(watched, arguments.settle),
         cache: None,
         fights: Fights::default(),
+        common_inputs: None,
         timers: Timers::default(),
         is_flawed: false,
         told: HashSet::new(),
@@ -86,6 +89,8 @@ struct Watcher<'a> {
     /// The directory in which plugins that watch have theirs.
     cache: Option<Arc<CacheDirectory>>,
     fights: Fights,
+    /// What any definition may depend on, in short, as it was when all was looked at.
+    common_inputs: Option<u64>,
     timers: Timers,
     /// True if there may be entities that are not known, as something is wrong with definitions.
     is_flawed: bool,
@@ -133,9 +138,6 @@ impl Watcher<'_> {
 
     fn deal_with(&mut self, heard: Heard) -> Result<(), FatalError> {
         let drifted = if heard.definitions || heard.everything {
-            if heard.definitions {
-                self.fights = Fights::default();
-            }
             self.survey_or_postpone()?
         } else {
             let causes = self.known.causes(heard);
@@ -178,11 +180,26 @@ impl Watcher<'_> {
         let found = findings.into_found();
         self.cache = Some(Arc::clone(&inventory.cache));
         self.is_flawed = inventory.is_flawed_for(&selection);
+        self.forget_fights(&inventory, &known);
         drop(inventory);
         self.timers = known.timers(Instant::now());
         self.known = known;
         self.queue.watch(paths, sources);
         Ok(self.learn(found, &Causes::new()))
+    }
+
+    /// Forgets the repairs of entities that are defined in another way by now.
+    fn forget_fights(&mut self, inventory: &Inventory, known: &Known) {
+        let inputs = definitions::common_inputs(&self.settings.root);
+        if self.common_inputs.replace(inputs) != Some(inputs) {
+            self.fights = Fights::default();
+            return;
+        }
+        let mut definitions = Definitions::new(&known.beginnings, &self.settings.root);
+        let repaired = inventory.entities.iter().filter(|entity| self.fights.has(entity.id()));
+        let found = repaired
+            .filter_map(|entity| Some((entity.id().to_owned(), definitions.fingerprint(&entity.report_sources())?)));
+        self.fights.forget_unless(&found.collect());
     }
 
     /// Checks entities that something has happened to, and what may be as it should be because of that. Returns those that have drifted.

@@ -11,7 +11,7 @@ use crate::error::FatalError;
 use crate::interrupt::Interrupt;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::environment as names;
-use holo_protocol::session::Stream;
+use holo_protocol::session::{Operation, Stream};
 use holo_protocol::{API_VERSION_4, FilePair, Message, ScanLimit};
 use std::ffi::{OsStr, OsString};
 use std::iter;
@@ -107,18 +107,10 @@ pub(super) fn work(
     Ok(())
 }
 
-pub(super) fn doctor(
+/// Has a process write lines on file descriptor 3. They are about all entities if these are too many for a command line.
+pub(super) fn report(
     plugin: &Identity,
-    interrupt: &Interrupt,
-    on_report: &mut dyn FnMut(&[u8]),
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<(), OperationError> {
-    report(plugin, vec![OsStr::new("doctor")], interrupt, on_report, on_output)
-}
-
-/// Runs the health checks of entities: of all there are, if these are too many for a command line.
-pub(super) fn health(
-    plugin: &Identity,
+    operation: Operation,
     ids: &[BString],
     interrupt: &Interrupt,
     on_report: &mut dyn FnMut(&[u8]),
@@ -126,18 +118,7 @@ pub(super) fn health(
 ) -> Result<(), OperationError> {
     let named = if ids.len() > MOST_NAMED { &[] } else { ids };
     let named: Vec<_> = named.iter().map(|id| id.to_os_str_lossy()).collect();
-    let arguments = [OsStr::new("health")].into_iter().chain(named.iter().map(AsRef::as_ref)).collect();
-    report(plugin, arguments, interrupt, on_report, on_output)
-}
-
-/// Has a process write lines on file descriptor 3.
-fn report(
-    plugin: &Identity,
-    arguments: Vec<&OsStr>,
-    interrupt: &Interrupt,
-    on_report: &mut dyn FnMut(&[u8]),
-    on_output: &mut dyn FnMut(Stream, &[u8]),
-) -> Result<(), OperationError> {
+    let arguments = iter::once(OsStr::new(operation.word())).chain(named.iter().map(AsRef::as_ref)).collect();
     let program = Program {
         path: plugin.program(),
         arguments,

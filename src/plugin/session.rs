@@ -40,26 +40,17 @@ impl Slot {
         self.ask_for_report(plugin, scan(limit), interrupt, on_report, on_output)
     }
 
-    pub(super) fn doctor(
+    pub(super) fn report(
         &mut self,
         plugin: &Identity,
-        interrupt: &Interrupt,
-        on_report: &mut dyn FnMut(&[u8]),
-        on_output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<(), OperationError> {
-        self.ask_for_report(plugin, Request::new(0, Operation::Doctor), interrupt, on_report, on_output)
-    }
-
-    pub(super) fn health(
-        &mut self,
-        plugin: &Identity,
+        operation: Operation,
         ids: &[BString],
         interrupt: &Interrupt,
         on_report: &mut dyn FnMut(&[u8]),
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(), OperationError> {
         let entities = ids.iter().cloned().map(Text).collect();
-        let request = Request { entities, ..Request::new(0, Operation::Health) };
+        let request = Request { entities, ..Request::new(0, operation) };
         self.ask_for_report(plugin, request, interrupt, on_report, on_output)
     }
 

@@ -8,7 +8,7 @@ use crate::finding::Finding;
 use crate::preview::Difference;
 use crate::run_id::RunId;
 use bstr::{BStr, BString};
-use holo_events::{Line, Tally};
+use holo_events::{Line, Tally, Writer};
 use holo_protocol::session::Stream;
 use holo_protocol::{Level, Limit, Message};
 use std::collections::BTreeMap;
@@ -151,7 +151,7 @@ pub enum Noticed<'a> {
         /// What happened, if that is known.
         reason: Option<BString>,
         /// The process that has written it, if that is known.
-        writer: Option<Writer>,
+        writer: Option<Writer<'static>>,
         /// True if only force could bring it back.
         needs_force: bool,
     },
@@ -180,17 +180,8 @@ pub enum Noticed<'a> {
         /// It is left alone until then.
         until: Instant,
         /// The last process that is known to have written it.
-        writer: Option<&'a Writer>,
+        writer: Option<&'a Writer<'static>>,
     },
-}
-
-/// A process that has written a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Writer {
-    /// Its ID.
-    pub pid: u32,
-    /// The name of its command, unless it had ended already.
-    pub command: Option<BString>,
 }
 
 /// The form in which people see an entity that is listed.

@@ -8,7 +8,7 @@ use super::{Consumer, noticed};
 use crate::entity::Entity;
 use crate::error::FatalError;
 use bstr::BString;
-use holo_events::{self as line, Edges, Information, Line, Outcome, Refusal, Text, Writer};
+use holo_events::{self as line, Edges, Information, Line, Outcome, Refusal, Text};
 use holo_protocol::Message;
 use holo_protocol::session::Stream;
 use std::mem;
@@ -196,10 +196,8 @@ impl Json {
             Noticed::Watching(entities) => self.state.line(&Line::Watching { entities: *entities }),
             Noticed::Drifted { id, reason, writer, needs_force } => {
                 let reason = reason.as_ref().map(Text::from);
-                let writer = writer
-                    .as_ref()
-                    .map(|writer| Writer { pid: writer.pid, command: writer.command.as_ref().map(Text::from) });
-                self.state.line(&Line::Drifted { id: (*id).into(), reason, writer, needs_force: *needs_force })
+                let (id, writer) = ((*id).into(), writer.clone());
+                self.state.line(&Line::Drifted { id, reason, writer, needs_force: *needs_force })
             }
             Noticed::Returned(id) => self.state.line(&Line::Returned { id: (*id).into() }),
             Noticed::Repaired { id, changes } => {

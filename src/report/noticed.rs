@@ -1,7 +1,7 @@
 //! What a watch has noticed, as lines: `drifted file:/etc/motd (it was written)`.
 
 use super::console::Console;
-use super::event::{Noticed, Writer};
+use super::event::Noticed;
 use super::remark::Severity;
 use bstr::{BString, ByteSlice, ByteVec};
 use holo_protocol::duration;
@@ -17,7 +17,7 @@ pub(super) fn show(noticed: &Noticed<'_>, wants_hints: bool, console: &mut Conso
             (Stream::Stderr, marked(Severity::Warning, format!("Watching {entities} entities").as_bytes()))
         }
         Noticed::Drifted { id, reason, writer, needs_force } => {
-            let writer = writer.as_ref().map(|writer| BString::from(format!("written by {}", named(writer))));
+            let writer = writer.as_ref().map(|writer| BString::from(format!("written by {writer}")));
             let force = needs_force.then(|| BString::from("needs --force"));
             let words: Vec<&BString> = reason.iter().chain(&writer).chain(&force).collect();
             (Stream::Stdout, [&b"drifted "[..], id.as_bytes(), &in_brackets(&words)].concat())
@@ -41,12 +41,12 @@ pub(super) fn reason(noticed: &Noticed<'_>) -> BString {
         Noticed::Failed { reason, .. } => reason.map_or_else(|| "failed".into(), ToOwned::to_owned),
         Noticed::LeftAlone { limit, until, writer, .. } => {
             let times = if limit.times == 1 { "once".to_owned() } else { format!("{} times", limit.times) };
-            let other = writer.map_or_else(|| "something else".to_owned(), named);
+            let other = writer.map_or_else(|| "something else".to_owned(), ToString::to_string);
             // Rounded to minutes, as nobody wants it more exactly.
             let minutes = until.saturating_duration_since(Instant::now()).as_secs().div_ceil(60);
             format!(
                 "repaired {times} within {}, and changed again: {other} manages it. \
-                 It is left alone for {}, or until definitions change",
+                 It is left alone for {}, or until its definition changes",
                 duration::shown(limit.within),
                 duration::shown(Duration::from_secs(minutes * 60))
             )
@@ -61,13 +61,6 @@ pub(super) fn reason(noticed: &Noticed<'_>) -> BString {
 fn error(noticed: &Noticed<'_>) -> BString {
     let (Noticed::Failed { id, .. } | Noticed::LeftAlone { id, .. }) = noticed else { return BString::default() };
     [id.as_bytes(), b": ", &reason(noticed)].concat().into()
-}
-
-fn named(writer: &Writer) -> String {
-    match &writer.command {
-        Some(command) => format!("{}[{}]", command.escape_bytes(), writer.pid),
-        None => format!("process {}, which has ended", writer.pid),
-    }
 }
 
 fn marked(severity: Severity, text: &[u8]) -> Vec<u8> {

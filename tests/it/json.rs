@@ -524,7 +524,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     note(lines(&root, &["apply"], 0));
     root.write("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
     note(crate::watch::all_lines());
-    if !crate::watch::has_fanotify() {
+    if !holo_testing::require::FANOTIFY.is_met() {
         // Only the superuser is told.
         note(vec![json!({"event": "drifted", "writer": {}})]);
     }

@@ -6,9 +6,9 @@ mod plan;
 mod robust;
 
 use holo_process::{Channel, Event, Process, Program, Status};
+use holo_testing::require::FANOTIFY;
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
-use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -34,11 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("the generation that is used counts", generations),
         case("what has drifted is repaired, but for what needs force", repaired),
         case("what is repaired again and again is left alone until definitions change", fights),
-        trial_of(
-            "who writes what is fought for is named",
-            &[Need::Root, Need::Trial("fanotify", has_fanotify)],
-            writers,
-        ),
+        case("a definition that changes ends no fight over others", fights_of_others),
+        trial_of("who writes what is fought for is named", &[Need::Root, FANOTIFY], writers),
         case("who is refreshed by a repair is refreshed", refreshed),
         case("a plugin tells what no path shows", told_by_plugins),
         case("the plugin of the manual is that of the scenario", manual),
@@ -303,9 +300,35 @@ fn fights() {
     watching.stop(&root);
 }
 
-/// Returns true if the system tells who writes a file.
-pub(crate) fn has_fanotify() -> bool {
-    Fanotify::init(InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC, EventFFlags::O_RDONLY).is_ok()
+fn fights_of_others() {
+    let definition = |name: &str, port: u32| APP.replace("/conf", &format!("/{name}")).replace("80", &port.to_string());
+    let root = root();
+    let define = |port| root.write("usr/share/holo/files/app.toml", definition("one", port) + &definition("two", 80));
+    define(80);
+    assert!(root.holo(&["apply"]).success());
+    let mut watching = Watching::start(&root, &["--apply", "--settle", "20ms"]);
+    let remove = |name: &str| fs::remove_file(root.join("srv/app").join(name)).unwrap();
+    for name in ["one", "two"] {
+        for _ in 0..3 {
+            remove(name);
+            watching.until("repaired");
+        }
+        remove(name);
+        watching.until("error");
+    }
+    // The other one in the same file is the same as before, and one in another file, too.
+    define(82);
+    watching.expect("repaired", "file:/srv/app/one");
+    watching.expect_silence();
+    assert!(root.read("srv/app/one") == "port 82\n" && !root.exists("srv/app/two"));
+    root.write("usr/share/holo/files/new.toml", definition("new", 80));
+    watching.until("repaired");
+    watching.expect_silence();
+    assert!(root.exists("srv/app/new") && !root.exists("srv/app/two"));
+    // Data may be about all of them.
+    root.write("etc/holo/data.toml", "port = 1\n");
+    watching.expect("repaired", "file:/srv/app/two");
+    watching.stop(&root);
 }
 
 /// Writes a file in place or beside it, as another manager does, and then waits long enough to be seen.

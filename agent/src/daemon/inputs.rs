@@ -12,6 +12,7 @@ impl Daemon<'_> {
             // What ends anyway goes on as it began.
             Input::Reload if self.is_once => {}
             Input::Reload => self.reload(),
+            Input::ClockSet => self.look_at_window(Instant::now()),
             Input::End => {
                 service::stopping();
                 self.is_stopping = true;

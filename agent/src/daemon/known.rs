@@ -3,7 +3,7 @@
 use super::health::Found;
 use crate::event::What;
 use crate::status::{Health, Trouble};
-use holo_events::{HealthState, Line};
+use holo_events::{HealthState, Line, Writer};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,8 +45,9 @@ impl Known {
     /// Takes a line of a watch, and returns the news.
     pub(super) fn hear_watch(&mut self, line: &Line<'_>, now: Timestamp) -> Vec<What> {
         match line {
-            Line::Drifted { id, reason, .. } => {
-                self.drifts(&id.to_string(), reason.as_ref().map(ToString::to_string), now)
+            Line::Drifted { id, reason, writer, .. } => {
+                let writer = writer.clone().map(Writer::into_owned);
+                self.drifts(&id.to_string(), reason.as_ref().map(ToString::to_string), writer, now)
             }
             Line::Error { id: Some(id), text } => self.fails(&id.to_string(), text.to_string(), now),
             Line::Returned { id } => self.returns(&id.to_string()),
@@ -74,7 +75,7 @@ impl Known {
             self.drifted.keys().chain(self.failed.keys()).filter(|id| is_well(id)).cloned().collect();
         let mut news: Vec<What> = well.iter().flat_map(|entity| self.returns(entity)).collect();
         for (entity, reason) in troubles.drifted {
-            news.extend(self.drifts(&entity, reason, now));
+            news.extend(self.drifts(&entity, reason, None, now));
         }
         for (entity, reason) in troubles.failed {
             news.extend(self.fails(&entity, reason.unwrap_or_default(), now));
@@ -102,14 +103,21 @@ impl Known {
         news
     }
 
-    fn drifts(&mut self, entity: &str, reason: Option<String>, now: Timestamp) -> Vec<What> {
+    fn drifts(
+        &mut self,
+        entity: &str,
+        reason: Option<String>,
+        writer: Option<Writer<'static>>,
+        now: Timestamp,
+    ) -> Vec<What> {
         self.unconfirmed.remove(entity);
         self.failed.remove(entity);
         if self.drifted.contains_key(entity) {
             return Vec::new();
         }
-        self.drifted.insert(entity.to_owned(), Trouble { since: now, reason: reason.clone() });
-        vec![What::Drifted { entity: entity.to_owned(), reason }]
+        let trouble = Trouble { since: now, reason: reason.clone(), writer: writer.clone() };
+        self.drifted.insert(entity.to_owned(), trouble);
+        vec![What::Drifted { entity: entity.to_owned(), reason, writer }]
     }
 
     fn fails(&mut self, entity: &str, reason: String, now: Timestamp) -> Vec<What> {
@@ -119,7 +127,7 @@ impl Known {
             return Vec::new();
         }
         let told = Some(reason.clone()).filter(|reason| !reason.is_empty());
-        self.failed.insert(entity.to_owned(), Trouble { since: now, reason: told });
+        self.failed.insert(entity.to_owned(), Trouble { since: now, reason: told, writer: None });
         vec![What::Failed { entity: entity.to_owned(), reason }]
     }
 

@@ -6,6 +6,7 @@ use crate::health::state_name;
 use crate::http::Endpoint;
 use crate::journal::{Level, say};
 use crate::metrics::Metrics;
+use crate::report::cause;
 use crate::written;
 use holo_events::HealthState;
 use jiff::Timestamp;
@@ -103,6 +104,12 @@ impl<'a> Outlets<'a> {
         Event { id, time, what }
     }
 
+    /// Tries to keep what the agent before this one could not keep.
+    pub(super) fn begin(&mut self) {
+        self.sink.retry();
+        self.note_spool();
+    }
+
     /// Tries again to keep what could not be kept, if it is time for that.
     pub(super) fn retry(&mut self, now: Instant) {
         if self.retry_spool.is_some_and(|at| at <= now) {
@@ -119,7 +126,9 @@ impl<'a> Outlets<'a> {
         if let Some(obstacle) = self.sink.obstacle() {
             say(
                 Level::Error,
-                format_args!("the events that wait in memory are lost, as they cannot be kept: {obstacle}"),
+                format_args!(
+                    "the events that wait are lost with the runtime directory, as they cannot be kept: {obstacle}"
+                ),
             );
         }
     }
@@ -152,17 +161,17 @@ impl<'a> Outlets<'a> {
 /// Says an event in the journal, unless it was said already.
 fn announce(what: &What) {
     match what {
-        What::Drifted { entity, reason } => {
-            let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-            say(Level::Warning, format_args!("drifted {entity}{reason}"));
+        What::Drifted { entity, reason, writer } => {
+            let cause = cause(reason.as_deref(), writer.as_ref());
+            say(Level::Warning, format_args!("drifted {entity}{cause}"));
         }
         What::Repaired { entity, .. } => say(Level::Info, format_args!("repaired {entity}")),
         What::Returned { entity } => say(Level::Info, format_args!("returned {entity}")),
         What::Failed { entity, reason } => say(Level::Error, format_args!("failed {entity}: {reason}")),
         What::Health { entity, state, text } => {
             let level = if *state == HealthState::Ok { Level::Info } else { Level::Warning };
-            let text = text.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
-            say(level, format_args!("health of {entity}: {}{text}", state_name(*state)));
+            let cause = cause(text.as_deref(), None);
+            say(level, format_args!("health of {entity}: {}{cause}", state_name(*state)));
         }
         What::Run(_) | What::Merged(_) => {}
     }

@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 pub enum Input {
     /// The configuration is to be read anew.
     Reload,
+    /// The clock was set to another time.
+    ClockSet,
     /// The agent is to end.
     End,
     /// Somebody asks for the state.

@@ -43,6 +43,24 @@ fn outside_of_the_window_nothing_is_changed_and_at_its_opening_there_is_a_run() 
 }
 
 #[test]
+fn a_clock_that_is_set_opens_and_closes_the_window_at_once() {
+    let config = Config { maintenance: Some("hours=2-5 days=mon-fri".parse().unwrap()), ..Config::default() };
+    let sets = vec![(10 * MINUTE, 7200), (20 * MINUTE, -7200), (40 * MINUTE, 2 * 7200), (50 * MINUTE, 86_400 * 2)];
+    let play = Stage { config, sets, ..Stage::default() }.play(HOUR, Vec::new());
+    let is_open = |time: u64| (600..1200).contains(&time) || (2400..3000).contains(&time);
+    for word in ["apply", "watch --apply"] {
+        let times = play.times(word);
+        assert!(times.len() >= 2 && times.iter().all(|&time| is_open(time)), "{word}: {:?}", play.log);
+        // The watch that may change nothing ends first, which takes a second.
+        assert!(
+            [601, 2401].iter().all(|begin| times.iter().any(|time| (*begin..begin + 30).contains(time))),
+            "{times:?}"
+        );
+    }
+    assert!([1200, 3000].iter().all(|end| play.times("end watch").contains(end)), "{:?}", play.log);
+}
+
+#[test]
 fn random_configurations_never_have_two_children_nor_changes_where_there_may_be_none() {
     cases(40, |random: &mut Random| {
         let mut seconds = |most: usize| Duration::from_secs(1 + u64::try_from(random.below(most)).unwrap());

@@ -5,7 +5,8 @@ use crate::event::RunEvent;
 
 fn event(number: i64) -> Event {
     let time = Timestamp::from_second(1_800_000_000 + number).unwrap();
-    Event { id: format!("e{number}"), time, what: What::Drifted { entity: format!("file:/{number}"), reason: None } }
+    let what = What::Drifted { entity: format!("file:/{number}"), reason: None, writer: None };
+    Event { id: format!("e{number}"), time, what }
 }
 
 /// Returns the number of events that are on disk or stand behind numbers.
@@ -94,6 +95,43 @@ fn what_cannot_be_written_is_kept_until_it_can_be() {
     spool.retry();
     assert_eq!((spool.obstacle(), total(&path)), (None, all));
     assert_eq!(Spool::read(&path).unwrap().last().unwrap().id, format!("e{}", all - 1));
+}
+
+#[test]
+fn what_waits_is_there_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, refuge) = (folder.path().join("events.jsonl"), folder.path().join("run/events.jsonl"));
+    let open = || Spool::open(&path, 1 << 20).with_refuge(refuge.clone());
+    open().record(event(0));
+    assert!(!refuge.exists());
+    let aside = folder.path().join("aside");
+    fs::rename(&path, &aside).unwrap();
+    fs::create_dir(&path).unwrap();
+    // Each is an agent of its own, which crashes.
+    for number in 1..4 {
+        open().record(event(number));
+    }
+    let all = |from: i64| (from..4).map(event).collect::<Vec<_>>();
+    assert_eq!(Spool::read(&refuge).unwrap(), all(1));
+    // One more crash: the first of them is on disk already.
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    Spool::open(&path, 1 << 20).record(event(1));
+    let mut spool = open();
+    spool.retry();
+    assert_eq!((Spool::read(&path).unwrap(), spool.obstacle(), refuge.exists()), (all(0), None, false));
+}
+
+#[test]
+fn what_waits_nowhere_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, refuge) = (folder.path().join("events.jsonl"), folder.path().join("run"));
+    fs::create_dir(&path).unwrap();
+    fs::create_dir(&refuge).unwrap();
+    let mut spool = Spool::open(&path, 1 << 20).with_refuge(refuge);
+    spool.record(event(0));
+    let obstacle = spool.obstacle().unwrap();
+    assert!(obstacle.contains("events.jsonl: ") && obstacle.contains("/run: "), "{obstacle}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the agent does and says, with a real `holo` on a root to throw away.
 
 use crate::harness::{Agent, PATIENCE, events, kinds, program, root};
+use holo_testing::require::FANOTIFY;
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
@@ -14,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let case = |name, case: fn()| trial_of(name, &[], case);
     vec![
         case("it applies at once, repairs what drifts, and says so", keeps),
+        trial_of("who writes what it has repaired is in its events and its state", &[Need::Root, FANOTIFY], writers),
         case("it only reports in the mode for that", reports),
         case("whole runs come again after the interval, and the watch goes on in between", again),
         case("a configuration that is broken is named, and the one from before counts", reloads),
@@ -52,6 +54,32 @@ fn keeps() {
     assert_eq!(kinds(&events(&root)), ["run changed", "drifted", "repaired", "drifted"]);
     let people = program(&root, &["events"]).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&people).contains(" repaired file:/srv/app/conf\n"));
+}
+
+/// Writes a file, and then waits long enough to be seen.
+const WRITER: &str = "#!/bin/sh\necho 'port 82' >\"$1\"\nsleep 2\n";
+
+fn writers() {
+    let root = root("").script("other-manager", WRITER);
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    // Who writes is listened to from a repair on.
+    fs::remove_file(root.join("srv/app/conf")).unwrap();
+    agent.until_said("repaired file:/srv/app/conf");
+    let mut writer = holo_process::Program::new(root.join("other-manager"));
+    let writer = writer.arg(root.join("srv/app/conf")).start().unwrap();
+    let named = format!("written by other-manager[{}]", writer.id());
+    agent.until_said(&named);
+    let status = agent.status();
+    assert_eq!(status["drifted"]["file:/srv/app/conf"]["writer"]["pid"], writer.id(), "{status:#}");
+    let people = |command: &str| {
+        let output = program(&root, &[command]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(people("status").contains(&named), "{}", people("status"));
+    agent.stop();
+    assert_eq!(events(&root)[3]["what"]["writer"]["command"], "other-manager");
+    assert!(people("events").contains(&named), "{}", people("events"));
 }
 
 fn reports() {

@@ -3,7 +3,7 @@
 use crate::harness::{Agent, PATIENCE, events, kinds, root};
 use crate::systemd::{self, machine_with_file, status, until};
 use holo_testing::overlay::NEEDS_TO_BOOT;
-use holo_testing::{ScratchRoot, trial_of};
+use holo_testing::{Overlay, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -30,8 +30,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial_of("a holo that is killed between a change and its refresh", &[], holo_is_killed),
         trial_of("an agent that is killed between a change and its refresh", &[], agent_is_killed),
+        trial_of("events that cannot be kept survive a crash of the agent", &[], killed_with_events),
         booted("a full disk delays events, and loses none", full_disk),
         booted("a power cut in the middle of a run is caught up with", power_cut),
+        booted("a reboot in the middle of a run ends it in order", reboot),
     ]
 }
 
@@ -111,6 +113,34 @@ fn agent_is_killed() {
     are_different(&events);
 }
 
+fn killed_with_events() {
+    let root = root("interval = \"1h\"\n");
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    // A directory takes no events, as a full disk does.
+    let (events, aside) = (root.join("var/lib/holo-agent/events.jsonl"), root.join("srv/aside"));
+    std::fs::rename(&events, &aside).unwrap();
+    std::fs::create_dir(&events).unwrap();
+    std::fs::remove_file(root.join("srv/app/conf")).unwrap();
+    agent.until_said("repaired file:/srv/app/conf");
+    agent.until_status("an obstacle", |status| status["spool_error"].is_string());
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.end().0, None);
+    let mut agent = Agent::start(&root);
+    agent.until_said("events wait in memory, as they cannot be kept: ");
+    agent.signal(Signal::KILL);
+    assert_eq!(agent.end().0, None);
+    std::fs::remove_dir(&events).unwrap();
+    std::fs::rename(&aside, &events).unwrap();
+    let mut agent = Agent::start(&root);
+    agent.until_watching();
+    assert!(agent.status()["spool_error"].is_null());
+    agent.stop();
+    let events = crate::harness::events(&root);
+    assert_eq!(kinds(&events)[1..3], ["drifted", "repaired"], "{:?}", kinds(&events));
+    are_different(&events);
+}
+
 /// Fills the disk of the agent, and the rest of what its file has taken of it.
 const FILL: &str = r#"
 cd /var/lib/holo-agent
@@ -154,18 +184,23 @@ fn full_disk() {
     assert!(status(&machine)["spool_error"].is_string());
     machine.must("rm /var/lib/holo-agent/filler && systemctl stop holo-agent");
     are_kept(4);
+    machine.must("test ! -e /run/holo-agent");
     // What is lost after all is said.
     machine.must("systemctl start holo-agent");
     until(&machine, "holo-agent status | grep -q 'watching 1 entity'");
     machine.must(FILL);
     drifts_until(5);
     machine.must("systemctl stop holo-agent");
-    until(&machine, "journalctl -u holo-agent | grep -q 'events that wait in memory are lost, .*No space left'");
+    until(
+        &machine,
+        "journalctl -u holo-agent | grep -q 'events that wait are lost with the runtime directory, .*No space left'",
+    );
     assert_eq!(machine.must("systemctl show -P NRestarts -P Result holo-agent | sort"), "0\nsuccess\n");
 }
 
-fn power_cut() {
-    let mut machine = machine_with_file();
+/// Boots a machine whose agent is in the middle of a run.
+fn machine_at_work() -> Overlay {
+    let machine = machine_with_file();
     machine.script("/srv/holo-steps", STEPS);
     machine.write("/etc/holorc", "plugin steps=/srv/holo-steps\n");
     machine.write("/etc/holo/agent.toml", "watch = false\ninterval = \"1s\"\n");
@@ -173,11 +208,36 @@ fn power_cut() {
     machine.must("systemctl start holo-agent");
     until(&machine, "test -s /srv/holo");
     machine.must("test -s /srv/is-a && test ! -e /srv/refreshes");
-    machine.cut_power();
+    machine
+}
+
+/// Lets the run go on, and expects that the refresh is done once.
+#[track_caller]
+fn catches_up(machine: &Overlay) {
     machine.must("rm /srv/waits && systemctl start multi-user.target --no-block");
-    until(&machine, "test -s /srv/refreshes && test $(holo-agent events | grep -c ' unchanged') -ge 2");
+    until(machine, "test -s /srv/refreshes && test $(holo-agent events | grep -c ' unchanged') -ge 2");
     assert_eq!(machine.read("/srv/refreshes"), "refreshed\n");
     machine.must("systemctl stop holo-agent");
+}
+
+fn reboot() {
+    let mut machine = machine_at_work();
+    machine.reboot();
+    catches_up(&machine);
+    let events = systemd::events(&machine);
+    let kinds = kinds(&events);
+    // The agent itself has said it before the machine went down.
+    assert_eq!(kinds[..2], ["run interrupted", "run changed"], "{kinds:?}");
+    assert!(kinds[2..].iter().all(|kind| kind == "run unchanged"), "{kinds:?}");
+    let error = events[0]["what"]["error"].as_str().unwrap();
+    assert_eq!(error, "interrupted by signal 15 while steps:b was at work");
+    are_different(&events);
+}
+
+fn power_cut() {
+    let mut machine = machine_at_work();
+    machine.cut_power();
+    catches_up(&machine);
     let events = systemd::events(&machine);
     let kinds = kinds(&events);
     assert_eq!(kinds[..2], ["run interrupted", "run changed"], "{kinds:?}");

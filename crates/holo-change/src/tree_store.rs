@@ -21,6 +21,7 @@
 
 mod adoption;
 mod change;
+mod difference;
 mod error;
 mod foreign;
 mod location;
@@ -32,6 +33,7 @@ mod staging;
 
 pub use adoption::Adoption;
 pub use change::{NewVersion, TreeChange};
+pub use difference::ChangedEntry;
 pub use error::TreeError;
 pub use owned_tree::{Drift, OwnedTree};
 pub use owners::{PathOwners, TreeOwner};

@@ -27,10 +27,12 @@ pub use tally::Tally;
 pub use text::Text;
 pub use why::{DatumLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
 
+use bstr::ByteSlice;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 /// The version of the lines, which each of them begins with.
@@ -301,7 +303,7 @@ pub enum Line<'a> {
 }
 
 /// A process that has written a file.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Writer<'a> {
     /// Its ID.
@@ -309,6 +311,23 @@ pub struct Writer<'a> {
     /// The name of its command, unless it had ended already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Text<'a>>,
+}
+
+impl Writer<'_> {
+    /// Returns it without a lifetime.
+    #[must_use]
+    pub fn into_owned(self) -> Writer<'static> {
+        Writer { pid: self.pid, command: self.command.map(|command| Text(Cow::Owned(command.into_owned()))) }
+    }
+}
+
+impl fmt::Display for Writer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.command {
+            Some(command) => write!(f, "{}[{}]", command.as_bstr().escape_bytes(), self.pid),
+            None => write!(f, "process {}, which has ended", self.pid),
+        }
+    }
 }
 
 /// A generation: the inputs of a run that changed something.

@@ -121,6 +121,16 @@ impl Templates {
         Ok(self)
     }
 
+    /// The same, for which the newline behind a block is left out, or the white space before a block that begins a line.
+    ///
+    /// # Errors
+    /// If the delimiters cannot be such, as when they are set.
+    pub fn with_trimmed_blocks(mut self, trim: bool, lstrip: bool) -> Result<Templates, LocatedError> {
+        let syntax = self.environment.syntax().to_builder().trim_blocks(trim).lstrip_blocks(lstrip).build();
+        self.environment.set_syntax(syntax.map_err(|error| LocatedError::new("trim_blocks", describe(&error)))?);
+        Ok(self)
+    }
+
     /// The same, with other templates for `include`, `import` and `extends`. The caller sees to it that names stay where they may.
     #[must_use]
     pub fn with_partials(

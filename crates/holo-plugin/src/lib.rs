@@ -60,6 +60,7 @@ pub mod process;
 pub mod provider;
 mod replaced;
 mod serve;
+mod validation;
 
 pub use accounts::{AccountError, Accounts, KnownUser};
 pub use adoption::{Adopted, Adoption};
@@ -91,3 +92,4 @@ pub use plugin::{Plugin, ScanError};
 pub use preview::{Preview, SENSITIVE, Shown};
 pub use replaced::MAX_REPLACED;
 pub use serve::serve;
+pub use validation::{Validation, ValidationError};

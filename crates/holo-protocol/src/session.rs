@@ -124,6 +124,25 @@ pub enum Operation {
     Adopt,
 }
 
+impl Operation {
+    /// Returns its name, as requests and command lines have it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Operation::Scan => "scan",
+            Operation::Check => "check",
+            Operation::Apply => "apply",
+            Operation::ForceApply => "force-apply",
+            Operation::Diff => "diff",
+            Operation::Preview => "preview",
+            Operation::Doctor => "doctor",
+            Operation::Health => "health",
+            Operation::Blame => "blame",
+            Operation::Adopt => "adopt",
+        }
+    }
+}
+
 /// An answer of the plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", try_from = "fields::AnswerFields")]

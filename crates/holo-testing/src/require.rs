@@ -10,6 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags};
 use rustix::fs::{Access, XattrFlags, access};
 use rustix::process::getppid;
 
@@ -39,9 +40,13 @@ pub enum Need {
 
 /// Ansible's modules, and the distribution's Python that can run them.
 pub const ANSIBLE: Need = Need::Trial("ansible-core", has_ansible);
+/// A system that tells who writes a file.
+pub const FANOTIFY: Need = Need::Trial("fanotify", has_fanotify);
 
 impl Need {
-    fn is_met(self) -> bool {
+    /// Returns true if it is there.
+    #[must_use]
+    pub fn is_met(self) -> bool {
         match self {
             Self::Program(name) if name.contains('/') => is_executable(Path::new(name)),
             Self::Program(name) => env::var_os("PATH")
@@ -69,6 +74,10 @@ impl Need {
             Self::ControlGroups => "control groups of its own",
         }
     }
+}
+
+fn has_fanotify() -> bool {
+    Fanotify::init(InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC, EventFFlags::O_RDONLY).is_ok()
 }
 
 fn has_ansible() -> bool {

@@ -1,8 +1,9 @@
 //! The plugin: its entities, and the application of sets of them.
 
 use crate::definition::{Archive, Ensure};
-use crate::entity::{ArchiveEntity, Desired, Queued};
+use crate::entity::{ArchiveEntity, Desired};
 use crate::inventory::{DefinedArchive, Inventory, canonical};
+use crate::queued::Queued;
 use crate::record::ArchiveRecord;
 use crate::shared::Shared;
 use holo_change::Tree;

@@ -2,6 +2,7 @@
 
 mod attributes;
 mod authenticity;
+mod contents;
 mod extraction;
 mod fetch;
 mod preview;

@@ -1,29 +1,28 @@
 //! Extraction of archives into a staging directory. Nothing that is in use is touched.
 
+mod contents;
 mod error;
 mod names;
 mod selection;
 pub(crate) mod single;
+mod staging;
 mod tar;
 mod zip;
 
 use crate::format::Format;
 use crate::limits::{Allowance, Limits};
-use error::EntryError;
-use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
+use holo_change::Tree;
+use holo_change::manifest::{ManifestEntry, Ownership};
 use holo_change::table::Table;
 use holo_change::tree_store::StagedTree;
-use holo_change::{Kind, PathError, PathHandle, Stamp, Tree, set_ownership};
-use holo_download::ChecksumCache;
-use holo_download::{BUFFER_SIZE, Digests};
+use holo_download::{BUFFER_SIZE, ChecksumCache};
 use holo_plugin::{Meter, Output, Silence};
-use std::fs::{File, FileTimes};
-use std::io::{self, Read, Seek};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use staging::{Progress, Staging};
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
+pub(crate) use contents::{Contents, MAX_SHOWN};
 pub(crate) use error::ExtractError;
 pub(crate) use selection::Selection;
 
@@ -43,9 +42,6 @@ pub(crate) struct Extraction<'a> {
     pub(crate) checksums: &'a ChecksumCache,
 }
 
-/// The permissions that extracted files may have: not to run as others, nor to be written by them.
-const ALLOWED_MODE: u32 = 0o755;
-
 /// Extracts everything into an empty directory, and lists it. Nothing is synced.
 ///
 /// # Errors
@@ -56,8 +52,8 @@ pub(crate) fn extract(
     extraction: Extraction<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), ExtractError> {
-    let tree = Arc::clone(into.tree());
-    read(file, Some(tree), &mut into.entries, extraction, output)
+    let target = Target { tree: Some(Arc::clone(into.tree())), entries: &mut into.entries, contents: None };
+    read(file, target, extraction, output)
 }
 
 /// Lists the entries that extracting everything would make. Nothing is written beside the list.
@@ -69,31 +65,47 @@ pub(crate) fn list(
     entries: &mut Table<ManifestEntry>,
     extraction: Extraction<'_>,
 ) -> Result<(), ExtractError> {
-    read(file, None, entries, extraction, &mut Output::new(&mut Silence))
+    read(file, Target { tree: None, entries, contents: None }, extraction, &mut Output::new(&mut Silence))
+}
+
+/// Finds contents of files, as far as they are small. Nothing is written beside a list, which is for us alone.
+///
+/// # Errors
+/// If something is wrong with the archive. What was found before that is right.
+pub(crate) fn find(
+    file: &mut File,
+    contents: &mut Contents,
+    entries: &mut Table<ManifestEntry>,
+    extraction: Extraction<'_>,
+) -> Result<(), ExtractError> {
+    let target = Target { tree: None, entries, contents: Some(contents) };
+    read(file, target, extraction, &mut Output::new(&mut Silence))
+}
+
+/// What becomes of the entries of an archive.
+struct Target<'a> {
+    /// The staging directory itself, unless only the entries are to be known.
+    tree: Option<Arc<Tree>>,
+    entries: &'a mut Table<ManifestEntry>,
+    /// The contents that are to be known, too.
+    contents: Option<&'a mut Contents>,
 }
 
 fn read(
     file: &mut File,
-    tree: Option<Arc<Tree>>,
-    entries: &mut Table<ManifestEntry>,
+    target: Target<'_>,
     extraction: Extraction<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), ExtractError> {
     let size = file.metadata().map_err(ExtractError::Unreadable)?.len();
     let allowance = Allowance::new(extraction.limits, size);
-    let mut staging = Staging {
-        tree,
-        entries,
-        extraction,
-        allowance: &allowance,
-        progress: Progress {
-            file: file.try_clone().map_err(ExtractError::Unreadable)?,
-            meter: Meter::of_bytes("extracting", Some(size)),
-            output,
-        },
-        buffer: vec![0; BUFFER_SIZE],
-        last_directory: None,
+    let progress = Progress {
+        file: file.try_clone().map_err(ExtractError::Unreadable)?,
+        meter: Meter::of_bytes("extracting", Some(size)),
+        output,
     };
+    let buffer = vec![0; BUFFER_SIZE];
+    let mut staging = Staging { target, extraction, allowance: &allowance, progress, buffer, last_directory: None };
     match Format::detect(file).map_err(ExtractError::Unreadable)? {
         None => return Err(ExtractError::UnknownFormat),
         Some(Format::Tar(compression)) => {
@@ -105,249 +117,4 @@ fn read(
         }
     }
     staging.finish()
-}
-
-/// The staging directory while entries are extracted into it.
-struct Staging<'a, 'o> {
-    /// The directory itself, unless only the entries are to be known. Looking there is quicker than in a list that is not in memory.
-    tree: Option<Arc<Tree>>,
-    entries: &'a mut Table<ManifestEntry>,
-    extraction: Extraction<'a>,
-    allowance: &'a Allowance,
-    progress: Progress<'a, 'o>,
-    buffer: Vec<u8>,
-    /// The directory that the last entry is in.
-    last_directory: Option<PathBuf>,
-}
-
-/// The progress of reading the archive.
-struct Progress<'a, 'o> {
-    /// A second descriptor of the archive, with the same position.
-    file: File,
-    meter: Meter,
-    output: &'a mut Output<'o>,
-}
-
-impl Progress<'_, '_> {
-    fn show(&mut self) {
-        if self.meter.is_due()
-            && let Ok(position) = self.file.stream_position()
-        {
-            self.meter.reached(position, self.output);
-        }
-    }
-}
-
-impl Staging<'_, '_> {
-    /// Returns the path of the entry with this name, if it is to be extracted.
-    fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, ExtractError> {
-        self.allowance.count_entry().map_err(ExtractError::TooMany)?;
-        let destination = names::destination(name, self.extraction.strip);
-        let Some(path) = destination.map_err(|error| EntryError::Name(error).in_entry(name))? else { return Ok(None) };
-        let is_selected = self.extraction.selection.has(&path);
-        Ok(is_selected.map_err(|error| EntryError::from(error).in_entry(name))?.then_some(path))
-    }
-
-    fn directory(&mut self, path: &Path, mode: u32) -> Result<(), EntryError> {
-        self.make_parents(path)?;
-        self.make_directory(path, (mode | 0o700) & ALLOWED_MODE)
-    }
-
-    /// Makes the directories above a path that are not entries of the archive.
-    fn make_parents(&mut self, path: &Path) -> Result<(), EntryError> {
-        let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
-        if self.last_directory.as_deref() == Some(parent) {
-            return Ok(());
-        }
-        let mut is_missing = false;
-        let mut above: Vec<&Path> = parent.ancestors().filter(|above| !above.as_os_str().is_empty()).collect();
-        above.reverse();
-        for above in above {
-            let kind = if is_missing { None } else { self.kind(above)? };
-            match kind {
-                Some(Kind::Directory) => {}
-                Some(_) => return Err(EntryError::ParentNotDirectory),
-                None => {
-                    is_missing = true;
-                    self.allowance.count_entry()?;
-                    self.make_directory(above, 0o755)?;
-                }
-            }
-        }
-        self.last_directory = Some(parent.to_owned());
-        Ok(())
-    }
-
-    fn make_directory(&mut self, path: &Path, mode: u32) -> Result<(), EntryError> {
-        // It is private in the staging directory; it gets its mode where it is going to be.
-        if let Some(location) = self.location(path) {
-            location.create_directory(0o700)?;
-        }
-        self.add(path, EntryKind::Directory { mode })
-    }
-
-    /// Returns the location of a path, if that is to be written.
-    fn location(&self, path: &Path) -> Option<PathHandle> {
-        self.tree.as_ref().map(|tree| tree.place(path))
-    }
-
-    fn kind(&self, path: &Path) -> Result<Option<Kind>, PathError> {
-        if let Some(location) = self.location(path) {
-            return Ok(location.stat()?.map(|stat| stat.kind));
-        }
-        Ok(self.entries.get(path)?.map(|entry| match entry.kind {
-            EntryKind::Directory { .. } => Kind::Directory,
-            EntryKind::File { .. } => Kind::File,
-            EntryKind::Symlink { .. } => Kind::Symlink,
-        }))
-    }
-
-    /// Returns the target of the symlink at a path, if there is one.
-    fn symlink_at(&self, path: &Path) -> Result<Option<Vec<u8>>, PathError> {
-        let Some(location) = self.location(path) else {
-            let target = |entry: ManifestEntry| match entry.kind {
-                EntryKind::Symlink { target } => Some(target),
-                _ => None,
-            };
-            return Ok(self.entries.get(path)?.and_then(target));
-        };
-        let is_symlink = location.stat()?.is_some_and(|stat| stat.kind == Kind::Symlink);
-        is_symlink.then(|| location.read_link()).transpose()
-    }
-
-    /// Returns the location of a file or symlink, if it is to be written, after the directories above it have been made.
-    fn free_location(&mut self, path: &Path) -> Result<Option<PathHandle>, EntryError> {
-        self.make_parents(path)?;
-        let location = self.location(path);
-        // Where it is written, the attempt tells.
-        if location.is_none() && self.kind(path)? == Some(Kind::Directory) {
-            return Err(EntryError::AlsoDirectory);
-        }
-        Ok(location)
-    }
-
-    fn file(
-        &mut self,
-        path: &Path,
-        mode: u32,
-        size: Option<u64>,
-        modified: Option<u64>,
-        content: &mut impl Read,
-    ) -> Result<(), EntryError> {
-        let mode = mode & ALLOWED_MODE;
-        let location = self.free_location(path)?;
-        let create = |location: &PathHandle| location.create().or_else(|error| self.not_made(path, error));
-        let mut file = location.as_ref().map(create).transpose()?;
-        let mut tee =
-            Tee { content, file: file.as_mut(), allowance: self.allowance, progress: &mut self.progress, size: 0 };
-        let digests = Digests::read_with(&mut tee, None, &mut self.buffer)?;
-        let actual = tee.size;
-        if let Some(size) = size.filter(|size| *size != actual) {
-            return Err(EntryError::Truncated { actual, size });
-        }
-        let sha256 = digests.sha256.clone();
-        if let (Some(location), Some(file)) = (&location, &file) {
-            self.complete(location, file, mode, modified, digests)?;
-        }
-        self.add(path, EntryKind::File { mode, size: actual, sha256 })
-    }
-
-    /// Gives a file that was written its properties, and takes note of its digests.
-    fn complete(
-        &self,
-        location: &PathHandle,
-        file: &File,
-        mode: u32,
-        modified: Option<u64>,
-        digests: Digests,
-    ) -> Result<(), EntryError> {
-        let Ownership { uid, gid } = self.extraction.owner;
-        let shown = location.shown();
-        set_ownership(file, &shown, uid, gid, mode)?;
-        if let Some(time) =
-            modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
-        {
-            // A time that the file system cannot hold is no reason to fail.
-            let _ = file.set_times(FileTimes::new().set_modified(time));
-        }
-        Ok(self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests)?)
-    }
-
-    fn symlink(&mut self, path: &Path, target: &[u8]) -> Result<(), EntryError> {
-        if target.is_empty() || target.contains(&0) {
-            return Err(EntryError::EmptySymlink);
-        }
-        if let Some(location) = self.free_location(path)? {
-            let Ownership { uid, gid } = self.extraction.owner;
-            location.create_symlink(target).or_else(|error| self.not_made(path, error))?;
-            location.give_to(uid, gid)?;
-        }
-        self.add(path, EntryKind::Symlink { target: target.to_owned() })
-    }
-
-    /// Makes another name of a file that was extracted before.
-    fn hard_link(&mut self, path: &Path, target: &Path) -> Result<(), EntryError> {
-        let is_file = |entry: &ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
-        let Some(entry) = self.entries.get(target)?.filter(is_file) else {
-            let is_selected = self.extraction.selection.has(target)?;
-            return Err(if is_selected { EntryError::HardLinkToMissing } else { EntryError::HardLinkToStripped });
-        };
-        if path == target {
-            return Ok(());
-        }
-        if let (Some(location), Some(target)) = (self.free_location(path)?, self.location(target)) {
-            location.remove().or_else(|error| self.not_made(path, error))?;
-            target.link_to(&location)?;
-        }
-        self.add(path, entry.kind)
-    }
-
-    /// Returns the reason that something could not be made. As with tar, the last entry of a name counts, but for directories.
-    fn not_made<T>(&self, path: &Path, error: PathError) -> Result<T, EntryError> {
-        Err(if self.kind(path)? == Some(Kind::Directory) { EntryError::AlsoDirectory } else { error.into() })
-    }
-
-    fn add(&mut self, path: &Path, kind: EntryKind) -> Result<(), EntryError> {
-        Ok(self.entries.insert(path, ManifestEntry { kind, owner: self.extraction.owner })?)
-    }
-
-    fn finish(self) -> Result<(), ExtractError> {
-        if self.extraction.selection.includes_nothing() {
-            return Err(ExtractError::NothingIncluded);
-        }
-        let symlink_at = |path: &Path| self.symlink_at(path);
-        for row in self.entries.iter() {
-            let (link, entry) = row.map_err(ExtractError::Listing)?;
-            let EntryKind::Symlink { target } = &entry.kind else { continue };
-            let name = link.as_os_str().as_bytes();
-            match names::leads_out(&link, target, &symlink_at, self.extraction.top) {
-                Ok(false) => {}
-                Ok(true) => return Err(EntryError::LeadsOut(target.as_slice().into()).in_entry(name)),
-                Err(error) => return Err(EntryError::from(error).in_entry(name)),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A reader of a content that also writes it to a file, if there is one.
-struct Tee<'a, 'p, 'o, R> {
-    content: &'a mut R,
-    file: Option<&'a mut File>,
-    allowance: &'a Allowance,
-    progress: &'a mut Progress<'p, 'o>,
-    size: u64,
-}
-
-impl<R: Read> Read for Tee<'_, '_, '_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.content.read(buffer)?;
-        self.allowance.count_written(length as u64)?;
-        self.size += length as u64;
-        self.progress.show();
-        if let Some(file) = &mut self.file {
-            io::Write::write_all(file, buffer.get(..length).unwrap_or_default())?;
-        }
-        Ok(length)
-    }
 }

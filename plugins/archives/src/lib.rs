@@ -11,6 +11,7 @@ mod format;
 mod inventory;
 mod limits;
 mod listing;
+mod queued;
 mod record;
 mod removal;
 mod shared;

@@ -11,32 +11,39 @@ use std::path::{Path, PathBuf};
 /// The number of digits of a digest that are shown.
 const DIGITS: usize = 16;
 
-/// The paths that an apply would change.
+/// The paths of which there is one thing and was, or would be, another.
 #[derive(Debug, Default)]
 pub(crate) struct Listing(BTreeMap<PathBuf, Change>);
 
 #[derive(Debug)]
 struct Change {
-    before: Option<ManifestEntry>,
-    after: After,
+    before: Side,
+    after: Side,
+    /// The lines of both, where these are shown.
+    texts: (String, String),
 }
 
 #[derive(Debug)]
-enum After {
+enum Side {
     Known(Option<ManifestEntry>),
-    /// The reason why it cannot be told.
+    /// All that can be said of it.
     Unknown(String),
 }
 
 impl Listing {
     /// Adds a path. What an earlier step would have made of it does not count.
     pub(crate) fn add(&mut self, PendingEntry { path, before, after }: PendingEntry) {
-        self.set(path, before, After::Known(after));
+        self.set(path, Side::Known(before), Side::Known(after));
     }
 
     /// Adds a path of which it cannot be told what it would be.
     pub(crate) fn add_unknown(&mut self, path: PathBuf, before: Option<ManifestEntry>, reason: &str) {
-        self.set(path, before, After::Unknown(reason.to_owned()));
+        self.set(path, Side::Known(before), Side::Unknown(reason.to_owned()));
+    }
+
+    /// Adds a download that is not what was downloaded.
+    pub(crate) fn add_download(&mut self, path: PathBuf, sha256: &str, after: Option<ManifestEntry>) {
+        self.set(path, Side::Unknown(format!("sha256:{}", beginning(sha256))), Side::Known(after));
     }
 
     /// Adds a path that goes, unless something would be made there before.
@@ -46,43 +53,78 @@ impl Listing {
         }
     }
 
-    fn set(&mut self, path: PathBuf, before: Option<ManifestEntry>, after: After) {
+    /// Adds the contents of a path that was added, each behind its name. What is not text is not shown.
+    pub(crate) fn add_contents(&mut self, path: &Path, before: Option<&[u8]>, after: Option<&[u8]>) {
+        if let Some(change) = self.0.get_mut(path) {
+            let lines = |content: Option<&[u8]>| content.and_then(as_text).map(|text| quoted(path, text));
+            change.texts = (lines(before).unwrap_or_default(), lines(after).unwrap_or_default());
+        }
+    }
+
+    fn set(&mut self, path: PathBuf, before: Side, after: Side) {
         let before = match self.0.remove(&path) {
             Some(change) => change.before,
             None => before,
         };
-        self.0.insert(path, Change { before, after });
+        self.0.insert(path, Change { before, after, texts: Default::default() });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns both texts; none if nothing that is shown would change.
     pub(crate) fn into_texts(self) -> Option<(String, String)> {
         let (mut from, mut to) = (String::new(), String::new());
-        for (path, Change { before, after }) in self.0 {
-            let owner_before = before.as_ref().map(|entry| entry.owner).unwrap_or_default();
-            let changed = match &after {
-                After::Known(Some(entry)) => owner_before.changed_to(entry.owner),
+        for (path, Change { before, after, texts }) in self.0 {
+            let owner_before = match &before {
+                Side::Known(Some(entry)) => entry.owner,
                 _ => Ownership::default(),
             };
-            let shown = |entry: &ManifestEntry| {
-                let Ownership { uid, gid } = entry.owner;
-                let owner = Ownership {
-                    uid: uid.filter(|_| changed.uid.is_some()),
-                    gid: gid.filter(|_| changed.gid.is_some()),
-                };
-                line(&path, entry, owner)
+            let changed = match &after {
+                Side::Known(Some(entry)) => owner_before.changed_to(entry.owner),
+                _ => Ownership::default(),
             };
-            let before = before.as_ref().map(shown).unwrap_or_default();
-            let after = match &after {
-                After::Known(entry) => entry.as_ref().map(shown).unwrap_or_default(),
-                After::Unknown(reason) => format!("{}  ({reason})\n", name(&path)),
+            let shown = |side: &Side| match side {
+                Side::Unknown(reason) => format!("{}  ({reason})\n", name(&path)),
+                Side::Known(None) => String::new(),
+                Side::Known(Some(entry)) => {
+                    let Ownership { uid, gid } = entry.owner;
+                    let owner = Ownership {
+                        uid: uid.filter(|_| changed.uid.is_some()),
+                        gid: gid.filter(|_| changed.gid.is_some()),
+                    };
+                    line(&path, entry, owner)
+                }
             };
+            let (before, after) = (shown(&before), shown(&after));
             if before != after {
-                from += &before;
-                to += &after;
+                from += &(before + &texts.0);
+                to += &(after + &texts.1);
             }
         }
         (from != to).then_some((from, to))
     }
+}
+
+/// Returns a content as text, if it is that.
+pub(crate) fn as_text(content: &[u8]) -> Option<&str> {
+    std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
+}
+
+/// Returns the lines of a text, each behind the name of its file.
+fn quoted(path: &Path, text: &str) -> String {
+    let name = name(path);
+    let mut lines: String = text.split_inclusive('\n').map(|line| format!("{name}| {line}")).collect();
+    if !lines.is_empty() && !lines.ends_with('\n') {
+        lines += "\\ without a newline at the end\n";
+    }
+    lines
+}
+
+/// Returns the digits of a digest that are shown.
+fn beginning(sha256: &str) -> &str {
+    sha256.get(..DIGITS).unwrap_or(sha256)
 }
 
 fn line(path: &Path, entry: &ManifestEntry, owner: Ownership) -> String {
@@ -91,8 +133,7 @@ fn line(path: &Path, entry: &ManifestEntry, owner: Ownership) -> String {
     let _ = match &entry.kind {
         EntryKind::Directory { mode } => write!(line, "/  {mode:04o}"),
         EntryKind::File { mode, size, sha256 } => {
-            let digest = sha256.get(..DIGITS).unwrap_or(sha256);
-            write!(line, "  {mode:04o}  {size} bytes  sha256:{digest}")
+            write!(line, "  {mode:04o}  {size} bytes  sha256:{}", beginning(sha256))
         }
         EntryKind::Symlink { target } => write!(line, " -> {}", target.as_bstr().escape_bytes()),
     };

@@ -8,7 +8,6 @@ mod managed;
 mod overlay;
 mod read;
 mod sidecars;
-mod validation;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]

@@ -1,5 +1,6 @@
 //! A `[[scaffold]]` table, and the check of its values.
 
+use crate::engine::Form;
 use crate::engines::Language;
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
@@ -45,9 +46,18 @@ pub(crate) struct ScaffoldDefinition {
     pub(crate) mode: Option<String>,
     /// The mode of directories.
     pub(crate) dir_mode: Option<String>,
+    /// Programs that have to find files well before anything is in place.
+    #[serde(default)]
+    pub(crate) validate: Vec<FileCommand>,
     /// Programs that are called for files that have changed.
     #[serde(default)]
-    pub(crate) post: Vec<Post>,
+    pub(crate) post: Vec<FileCommand>,
+    /// Leaves out the newline behind a block.
+    #[serde(default)]
+    pub(crate) trim_blocks: bool,
+    /// Leaves out the white space before a block that begins a line.
+    #[serde(default)]
+    pub(crate) lstrip_blocks: bool,
 }
 
 /// The desired content of the target.
@@ -62,11 +72,11 @@ pub(crate) enum Ensure {
     Absent,
 }
 
-/// A program that is called for each file that has changed.
+/// A program that is called for files.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Post {
+pub(crate) struct FileCommand {
     /// A pattern for names, or for paths below the target if it has a slash.
     pub(crate) glob: String,
     /// The program and its arguments; `{}` is the path of the file, which is the last argument if there is none.
@@ -79,7 +89,10 @@ impl Definition for ScaffoldDefinition {
     const HAS_FOLDERS: bool = true;
 
     fn doubts(&self) -> Vec<Invalid> {
-        self.post.iter().filter_map(|post| post.command.doubt("post")).collect()
+        let doubts = |key, commands: &[FileCommand]| -> Vec<Invalid> {
+            commands.iter().filter_map(|command| command.command.doubt(key)).collect()
+        };
+        [doubts("validate", &self.validate), doubts("post", &self.post)].concat()
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
@@ -93,7 +106,9 @@ impl Definition for ScaffoldDefinition {
             account("group", &self.group),
             mode("mode", &self.mode),
             mode("dir_mode", &self.dir_mode),
-            values::globs("post", self.post.iter().map(|post| &post.glob)),
+            values::globs("validate", self.validate.iter().map(|command| &command.glob)),
+            self.validate.iter().try_for_each(validate_validation),
+            values::globs("post", self.post.iter().map(|command| &command.glob)),
             values::globs("ignore", self.ignore.iter().flatten()),
         ])
     }
@@ -101,6 +116,15 @@ impl Definition for ScaffoldDefinition {
     fn validate(&self) -> Result<(), Invalid> {
         if self.source.is_none() && self.ensure == Ensure::Present {
             return Err(Invalid::new("source", "is missing"));
+        }
+        for (key, is_set) in [("trim_blocks", self.trim_blocks), ("lstrip_blocks", self.lstrip_blocks)] {
+            if is_set && !self.engine.0.has_blocks() {
+                let engine = self.engine.0.name();
+                return Err(Invalid::new(
+                    key,
+                    format!("the engine {engine} has no blocks; {{{{- and -}}}} trim there"),
+                ));
+            }
         }
         Ok(())
     }
@@ -112,6 +136,15 @@ fn validate_delimiters([open, close]: &[String; 2]) -> Result<(), Invalid> {
         return Err(Invalid::new("delimiters", format!("{open:?} and {close:?} cannot be delimiters")));
     }
     Ok(())
+}
+
+/// A validation that is not told of the file would always find the same.
+fn validate_validation(validation: &FileCommand) -> Result<(), Invalid> {
+    if validation.command.words().iter().any(|word| word.contains("{}")) {
+        return Ok(());
+    }
+    let command = validation.command.words().join(" ");
+    Err(Invalid::new("validate", format!("`{command}` has no {{}}, which stands for the file that is looked at")))
 }
 
 fn validate_source(source: &str) -> Result<(), Invalid> {
@@ -137,6 +170,11 @@ impl ScaffoldDefinition {
     /// The directory of templates: below the resource directory, or an absolute path.
     pub(crate) fn source(&self) -> &Path {
         Path::new(self.source.as_deref().unwrap_or_default())
+    }
+
+    /// The form that the templates are written in.
+    pub(crate) fn form(&self) -> Form {
+        Form { delimiters: self.delimiters.clone(), trim_blocks: self.trim_blocks, lstrip_blocks: self.lstrip_blocks }
     }
 
     /// Returns the declared keys, for people.

@@ -4,7 +4,7 @@ mod go;
 pub(crate) mod jet;
 mod jinja;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Form};
 use crate::reach::Reach;
 use crate::renderer::Render;
 use holo_plugin::facts::LocatedError;
@@ -25,7 +25,8 @@ pub(crate) fn renderer(
     reach: Arc<Reach>,
     delimiters: Option<&[String; 2]>,
 ) -> Option<Result<Box<dyn Render>, LocatedError>> {
-    Some(ALL.named(name).ok()?.renderer(reach, delimiters))
+    let form = Form { delimiters: delimiters.cloned(), ..Form::default() };
+    Some(ALL.named(name).ok()?.renderer(reach, &form))
 }
 
 /// The engine that a definition names.

@@ -3,24 +3,37 @@
 use holo_change::tracked::{State, Track, Tracker, Unmanaged};
 use holo_change::{Fingerprint, PathHandle, Stamp, Tree, UnchangedRecord};
 use holo_plugin::Host;
-use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The file of the record, in the state directory.
 const RECORD: &str = ".unchanged";
 
-/// The record of what is known to be unchanged.
+/// The record of what is known to be unchanged. All scaffolds of a run share it: it is read before the first of them, and written after the
+/// last one. A run that is killed before that loses a shortcut alone, as what it has changed has other stamps.
+#[derive(Debug)]
 pub(crate) struct Known {
-    record: RefCell<UnchangedRecord>,
+    record: Mutex<UnchangedRecord>,
     /// Where it is kept; none if it is not.
     place: Option<PathHandle>,
+    /// True if scaffolds were applied: a run that only reads keeps nothing.
+    is_to_keep: AtomicBool,
 }
 
 impl Known {
+    fn new(record: UnchangedRecord, place: Option<PathHandle>) -> Known {
+        Known { record: Mutex::new(record), place, is_to_keep: AtomicBool::new(false) }
+    }
+
+    fn record(&self) -> MutexGuard<'_, UnchangedRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Knows nothing, so that everything is read.
     pub(crate) fn nothing() -> Known {
-        Known { record: RefCell::new(UnchangedRecord::none()), place: None }
+        Known::new(UnchangedRecord::none(), None)
     }
 
     /// Reads what earlier applies have recorded. In test mode that is done only where it is asked for.
@@ -35,7 +48,7 @@ impl Known {
         if host.verifies() {
             record.distrust();
         }
-        Known { record: RefCell::new(record), place: Some(place) }
+        Known::new(record, Some(place))
     }
 
     /// Returns the state of a path. A file that is known to be as it was made is not read.
@@ -45,11 +58,11 @@ impl Known {
         let Some(stamp) = Stamp::of(&tracker.place(path))? else { return Ok(State::Absent) };
         let fingerprint = Fingerprint::new(&[Some(stamp)], made);
         let key = path.as_os_str().as_bytes();
-        if self.record.borrow().knows(key, fingerprint) {
+        if self.record().knows(key, fingerprint) {
             return Ok(made.clone());
         }
         let state = tracker.state(path)?;
-        let mut record = self.record.borrow_mut();
+        let mut record = self.record();
         if state == *made && record.can_rely_on(&stamp) {
             record.insert(key, fingerprint);
         }
@@ -58,14 +71,19 @@ impl Known {
 
     /// Forgets what is about to be changed.
     pub(crate) fn forget<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) {
-        let mut record = self.record.borrow_mut();
+        let mut record = self.record();
         paths.into_iter().for_each(|path| record.forget(path.as_ref().as_os_str().as_bytes()));
     }
 
+    /// Has what is learned kept for the next apply, when all is done.
+    pub(crate) fn note_applied(&self) {
+        self.is_to_keep.store(true, Ordering::Relaxed);
+    }
+
     /// Keeps for the next apply what this one has learned.
-    pub(crate) fn keep(&self) {
-        if let Some(place) = &self.place {
-            self.record.borrow().keep(place, &place.replacement());
-        }
+    pub(crate) fn keep(&self, host: &Host) {
+        let Some(place) = self.place.as_ref().filter(|_| self.is_to_keep.load(Ordering::Relaxed)) else { return };
+        let Ok(_held) = Tree::open(host.state_dir()).and_then(|state| state.hold()) else { return };
+        self.record().keep(place, &place.replacement());
     }
 }

@@ -1,10 +1,10 @@
-//! Programs that are called for files that have changed.
+//! Programs that are called for files: before they are in place, and when they have changed.
 
-use crate::definition::{Post, ScaffoldDefinition};
+use crate::definition::FileCommand;
 use crate::error::{Result, ScaffoldError};
 use holo_plugin::definitions::Glob;
 use holo_plugin::process::{self, Program};
-use holo_plugin::{Host, Output};
+use holo_plugin::{Host, Output, Validation, ValidationError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -17,17 +17,13 @@ const PLACEHOLDER: &[u8] = b"{}";
 pub(crate) struct Programs<'a> {
     target: PathBuf,
     timeout: Option<Duration>,
-    programs: Vec<(Glob, &'a Post)>,
+    programs: Vec<(Glob, &'a FileCommand)>,
 }
 
 impl<'a> Programs<'a> {
     /// Those that are defined. One may take as long as this.
-    pub(crate) fn new(
-        definition: &'a ScaffoldDefinition,
-        target: &Path,
-        timeout: Option<Duration>,
-    ) -> Result<Programs<'a>> {
-        let programs = definition.post.iter().map(|post| Ok((Glob::new(&post.glob)?, post)));
+    pub(crate) fn new(defined: &'a [FileCommand], target: &Path, timeout: Option<Duration>) -> Result<Programs<'a>> {
+        let programs = defined.iter().map(|command| Ok((Glob::new(&command.glob)?, command)));
         Ok(Programs { target: target.to_owned(), timeout, programs: programs.collect::<Result<_>>()? })
     }
 
@@ -36,9 +32,26 @@ impl<'a> Programs<'a> {
         self.of_file(path).next().is_some()
     }
 
-    fn of_file(&self, path: &Path) -> impl Iterator<Item = &'a Post> {
+    fn of_file(&self, path: &Path) -> impl Iterator<Item = &'a FileCommand> {
         let below = path.strip_prefix(&self.target).unwrap_or(path).to_owned();
-        self.programs.iter().filter_map(move |(glob, post)| glob.matches(&below).then_some(*post))
+        self.programs.iter().filter_map(move |(glob, command)| glob.matches(&below).then_some(*command))
+    }
+
+    /// Has the programs for a file look at what it shall be.
+    ///
+    /// # Errors
+    /// If one of them finds something wrong.
+    pub(crate) fn validate(
+        &self,
+        path: &Path,
+        content: &[u8],
+        sensitive: bool,
+        host: &Host,
+        output: &mut Output<'_>,
+    ) -> std::result::Result<(), ValidationError> {
+        let validation =
+            |command: &'a FileCommand| Validation { command: &command.command, sensitive, timeout: self.timeout };
+        self.of_file(path).try_for_each(|command| validation(command).run(path, content, host, output))
     }
 
     /// Calls the programs for a file, or says what would be called where that is not the system that is running.
@@ -74,6 +87,7 @@ fn with_path(word: &str, path: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::ScaffoldDefinition;
 
     #[test]
     fn the_path_is_where_it_is_wanted_or_last() {
@@ -102,7 +116,7 @@ mod tests {
             ("*", "/t/.hidden", true),
         ] {
             let definition = definition(glob);
-            let programs = Programs::new(&definition, Path::new("/t"), None).ok().unwrap();
+            let programs = Programs::new(&definition.post, Path::new("/t"), None).ok().unwrap();
             assert_eq!(programs.are_for(Path::new(path)), is_for, "{glob} {path}");
         }
     }

@@ -92,7 +92,7 @@ fn render_with(
 ) -> Result<(Rendered, Arc<Reach>)> {
     let source = Source::open(definition.source(), definition.ignore.as_deref(), host)?;
     let reach = reach(knowledge, definition, file, &source, host)?;
-    let engine = definition.engine.0.renderer(Arc::clone(&reach), definition.delimiters.as_ref())?;
+    let engine = definition.engine.0.renderer(Arc::clone(&reach), &definition.form())?;
     let mut rendered = Rendered::new();
     let is_opened = || reach.knowledge().take_unopened().map_or(Ok(()), Err);
     // The names of the source's directories in the target; none if they are left out.

@@ -101,6 +101,10 @@ impl Plugin for Scaffolds {
         check_concurrently(host, set, host.jobs(), answers);
         self.together.end();
     }
+
+    fn end(&self, host: &Host) {
+        self.together.end_run(host);
+    }
 }
 
 /// Finds scaffolds of which one is in the other. Under version 4, the dispatcher compares what entities own.

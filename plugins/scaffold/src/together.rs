@@ -1,13 +1,19 @@
-//! What the scaffolds of a set share while they are worked on: reading it for each of them would take more than linear time.
+//! What the scaffolds of a set or of a run share while they are worked on: reading it for each of them would take more than linear time.
 
+use crate::known::Known;
 use holo_change::claims::{self, Claim, Claims};
 use holo_change::tracked::HeldPaths;
 use holo_plugin::Host;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What the scaffolds of a plugin share, as long as a set of them is worked on.
+/// What the scaffolds of a plugin share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Together(Arc<Mutex<Option<Arc<Shared>>>>);
+pub(crate) struct Together {
+    /// As long as a set of them is worked on.
+    set: Arc<Mutex<Option<Arc<Shared>>>>,
+    /// For the whole run.
+    known: Arc<OnceLock<Known>>,
+}
 
 /// What is read once.
 #[derive(Debug, Default)]
@@ -26,24 +32,38 @@ pub(crate) struct RunClaims {
 }
 
 impl Together {
+    fn set(&self) -> MutexGuard<'_, Option<Arc<Shared>>> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is known to be unchanged.
+    pub(crate) fn known(&self, host: &Host) -> &Known {
+        self.known.get_or_init(|| Known::open(host))
+    }
+
+    /// Keeps what the run has learned.
+    pub(crate) fn end_run(&self, host: &Host) {
+        self.known.get().iter().for_each(|known| known.keep(host));
+    }
+
     /// Begins a set.
     pub(crate) fn begin(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::default());
+        *self.set() = Some(Arc::default());
     }
 
     /// Ends it.
     pub(crate) fn end(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.set() = None;
     }
 
     /// Returns true if the scaffold is one of a set.
     pub(crate) fn is_set(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.set().is_some()
     }
 
     /// Returns what is shared with the others of the set; a scaffold by itself shares nothing.
     pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+        self.set().clone().unwrap_or_default()
     }
 }
 

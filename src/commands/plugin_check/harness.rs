@@ -1,7 +1,7 @@
 //! Calls of the plugin, with what holds for every one of them: its time, processes left behind, files where none may be.
 
 use super::finding::{Findings, Rule, Severity};
-use super::heard::{CallError, Heard, MAX_KEPT, keep, listed, plain, quoted, word};
+use super::heard::{CallError, Heard, MAX_KEPT, keep, listed, plain, quoted};
 use super::scratch::{Scratch, Snapshot};
 use super::session::{Asked, END_LIMIT, Session};
 use super::{Manner, Subject};
@@ -136,7 +136,7 @@ impl<'a, 'f> Harness<'a, 'f> {
             return Ok(heard.pop().unwrap_or_default());
         }
         let environment = self.environment(self.scratch.directories(), self.manner.api_version);
-        self.call(word(operation), &[], environment, true)
+        self.call(operation.word(), &[], environment, true)
     }
 
     /// Has the health checks of entities run, which is answered in lines on file descriptor 3.
@@ -154,13 +154,13 @@ impl<'a, 'f> Harness<'a, 'f> {
     /// Has the plugin work on entities of which none depends on another. Returns what is heard of each.
     pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {
-            let subject = self.subject(word(operation), ids);
+            let subject = self.subject(operation.word(), ids);
             let entities = ids.iter().cloned().map(Text).collect();
             return self.request(&Request { entities, ..Request::new(0, operation) }, &subject);
         }
         let directories = self.scratch.directories().clone();
         let environment = self.environment(&directories, self.manner.api_version);
-        let one = |id| self.call(word(operation), std::slice::from_ref(id), environment.clone(), true);
+        let one = |id| self.call(operation.word(), std::slice::from_ref(id), environment.clone(), true);
         ids.iter().map(one).collect()
     }
 

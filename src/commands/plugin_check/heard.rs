@@ -1,7 +1,6 @@
 //! The words of a plugin, as they are kept and shown.
 
 use bstr::ByteSlice;
-use holo_protocol::session::Operation;
 
 /// The number of bytes that are kept of a plugin's output, so that one which never stops does no harm.
 pub(super) const MAX_KEPT: usize = 64 << 20;
@@ -42,22 +41,6 @@ impl Heard {
         let Some(CallError::Failed(how)) = &self.error else { return String::new() };
         let said = [&self.stderr, &self.stdout].into_iter().find_map(|text| text.lines().find(|line| !line.is_empty()));
         said.map_or_else(|| how.clone(), |line| format!("{how}, after {}", quoted(line)))
-    }
-}
-
-/// Returns an operation as it is asked for.
-pub(super) fn word(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Scan => "scan",
-        Operation::Check => "check",
-        Operation::Apply => "apply",
-        Operation::ForceApply => "force-apply",
-        Operation::Diff => "diff",
-        Operation::Preview => "preview",
-        Operation::Doctor => "doctor",
-        Operation::Health => "health",
-        Operation::Blame => "blame",
-        Operation::Adopt => "adopt",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::finding::Rule;
 use super::harness::Harness;
-use super::heard::{CallError, Heard, word};
+use super::heard::{CallError, Heard};
 use super::judgement::{compare_with_check, judge_last_check, judge_output, judge_paths, judge_second_apply};
 use super::{described, doctor, messages, report};
 use crate::error::FatalError;
@@ -111,7 +111,7 @@ fn unknown_entity(harness: &mut Harness<'_, '_>, like: Option<&BString>) -> Resu
         if operation == Operation::Check && harness.manner.api_version < API_VERSION_4 {
             continue;
         }
-        let subject = harness.subject(word(operation), std::slice::from_ref(&id));
+        let subject = harness.subject(operation.word(), std::slice::from_ref(&id));
         let before = harness.scratch.snapshot();
         let heard = harness.work(operation, std::slice::from_ref(&id))?.pop().unwrap_or_default();
         harness.unchanged_since(
@@ -156,7 +156,7 @@ fn operate(
         }
         let before = harness.scratch.snapshot();
         let all = harness.work(operation, &ids)?;
-        let subject = harness.subject(word(operation), &ids);
+        let subject = harness.subject(operation.word(), &ids);
         match operation {
             Operation::Check => harness.unchanged_since(Rule::Check, &subject, &before, true, "has changed"),
             Operation::Diff | Operation::Preview => {
@@ -190,7 +190,7 @@ fn operate(
 fn check_again(harness: &mut Harness<'_, '_>, ids: &[BString], known: &mut Known) -> Result<(), FatalError> {
     let all = harness.work(Operation::Check, ids)?;
     for (id, heard) in ids.iter().zip(&all).filter(|(_, heard)| heard.ended_well() == Some(true)) {
-        let subject = harness.subject(word(Operation::Check), std::slice::from_ref(id));
+        let subject = harness.subject(Operation::Check.word(), std::slice::from_ref(id));
         let messages = messages::read(harness, Operation::Check, &subject, heard);
         known.checked.insert(id.clone(), messages);
     }
@@ -222,7 +222,7 @@ fn judge(
     known: &mut Known,
     (stage, operation): (Stage, Operation),
 ) {
-    let subject = harness.subject(word(operation), std::slice::from_ref(id));
+    let subject = harness.subject(operation.word(), std::slice::from_ref(id));
     let rule = match operation {
         Operation::Check => Rule::Check,
         Operation::Diff | Operation::Preview => Rule::Diff,

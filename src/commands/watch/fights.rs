@@ -1,7 +1,8 @@
 //! Entities that somebody else changes as often as they are repaired.
 
-use crate::report::Writer;
+use super::definitions::Fingerprint;
 use bstr::{BStr, BString};
+use holo_events::Writer;
 use holo_protocol::Limit;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,13 +10,20 @@ use std::time::{Duration, Instant};
 /// The time after which an entity that was left alone is repaired again.
 const LEFT_ALONE: Duration = Duration::from_secs(60 * 60);
 
-/// The repairs of each entity, and those that are left alone.
+/// The entities that have been repaired.
 #[derive(Debug, Default)]
-pub(super) struct Fights {
-    repairs: HashMap<BString, VecDeque<Instant>>,
-    left_alone: HashMap<BString, Instant>,
-    /// The last process that is known to have written something of an entity.
-    writers: HashMap<BString, Writer>,
+pub(super) struct Fights(HashMap<BString, Fight>);
+
+/// The repairs of an entity.
+#[derive(Debug, Default)]
+struct Fight {
+    repairs: VecDeque<Instant>,
+    /// The time until which it is left alone.
+    left_alone: Option<Instant>,
+    /// The last process that is known to have written something of it.
+    writer: Option<Writer<'static>>,
+    /// Its definition when it was repaired first, if anything is known of that.
+    definition: Option<Fingerprint>,
 }
 
 /// An answer to whether an entity may be repaired.
@@ -35,49 +43,59 @@ impl Fights {
         if self.is_left_alone(id, now) {
             return Verdict::LeftAlone;
         }
-        self.left_alone.remove(id);
-        let Some(repairs) = self.repairs.get_mut(id) else { return Verdict::Repair };
-        repairs.retain(|&at| now.duration_since(at) < limit.within);
+        let Some(fight) = self.0.get_mut(id) else { return Verdict::Repair };
+        fight.left_alone = None;
+        fight.repairs.retain(|&at| now.duration_since(at) < limit.within);
         let times = usize::try_from(limit.times).unwrap_or(usize::MAX);
-        let Some(&first) = repairs.len().checked_sub(times).and_then(|index| repairs.get(index)) else {
+        let Some(&first) = fight.repairs.len().checked_sub(times).and_then(|index| fight.repairs.get(index)) else {
             return Verdict::Repair;
         };
         let until = (now + LEFT_ALONE).max(first + limit.within);
-        self.left_alone.insert(id.to_owned(), until);
+        fight.left_alone = Some(until);
         Verdict::Stop(until)
     }
 
     /// Returns true if an entity was repaired too often, and is not to be for now.
     pub(super) fn is_left_alone(&self, id: &BStr, now: Instant) -> bool {
-        self.left_alone.get(id).is_some_and(|&until| now < until)
+        self.0.get(id).and_then(|fight| fight.left_alone).is_some_and(|until| now < until)
     }
 
-    /// Notes that an entity was repaired.
-    pub(super) fn repaired(&mut self, id: &BStr, now: Instant) {
-        self.repairs.entry(id.to_owned()).or_default().push_back(now);
+    /// Notes that an entity was repaired, which has this definition.
+    pub(super) fn repaired(&mut self, id: &BStr, definition: Option<Fingerprint>, now: Instant) {
+        let fight = self.0.entry(id.to_owned()).or_default();
+        fight.repairs.push_back(now);
+        fight.definition = fight.definition.or(definition);
+    }
+
+    /// Returns true if an entity has been repaired.
+    pub(super) fn has(&self, id: &BStr) -> bool {
+        self.0.contains_key(id)
+    }
+
+    /// Forgets the entities whose definitions are others than these, or are not known.
+    pub(super) fn forget_unless(&mut self, definitions: &HashMap<BString, Fingerprint>) {
+        self.0.retain(|id, fight| fight.definition.is_some() && fight.definition.as_ref() == definitions.get(id));
     }
 
     /// Notes the process that has written something of an entity.
-    pub(super) fn written(&mut self, id: &BStr, writer: &Writer) {
-        self.writers.insert(id.to_owned(), writer.clone());
+    pub(super) fn written(&mut self, id: &BStr, writer: &Writer<'static>) {
+        self.0.entry(id.to_owned()).or_default().writer = Some(writer.clone());
     }
 
     /// Returns the last process that is known to have written something of an entity.
-    pub(super) fn writer(&self, id: &BStr) -> Option<&Writer> {
-        self.writers.get(id)
+    pub(super) fn writer(&self, id: &BStr) -> Option<&Writer<'static>> {
+        self.0.get(id)?.writer.as_ref()
     }
 
     /// Returns the time at which the first of those that are left alone is to be looked at again.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.left_alone.values().min().copied()
+        self.0.values().filter_map(|fight| fight.left_alone).min()
     }
 
     /// Returns those that need not be left alone any longer.
     pub(super) fn release(&mut self, now: Instant) -> Vec<BString> {
-        let due = self.left_alone.iter().filter(|&(_, &until)| until <= now);
-        let due: Vec<BString> = due.map(|(id, _)| id.clone()).collect();
-        self.left_alone.retain(|_, until| *until > now);
-        due
+        let is_due = |fight: &mut Fight| fight.left_alone.take_if(|until| *until <= now).is_some();
+        self.0.iter_mut().filter_map(|(id, fight)| is_due(fight).then(|| id.clone())).collect()
     }
 }
 
@@ -86,6 +104,7 @@ mod tests {
     use super::*;
 
     const LIMIT: Limit = Limit { times: 3, within: Duration::from_secs(600) };
+    const DEFINITION: Fingerprint = Fingerprint::for_test(1);
 
     #[test]
     fn an_entity_that_was_repaired_often_is_left_alone_for_an_hour() {
@@ -95,7 +114,7 @@ mod tests {
         let mut fights = Fights::default();
         for second in [0, 10, 20] {
             assert_eq!(fights.judge(id, LIMIT, at(second)), Verdict::Repair);
-            fights.repaired(id, at(second));
+            fights.repaired(id, Some(DEFINITION), at(second));
         }
         assert_eq!(fights.next(), None);
         assert_eq!(fights.judge(id, LIMIT, at(30)), Verdict::Stop(at(3630)));
@@ -108,6 +127,21 @@ mod tests {
     }
 
     #[test]
+    fn an_entity_with_another_definition_begins_anew() {
+        let (changed, same, gone) = (BStr::new("file:/x"), BStr::new("file:/y"), BStr::new("file:/z"));
+        let now = Instant::now();
+        let mut fights = Fights::default();
+        for id in [changed, same, gone] {
+            (0..3).for_each(|_| fights.repaired(id, Some(DEFINITION), now));
+            assert!(matches!(fights.judge(id, LIMIT, now), Verdict::Stop(_)), "{id}");
+        }
+        let definitions = [(changed.to_owned(), Fingerprint::for_test(2)), (same.to_owned(), DEFINITION)];
+        fights.forget_unless(&definitions.into());
+        assert_eq!([changed, same, gone].map(|id| fights.is_left_alone(id, now)), [false, true, false]);
+        assert_eq!(fights.judge(changed, LIMIT, now), Verdict::Repair);
+    }
+
+    #[test]
     fn repairs_of_long_ago_do_not_count() {
         let id = BStr::new("file:/x");
         let begin = Instant::now();
@@ -115,7 +149,7 @@ mod tests {
         for minutes in (0..100).step_by(6) {
             let now = begin + Duration::from_secs(minutes * 60);
             assert_eq!(fights.judge(id, LIMIT, now), Verdict::Repair, "after {minutes} min");
-            fights.repaired(id, now);
+            fights.repaired(id, Some(DEFINITION), now);
         }
     }
 
@@ -127,7 +161,7 @@ mod tests {
         let limit = Limit { times: 2, within: Duration::from_secs(24 * 3600) };
         let mut fights = Fights::default();
         for hour in [0, 2, 5] {
-            fights.repaired(id, at(hour));
+            fights.repaired(id, Some(DEFINITION), at(hour));
         }
         // Two of the three count: the third was made by a person's apply.
         assert_eq!(fights.judge(id, limit, at(6)), Verdict::Stop(at(26)));

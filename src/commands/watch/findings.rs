@@ -1,5 +1,6 @@
 //! What a look at entities has found, gathered instead of shown.
 
+use crate::entity::Source;
 use crate::report::{End, Event, RemarkKind, Reporter, Severity};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Message;
@@ -30,6 +31,8 @@ pub(super) struct Finding {
     pub(super) error: Option<BString>,
     /// True if its plugin cannot tell how it is.
     pub(super) is_unknown: bool,
+    /// Its resource files, if it was changed.
+    pub(super) sources: Vec<Source>,
 }
 
 impl<'a> Findings<'a> {
@@ -79,6 +82,7 @@ impl Reporter for Findings<'_> {
                     refusals: Vec::new(),
                     error: None,
                     is_unknown: false,
+                    sources: Vec::new(),
                 });
             }
             Event::Message(message) => self.message(message),
@@ -98,7 +102,10 @@ impl Reporter for Findings<'_> {
                 }
                 None => {}
             },
-            Event::End(_, end, _) => self.found.extend(self.current.take().map(|found| Finding { end, ..found })),
+            Event::End(entity, end, _) => {
+                let sources = if end == End::Changed { entity.report_sources() } else { Vec::new() };
+                self.found.extend(self.current.take().map(|found| Finding { end, sources, ..found }));
+            }
             // Of which entity it is about nothing else would be said.
             Event::Conflict(..) => self.reporter.event(event),
             // An entity that is gone is not watched any more; what the command line names is looked up before.

@@ -1,5 +1,6 @@
 //! The entities that are watched, and how each of them was last.
 
+use super::definitions::Beginnings;
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
 use super::timers::Timers;
 use crate::cli::Selection;
@@ -22,6 +23,7 @@ use std::time::Instant;
 pub(super) struct Known {
     pub(super) entities: PerEntity<KnownEntity>,
     pub(super) by_id: HashMap<BString, EntityIndex>,
+    pub(super) beginnings: Beginnings,
 }
 
 /// An entity that is watched.
@@ -82,7 +84,7 @@ impl Known {
             }
         }
         let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
-        Known { entities, by_id }
+        Known { entities, by_id, beginnings: Beginnings::new(inventory) }
     }
 
     /// Watches the paths of all entities.

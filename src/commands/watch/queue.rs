@@ -6,7 +6,8 @@ use super::writers::Writers;
 use crate::error::FatalError;
 use crate::index::EntityIndex;
 use crate::interrupt::Interrupt;
-use crate::report::{Reporter, Writer};
+use crate::report::Reporter;
+use holo_events::Writer;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,7 @@ impl Queue {
     }
 
     /// Returns the process that was the last to write what is at a path of an entity, as far as it is known.
-    pub(super) fn writer_of(&mut self, entity: EntityIndex) -> Option<Writer> {
+    pub(super) fn writer_of(&mut self, entity: EntityIndex) -> Option<Writer<'static>> {
         self.writers.take();
         self.writers.of(&self.paths, entity)
     }

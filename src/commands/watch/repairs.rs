@@ -1,5 +1,6 @@
 //! Brings back what has drifted, as far as that is allowed.
 
+use super::definitions::Definitions;
 use super::fights::Verdict;
 use super::findings::{Finding, Findings};
 use super::known::State;
@@ -88,13 +89,15 @@ impl Watcher<'_> {
 
     /// Takes what became of entities that were applied, and says it.
     fn learn_repairs(&mut self, found: Vec<Finding>) {
-        for finding in found {
+        let mut definitions = Definitions::new(&self.known.beginnings, &self.settings.root);
+        let fingerprints: Vec<_> = found.iter().map(|finding| definitions.fingerprint(&finding.sources)).collect();
+        for (finding, definition) in found.into_iter().zip(fingerprints) {
             let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
             let before = self.known.entities[entity].state;
             let (state, noticed) = match finding.end {
                 End::Changed => {
                     let now = Instant::now();
-                    self.fights.repaired(finding.id.as_bstr(), now);
+                    self.fights.repaired(finding.id.as_bstr(), definition, now);
                     self.queue.listen_to_writers(entity, now + self.known.limit(entity).within);
                     let changes = &finding.changes;
                     (State::Desired, Some(Noticed::Repaired { id: finding.id.as_bstr(), changes }))

@@ -5,9 +5,10 @@
 
 use super::paths::WatchedPaths;
 use crate::index::EntityIndex;
-use crate::report::Writer;
+use holo_events::{Text, Writer};
 use nix::sys::fanotify::{EventFFlags, Fanotify, FanotifyEvent, InitFlags, MarkFlags, MaskFlags};
 use rustix::fs::{CWD, Stat};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +29,7 @@ pub(super) struct Writers {
     listener: Option<Listener>,
     /// True if the system does not tell.
     is_refused: bool,
-    writes: VecDeque<(FileId, Writer)>,
+    writes: VecDeque<(FileId, Writer<'static>)>,
 }
 
 /// What hears of writes, until then.
@@ -106,7 +107,7 @@ impl Writers {
     }
 
     /// Returns the process that was the last to write what is at a path of an entity, as far as it is known.
-    pub(super) fn of(&self, paths: &WatchedPaths, entity: EntityIndex) -> Option<Writer> {
+    pub(super) fn of(&self, paths: &WatchedPaths, entity: EntityIndex) -> Option<Writer<'static>> {
         if self.writes.is_empty() {
             return None;
         }
@@ -160,10 +161,13 @@ fn waiting(fanotify: &Fanotify) -> Vec<FanotifyEvent> {
 }
 
 /// Returns the file that was written, and the process that did it unless it is this one. A process that was known before may be gone.
-fn read<'a>(event: &FanotifyEvent, mut known: impl Iterator<Item = &'a Writer>) -> Option<(FileId, Writer)> {
+fn read<'a>(
+    event: &FanotifyEvent,
+    mut known: impl Iterator<Item = &'a Writer<'static>>,
+) -> Option<(FileId, Writer<'static>)> {
     let pid = u32::try_from(event.pid()).ok().filter(|&pid| pid != 0 && pid != process::id())?;
     let file = rustix::fs::fstat(event.fd()?).ok()?.into();
-    let command = fs::read(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_ascii_end().into());
+    let command = fs::read(format!("/proc/{pid}/comm")).ok().map(|name| Text(Cow::Owned(name.trim_ascii_end().into())));
     let command = command.or_else(|| known.find(|writer| writer.pid == pid)?.command.clone());
     Some((file, Writer { pid, command }))
 }

@@ -2,6 +2,7 @@
 
 use super::bytes;
 use super::neighbours::{Around, Neighbour};
+use crate::entity;
 use crate::history::EntityRecord;
 use crate::index::EntityIndex;
 use crate::inventory::Inventory;
@@ -70,13 +71,7 @@ impl Answer {
     pub(super) fn of_entity(index: EntityIndex, inventory: &Inventory, around: Around, root: &Root) -> Answer {
         let entity = &inventory.entities[index];
         let report = entity.report();
-        let own = report.edges.written.iter().find(|written| written.id == report.id);
-        let source = |path: &BString| {
-            // `PATH:LINE`, or `PATH:LINE as rendered`.
-            let line = own.and_then(|own| own.location.strip_prefix(&path[..])?.strip_prefix(b":"));
-            let digits = line.and_then(|line| line.fields().next()?.to_str().ok()?.parse().ok());
-            Source { path: path.to_path_lossy().into_owned(), line: digits, package: None }
-        };
+        let source = |entity::Source { path, line }| Source { path, line, package: None };
         let is_source = |information: &Information| report.sources.contains(&information.value);
         let path = report.edges.provides.iter().chain(&report.edges.owns).find(|asset| asset.kind == "path");
         Answer {
@@ -84,7 +79,7 @@ impl Answer {
             plugin: entity.plugin_id().to_owned(),
             action: Some(report.action.clone()).filter(|action| *action != Action::default()),
             path: path.map(|asset| asset.value.to_path_lossy().into_owned()),
-            sources: report.sources.iter().map(source).collect(),
+            sources: entity::sources_of(&report).into_iter().map(source).collect(),
             information: report.information.iter().filter(|information| !is_source(information)).cloned().collect(),
             around,
             before_us: report.information.iter().find_map(|line| kept(&line.value, &root.state(entity.plugin_id()))),

@@ -2,18 +2,16 @@
 
 use super::answer::{Datum, Source};
 use crate::report::{Event, Reporter, Severity};
-use crate::root::Root;
 use crate::settings::Settings;
 use holo_facts::is_template;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Returns the values of data that the templates among some resource files read, in the order of their keys.
 pub(super) fn read_by(sources: &[Source], settings: &Settings, reporter: &mut dyn Reporter) -> Vec<Datum> {
     let templates = sources.iter().filter(|source| is_template(&source.path));
     let texts: Vec<String> =
-        templates.filter_map(|source| fs::read_to_string(as_read(&source.path, &settings.root)).ok()).collect();
+        templates.filter_map(|source| fs::read_to_string(settings.root.as_read(&source.path)).ok()).collect();
     if texts.is_empty() {
         return Vec::new();
     }
@@ -32,10 +30,4 @@ pub(super) fn read_by(sources: &[Source], settings: &Settings, reporter: &mut dy
         origin.from.into_iter().map(move |place| (key.clone(), place.file.to_owned(), place.line))
     });
     values.map(|(key, file, line)| Datum { key, file, line }).collect()
-}
-
-/// Returns the path that a resource file is read from: inputs of an earlier run are shown by the paths that they had.
-fn as_read(shown: &Path, root: &Root) -> PathBuf {
-    let kept = root.inputs().zip(shown.strip_prefix(root.join("")).ok()).map(|(inputs, below)| inputs.join(below));
-    kept.filter(|path| path.exists()).unwrap_or_else(|| shown.to_owned())
 }

@@ -28,13 +28,18 @@ const BEGIN: i64 = 1_795_132_800;
 /// What the agent has done: seconds since the beginning, and a word for it.
 type Log = Rc<RefCell<Vec<(u64, String)>>>;
 
-/// A clock that goes with the time of the test.
-#[derive(Clone, Copy)]
-struct TestClock(Instant);
+/// A clock that goes with the time of the test, and is set at some of its times by so many seconds.
+#[derive(Clone)]
+struct TestClock {
+    begun: Instant,
+    sets: Vec<(Duration, i64)>,
+}
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_second(BEGIN).unwrap() + self.0.elapsed()
+        let elapsed = self.begun.elapsed();
+        let set: i64 = self.sets.iter().filter(|(at, _)| *at <= elapsed).map(|(_, by)| by).sum();
+        Timestamp::from_second(BEGIN + set).unwrap() + elapsed
     }
 
     fn local(&self) -> Zoned {
@@ -228,6 +233,8 @@ pub(super) struct Stage {
     pub(super) health: Vec<Vec<String>>,
     pub(super) health_time: Duration,
     pub(super) once: bool,
+    /// The times at which the clock is set, and by how many seconds.
+    pub(super) sets: Vec<(Duration, i64)>,
 }
 
 /// What has come of it.
@@ -251,6 +258,7 @@ impl Default for Stage {
             health: Vec::new(),
             health_time: Duration::from_secs(1),
             once: false,
+            sets: Vec::new(),
         }
     }
 }
@@ -286,13 +294,20 @@ impl Stage {
                 source: Box::new(source.clone()),
                 launcher: Box::new(actors),
                 sink: Box::new(sink.clone()),
-                clock: Box::new(TestClock(begun)),
+                clock: Box::new(TestClock { begun, sets: self.sets.clone() }),
                 rhythm: Rhythm::new("a machine"),
                 last,
                 metrics: Metrics::new().unwrap(),
             })
             .unwrap();
             let (sender, mut receiver) = mpsc::channel(4);
+            let (setter, sets) = (sender.clone(), self.sets);
+            tokio::task::spawn_local(async move {
+                for (at, _) in sets {
+                    sleep_until(begun + at).await;
+                    setter.send(Input::ClockSet).await.unwrap();
+                }
+            });
             tokio::task::spawn_local(async move {
                 for (at, config) in inputs {
                     sleep_until(begun + at).await;

@@ -107,8 +107,19 @@ impl Overlay {
     /// are empty.
     #[track_caller]
     pub fn cut_power(&mut self) {
+        self.boot_again(&["reboot", "--force", "--force"]);
+    }
+
+    /// Has the system end all that is at work in it, in its order, and boot again.
+    #[track_caller]
+    pub fn reboot(&mut self) {
+        self.boot_again(&["reboot"]);
+    }
+
+    #[track_caller]
+    fn boot_again(&mut self, arguments: &[&str]) {
         // What asks for it ends with all the rest.
-        let _killed = self.run("systemctl", &["reboot", "--force", "--force"]);
+        let _killed = self.run("systemctl", arguments);
         sure(self.wait_until_up(Some(self.inside)));
     }
 

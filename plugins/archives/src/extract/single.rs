@@ -1,7 +1,7 @@
 //! Extraction of a file that is compressed by itself.
 
-use super::Staging;
 use super::error::{EntryError, ExtractError};
+use super::staging::Staging;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Extraction of tars.
 
 use super::error::{EntryError, ExtractError};
-use super::{Staging, names};
+use super::names;
+use super::staging::Staging;
 use std::io::{self, Read};
 use std::path::Path;
 use tar::EntryType;

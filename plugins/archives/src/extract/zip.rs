@@ -1,7 +1,7 @@
 //! Extraction of zips.
 
-use super::Staging;
 use super::error::{EntryError, ExtractError};
+use super::staging::Staging;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Archives that no honest tool makes: nothing of them lands outside, and the old tree stays.
 
 use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
-use crate::support::{apply, define, fails, root, settled};
+use crate::support::{apply, define, fails, in_little_memory, root, settled};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 use std::fs;
@@ -30,9 +30,6 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 const DEFINITION: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"";
-
-/// The number of KiB that each process may have. The window of the decompressor is a part of it.
-const LITTLE_MEMORY: u32 = 48 << 10;
 
 /// A root with an old tree, a directory beside it, and a file that nobody shall write to.
 fn with_old_tree(more: &str) -> ScratchRoot {
@@ -254,23 +251,14 @@ fn a_hundred_thousand_entries() {
     let root = with_old_tree("").time_limit(Duration::from_secs(600));
     let many = (0..100_000).fold(Tar::new(), |tar, number| tar.file(format!("{}/{number}", number / 1000), "x"));
     root.write("usr/share/app", zstd(&many.end()));
-    apply_in_little_memory(&root);
+    in_little_memory(&root, "apply");
     assert_eq!(fs::read_dir(root.join("opt/app")).unwrap().count(), 100);
     assert_eq!(fs::read_dir(root.join("opt/app/99")).unwrap().count(), 1000);
     settled(&root);
-    apply_in_little_memory(&root);
+    in_little_memory(&root, "apply");
     root.write("usr/share/app", Tar::new().file("one", "x").end());
-    apply_in_little_memory(&root);
+    in_little_memory(&root, "apply");
     assert_eq!(fs::read_dir(root.join("opt/app")).unwrap().count(), 1);
-}
-
-/// Applies with no more memory than an archive of a few entries needs.
-#[track_caller]
-fn apply_in_little_memory(root: &ScratchRoot) {
-    let holo = holo_testing::binaries::binary("holo").unwrap();
-    let script = format!("ulimit -d {LITTLE_MEMORY} && exec \"$0\" apply");
-    let run = root.run("sh", &["-c".as_ref(), script.as_ref(), holo.as_os_str()]);
-    assert_eq!(run.status, Some(0), "{run}");
 }
 
 fn archives_of_the_systems_own_tools() {

@@ -8,6 +8,7 @@
 
 mod authenticity;
 mod crash;
+mod differences;
 mod downloads;
 mod extraction;
 mod hostile;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("authenticity", authenticity::trials()),
         ("crash", crash::trials()),
+        ("differences", differences::trials()),
         ("downloads", downloads::trials()),
         ("extraction", extraction::trials()),
         ("hostile", hostile::trials()),

@@ -110,9 +110,11 @@ fn snapshot(root: &ScratchRoot) -> BTreeSet<String> {
     lines
 }
 
-/// Returns the lines that begin so in what is shown of the archive.
+/// Returns the lines that begin so in what is shown of an apply: what a person had changed before may be shown above it.
 fn listed(shown: &str, sign: char) -> BTreeSet<String> {
-    let lines = shown.lines().filter_map(|line| line.strip_prefix("    "));
+    let header = "    diff --holo a/archive:/srv/app.tar b/archive:/srv/app.tar";
+    let lines =
+        shown.split_once(header).map_or("", |(_, list)| list).lines().filter_map(|line| line.strip_prefix("    "));
     let lines = lines.filter(|line| !line.starts_with("+++ ") && !line.starts_with("--- "));
     lines.filter_map(|line| line.strip_prefix(sign)).map(str::to_owned).collect()
 }

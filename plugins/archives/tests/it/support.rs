@@ -55,3 +55,16 @@ pub(crate) fn fails(root: &ScratchRoot, words: &str) -> Run {
     assert!(!run.stderr_lossy().contains("panicked"), "{run}");
     run
 }
+
+/// The number of KiB that each process may have. The window of the decompressor is a part of it.
+const LITTLE_MEMORY: u32 = 48 << 10;
+
+/// Runs a verb, which succeeds with no more memory than an archive of a few entries needs.
+#[track_caller]
+pub(crate) fn in_little_memory(root: &ScratchRoot, verb: &str) -> Run {
+    let holo = holo_testing::binaries::binary("holo").unwrap();
+    let script = format!("ulimit -d {LITTLE_MEMORY} && exec \"$0\" {verb}");
+    let run = root.run("sh", &["-c".as_ref(), script.as_ref(), holo.as_os_str()]);
+    assert_eq!(run.status, Some(0), "{run}");
+    run
+}

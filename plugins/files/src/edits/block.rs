@@ -2,7 +2,6 @@
 
 use super::definition::{BlockDefinition, Ensure};
 use super::ledger::Plan;
-use super::line::place;
 use holo_plugin::definitions::Invalid;
 use std::ops::Range;
 
@@ -41,7 +40,7 @@ impl BlockDefinition {
         let at = match (&found, before) {
             (Some(found), _) => found.start,
             (None, Some(before)) => before,
-            (None, None) => place(lines, self.insert_after.as_ref(), self.insert_before.as_ref())?,
+            (None, None) => self.shared().anchors.place(lines)?,
         };
         let insert = (!wanted.is_empty()).then_some((at, wanted));
         Ok(Plan { hide: found.map(Iterator::collect).unwrap_or_default(), insert })

@@ -1,9 +1,11 @@
 //! The forms of `[[line]]`, `[[block]]` and `[[ini]]` tables, and their valid values.
 
+mod anchors;
 mod block;
 mod ini;
 mod line;
 
+pub(super) use anchors::Anchors;
 pub(crate) use block::BlockDefinition;
 pub(crate) use ini::IniDefinition;
 pub(crate) use line::LineDefinition;
@@ -11,10 +13,6 @@ pub(crate) use line::LineDefinition;
 use holo_plugin::definitions::{Command, Invalid, NameError, NameKeys, values};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
-
-/// The words for the beginning and the end of a file, where an anchor can be a regular expression.
-pub(super) const BEGINNING: &str = "BOF";
-pub(super) const END: &str = "EOF";
 
 /// The word for whether something is to be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
@@ -30,7 +28,26 @@ pub(crate) enum Ensure {
 
 /// Declares the table of a type of edits: its own keys, and those that all types have.
 macro_rules! edit_table {
+    // One whose place in the file can be chosen.
+    ($(#[$attribute:meta])* anchored $name:ident { $($own:tt)* }) => {
+        edit_table! {
+            $(#[$attribute])*
+            $name {
+                $($own)*
+                /// A regular expression, `BOF` or `EOF`: something new comes behind the last line that it matches.
+                pub(crate) insert_after: Option<String>,
+                /// A regular expression, `BOF` or `EOF`: something new comes before the first line that it matches.
+                pub(crate) insert_before: Option<String>,
+            }
+            anchors(table) {
+                super::Anchors { after: table.insert_after.as_deref(), before: table.insert_before.as_deref() }
+            }
+        }
+    };
     ($(#[$attribute:meta])* $name:ident { $($own:tt)* }) => {
+        edit_table! { $(#[$attribute])* $name { $($own)* } anchors(_table) { super::Anchors::default() } }
+    };
+    ($(#[$attribute:meta])* $name:ident { $($own:tt)* } anchors($table:pat) $anchors:block) => {
         $(#[$attribute])*
         #[derive(Clone, Debug, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -58,7 +75,9 @@ macro_rules! edit_table {
         impl $name {
             /// Returns the values of the keys that all types of edits have.
             pub(in crate::edits) fn shared(&self) -> super::SharedKeys<'_> {
+                let $table = self;
                 super::SharedKeys {
+                    anchors: $anchors,
                     path: &self.path,
                     ensure: self.ensure,
                     create: self.create,
@@ -81,6 +100,7 @@ pub(super) struct SharedKeys<'a> {
     pub(super) validate: Option<&'a Command>,
     pub(super) sensitive: bool,
     pub(super) in_place: bool,
+    pub(super) anchors: Anchors<'a>,
 }
 
 impl SharedKeys<'_> {
@@ -88,8 +108,16 @@ impl SharedKeys<'_> {
         self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
     }
 
-    fn validate_path(&self) -> Result<(), Invalid> {
-        values::target("path", self.path).map(drop)
+    /// Returns what is wrong with single values of these keys, and of an edit's own ones.
+    fn invalid_values<const COUNT: usize>(&self, own: [Result<(), Invalid>; COUNT]) -> Vec<Invalid> {
+        let path = values::target("path", self.path).map(drop);
+        Invalid::all([path].into_iter().chain(own).chain(self.anchors.validate_values()))
+    }
+
+    /// Checks them together.
+    fn validate(&self) -> Result<(), Invalid> {
+        self.anchors.validate(self.ensure)?;
+        not_absent("create", self.create, self.ensure)
     }
 }
 
@@ -114,18 +142,6 @@ pub(super) fn compile(key: &'static str, pattern: &str) -> Result<Regex, Invalid
     };
     let compiled = RegexBuilder::new(pattern).build();
     compiled.map_err(|error| Invalid::new(key, format!("{pattern:?} is not a regular expression: {}", words(&error))))
-}
-
-fn validate_anchor(key: &'static str, anchor: &str) -> Result<(), Invalid> {
-    if anchor == BEGINNING || anchor == END { Ok(()) } else { compile(key, anchor).map(drop) }
-}
-
-fn one_anchor(after: Option<&String>, before: Option<&String>, ensure: Ensure) -> Result<(), Invalid> {
-    if after.is_some() && before.is_some() {
-        return Err(Invalid::new("insert_before", "cannot be given together with insert_after"));
-    }
-    not_absent("insert_after", after.is_some(), ensure)?;
-    not_absent("insert_before", before.is_some(), ensure)
 }
 
 fn not_absent(key: &'static str, given: bool, ensure: Ensure) -> Result<(), Invalid> {

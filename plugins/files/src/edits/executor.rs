@@ -4,9 +4,9 @@ use super::entity::EditEntity;
 use super::inspection::{FileError, Inspection, MAX_SIZE, Subject, mode_of};
 use super::outcome::{self, Outcome};
 use super::record::{FileRecord, Version};
-use crate::validation::Validation;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Durability, Tree};
+use holo_plugin::Validation;
 use holo_plugin::{Applied, ForceTo, Host, Mode, Output, Shown};
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! A line that is to be in a file, or not.
 
-use super::definition::{BEGINNING, END, Ensure, LineDefinition, compile};
+use super::definition::{Ensure, LineDefinition, compile};
 use super::ledger::Plan;
 use holo_plugin::definitions::Invalid;
 use regex::bytes::Regex;
@@ -39,7 +39,7 @@ impl LineDefinition {
         if let Some(last) = last_match(lines, pattern.as_ref()) {
             return Ok(Plan { hide: vec![last], insert: Some((last, wanted)) });
         }
-        let place = before.map_or_else(|| place(lines, self.insert_after.as_ref(), self.insert_before.as_ref()), Ok)?;
+        let place = before.map_or_else(|| self.shared().anchors.place(lines), Ok)?;
         Ok(Plan { hide: Vec::new(), insert: Some((place, wanted)) })
     }
 
@@ -56,18 +56,4 @@ impl LineDefinition {
 fn last_match(lines: &[&[u8]], pattern: Option<&Regex>) -> Option<usize> {
     let pattern = pattern?;
     lines.iter().rposition(|line| pattern.is_match(line))
-}
-
-/// Returns the index of the line before which something new comes: the end, if there is no such anchor.
-pub(super) fn place(lines: &[&[u8]], after: Option<&String>, before: Option<&String>) -> Result<usize, Invalid> {
-    let found = match (after.map(String::as_str), before.map(String::as_str)) {
-        (Some(BEGINNING), _) | (_, Some(BEGINNING)) => Some(0),
-        (Some(END), _) | (_, Some(END)) | (None, None) => None,
-        (Some(after), _) => last_match(lines, Some(&compile("insert_after", after)?)).map(|index| index + 1),
-        (_, Some(before)) => {
-            let before = compile("insert_before", before)?;
-            lines.iter().position(|line| before.is_match(line))
-        }
-    };
-    Ok(found.unwrap_or(lines.len()))
 }

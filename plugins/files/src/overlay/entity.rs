@@ -2,9 +2,9 @@
 
 use crate::overlay::secrets;
 use crate::overlay::sidecar::Sidecar;
-use crate::validation::Validation;
 use bstr::{BString, ByteSlice};
 use holo_change::image_store::{BASE, PROVISIONED, below};
+use holo_plugin::Validation;
 use holo_plugin::facts::Knowledge;
 use holo_plugin::{Action, Asset, EntityReport, Host};
 use std::ffi::OsStr;

@@ -11,9 +11,9 @@ use crate::overlay::layout::Layout;
 use crate::overlay::patch;
 use crate::overlay::preview;
 use crate::overlay::stock::Stock;
-use crate::validation::{Validation, ValidationError};
 use holo_change::{Fingerprint, Image, PathHandle, Stamp, Unmanageable};
 use holo_plugin::{Applied, ForceTo, Mode, Output, Silence};
+use holo_plugin::{Validation, ValidationError};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 

@@ -84,6 +84,9 @@ fn what_cannot_be_is_refused() {
         ("post", json!([{ "glob": "[", "command": "x" }])),
         ("post", json!([{ "glob": "*", "command": "" }])),
         ("post", json!([{ "glob": "*", "command": "x", "cmd": "y" }])),
+        ("validate", json!([{ "glob": "[", "command": "x {}" }])),
+        ("validate", json!([{ "glob": "*", "command": "x" }])),
+        ("trim_blocks", json!("yes")),
         ("purged", json!(true)),
         ("data", json!([])),
     ] {
@@ -95,6 +98,8 @@ fn what_cannot_be_is_refused() {
         ("delimiters", json!(["<%", "%>"])),
         ("mode", json!("0o640")),
         ("post", json!([{ "glob": "*.d/[ab]*", "command": ["chmod", "+x", "{}"] }])),
+        ("validate", json!([{ "glob": "*.conf", "command": "x -c {}" }])),
+        ("lstrip_blocks", json!(true)),
         ("data", json!({ "a": { "b": [1] } })),
         ("ensure", json!("absent")),
     ] {

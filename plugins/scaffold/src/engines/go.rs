@@ -9,7 +9,7 @@ mod sprig;
 mod tree;
 mod values;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Form};
 use crate::reach::Reach;
 use crate::renderer::{Dot, Render};
 use gotmpl::{MissingKey, Template, TemplateError, Value};
@@ -38,10 +38,10 @@ impl Engine for Go {
         &SUFFIXES
     }
 
-    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {
+    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
         let own = || ["{{".to_owned(), "}}".to_owned()];
         let all = Arc::default();
-        Ok(Box::new(Templates { reach, delimiters: delimiters.cloned().unwrap_or_else(own), all }))
+        Ok(Box::new(Templates { reach, delimiters: form.delimiters.clone().unwrap_or_else(own), all }))
     }
 }
 

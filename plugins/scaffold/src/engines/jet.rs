@@ -11,7 +11,7 @@ mod syntax;
 mod values;
 mod words;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Form};
 use crate::reach::{Reach, ReachError};
 use crate::renderer::{Dot, Render};
 use holo_plugin::Host;
@@ -41,10 +41,10 @@ impl Engine for Jet {
         &SUFFIXES
     }
 
-    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {
+    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
         let own = || ("[[".to_owned(), "]]".to_owned());
         Ok(Box::new(Jets {
-            delimiters: delimiters.map_or_else(own, |[open, close]| (open.clone(), close.clone())),
+            delimiters: form.delimiters.clone().map_or_else(own, |[open, close]| (open, close)),
             reach,
         }))
     }

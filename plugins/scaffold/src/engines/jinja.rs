@@ -1,6 +1,6 @@
 //! The language of Jinja, which facts and data have templates in anyway.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Form};
 use crate::reach::{Reach, ReachError};
 use crate::renderer::{Dot, Render};
 use holo_plugin::Host;
@@ -30,26 +30,30 @@ impl Engine for Jinja {
         &SUFFIXES
     }
 
-    fn renderer(&self, reach: Arc<Reach>, delimiters: Option<&[String; 2]>) -> Result<Box<dyn Render>, LocatedError> {
+    fn has_blocks(&self) -> bool {
+        true
+    }
+
+    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
         let mut templates = reach.knowledge().templates();
-        if let Some([open, close]) = delimiters {
+        if let Some([open, close]) = &form.delimiters {
             templates = templates.with_delimiters(open, close)?;
         }
+        templates = templates.with_trimmed_blocks(form.trim_blocks, form.lstrip_blocks)?;
         // Facts and data are there already.
         for name in Reach::GLOBALS.into_iter().filter(|name| !["facts", "data"].contains(name)) {
             let reach = Arc::clone(&reach);
             templates = templates.with_value(name, move || Ok(reach.global(name)?.cloned().unwrap_or_default()));
         }
         for (name, call) in FUNCTIONS {
-            let (reach, delimiters) = (Arc::clone(&reach), delimiters.cloned());
-            templates =
-                templates.with_function(name, move |by, arguments| call(&reach, delimiters.as_ref(), by, arguments));
+            let (reach, form) = (Arc::clone(&reach), form.clone());
+            templates = templates.with_function(name, move |by, arguments| call(&reach, &form, by, arguments));
         }
         Ok(Box::new(templates.with_partials(move |name| reach.partial(name, &SUFFIXES).map_err(io::Error::other))))
     }
 }
 
-type Call = fn(&Arc<Reach>, Option<&[String; 2]>, &str, &[Value]) -> Result<Value, FunctionError>;
+type Call = fn(&Arc<Reach>, &Form, &str, &[Value]) -> Result<Value, FunctionError>;
 
 const FUNCTIONS: [(&str, Call); 6] = [
     ("lookup", |reach, _, _, arguments| match arguments {
@@ -59,13 +63,13 @@ const FUNCTIONS: [(&str, Call); 6] = [
     }),
     ("readFile", read_file),
     ("file", read_file),
-    ("render", |reach, delimiters, _, arguments| {
+    ("render", |reach, form, _, arguments| {
         let (path, dot) = match arguments {
             [Value::String(path)] => (path, Dot::All),
             [Value::String(path), values] => (path, Dot::Value(values)),
             _ => return Err("a path is wanted, and values for it".into()),
         };
-        let engine = Jinja.renderer(Arc::clone(reach), delimiters).map_err(|error| FunctionError(error.to_string()))?;
+        let engine = Jinja.renderer(Arc::clone(reach), form).map_err(|error| FunctionError(error.to_string()))?;
         Ok(reach.render_file(&*engine, path, dot).map_err(words)?.into())
     }),
     ("write", |reach, _, by, arguments| match arguments {
@@ -81,12 +85,7 @@ const FUNCTIONS: [(&str, Call); 6] = [
     }),
 ];
 
-fn read_file(
-    reach: &Arc<Reach>,
-    _: Option<&[String; 2]>,
-    _: &str,
-    arguments: &[Value],
-) -> Result<Value, FunctionError> {
+fn read_file(reach: &Arc<Reach>, _: &Form, _: &str, arguments: &[Value]) -> Result<Value, FunctionError> {
     match arguments {
         [Value::String(path)] => Ok(reach.read_file(path).map_err(words)?.into()),
         _ => Err("a path is wanted".into()),

@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("an edit just after an apply is noticed", &[], just_now),
         trial_of("changed data are noticed", &[], changed_data),
         trial_of("a file that is gone is made again", &[], gone),
+        trial_of("a run reads and writes once what is known", &[Need::Program("strace")], once),
         trial_of("many scaffolds take no more each than few", &[Need::Program("strace")], linear),
     ]
 }
@@ -150,4 +151,41 @@ fn linear() {
     for (none, (few, many)) in none.into_iter().zip(few.into_iter().zip(many)) {
         assert!((many - none) * 2 <= (few - none) * 4 * 3, "{none} for none, {few} for 20, {many} for 80");
     }
+}
+
+/// The number of times that a run names the record, of so many scaffolds that come after each other: when they are known for the first time, when
+/// nothing is new, and when all are gone.
+fn names_of_record(count: usize) -> [usize; 3] {
+    let definition = |index: usize| {
+        let after = if index == 0 { String::new() } else { format!("after = [\"scaffold:/srv/{}\"]\n", index - 1) };
+        format!("[[scaffold]]\ntarget = \"/srv/{index}\"\nsource = \"site\"\n{after}")
+    };
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("scaffold")
+        .env("HOLO_SCAFFOLD_RECORD", "1")
+        .file("usr/share/holo/scaffold/site/page", "word\n")
+        .file(DEFINITION, (0..count).map(definition).collect::<String>())
+        .dir("srv");
+    assert!(root.holo(&["apply"]).success());
+    sleep(Duration::from_millis(3100));
+    let names = |removes: bool| {
+        if removes {
+            fs::remove_file(root.join(DEFINITION)).unwrap();
+        }
+        let log = root.join("tmp/strace");
+        let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=file"];
+        let run = root.run("strace", &[&strace[..], &[built("holo").to_str().unwrap(), "apply"]].concat());
+        assert!(run.success(), "{run}");
+        let is_known = root.exists(RECORD);
+        assert_eq!(is_known, !removes, "{}", root.dump());
+        fs::read(&log).unwrap().find_iter(".unchanged\"").count()
+    };
+    [names(false), names(false), names(true)]
+}
+
+fn once() {
+    let (one, many) = (names_of_record(1), names_of_record(4));
+    assert_eq!(one, many);
+    assert!(one.iter().all(|&count| count > 0), "{one:?}");
 }

@@ -13,7 +13,7 @@ const SOURCE: &str = "usr/share/holo/scaffold/app";
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 35] = [
+    let cases: [Case; 37] = [
         ("a tree is rendered, names and all, and then there is nothing to do", &[], rendered),
         ("what is undefined is an error with file and line, and nothing is touched", &[], undefined),
         ("data are never templates", &[], rendered_once),
@@ -47,6 +47,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("ensure = absent brings back what was there", &[], absent),
         ("differences of one file and of many are shown", &[], differences),
         ("programs are called once for what has changed, at its real path", NEEDS, programs),
+        ("files are validated before any of them is in place, each as a copy of its name", &[], validated),
+        ("white space around blocks is left out where that is wanted", &[], blocks),
         ("many scaffolds with many files", &[], many),
         ("the examples of the man page", &[], man_page),
     ];
@@ -819,6 +821,61 @@ post = [
     system.write("/opt/check", "sleep 1000");
     let run = system.holo(&["apply"]);
     assert!(run.status == Some(1) && run.stderr_lossy().contains("failed: "), "{run}");
+}
+
+fn validated() {
+    let root = lab(r#"validate = [
+    { glob = "*.conf", command = "sh -c 'basename \"$0\"; ! grep bad \"$0\"' {}" },
+    { glob = "sub/*", command = ["test", "-s", "{}"] },
+]"#);
+    template(&root, "a.conf", "{{ 'good' }}\n");
+    template(&root, "b.txt", "bad\n");
+    template(&root, "sub/c", "x");
+    let run = applied(&root);
+    assert!(run.stdout_lossy().contains("a.conf\n") && !run.stdout_lossy().contains("b.txt\n\n"), "{run}");
+    // Of what is wrong, all is said, and nothing is touched.
+    template(&root, "a.conf", "bad\n");
+    template(&root, "b.txt", "new\n");
+    template(&root, "sub/c", "");
+    let before = root.dump();
+    let run = root.holo(&["apply"]);
+    let said = run.stderr_lossy();
+    assert!(run.status == Some(1) && said.contains("/etc/app/a.conf: validation by `sh -c"), "{run}");
+    assert!(said.contains("/etc/app/sub/c: validation by `test -s {}` failed: exit status 1"), "{run}");
+    assert_eq!(root.dump(), before);
+    // A file that stays as it is is not validated again.
+    template(&root, "a.conf", "good\n");
+    template(&root, "sub/c", "x");
+    let run = applied(&root);
+    assert!(!run.stdout_lossy().contains("\na.conf\n"), "{run}");
+    assert_eq!(root.read("etc/app/b.txt"), "new\n");
+    define(&root, "validate = [{ glob = \"*\", command = \"true\" }]");
+    refused(&root, "`true` has no {}, which stands for the file that is looked at");
+}
+
+fn blocks() {
+    let text = "a\n  {% if true %}\n  b\n  {% endif %}\nc\n{% include 'd' %}";
+    for (keys, wanted) in [
+        ("", "a\n  \n  b\n  \nc\n\nd\n\n"),
+        ("trim_blocks = true", "a\n    b\n  c\nd\n"),
+        ("lstrip_blocks = true", "a\n\n  b\n\nc\n\nd\n\n"),
+        ("trim_blocks = true\nlstrip_blocks = true", "a\n  b\nc\nd\n"),
+        ("trim_blocks = true\nlstrip_blocks = true\ndelimiters = [\"[[\", \"]]\"]", "a\n  b\nc\nd\n"),
+    ] {
+        let root = lab(keys);
+        let form = |text: &str| match keys.contains("delimiters") {
+            true => text.replace("{%", "[%").replace("%}", "%]"),
+            false => text.to_owned(),
+        };
+        template(&root, "file", form(text));
+        template(&root, "_partials/d", form("{% if true %}\nd\n{% endif %}\n"));
+        applied(&root);
+        assert_eq!(root.read("etc/app/file"), wanted, "{keys}");
+    }
+    for engine in ["go", "jet"] {
+        let root = lab(&format!("engine = {engine:?}\ntrim_blocks = true"));
+        refused(&root, &format!("trim_blocks: the engine {engine} has no blocks"));
+    }
 }
 
 fn many() {

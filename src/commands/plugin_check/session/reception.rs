@@ -1,7 +1,7 @@
 //! The answers to a request as they come, and what is wrong with them.
 
 use crate::commands::plugin_check::finding::{Rule, Severity};
-use crate::commands::plugin_check::heard::{CallError, Heard, MAX_KEPT, keep, quoted, word};
+use crate::commands::plugin_check::heard::{CallError, Heard, MAX_KEPT, keep, quoted};
 use crate::plugin::process::{Channel, Exit};
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Stream};
@@ -157,7 +157,7 @@ impl<'a> Reception<'a> {
     fn take_report(&mut self, text: &[u8]) {
         let is_scan = self.operation == Operation::Scan;
         if !matches!(self.operation, Operation::Scan | Operation::Doctor | Operation::Health) {
-            let operation = word(self.operation);
+            let operation = self.operation.word();
             self.complain(Rule::Order, format!("answers \"report\", which is no answer to \"{operation}\""));
         } else if let Some(heard) = self.heard(0) {
             keep(if is_scan { &mut heard.stdout } else { &mut heard.messages }, text, MAX_KEPT);
@@ -171,7 +171,7 @@ impl<'a> Reception<'a> {
     /// Takes what a process would have written: to file descriptor 3, or to its standard output if it is about an entity.
     fn take_text(&mut self, entity: Option<&Text>, text: &[u8]) {
         if !matches!(self.operation, Operation::Adopt | Operation::Blame) || entity.is_some() == self.ids.is_empty() {
-            let operation = word(self.operation);
+            let operation = self.operation.word();
             self.complain(Rule::Order, format!("answers \"text\", which is no answer to \"{operation}\""));
             return;
         }
@@ -183,7 +183,7 @@ impl<'a> Reception<'a> {
 
     fn begin(&mut self, entity: &Text) {
         if !matches!(self.operation, Operation::Apply | Operation::ForceApply) {
-            let operation = word(self.operation);
+            let operation = self.operation.word();
             self.complain(Rule::Order, format!("answers \"begin\", which is no answer to \"{operation}\""));
         } else if let Some(index) = self.step(entity, Step::Begun) {
             self.at_work = index;

@@ -1,12 +1,12 @@
 //! The form of a `[[block]]` table, and its valid values.
 
-use super::{Ensure, edit_table, named, not_absent, one_anchor, one_line, trimmed, validate_anchor};
+use super::{Ensure, edit_table, named, one_line, trimmed};
 use holo_plugin::definitions::{Command, Definition, Invalid, NameError, NameKeys};
 use serde::Deserialize;
 
 edit_table! {
     /// Lines between two marker lines in a file that others own.
-    BlockDefinition {
+    anchored BlockDefinition {
         /// The name that tells it from other blocks of the file; it is in the marker lines.
         pub(crate) name: Option<String>,
         /// The lines between the marker lines.
@@ -14,10 +14,6 @@ edit_table! {
         /// The beginning of a comment, or its beginning and its end.
         #[serde(default)]
         pub(crate) comment: Comment,
-        /// A regular expression, `BOF` or `EOF`: a new block comes behind the last line that it matches.
-        pub(crate) insert_after: Option<String>,
-        /// A regular expression, `BOF` or `EOF`: a new block comes before the first line that it matches.
-        pub(crate) insert_before: Option<String>,
     }
 }
 
@@ -51,12 +47,9 @@ impl Definition for BlockDefinition {
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
-        Invalid::all([
-            self.shared().validate_path(),
+        self.shared().invalid_values([
             self.comment.validate(),
             self.content.iter().try_for_each(|content| self.validate_content(content)),
-            self.insert_after.iter().try_for_each(|anchor| validate_anchor("insert_after", anchor)),
-            self.insert_before.iter().try_for_each(|anchor| validate_anchor("insert_before", anchor)),
         ])
     }
 
@@ -64,8 +57,7 @@ impl Definition for BlockDefinition {
         if self.ensure == Ensure::Present && self.content.is_none() {
             return Err(Invalid::new("content", "is missing"));
         }
-        one_anchor(self.insert_after.as_ref(), self.insert_before.as_ref(), self.ensure)?;
-        not_absent("create", self.create, self.ensure)
+        self.shared().validate()
     }
 }
 

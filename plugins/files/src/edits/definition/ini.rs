@@ -36,8 +36,7 @@ impl Definition for IniDefinition {
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
-        Invalid::all([
-            self.shared().validate_path(),
+        self.shared().invalid_values([
             self.section.iter().try_for_each(|section| self.validate_section(section)),
             self.validate_key(),
             self.value.iter().try_for_each(|value| one_line("value", value).and_then(|()| trimmed("value", value))),
@@ -50,7 +49,7 @@ impl Definition for IniDefinition {
             return Err(Invalid::new("value", "is missing"));
         }
         not_absent("value", self.value.is_some(), self.ensure)?;
-        not_absent("create", self.create, self.ensure)
+        self.shared().validate()
     }
 }
 

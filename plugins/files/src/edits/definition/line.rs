@@ -1,12 +1,12 @@
 //! The form of a `[[line]]` table, and its valid values.
 
-use super::{Ensure, compile, edit_table, named, not_absent, one_anchor, one_line, validate_anchor};
+use super::{Ensure, compile, edit_table, named, one_line};
 use holo_plugin::definitions::{Command, Definition, Invalid, NameError, NameKeys};
 use serde::Deserialize;
 
 edit_table! {
     /// A line in a file that others own.
-    LineDefinition {
+    anchored LineDefinition {
         /// The name that tells it from other lines of the file.
         #[expect(dead_code, reason = "it is a part of the ID")]
         pub(crate) name: Option<String>,
@@ -15,10 +15,6 @@ edit_table! {
         /// A regular expression: the last line that it matches is replaced, or all that it matches go.
         #[serde(rename = "match")]
         pub(crate) matches: Option<String>,
-        /// A regular expression, `BOF` or `EOF`: a new line comes behind the last line that it matches.
-        pub(crate) insert_after: Option<String>,
-        /// A regular expression, `BOF` or `EOF`: a new line comes before the first line that it matches.
-        pub(crate) insert_before: Option<String>,
     }
 }
 
@@ -35,12 +31,9 @@ impl Definition for LineDefinition {
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
-        Invalid::all([
-            self.shared().validate_path(),
+        self.shared().invalid_values([
             self.line.iter().try_for_each(|line| one_line("line", line)),
             self.matches.iter().try_for_each(|pattern| compile("match", pattern).map(drop)),
-            self.insert_after.iter().try_for_each(|anchor| validate_anchor("insert_after", anchor)),
-            self.insert_before.iter().try_for_each(|anchor| validate_anchor("insert_before", anchor)),
         ])
     }
 
@@ -51,7 +44,6 @@ impl Definition for LineDefinition {
         if self.line.is_none() && self.matches.is_none() {
             return Err(Invalid::new("match", "is missing; without line, it says which lines go"));
         }
-        one_anchor(self.insert_after.as_ref(), self.insert_before.as_ref(), self.ensure)?;
-        not_absent("create", self.create, self.ensure)
+        self.shared().validate()
     }
 }

@@ -1,26 +1,29 @@
 //! Programs that have to find a new content well before it takes the place of the old.
 
+use crate::definitions::Command;
+use crate::host::Host;
+use crate::output::Output;
+use crate::process::{self, Program, ProgramError};
 use holo_change::{PathError, Tree};
-use holo_plugin::definitions::Command;
-use holo_plugin::process::{self, Program, ProgramError};
-use holo_plugin::{Host, Output};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 /// A program with the way in which it is run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Validation<'a> {
-    pub(crate) command: &'a Command,
+pub struct Validation<'a> {
+    /// The program; `{}` in its arguments stands for the path of a copy.
+    pub command: &'a Command,
     /// True if what it says is shown nowhere.
-    pub(crate) sensitive: bool,
+    pub sensitive: bool,
     /// The time limit.
-    pub(crate) timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
 }
 
 /// The reason why a content is not written; the text is whole.
-#[derive(Debug)]
-pub(crate) struct ValidationError(pub(crate) String);
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ValidationError(pub String);
 
 impl From<PathError> for ValidationError {
     fn from(error: PathError) -> Self {
@@ -36,13 +39,10 @@ impl From<ProgramError> for ValidationError {
 
 impl Validation<'_> {
     /// Runs the program on a copy of what shall be at a path.
-    pub(crate) fn run(
-        self,
-        path: &Path,
-        content: &[u8],
-        host: &Host,
-        output: &mut Output<'_>,
-    ) -> Result<(), ValidationError> {
+    ///
+    /// # Errors
+    /// If the program finds something wrong with it, or cannot be run.
+    pub fn run(self, path: &Path, content: &[u8], host: &Host, output: &mut Output<'_>) -> Result<(), ValidationError> {
         let Validation { command, sensitive, timeout } = self;
         // Programs may go by the name, and some by its ending.
         let name = path.file_name().unwrap_or_default();

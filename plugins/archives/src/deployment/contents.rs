@@ -1,0 +1,33 @@
+//! The contents of files as the archive has them.
+
+use super::Deployment;
+use crate::error::ArchiveError;
+use crate::extract::{Contents, Selection, find};
+use crate::record::ArchiveRecord;
+use holo_change::PathHandle;
+use holo_change::table::Table;
+use holo_download::Address;
+use std::path::Path;
+
+impl Deployment<'_> {
+    /// Finds contents in the archive that was extracted, if that is still here: at its path, or where it was copied from. Asks no server.
+    pub(crate) fn find_contents(&self, record: &ArchiveRecord, contents: &mut Contents) -> Result<(), ArchiveError> {
+        let (Some(recorded), Some(directory)) = (&record.download, &self.archive.extract_to) else { return Ok(()) };
+        let source = self.archive.addresses().first().and_then(Address::file);
+        let source = source.and_then(|source| holo_download::open(&source, self.host).ok());
+        for location in [Some(self.location()), source].into_iter().flatten() {
+            let Some(mut file) = location.open_if_file()? else { continue };
+            if !self.is_download(&location, &recorded.sha256)? {
+                continue;
+            }
+            let mut entries = Table::new(&self.store.trees.state(Path::new("x")));
+            let selection = Selection::new(self.archive, &|_| Ok(false));
+            return Ok(find(&mut file, contents, &mut entries, self.extraction(directory, &selection)?)?);
+        }
+        Ok(())
+    }
+
+    fn is_download(&self, location: &PathHandle, sha256: &str) -> Result<bool, ArchiveError> {
+        Ok(self.store.checksums.digests(location, None)?.sha256 == sha256)
+    }
+}

@@ -1,0 +1,95 @@
+//! The contents of files of an archive that are small enough to be shown.
+
+use std::collections::BTreeMap;
+
+/// The length up to which a content is shown.
+pub(crate) const MAX_SHOWN: usize = 64 << 10;
+/// The length of all contents together.
+const MAX_TOGETHER: usize = 4 << 20;
+
+/// Contents by their SHA-256. What is too long is not kept while it is read, so that no file of an archive is in memory as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    wanted: BTreeMap<String, Option<Vec<u8>>>,
+    length: usize,
+}
+
+impl Contents {
+    /// Returns a place for the contents with these digests.
+    pub(crate) fn new(wanted: impl IntoIterator<Item = String>) -> Contents {
+        Contents { wanted: wanted.into_iter().map(|sha256| (sha256, None)).collect(), length: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Returns the content with this digest, if it is among those that were found.
+    pub(crate) fn get(&self, sha256: &str) -> Option<&[u8]> {
+        self.wanted.get(sha256)?.as_deref()
+    }
+
+    /// Keeps a content if it is wanted.
+    pub(super) fn offer(&mut self, sha256: &str, content: Vec<u8>) {
+        if let Some(wanted @ None) = self.wanted.get_mut(sha256)
+            && self.length + content.len() <= MAX_TOGETHER
+        {
+            self.length += content.len();
+            *wanted = Some(content);
+        }
+    }
+}
+
+/// A copy of a content that is read, until it is too long.
+pub(super) struct ShortCopy(Option<Vec<u8>>);
+
+impl ShortCopy {
+    /// Returns one that copies nothing, unless it is wanted.
+    pub(super) fn new(is_wanted: bool) -> ShortCopy {
+        ShortCopy(is_wanted.then(Vec::new))
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let has_room = |copy: &Vec<u8>| copy.len() + bytes.len() <= MAX_SHOWN;
+        self.0 = self.0.take().filter(has_room).map(|mut copy| {
+            copy.extend_from_slice(bytes);
+            copy
+        });
+    }
+
+    /// Returns the whole content, if it is short.
+    pub(super) fn into_content(self) -> Option<Vec<u8>> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_ends_where_a_content_is_too_long() {
+        let mut copy = ShortCopy::new(true);
+        copy.add(&[b'x'; MAX_SHOWN]);
+        copy.add(b"");
+        assert_eq!(copy.into_content().map(|content| content.len()), Some(MAX_SHOWN));
+        let mut copy = ShortCopy::new(true);
+        copy.add(&[b'x'; MAX_SHOWN]);
+        copy.add(b"y");
+        copy.add(b"z");
+        assert_eq!(copy.into_content(), None);
+        assert_eq!(ShortCopy::new(false).into_content(), None);
+    }
+
+    #[test]
+    fn what_is_wanted_is_kept_once_and_not_without_end() {
+        let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        let mut contents = Contents::new(names.clone());
+        contents.offer("other", vec![0]);
+        contents.offer("0", vec![1]);
+        contents.offer("0", vec![2]);
+        assert_eq!((contents.get("other"), contents.get("0")), (None, Some(&[1][..])));
+        names.iter().for_each(|name| contents.offer(name, vec![0; MAX_SHOWN]));
+        assert_eq!(names.iter().filter(|name| contents.get(name).is_some()).count(), 64);
+    }
+}

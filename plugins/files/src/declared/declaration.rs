@@ -1,0 +1,157 @@
+//! A declaration with the path that it is about, and contradictions between several.
+
+use super::definition::{Ensure, FileDefinition};
+use super::entity::DeclaredFile;
+use crate::overlay::FileEntity;
+use holo_change::base_store::Remembered;
+use holo_change::claims::{self, Claim};
+use holo_change::tracked::Tracks;
+use holo_change::{CanonicalPaths, Tree};
+use holo_plugin::declared::Declared;
+use holo_plugin::definitions::Defined;
+use holo_plugin::index::{Table, define_index};
+use holo_plugin::{Host, Output};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+/// A declaration with the path that it is about.
+pub(super) struct Declaration {
+    pub(super) id: String,
+    pub(super) path: PathBuf,
+    pub(super) canonical: PathBuf,
+    /// The symlinks that the path leads through.
+    pub(super) symlinks: Vec<PathBuf>,
+    pub(super) defined: Defined<FileDefinition>,
+    /// The reason why it cannot be applied.
+    pub(super) problem: Option<String>,
+}
+
+define_index! {
+    /// The index of a declaration among all.
+    pub(super) DeclarationIndex
+}
+
+impl Declaration {
+    /// Returns true if nothing can be below its path.
+    fn is_in_the_way(&self) -> bool {
+        matches!(self.defined.definition.ensure, Ensure::Absent | Ensure::Present)
+    }
+
+    /// Returns true if no condition leaves it out.
+    pub(super) fn is_effective(&self) -> bool {
+        self.defined.common.skipped.is_none()
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        let mut claim = Claim::new(&self.id, &self.canonical, &self.defined.common.sources);
+        claim.is_directory = self.defined.definition.ensure == Ensure::Directory;
+        claim
+    }
+
+    pub(super) fn into_entity(self, overlay: Option<FileEntity>) -> Declared<DeclaredFile> {
+        let entity = DeclaredFile {
+            path: self.path,
+            canonical: self.canonical,
+            sources: self.defined.common.sources.clone(),
+            timeout: self.defined.common.keys.timeout,
+            definition: Some(self.defined.definition),
+            overlay,
+            orphan: None,
+        };
+        Declared::new(entity, self.defined.common)
+    }
+}
+
+/// Finds contradicting declarations.
+pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Declaration>, host: &Host) {
+    let mut by_path: HashMap<PathBuf, DeclarationIndex> = HashMap::new();
+    let mut problems: Vec<(DeclarationIndex, String)> = Vec::new();
+    for (index, declaration) in declarations.entries().filter(|(_, declaration)| declaration.is_effective()) {
+        let other = by_path.insert(declaration.canonical.clone(), index).map(|other| (other, &declarations[other]));
+        // Under version 4, the dispatcher compares what entities own.
+        if let Some((other_index, other)) = other.filter(|_| host.api_version() < 4) {
+            let problem = format!(
+                "{} and {} are the same file; one of both has to go",
+                other.claim().shown(),
+                declaration.claim().shown()
+            );
+            problems.extend([(index, problem.clone()), (other_index, problem)]);
+        }
+    }
+    for (index, declaration) in declarations.entries().filter(|(_, declaration)| declaration.is_effective()) {
+        if declaration.defined.definition.ensure == Ensure::Absent {
+            continue;
+        }
+        // A symlink that is to go leads nowhere then.
+        let spelled = declaration.path.ancestors().skip(1).chain(declaration.symlinks.iter().map(PathBuf::as_path));
+        let above = declaration.canonical.ancestors().skip(1).chain(spelled);
+        let above = above.filter_map(|above| by_path.get(above)).find(|other| declarations[**other].is_in_the_way());
+        let Some((other_index, other)) = above.map(|other| (*other, &declarations[*other])) else { continue };
+        let wrong = match other.defined.definition.ensure {
+            Ensure::Absent => "is to be absent",
+            Ensure::Present => "is to be a file",
+            Ensure::Directory | Ensure::Symlink => continue,
+        };
+        let problem = format!(
+            "{} {wrong}, so that {} cannot be in it; one of both has to go",
+            other.claim().shown(),
+            declaration.claim().shown()
+        );
+        problems.extend([(index, problem.clone()), (other_index, problem)]);
+    }
+    for (index, problem) in problems {
+        declarations[index].problem.get_or_insert(problem);
+    }
+}
+
+/// Publishes the declarations, and the entities that have something that is not theirs any more.
+pub(super) fn publish(
+    declarations: &Table<DeclarationIndex, Declaration>,
+    orphans: &[&Remembered<Tracks>],
+    records: &BTreeMap<String, Remembered<Tracks>>,
+    host: &Host,
+    output: &mut Output<'_>,
+) {
+    let claims: Vec<Claim> =
+        declarations.iter().filter(|declaration| declaration.is_effective()).map(Declaration::claim).collect();
+    let mut holders: Vec<String> = orphans.iter().map(|orphan| orphan.id.clone()).collect();
+    let absent: BTreeSet<&Path> = declarations
+        .iter()
+        .filter(|declaration| declaration.is_effective() && declaration.defined.definition.ensure == Ensure::Absent)
+        .map(|declaration| declaration.canonical.as_path())
+        .collect();
+    for declaration in declarations {
+        // A directory that is removed takes over from everything in it.
+        let goes_with_another = declaration.canonical.ancestors().skip(1).any(|above| absent.contains(above));
+        let has_others =
+            |record: &Remembered<Tracks>| record.base.iter().any(|(path, _)| path != declaration.canonical);
+        if records.get(&declaration.id).is_some_and(|record| {
+            goes_with_another || !declaration.is_effective() || declaration.problem.is_some() || has_others(record)
+        }) {
+            holders.push(declaration.id.clone());
+        }
+    }
+    if let Err(error) = claims::publish(host.locations(), &claims, &holders) {
+        output.error(error.to_string());
+    }
+}
+
+/// Finds the canonical paths of many.
+pub(super) struct Paths {
+    canonical: Option<CanonicalPaths>,
+}
+
+impl Paths {
+    pub(super) fn new(host: &Host) -> Paths {
+        Paths { canonical: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
+    }
+
+    /// Returns the path itself if it cannot be looked at.
+    pub(super) fn canonical(&self, path: &Path) -> PathBuf {
+        self.canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).unwrap_or_else(|| path.to_owned())
+    }
+
+    pub(super) fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
+        self.canonical.as_ref().and_then(|canonical| canonical.symlinks(path).ok()).unwrap_or_default()
+    }
+}

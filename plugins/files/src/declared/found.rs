@@ -1,0 +1,153 @@
+//! All files that are declared, or were, and the entities that they are.
+
+use super::FileDefinition;
+use super::declaration::{Declaration, Paths, find_contradictions, publish};
+use super::entity::DeclaredFile;
+use super::inspection;
+use crate::overlay::{FileEntity, PREFIX};
+use bstr::ByteSlice;
+use holo_change::base_store::Remembered;
+use holo_change::tracked::{State, Tracks};
+use holo_plugin::declared::Declared;
+use holo_plugin::definitions::Definitions;
+use holo_plugin::index::Table;
+use holo_plugin::{Entity, EntityReport, Host, Output};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+/// The declarations, and the records of earlier ones.
+pub(crate) struct Found {
+    definitions: Definitions<FileDefinition>,
+    records: BTreeMap<String, Remembered<Tracks>>,
+}
+
+/// A file with two contradicting declarations; it is left alone.
+pub(crate) struct Contradicted {
+    pub(crate) report: EntityReport,
+    /// The two that one has to choose between.
+    pub(crate) reason: String,
+}
+
+/// Managed files that are declared, were declared, or had to do with one of those.
+#[derive(Default)]
+pub(crate) struct Files {
+    pub(crate) declared: Vec<Declared<DeclaredFile>>,
+    /// Those that have an overlay now.
+    pub(crate) leaving: BTreeMap<PathBuf, DeclaredFile>,
+    pub(crate) contradicted: Vec<Contradicted>,
+}
+
+impl Found {
+    /// Takes what is declared, beside what is remembered.
+    pub(crate) fn new(definitions: Definitions<FileDefinition>, host: &Host, output: &mut Output<'_>) -> Found {
+        let records = match inspection::bases(host).and_then(|bases| bases.all(output)) {
+            Ok(records) => records,
+            Err(error) => {
+                output.error(error.to_string());
+                BTreeMap::new()
+            }
+        };
+        Found { definitions, records }
+    }
+
+    /// Returns the locations of declarations, by the IDs of their entities.
+    pub(crate) fn locations(&self) -> BTreeMap<String, String> {
+        let defined = self.definitions.valid.iter();
+        defined.map(|(id, defined)| (id.clone(), defined.common.location.to_string())).collect()
+    }
+
+    /// Returns true if nothing is declared, as on a machine that has overlays alone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.definitions.valid.is_empty() && self.records.is_empty()
+    }
+
+    /// The entities, given those that have an overlay. Where a path has been both, what is wanted now takes the other one with it: an
+    /// overlay that nothing lays over any more goes before the declared file comes, and the other way round. Where it is to be both, it is
+    /// neither, and stays as it is.
+    pub(crate) fn into_entities(
+        self,
+        overlays: &mut BTreeMap<PathBuf, FileEntity>,
+        host: &Host,
+        output: &mut Output<'_>,
+    ) -> Files {
+        let mut files = Files::default();
+        let paths = Paths::new(host);
+        let overlaid: HashMap<PathBuf, PathBuf> =
+            overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
+        let orphans: Vec<&Remembered<Tracks>> =
+            self.records.values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
+        let mut declarations = Table::new();
+        for (id, defined) in &self.definitions.valid {
+            let (id, path, defined) = (id.clone(), defined.definition.path().to_owned(), defined.clone());
+            let (canonical, symlinks) = (paths.canonical(&path), paths.symlinks(&path));
+            declarations.push(Declaration { id, canonical, symlinks, path, defined, problem: None });
+        }
+        find_contradictions(&mut declarations, host);
+        publish(&declarations, &orphans, &self.records, host, output);
+        let (mut contradicted, mut said) = (BTreeSet::new(), BTreeSet::new());
+        for mut declaration in declarations {
+            let overlay_path = overlaid.get(&declaration.canonical);
+            if let Some(overlay) = overlay_path.and_then(|path| overlays.get(path))
+                && !overlay.is_orphan()
+                && declaration.is_effective()
+            {
+                let resources: Vec<String> = overlay
+                    .resources
+                    .iter()
+                    .map(|resource| overlay.shown_resource(resource).display().to_string())
+                    .collect();
+                let shown = declaration.claim().shown();
+                let resources = resources.join(", ");
+                let problem =
+                    format!("{shown} is declared and has resource files too ({resources}); one of both has to go");
+                contradicted.insert((overlay.path.clone(), problem.clone()));
+                declaration.problem = Some(problem);
+            }
+            let overlay = overlay_path.filter(|_| declaration.problem.is_none() && declaration.is_effective());
+            let overlay = overlay.cloned().and_then(|path| overlays.remove(&path));
+            let problem = declaration.problem.take();
+            let entity = declaration.into_entity(overlay);
+            match problem {
+                None => files.declared.push(entity),
+                Some(reason) => {
+                    if said.insert(reason.clone()) {
+                        output.error(&reason);
+                    }
+                    let mut report = entity.report();
+                    // It is said already what is wrong.
+                    report.edges.owns.clear();
+                    files.contradicted.push(Contradicted { report, reason });
+                }
+            }
+        }
+        for (path, reason) in contradicted {
+            let Some(overlay) = overlays.remove(&path) else { continue };
+            let report = overlay.to_report();
+            if files.contradicted.iter().all(|contradicted| contradicted.report.id != report.id) {
+                files.contradicted.push(Contradicted { report, reason });
+            }
+        }
+        for remembered in orphans {
+            let Some(path) = remembered.id.as_bytes().strip_prefix(PREFIX) else { continue };
+            let path = path.to_path_lossy().into_owned();
+            let mut report = remembered.orphan_report();
+            let was_absent = remembered.base.get(&path).is_some_and(|track| track.base == State::Absent);
+            report.inform(if was_absent { "delete" } else { "restore" }, host.below_root(&path).display().to_string());
+            let entity = DeclaredFile {
+                canonical: path.clone(),
+                path: path.clone(),
+                sources: Vec::new(),
+                timeout: None,
+                definition: None,
+                overlay: None,
+                orphan: Some(report),
+            };
+            if overlays.contains_key(&path) {
+                files.leaving.insert(path, entity);
+            } else if files.contradicted.iter().all(|contradicted| contradicted.report.id != remembered.id) {
+                files.declared.push(Declared::orphan(entity));
+            }
+        }
+        files
+    }
+}

@@ -1,0 +1,146 @@
+//! Carries out the plan of what is declared.
+
+use super::work::Work;
+use super::{Executor, Remembrance, is_known_sensitive};
+use crate::change::Change;
+use crate::error::{Result, ScaffoldError, of_change};
+use crate::known::Known;
+use crate::plan::Plan;
+use crate::preview;
+use crate::record::Record;
+use crate::source::Item;
+use holo_change::base_store::Remembered;
+use holo_change::tracked::{Found, PathChange, State};
+use holo_plugin::{Applied, Mode, Output};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+impl Executor<'_> {
+    /// Makes the target as it was rendered.
+    pub(super) fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
+        let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
+        let known = work.entity.together.known(self.host);
+        known.note_applied();
+        let plan = self.plan(work, &remembered.base, known)?;
+        if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
+            return Err(ScaffoldError::NeedsForce(reason));
+        }
+        let becomes_sensitive = work.sensitive().any(|path| !is_known_sensitive(&remembered.base, &path));
+        if plan.is_empty() && takes_over.is_empty() && !becomes_sensitive {
+            return Ok(Applied::Unchanged);
+        }
+        self.validate(work, &plan, &remembered.base, output)?;
+        known.forget(plan.changes.keys().chain(&plan.restore).chain(&plan.clear));
+        let mut remembered = Remembered::new(&work.entity.to_report(), remembered.base);
+        self.has_begun.set(true);
+        let changed = plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms);
+        let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
+        let may_be_kept = |path: &Path| !sensitive.contains(path) && !is_known_sensitive(&remembered.base, path);
+        let changed = changed.filter(|(path, _)| may_be_kept(path));
+        preview::keep_replaced(changed.map(|(path, _)| path.as_path()), &self.tracker, self.host, output);
+        self.make(work, &plan, &mut remembered, mode.force)?;
+        for other in takes_over {
+            output.warning(format!("{} takes over from {other}", work.entity.id()));
+        }
+        if plan.is_empty() {
+            return Ok(Applied::Unchanged);
+        }
+        self.call_programs(work, &plan, &mut remembered, output)?;
+        // A second plan has to find everything as wanted.
+        let left = self.plan(work, &remembered.base, &Known::nothing())?;
+        if !left.is_empty() {
+            let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
+            return Err(ScaffoldError::Never(format!("the target is not as it should be after all: {what}")));
+        }
+        Ok(Applied::Changed(plan.shown(self.host, Change::done)))
+    }
+
+    /// Has programs look at all files that would be written, before the first one is.
+    fn validate(&self, work: &Work<'_>, plan: &Plan, record: &Record, output: &mut Output<'_>) -> Result<()> {
+        let mut problems = Vec::new();
+        for (path, _) in plan.changes.iter().filter(|(_, change)| matches!(change, Change::Make | Change::Write)) {
+            let item = path.strip_prefix(&work.target).ok().and_then(|below| work.rendered.get(below));
+            let Some(Item::File { bytes, sensitive, .. }) = item else { continue };
+            let is_sensitive = *sensitive || is_known_sensitive(record, path);
+            if let Err(error) = work.validations.validate(path, bytes, is_sensitive, self.host, output) {
+                problems.push(format!("{}: {error}", self.shown(path)));
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(ScaffoldError::Never(problems.join("; "))) }
+    }
+
+    /// Carries a plan out. A kill at any moment does no harm: what was begun is known as ours, and the rest is still to be done.
+    fn make(&self, work: &Work<'_>, plan: &Plan, remembered: &mut Remembered<Record>, force: bool) -> Result<()> {
+        let files = work.rendered.values().filter_map(|item| match item {
+            Item::File { bytes, .. } => Some(bytes.as_slice()),
+            Item::Directory | Item::Symlink(_) => None,
+        });
+        self.tracker.keep_many(files)?;
+        let changed = |path: &&Path| plan.changes.contains_key(*path) && work.programs.are_for(path);
+        let is_file = |state: &State| matches!(state, State::File { .. });
+        let files = plan.make.iter().filter(|(_, state)| is_file(state)).map(|(path, _)| path.as_path());
+        let due: BTreeSet<&Path> = files.filter(changed).collect();
+        let unchanged: BTreeSet<&Path> =
+            plan.make.iter().map(|(path, _)| path.as_path()).filter(|path| !plan.changes.contains_key(*path)).collect();
+        remembered.base.set_due(&due);
+        remembered.base.forget_rendered(&unchanged);
+        let nothing = Found::new();
+        let found = if force { &nothing } else { &plan.found };
+        let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
+        let change = |path: &PathBuf, state: &State| PathChange {
+            // A path that is cleared away is not there any more.
+            found: found.get(path).filter(|_| !plan.clear.contains(path)).cloned(),
+            sensitive: sensitive.contains(path),
+            ..PathChange::new(path, state.clone())
+        };
+        let wanted: Vec<PathChange> = plan.make.iter().map(|(path, state)| change(path, state)).collect();
+        // Without a target there is nothing to stay inside of.
+        if let Some(first) = wanted.first() {
+            self.tracker.make(remembered, std::slice::from_ref(first)).map_err(of_change)?;
+        }
+        let tracker = self.inside(&work.target)?;
+        if !plan.restore.is_empty() {
+            tracker.put_back(remembered, &plan.restore, found).map_err(of_change)?;
+        }
+        for path in &plan.found_anew {
+            remembered.base.tracks_mut().forget(path);
+        }
+        if !plan.clear.is_empty() {
+            let gone =
+                |path: &PathBuf| PathChange { found: found.get(path).cloned(), ..PathChange::new(path, State::Absent) };
+            let gone: Vec<PathChange> = plan.clear.iter().map(gone).collect();
+            tracker.make(remembered, &gone).map_err(of_change)?;
+        }
+        tracker.make(remembered, &wanted).map_err(of_change)
+    }
+
+    /// Calls the programs of the files that have changed, and takes what they have made of them for ours.
+    fn call_programs(
+        &self,
+        work: &Work<'_>,
+        plan: &Plan,
+        remembered: &mut Remembered<Record>,
+        output: &mut Output<'_>,
+    ) -> Result<()> {
+        let tracker = self.inside(&work.target)?;
+        let due: Vec<&(PathBuf, State)> = plan.make.iter().filter(|(path, _)| remembered.base.is_due(path)).collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        for (path, rendered) in due {
+            let is_sensitive = is_known_sensitive(&remembered.base, path);
+            work.programs.call(path, is_sensitive, self.host, output)?;
+            let made = tracker.state(path)?;
+            if made == *rendered {
+                continue;
+            }
+            if !matches!(made, State::File { .. }) {
+                return Err(ScaffoldError::Never(format!("a program has made {} a {}", self.shown(path), made.kind())));
+            }
+            tracker.keep(&tracker.place(path))?;
+            remembered.base.set_rendered(path, rendered.clone(), made);
+        }
+        remembered.base.set_due(&BTreeSet::new());
+        Ok(self.memory.keep(remembered)?)
+    }
+}

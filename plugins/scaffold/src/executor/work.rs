@@ -1,0 +1,71 @@
+//! A definition together with what it is rendered into.
+
+use super::Executor;
+use crate::definition::ScaffoldDefinition;
+use crate::entity::Scaffold;
+use crate::error::{Result, ScaffoldError};
+use crate::post::Programs;
+use crate::render::{self, Rendered};
+use crate::together::Shared;
+use holo_change::claims::Claim;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A definition, and the items that it is rendered into.
+pub(super) struct Work<'a> {
+    pub(super) entity: &'a Scaffold,
+    pub(super) definition: &'a ScaffoldDefinition,
+    /// Without symlinks in its parents.
+    pub(super) target: PathBuf,
+    pub(super) rendered: Rendered,
+    pub(super) validations: Programs<'a>,
+    pub(super) programs: Programs<'a>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(
+        entity: &'a Scaffold,
+        definition: &'a ScaffoldDefinition,
+        executor: &Executor<'_>,
+    ) -> Result<Work<'a>> {
+        let (rendered, warnings) = render::render(definition, &entity.file, executor.host)?;
+        executor.warnings.borrow_mut().extend(warnings);
+        let target = executor.tracker.canonical(&entity.target)?;
+        let validations = Programs::new(&definition.validate, &target, entity.timeout)?;
+        let programs = Programs::new(&definition.post, &target, entity.timeout)?;
+        Ok(Work { entity, definition, target, rendered, validations, programs, shared: entity.together.shared() })
+    }
+
+    /// All paths that are made.
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        std::iter::once(self.target.clone()).chain(self.rendered.keys().map(|path| self.target.join(path)))
+    }
+
+    /// The files that are to be shown nowhere.
+    pub(super) fn sensitive(&self) -> impl Iterator<Item = PathBuf> {
+        let sensitive = self.rendered.iter().filter(|(_, item)| item.is_sensitive());
+        sensitive.map(|(path, _)| self.target.join(path))
+    }
+
+    /// Sees to it that no other entity makes one of the paths too, or something else of one above them.
+    pub(super) fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
+        for path in self.paths() {
+            // What somebody makes in a tree is known only when it has been made.
+            let claims = self.shared.claims(executor.host);
+            let rival = || executor.tracker.rival(&path, &self.entity.id(), &claims.all);
+            let other = claims.paths.conflict(&path, false);
+            if let Some(other) = other.or_else(|| rival().filter(|rival| rival.is_tree)) {
+                let shown = executor.host.below_root(&path);
+                let own = Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown();
+                let problem = format!(
+                    "{} is made by {own}, and ruled by {}; one of both has to go",
+                    shown.display(),
+                    other.shown()
+                );
+                return Err(ScaffoldError::Never(problem));
+            }
+        }
+        Ok(())
+    }
+}
