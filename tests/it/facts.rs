@@ -12,6 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_source_that_fails_is_a_warning,
         data_is_shown_with_where_it_comes_from,
         data_that_is_wrong_is_an_error_with_its_line,
+        values_come_from_the_environment,
         looking_changes_nothing_and_asks_no_plugin,
         a_run_gathers_facts_once,
         a_run_in_which_nobody_asks_gathers_nothing,
@@ -130,6 +131,29 @@ fn data_is_shown_with_where_it_comes_from() {
         explained,
         json!({"web.port": {"value": 8080, "from": [{"file": format!("{own}/host/web1.toml"), "line": 1}], "over": over}})
     );
+}
+
+fn values_come_from_the_environment() {
+    let hierarchy = "[values.\"web.port\"]\nenv = \"WEB_PORT\"\nvalidate = \"value < 65536\"\n\
+                     [values.\"web.new.name\"]\nenv = \"WEB_NAME\"\n[values.\"servers.x\"]\nenv = \"SERVER\"\n";
+    let root = root_with_data().file("etc/holo/data/hierarchy.toml", hierarchy);
+    shows(&root, &["data", "web.port"], "8080\n");
+    let root = root.env("WEB_PORT", "8081").env("WEB_NAME", "017");
+    // What else the table has stays.
+    shows(&root, &["data", "web", "--json"], "{\n  \"new\": {\n    \"name\": \"017\"\n  },\n  \"port\": 8081\n}\n");
+    let host = root.join("etc/holo/data/host/web1.toml");
+    let explained = format!("web.port: 8081\n    from $WEB_PORT\n    over {}:1: 8080\n", host.display());
+    assert!(root.holo(&["data", "--explain"]).stdout_lossy().contains(&explained));
+    let root = root.env("WEB_PORT", "many");
+    let wrong = "!! $WEB_PORT: web.port: this is not a number, as the value that it replaces is; correct the variable, or unset it";
+    complains(&root.holo(&["data"]), 255, wrong);
+    let root = root.env("WEB_PORT", "70000");
+    let rule = format!("`value < 65536` in {}:1", root.join("etc/holo/data/hierarchy.toml").display());
+    let wrong = format!("!! $WEB_PORT: web.port: 70000 is not valid by {rule}: it does not hold");
+    complains(&root.holo(&["data"]), 255, &wrong);
+    let root = root.env("WEB_PORT", "").env("SERVER", "x");
+    let wrong = "!! $SERVER: servers.x: a part of this key is no table in data, so that nothing can be put there";
+    complains(&root.holo(&["data"]), 255, wrong);
 }
 
 fn data_that_is_wrong_is_an_error_with_its_line() {

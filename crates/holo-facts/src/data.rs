@@ -1,5 +1,6 @@
 //! Data: what is said about machines, in layers of files from the more to the less specific.
 
+mod constraints;
 mod hierarchy;
 mod lines;
 mod merge;
@@ -8,6 +9,7 @@ mod secrets;
 use crate::document;
 use crate::key::{self, KeyError};
 use crate::template::Templates;
+use constraints::{Constraint, VariableError};
 use hierarchy::Hierarchy;
 use holo_definitions::LocatedError;
 use holo_system::Root;
@@ -75,7 +77,7 @@ impl Data {
     /// If a file of data, or the hierarchy, is not as it should be.
     pub(crate) fn read(
         root: &Path,
-        templates_of_facts: impl FnOnce() -> Templates,
+        templates_of_facts: impl Fn() -> Templates,
         own: Option<&Layer>,
         secrets: &Arc<Secrets>,
     ) -> Result<Data, LocatedError> {
@@ -100,7 +102,37 @@ impl Data {
                 }
             }
         }
-        Ok(Data::new(files, merge::merge(tables, hierarchy.rules()), secrets))
+        let mut merged = merge::merge(tables, hierarchy.rules());
+        for constraint in hierarchy.constraints() {
+            if let Some((name, text)) = constraint.variable() {
+                let place = format!("${name}");
+                put(&mut merged, &constraint.parts, text, files.len())
+                    .map_err(|problem| LocatedError::new(&place, format!("{}: {problem}", constraint.key)))?;
+                files.push(Source { path: place.into(), text: None });
+            }
+        }
+        let data = Data::new(files, merged, secrets);
+        data.check(&hierarchy, &layers, templates_of_facts)?;
+        Ok(data)
+    }
+
+    /// Sees to it that all values are as the hierarchy wants them.
+    fn check(
+        &self,
+        hierarchy: &Hierarchy,
+        layers: &[String],
+        templates_of_facts: impl Fn() -> Templates,
+    ) -> Result<(), LocatedError> {
+        if hierarchy.constraints().is_empty() {
+            return Ok(());
+        }
+        let templates = templates_of_facts();
+        let check = |constraint: &Constraint| constraint.check(self, &templates, hierarchy.place(), layers).err();
+        let mut wrong = hierarchy.constraints().iter().filter_map(check);
+        let Some(first) = wrong.next() else { return Ok(()) };
+        // Whoever corrects one of them wants to know of the others.
+        let others: String = wrong.map(|error| format!("; {error}")).collect();
+        Err(LocatedError { text: first.text + &others, ..first })
     }
 
     fn new(files: Vec<Source>, mut merged: Merged, secrets: &Arc<Secrets>) -> Data {
@@ -217,6 +249,13 @@ impl Data {
         });
         Ok(origins)
     }
+}
+
+/// Puts the text of a variable at a key.
+fn put(merged: &mut Merged, parts: &[String], text: String, place: usize) -> Result<(), VariableError> {
+    let replaced = merged.at(parts).map(Merged::value);
+    let value = constraints::of_type(text, replaced.as_ref())?;
+    if merged.put(parts, value, place) { Ok(()) } else { Err(VariableError::NoTable) }
 }
 
 /// A table as it was read.

@@ -175,7 +175,22 @@ impl Expression<'_> {
     /// # Errors
     /// If it cannot be evaluated; the place is the expression itself.
     pub fn holds(&self) -> Result<bool, LocatedError> {
-        let value = self.expression.eval(()).map_err(|error| LocatedError::new(&self.text, describe(&error)))?;
+        self.holds_in(())
+    }
+
+    /// Returns the same, with more in scope.
+    pub(crate) fn holds_for(&self, scope: &serde_json::Value) -> Result<bool, LocatedError> {
+        self.holds_in(Serde(scope))
+    }
+
+    /// The expression as it is written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn holds_in(&self, scope: impl Into<Value>) -> Result<bool, LocatedError> {
+        let value =
+            self.expression.eval(scope.into()).map_err(|error| LocatedError::new(&self.text, describe(&error)))?;
         match value.kind() {
             ValueKind::Undefined => Err(LocatedError::new(&self.text, "this is undefined")),
             ValueKind::Invalid => Err(LocatedError::new(&self.text, value)),

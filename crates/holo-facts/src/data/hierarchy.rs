@@ -1,5 +1,6 @@
 //! The layers of data, and the rules by which they are merged: `hierarchy.toml`.
 
+use super::constraints::{Constraint, ValueDocument};
 use super::merge::{Rules, Strategy};
 use crate::document;
 use crate::key;
@@ -26,6 +27,7 @@ pub(super) struct Hierarchy {
     /// Templates of layers, the most specific first, with the lines that they stand in.
     layers: Vec<(String, Option<usize>)>,
     rules: Rules,
+    constraints: Vec<Constraint>,
 }
 
 #[derive(Default, Deserialize)]
@@ -40,6 +42,9 @@ struct Document {
     /// The same for single keys, and what is below them.
     #[serde(default)]
     keys: BTreeMap<String, Strategy>,
+    /// What single values have to be.
+    #[serde(default)]
+    values: BTreeMap<String, ValueDocument>,
 }
 
 /// The strategies that all values can have.
@@ -61,6 +66,13 @@ impl Hierarchy {
             let path = Path::new(directory).join(NAME);
             if let Some(content) = document::content(root, &path)? {
                 return Hierarchy::parse(&root.shown(&path).display().to_string(), &content);
+            }
+            // Data may be in these languages, so that one could think that the hierarchy may be, too.
+            for other in document::KINDS.map(|kind| path.with_extension(kind)) {
+                if root.has(&other) {
+                    let text = format!("the hierarchy is written in TOML, as {NAME}; this file would not be read");
+                    return Err(LocatedError::new(root.shown(&other).display(), text));
+                }
             }
         }
         Hierarchy::parse("the usual hierarchy", b"")
@@ -86,6 +98,12 @@ impl Hierarchy {
             let parts = key::parts(&key).map_err(|error| LocatedError::new(place, format!("keys: {error}")).at(at))?;
             rules.add(&parts, strategy);
         }
+        let values = of("values").and_then(|values| values.get_ref().as_table());
+        let mut constraints = Vec::new();
+        for (key, document) in document.values {
+            let at = line(values.and_then(|values| values.get(key.as_str())));
+            constraints.push(Constraint::new(key, document, (place, at))?);
+        }
         let stand = of("layers").and_then(|layers| layers.get_ref().as_array());
         let layers = match document.layers {
             Some(layers) => layers
@@ -95,7 +113,7 @@ impl Hierarchy {
                 .collect(),
             None => USUAL.map(|layer| (layer.to_owned(), None)).to_vec(),
         };
-        Ok(Hierarchy { place: place.to_owned(), layers, rules })
+        Ok(Hierarchy { place: place.to_owned(), layers, rules, constraints })
     }
 
     /// The layers of a machine, the most specific first, each once: paths below a directory of data.
@@ -121,6 +139,16 @@ impl Hierarchy {
         Ok(layers)
     }
 
+    /// Its name in error messages.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What single values have to be.
+    pub(super) fn constraints(&self) -> &[Constraint] {
+        &self.constraints
+    }
+
     pub(super) fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -143,6 +171,9 @@ mod tests {
             "layers = [1]\n",
             "layer = []\n",
             "[keys]\na = 'last'\n",
+            "[values]\n'a.b' = { required = true, validate = 'value > 1', env = 'B' }\n",
+            "[values]\na = true\n",
+            "[values.a]\nrequire = true\n",
         ] {
             let value: toml::Value = toml::from_str(text).unwrap();
             let is_valid = validator.is_valid(&serde_json::to_value(value).unwrap());

@@ -149,6 +149,39 @@ impl Merged {
         }
     }
 
+    /// Returns what is at a key, if it is not within a leaf.
+    pub(super) fn at(&self, parts: &[String]) -> Option<&Merged> {
+        match (self, parts) {
+            (_, []) => Some(self),
+            (Merged::Table(entries), [part, rest @ ..]) => entries.get(part)?.at(rest),
+            (Merged::Leaf(_), _) => None,
+        }
+    }
+
+    /// Puts a value at a key instead of what is there. Returns false if something on the way is not a table.
+    pub(super) fn put(&mut self, parts: &[String], value: Value, place: usize) -> bool {
+        if let Merged::Leaf(leaf) = self
+            && !parts.is_empty()
+        {
+            if leaf.value.as_object().is_none_or(|table| !table.is_empty()) {
+                return false;
+            }
+            *self = Merged::Table(BTreeMap::new());
+        }
+        match (&mut *self, parts) {
+            (Merged::Table(entries), [part, rest @ ..]) => {
+                let below = entries.entry(part.clone()).or_insert_with(|| Merged::Table(BTreeMap::new()));
+                return below.put(rest, value, place);
+            }
+            (Merged::Leaf(leaf), _) => {
+                leaf.over.splice(..0, leaf.from.first().map(|place| (*place, leaf.value.clone())));
+                (leaf.value, leaf.from) = (value, vec![place]);
+            }
+            (Merged::Table(_), []) => *self = Merged::Leaf(Leaf { value, from: vec![place], over: Vec::new() }),
+        }
+        true
+    }
+
     /// Replaces the values of all leaves.
     pub(super) fn replace(&mut self, by: &dyn Fn(&Value) -> Value) {
         match self {

@@ -73,7 +73,8 @@ pub(crate) fn is_encrypted(text: &str) -> bool {
     text.trim_start().starts_with(BEGINNING)
 }
 
-fn has_any(value: &Value) -> bool {
+/// Returns true if something in a value is encrypted.
+pub(super) fn has_any(value: &Value) -> bool {
     match value {
         Value::String(text) => is_encrypted(text),
         Value::Array(list) => list.iter().any(has_any),

@@ -39,6 +39,80 @@ fn without_any_there_is_none_and_facts_are_not_asked() {
     assert_eq!(knowledge.take_warnings().len(), 1);
 }
 
+const CONSTRAINTS: (&str, &str) = (
+    "etc/holo/data/hierarchy.toml",
+    "[values.\"web.port\"]\nrequired = true\nvalidate = \"value is number and value < 65536\"\n\n[values.name]\n\
+     validate = \"value is matching('^[a-z]+$') and value != facts.os.id\"\n[values.address]\nvalidate = 'value is ipaddr'\n\
+     [values.\"web.hosts\"]\nvalidate = 'value | length > 0'\n",
+);
+
+#[test]
+fn values_are_as_the_hierarchy_wants_them() {
+    let valid = "web = { port = 80, hosts = ['a'] }\nname = 'web'\naddress = '192.0.2.1/24'\n";
+    data(&[CONSTRAINTS, ("etc/holo/data/common.toml", valid)]);
+    data(&[CONSTRAINTS, ("usr/share/holo/data/common.yaml", "web:\n  port: 80\n")]);
+    let wrong = |text: &str| fault(&[CONSTRAINTS, ("etc/holo/data/common.toml", text)]);
+    let here = "etc/holo/data/hierarchy.toml";
+    let missing = "web.port is required, and missing; set it in one of the layers host/web1, os/debian, common";
+    assert_eq!(wrong("[web]\n"), format!("{here}:1: {missing}"));
+    let rule = format!("is not valid by `value is number and value < 65536` in {here}:1: it does not hold");
+    let expected = format!("etc/holo/data/common.toml:2: web.port: 70000 {rule}");
+    assert_eq!(wrong("[web]\nport = 70000\n"), expected);
+    assert!(wrong("web.port = 'x'\n").contains("web.port: \"x\" is not valid"));
+    assert!(wrong("web.port = 80\nname = 'debian'\n").starts_with("etc/holo/data/common.toml:2: name: \"debian\" is"));
+    assert!(wrong("web.port = 80\nweb.hosts = []\n").starts_with("etc/holo/data/common.toml:2: web.hosts: [] is"));
+    // A value of another type than the expression expects is not valid either.
+    let other = wrong("web.port = 80\nname = 1\n");
+    assert!(other.starts_with("etc/holo/data/common.toml:2: name: 1 is not valid by `value is matching("), "{other}");
+    assert!(other.ends_with("value is not a string"), "{other}");
+    // All that is wrong is said at once.
+    let all = wrong("name = 'B'\naddress = '192.0.2.256'\n");
+    for part in ["name: \"B\" is not valid", "address: \"192.0.2.256\" is not valid", missing] {
+        assert!(all.contains(part), "{all}");
+    }
+}
+
+#[test]
+fn a_constraint_that_cannot_be_is_an_error_with_its_line() {
+    let wrong = |constraint: &str| {
+        let text = format!("\n[values]\n{constraint}\n");
+        fault(&[("etc/holo/data/hierarchy.toml", &text), ("etc/holo/data/common.toml", "a = 1\n")])
+    };
+    for (constraint, words) in [
+        ("a = { validate = 'value <' }", "a: validate: value <: syntax error"),
+        ("'a..b' = { required = true }", "is not a key"),
+        ("a = { env = 'A=B' }", "is not the name of a variable"),
+        ("a = { require = true }", "unknown key"),
+    ] {
+        let wrong = wrong(constraint);
+        assert!(wrong.starts_with("etc/holo/data/hierarchy.toml:3: ") && wrong.contains(words), "{wrong}");
+    }
+}
+
+#[test]
+fn an_expression_that_fails_names_both_places() {
+    for (expression, words) in [("valu", "undefined"), ("value is matching('[')", "is not a valid pattern")] {
+        let text = format!("\n[values]\na = {{ validate = \"{expression}\" }}\n");
+        let wrong = fault(&[("etc/holo/data/hierarchy.toml", &text), ("etc/holo/data/common.toml", "a = 'x'\n")]);
+        let beginning = format!(
+            "etc/holo/data/common.toml:1: a: \"x\" is not valid by `{expression}` in etc/holo/data/hierarchy.toml:3: "
+        );
+        assert!(wrong.starts_with(&beginning) && wrong.contains(words), "{wrong}");
+    }
+}
+
+#[test]
+fn a_hierarchy_in_another_language_is_refused_by_name() {
+    for kind in ["yaml", "yml", "json"] {
+        let path = format!("etc/holo/data/hierarchy.{kind}");
+        let wrong = fault(&[(&path, "{}"), ("usr/share/holo/data/hierarchy.toml", "")]);
+        assert_eq!(
+            wrong,
+            format!("{path}: the hierarchy is written in TOML, as hierarchy.toml; this file would not be read")
+        );
+    }
+}
+
 #[test]
 fn the_more_specific_wins_and_the_machines_own_before_the_packages() {
     let found = data(&[

@@ -21,6 +21,8 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("combine", combine);
     environment.add_filter("hash", hash);
     environment.add_filter("ipaddr", ipaddr);
+    environment.add_test("matching", |text: &str, pattern: &str| regex(pattern).map(|pattern| pattern.is_match(text)));
+    environment.add_test("ipaddr", |text: &str| ipaddr(text, None).is_ok());
     environment.set_formatter(show);
 }
 
@@ -123,13 +125,17 @@ fn b64decode(text: &str) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|_| invalid("this decodes to what is not text"))
 }
 
-/// Replaces all matches of a regular expression; `$1` and `${name}` stand for its groups, and so does `\\1`.
-fn regex_replace(text: &str, pattern: &str, by: &str) -> Result<String, Error> {
-    let pattern = Regex::new(pattern).map_err(|error| {
+fn regex(pattern: &str) -> Result<Regex, Error> {
+    Regex::new(pattern).map_err(|error| {
         let error = error.to_string();
         let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
         invalid(format!("{pattern:?} is not a valid pattern: {reason}"))
-    })?;
+    })
+}
+
+/// Replaces all matches of a regular expression; `$1` and `${name}` stand for its groups, and so does `\\1`.
+fn regex_replace(text: &str, pattern: &str, by: &str) -> Result<String, Error> {
+    let pattern = regex(pattern)?;
     let mut groups = String::new();
     let mut letters = by.chars().peekable();
     while let Some(letter) = letters.next() {

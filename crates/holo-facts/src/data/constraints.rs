@@ -1,0 +1,153 @@
+//! What values of data have to be, whatever layer they come from: `[values]` of `hierarchy.toml`.
+
+use super::Data;
+use crate::key;
+use crate::template::Templates;
+use holo_definitions::LocatedError;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The keys of a value, as they are written.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValueDocument {
+    /// Makes it an error if no layer has the value.
+    #[serde(default)]
+    required: bool,
+    /// An expression over `value` and `facts` that holds for a valid value.
+    validate: Option<String>,
+    /// A variable of the environment, which counts instead of all layers where it is set.
+    env: Option<String>,
+}
+
+/// What one value has to be.
+#[derive(Debug)]
+pub(super) struct Constraint {
+    /// As it is written.
+    pub(super) key: String,
+    pub(super) parts: Vec<String>,
+    /// The line of the constraint.
+    line: Option<usize>,
+    document: ValueDocument,
+}
+
+impl Constraint {
+    /// Creates what a document says of a key, in a line.
+    ///
+    /// # Errors
+    /// If the key is not one, or the variable cannot be.
+    pub(super) fn new(
+        key: String,
+        document: ValueDocument,
+        (place, line): (&str, Option<usize>),
+    ) -> Result<Constraint, LocatedError> {
+        let here = |text: String| LocatedError::new(place, format!("values: {text}")).at(line);
+        let parts = key::parts(&key).map_err(|error| here(error.to_string()))?;
+        let can_be = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+        if let Some(name) = document.env.iter().find(|name| !can_be(name)) {
+            return Err(here(format!("{}: env: {name:?} is not the name of a variable", key::shown(&key))));
+        }
+        Ok(Constraint { key, parts, line, document })
+    }
+
+    /// Returns the variable that the value may come from, and its text; none if it is not set, or empty.
+    pub(super) fn variable(&self) -> Option<(&str, String)> {
+        let name = self.document.env.as_deref()?;
+        let text = std::env::var_os(name).filter(|text| !text.is_empty())?;
+        Some((name, text.to_string_lossy().into_owned()))
+    }
+
+    /// Sees to it that a value is as it has to be. What is encrypted is not looked into. The place is that of the hierarchy.
+    ///
+    /// # Errors
+    /// If it is missing, not valid, or the expression is not one.
+    pub(super) fn check(
+        &self,
+        data: &Data,
+        templates: &Templates,
+        place: &str,
+        layers: &[String],
+    ) -> Result<(), LocatedError> {
+        let shown = key::shown(&self.key);
+        let here = |text: String| LocatedError::new(place, text).at(self.line);
+        let expression = self.document.validate.as_deref().map(|text| templates.expression(text)).transpose();
+        let expression = expression.map_err(|error| here(format!("{shown}: validate: {error}")))?;
+        let found = key::find(&data.sealed, &self.key).map_err(|error| here(error.to_string()))?;
+        let Some(value) = found else {
+            if !self.document.required {
+                return Ok(());
+            }
+            let env = self.document.env.iter().map(|name| format!(", or the variable {name} in the environment"));
+            let remedy = format!("set it in one of the layers {}{}", layers.join(", "), env.collect::<String>());
+            return Err(here(format!("{shown} is required, and missing; {remedy}")));
+        };
+        let Some(expression) = expression.filter(|_| !super::secrets::has_any(value)) else { return Ok(()) };
+        let reason = match expression.holds_for(&serde_json::json!({ "value": value })) {
+            Ok(true) => return Ok(()),
+            Ok(false) => "it does not hold".to_owned(),
+            Err(error) => error.text,
+        };
+        let origins = data.explain(Some(&self.key)).unwrap_or_default();
+        let standing = origins.first().and_then(|origin| origin.from.first());
+        let rule = format!("by `{}` in {}", expression.text(), at(place, self.line));
+        let text = format!("{shown}: {value} is not valid {rule}: {reason}");
+        let file = standing.map_or_else(|| place.to_owned(), |standing| standing.file.display().to_string());
+        Err(LocatedError::new(file, text).at(standing.and_then(|standing| standing.line)))
+    }
+}
+
+fn at(place: &str, line: Option<usize>) -> String {
+    line.map_or_else(|| place.to_owned(), |line| format!("{place}:{line}"))
+}
+
+/// The reason why a variable cannot be the value of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum VariableError {
+    #[error("this is not {0}, as the value that it replaces is; correct the variable, or unset it")]
+    Type(&'static str),
+    #[error("a part of this key is no table in data, so that nothing can be put there")]
+    NoTable,
+}
+
+/// Returns the value of a variable: of the type of the value that it replaces, or else a text.
+///
+/// # Errors
+/// If the text is of another type.
+pub(super) fn of_type(text: String, replaced: Option<&Value>) -> Result<Value, VariableError> {
+    let wanted = match replaced {
+        None | Some(Value::String(_) | Value::Null) => return Ok(Value::String(text)),
+        Some(Value::Bool(_)) => "true or false",
+        Some(Value::Number(_)) => "a number",
+        Some(Value::Array(_)) => "a list in JSON",
+        Some(Value::Object(_)) => "a table in JSON",
+    };
+    let same = |value: &Value| replaced.is_some_and(|old| std::mem::discriminant(old) == std::mem::discriminant(value));
+    serde_json::from_str(&text).ok().filter(same).ok_or(VariableError::Type(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_variable_has_the_type_of_what_it_replaces() {
+        for (text, replaced, expected) in [
+            ("017", None, Ok(json!("017"))),
+            ("80", Some(json!("x")), Ok(json!("80"))),
+            ("81", Some(json!(80)), Ok(json!(81))),
+            ("1.5", Some(json!(80)), Ok(json!(1.5))),
+            ("eighty", Some(json!(80)), Err("a number")),
+            ("\"81\"", Some(json!(80)), Err("a number")),
+            ("false", Some(json!(true)), Ok(json!(false))),
+            ("no", Some(json!(true)), Err("true or false")),
+            ("[\"a\"]", Some(json!([])), Ok(json!(["a"]))),
+            ("a", Some(json!([])), Err("a list in JSON")),
+            ("[]", Some(json!({})), Err("a table in JSON")),
+        ] {
+            let expected = expected.map_err(VariableError::Type);
+            assert_eq!(of_type(text.to_owned(), replaced.as_ref()), expected, "{text} {replaced:?}");
+        }
+    }
+}
