@@ -11,6 +11,9 @@ pub(crate) struct Measurement {
     pub(crate) cpu: f64,
     /// The resident set of its largest process, in kilobytes.
     pub(crate) memory: i64,
+    /// The blocks that it has written to files or their directories, in KiB.
+    #[serde(default)]
+    pub(crate) written: i64,
 }
 
 /// The system calls of a run, by name.

@@ -1,5 +1,6 @@
 //! What is timed, how, and the tables that are made of it.
 
+mod limits;
 mod measurement;
 mod probe;
 mod results;
@@ -138,8 +139,12 @@ fn count(options: &Options, scene: &Scene, results: &mut Results) -> Result<()> 
     let site = scene.site(size, None)?;
     for is_late in [false, true] {
         for step in scene.in_order(0).filter(|step| step.is_late == is_late) {
+            let before = site.inodes()?;
             let calls = step.count(&site).with_context(|| format!("{}: {}", scene.name, step.name))?;
             results.add_calls(scene.name, step.name, size, calls)?;
+            if let (Some(before), Some(after)) = (before, site.inodes()?) {
+                results.add_inodes(scene.name, step.name, size, after.difference(&before).count())?;
+            }
         }
     }
     Ok(())

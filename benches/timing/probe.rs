@@ -37,7 +37,9 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<()> {
     std::io::stdout().write_all(&output.stdout)?;
     std::io::stderr().write_all(&output.stderr)?;
     ensure!(output.status.success(), "{program:?} ended with {}", output.status);
-    std::fs::write(result, serde_json::to_vec(&Measurement { wall, cpu, memory: usage.max_rss() })?)?;
+    // The kernel counts them in sectors.
+    let written = usage.block_writes() / 2;
+    std::fs::write(result, serde_json::to_vec(&Measurement { wall, cpu, memory: usage.max_rss(), written })?)?;
     Ok(())
 }
 

@@ -27,6 +27,7 @@ struct Line {
 enum Value {
     Time(Measurement),
     Calls(Calls),
+    Inodes(usize),
 }
 
 impl Results {
@@ -46,6 +47,10 @@ impl Results {
 
     pub(crate) fn add_calls(&mut self, table: &str, step: &str, size: usize, calls: Calls) -> Result<()> {
         self.push(table, step, size, Value::Calls(calls))
+    }
+
+    pub(crate) fn add_inodes(&mut self, table: &str, step: &str, size: usize, inodes: usize) -> Result<()> {
+        self.push(table, step, size, Value::Inodes(inodes))
     }
 
     fn push(&mut self, table: &str, step: &str, size: usize, value: Value) -> Result<()> {
@@ -93,6 +98,14 @@ impl Results {
         median(all)
     }
 
+    /// The last count of the inodes that a step has made.
+    pub(crate) fn inodes(&self, table: &str, step: &str, size: usize) -> Option<usize> {
+        self.of(table, step).into_iter().rev().find_map(|(of, value)| match value {
+            Value::Inodes(inodes) if of == size => Some(*inodes),
+            _ => None,
+        })
+    }
+
     /// The last count of system calls, and with how many entities.
     pub(crate) fn calls(&self, table: &str, step: &str) -> Option<(usize, &Calls)> {
         self.of(table, step)
@@ -100,4 +113,12 @@ impl Results {
             .rev()
             .find_map(|(size, value)| if let Value::Calls(calls) = value { Some((size, calls)) } else { None })
     }
+}
+
+/// A number with its digits in groups of three.
+pub(crate) fn thousands(number: u64) -> String {
+    if number < 1000 {
+        return number.to_string();
+    }
+    format!("{},{:03}", thousands(number / 1000), number % 1000)
 }

@@ -8,6 +8,7 @@ mod packages;
 mod scaffold;
 mod services;
 
+use crate::timing::limits::Least;
 use crate::timing::measurement::{Calls, Measurement};
 use crate::timing::probe;
 use crate::timing::site::{Site, Words};
@@ -43,11 +44,21 @@ pub(crate) struct Step {
     pub(crate) is_late: bool,
     /// True if its turn with the next one changes from round to round.
     pub(crate) takes_turns: bool,
+    /// The least that it has to do; none for what holo is compared with.
+    pub(crate) least: Option<Least>,
 }
 
 impl Step {
     fn new(name: &'static str, words: fn(&Site) -> Result<Words>) -> Step {
-        Step { name, before: |_| Ok(()), words, is_right: |_, _| Ok(true), is_late: false, takes_turns: false }
+        Step {
+            name,
+            before: |_| Ok(()),
+            words,
+            is_right: |_, _| Ok(true),
+            is_late: false,
+            takes_turns: false,
+            least: None,
+        }
     }
 
     fn after(self, before: fn(&Site) -> Result<()>) -> Step {
@@ -65,6 +76,10 @@ impl Step {
 
     fn late(self) -> Step {
         Step { is_late: true, ..self }
+    }
+
+    fn at_least(self, least: Least) -> Step {
+        Step { least: Some(least), ..self }
     }
 
     fn takes_turns(self) -> Step {

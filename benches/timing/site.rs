@@ -4,11 +4,13 @@ use super::scratch;
 use crate::common;
 use anyhow::{Context, Result, bail, ensure};
 use holo_testing::{Overlay, binaries};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// How long files have to have been left alone before an apply records them as unchanged.
@@ -99,6 +101,25 @@ impl Site {
     pub(crate) fn settle(&self) -> Result<()> {
         std::thread::sleep(SETTLED_AFTER);
         self.output(&holo(&["apply"])?).map(drop)
+    }
+
+    /// Returns all inodes, each with the time when it was made, as numbers are used again; none of a system of its own.
+    pub(crate) fn inodes(&self) -> Result<Option<BTreeSet<(u64, SystemTime)>>> {
+        if self.system.is_some() {
+            return Ok(None);
+        }
+        let (mut inodes, mut folders) = (BTreeSet::new(), vec![self.dir.path().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
+                let entry = entry?;
+                let metadata = entry.metadata()?;
+                inodes.insert((metadata.ino(), metadata.created().unwrap_or(SystemTime::UNIX_EPOCH)));
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+        Ok(Some(inodes))
     }
 
     /// A path for a result of a measurement.

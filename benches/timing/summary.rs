@@ -1,7 +1,7 @@
 //! The few rows that the README of the project shows.
 
-use crate::timing::results::Results;
-use crate::timing::tables::{ratio, seconds, thousands};
+use crate::timing::results::{Results, thousands};
+use crate::timing::tables::{ratio, seconds};
 use anyhow::{Context, Result};
 use std::path::Path;
 

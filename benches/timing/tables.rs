@@ -1,7 +1,8 @@
 //! The tables, in Markdown.
 
 use crate::common::show;
-use crate::timing::results::Results;
+use crate::timing::limits;
+use crate::timing::results::{Results, thousands};
 use crate::timing::scenes::Scene;
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,8 +16,8 @@ fn table(scene: &Scene, results: &Results) -> String {
     let sizes = results.sizes(scene.name);
     let mut text = format!("### {}\n\n| {} |", capitalised(scene.name), scene.entities);
     sizes.iter().for_each(|size| text += &format!(" {} |", thousands(*size as u64)));
-    text += " grows as N^ | memory | calls each |\n|---|";
-    text += &"--:|".repeat(sizes.len() + 3);
+    text += " grows as N^ | memory |\n|---|";
+    text += &"--:|".repeat(sizes.len() + 2);
     text.push('\n');
     let mut rounds = usize::MAX;
     for step in &scene.steps {
@@ -41,31 +42,22 @@ fn table(scene: &Scene, results: &Results) -> String {
             .rev()
             .find_map(|size| results.median(scene.name, step.name, *size, |measured| measured.memory as f64));
         let memory = memory.map_or_else(String::new, |memory| format!("{:.0} MB", memory / 1000.0));
-        let calls = results
-            .calls(scene.name, step.name)
-            .and_then(|(size, calls)| Some(format!("{:.1}", *calls.get("total")? as f64 / size as f64)));
         let growth = growth(&sizes, &times).map_or_else(String::new, |exponent| format!("{exponent:.2}"));
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {growth} | {memory} | {} |",
-            step.name,
-            cells.join(" | "),
-            calls.unwrap_or_default()
-        );
+        let _ = writeln!(text, "| {} | {} | {growth} | {memory} |", step.name, cells.join(" | "));
     }
     for (one, other) in scene.ratios {
         let ratios: Vec<Option<f64>> = sizes.iter().map(|size| ratio(results, scene.name, one, other, *size)).collect();
         if ratios.iter().any(Option::is_some) {
             let cell = |ratio: &Option<f64>| ratio.map_or_else(String::new, |ratio| format!("**{ratio:.2}**"));
             let cells: Vec<String> = ratios.iter().map(cell).collect();
-            let _ = writeln!(text, "| {one} ÷ {other} | {} | | | |", cells.join(" | "));
+            let _ = writeln!(text, "| {one} ÷ {other} | {} | | |", cells.join(" | "));
         }
     }
     if rounds < usize::MAX {
         let _ = writeln!(text, "\nMedians of {rounds} or more.\n");
     }
-    text
+    text + &limits::table(scene, results)
 }
 
 /// How often as much time as another step one takes.
@@ -89,12 +81,4 @@ fn capitalised(text: &str) -> String {
 /// A time in seconds.
 pub(crate) fn seconds(time: f64) -> String {
     show(Duration::from_secs_f64(time))
-}
-
-/// A number with its digits in groups of three.
-pub(crate) fn thousands(number: u64) -> String {
-    if number < 1000 {
-        return number.to_string();
-    }
-    format!("{},{:03}", thousands(number / 1000), number % 1000)
 }

@@ -1,6 +1,7 @@
 //! The extraction of a tar, beside tar.
 
 use super::{Scene, Step};
+use crate::timing::limits::Least;
 use crate::timing::site::{Site, create_folder, holo, words};
 use anyhow::{Context, Result};
 use holo_testing::Need;
@@ -24,6 +25,14 @@ pub(super) fn scene() -> Scene {
         prepare,
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"]))
+                .at_least(
+                    Least::calls(
+                        6.0,
+                        "`openat`, `write`, `fchmod`, `utimensat`, `close` and `renameat`; `tar` has no rename",
+                    )
+                    .making(1.0)
+                    .writing(24.0),
+                )
                 .checked(|site, _| is_extracted(site, &site.root().join("srv/tree")))
                 .takes_turns(),
             Step::new("`tar xf`, `sync -f`", |site| {
@@ -34,9 +43,16 @@ pub(super) fn scene() -> Scene {
             })
             .checked(|site, _| is_extracted(site, &site.beside("tree"))),
             // What the first one has written is not read again.
-            Step::new("second apply", |_| holo(&["apply"])).changes_nothing(),
-            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
-            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("second apply", |_| holo(&["apply"]))
+                .at_least(Least::calls(1.0, "`statx` of each file"))
+                .changes_nothing(),
+            Step::new("apply, nothing to do", |_| holo(&["apply"]))
+                .at_least(Least::calls(1.0, "`statx` of each file"))
+                .after(Site::settle)
+                .changes_nothing(),
+            Step::new("check", |_| holo(&["check"]))
+                .at_least(Least::calls(1.0, "`statx` of each file"))
+                .changes_nothing(),
             Step::new("`tar df`", |site| {
                 let mut words = words(&["tar", "df"]);
                 words.extend([site.root().join(ARCHIVE).into(), "-C".into(), site.beside("tree").into()]);
@@ -44,6 +60,7 @@ pub(super) fn scene() -> Scene {
             })
             .changes_nothing(),
             Step::new("scrub", |_| holo(&["apply"]))
+                .at_least(Least::calls(2.0, "`statx` and `unlink` of each file"))
                 .after(|site| site.remove(DEFINITION))
                 .checked(|site, _| Ok(!site.root().join("srv/tree").exists()))
                 .late(),

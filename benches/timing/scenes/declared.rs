@@ -1,6 +1,7 @@
 //! Declared files beside rsync, all at once and each after the one before.
 
 use super::{Scene, Step, content, is_filled, target};
+use crate::timing::limits::Least;
 use crate::timing::site::{Site, create_folder, holo};
 use anyhow::Result;
 use holo_testing::Need;
@@ -19,16 +20,16 @@ pub(super) fn scene() -> Scene {
         system: None,
         prepare: |site| prepare(site, None),
         steps: vec![
-            Step::new("first apply", |_| holo(&["apply"]))
+            Step::new("first apply", |_| holo(&["apply"])).at_least(Least::calls(26.0, "as overlays, but the base is a copy: target, record and base are three inodes").making(3.0))
                 .checked(|site, _| is_filled(site, &site.root(), "wanted"))
                 .takes_turns(),
             Step::new("`rsync -a`, to an empty directory", |site| {
                 Ok(vec!["rsync".into(), "-a".into(), site.beside(SOURCE).join("").into(), site.beside(COPY).into()])
             })
             .checked(|site, _| is_filled(site, &site.beside(COPY), "wanted")),
-            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
-            Step::new("check", |_| holo(&["check"])).changes_nothing(),
-            Step::new("scrub of all", |_| holo(&["apply"]))
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).at_least(Least::calls(1.0, "`statx` of the target: the definitions are one file")).after(Site::settle).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(1.0, "`statx` of the target")).changes_nothing(),
+            Step::new("scrub of all", |_| holo(&["apply"])).at_least(Least::calls(12.0, "the copy that comes back is one inode, written and synced; base, record and what we made are removed").making(1.0))
                 .after(|site| site.remove(DEFINITIONS))
                 .checked(|site, _| is_filled(site, &site.root(), "stock"))
                 .late(),
@@ -60,8 +61,20 @@ fn chain_of(name: &'static str, entities: &'static str) -> Scene {
         system: None,
         prepare: |_| Ok(()),
         steps: vec![
-            Step::new("first apply", |_| holo(&["apply"])).checked(|site, _| is_filled(site, &site.root(), "wanted")),
-            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+            Step::new("first apply", |_| holo(&["apply"]))
+                .at_least(
+                    Least::calls(
+                        26.0,
+                        "one change after the other is on disk: base, intent, target, record, each before the next",
+                    )
+                    .making(3.0)
+                    .waiting(4.0),
+                )
+                .checked(|site, _| is_filled(site, &site.root(), "wanted")),
+            Step::new("apply, nothing to do", |_| holo(&["apply"]))
+                .at_least(Least::calls(1.0, "`statx` of the target"))
+                .after(Site::settle)
+                .changes_nothing(),
         ],
         ratios: &[],
     }

@@ -1,6 +1,7 @@
 //! Overlays beside rsync, which copies the same files.
 
 use super::{Scene, Step, content, is_filled, target};
+use crate::timing::limits::Least;
 use crate::timing::site::{Site, Words, create_folder, holo};
 use anyhow::Result;
 use holo_testing::Need;
@@ -19,22 +20,22 @@ pub(super) fn scene() -> Scene {
         system: None,
         prepare,
         steps: vec![
-            Step::new("scan", |_| holo(&["scan", "-s"])).checked(is_all),
-            Step::new("first apply", |_| holo(&["apply"]))
+            Step::new("scan", |_| holo(&["scan", "-s"])).at_least(Least::calls(0.0, "no call for a file: the names come with the directories'")).checked(is_all),
+            Step::new("first apply", |_| holo(&["apply"])).at_least(Least::calls(20.0, "target and record are two inodes: `openat`, `write`, `fchmod`, `close` each, a link for the base, two renames, and a look at all five files before and after").making(2.0))
                 .checked(|site, _| is_filled(site, &site.root(), "wanted"))
                 .takes_turns(),
             Step::new("`rsync -a`, to an empty directory", |site| rsync(site, "-a"))
                 .checked(|site, _| is_filled(site, &site.beside(COPY), "wanted")),
-            Step::new("apply, nothing to do", |_| holo(&["apply"])).after(Site::settle).changes_nothing(),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).at_least(Least::calls(5.0, "`statx` of target, base, record and resource file, and of a stock file of the distribution")).after(Site::settle).changes_nothing(),
             Step::new("`rsync -ac`, all equal", |site| rsync(site, "-ac")).changes_nothing(),
-            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(5.0, "`statx` of target, base, record and resource file, and of a stock file of the distribution")).changes_nothing(),
             Step::new("`rsync -a`, all equal", |site| rsync(site, "-a")).changes_nothing(),
-            Step::new("apply --verify, nothing to do", |_| holo(&["apply", "--verify"])).changes_nothing(),
+            Step::new("apply --verify, nothing to do", |_| holo(&["apply", "--verify"])).at_least(Least::calls(11.0, "`statx` of target, base, record and resource file, and of a stock file of the distribution; target and resource file are opened, read and closed")).changes_nothing(),
             Step::new("apply of one of all, nothing to do", |site| {
                 holo(&["apply", &format!("file:/{}", target(site.size / 2))])
-            })
+            }).at_least(Least::calls(0.0, "no call for the others"))
             .changes_nothing(),
-            Step::new("scrub of all", |_| holo(&["apply"]))
+            Step::new("scrub of all", |_| holo(&["apply"])).at_least(Least::calls(5.0, "`statx` of target, base and record, one rename of the base to the target, and the record removed"))
                 .after(|site| site.remove(RESOURCES))
                 .checked(|site, _| is_filled(site, &site.root(), "stock"))
                 .late(),
@@ -66,6 +67,11 @@ pub(super) fn records() -> Scene {
         },
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"]))
+                .at_least(
+                    Least::calls(21.0, "as without, and a file read; records are written together")
+                        .making(2.0)
+                        .writing(8.3),
+                )
                 .checked(|site, _| is_filled(site, &site.root(), "wanted"))
                 .takes_turns(),
             Step::new("first apply, `HOLO_HISTORY=0`", |site| {
@@ -74,6 +80,7 @@ pub(super) fn records() -> Scene {
                 words.extend(holo(&["apply"])?);
                 Ok(words)
             })
+            .at_least(Least::calls(20.0, "two inodes").making(2.0))
             .checked(|site, _| is_filled(site, &site.beside(WITHOUT), "wanted")),
         ],
         ratios: &[("first apply", "first apply, `HOLO_HISTORY=0`")],

@@ -1,6 +1,7 @@
 //! Questions about a year of runs, one each hour, beside grep, which looks through the same records.
 
 use super::{Scene, Step, content, target};
+use crate::timing::limits::Least;
 use crate::timing::site::{Site, Words, holo};
 use anyhow::{Context, Result};
 use holo::history::{Began, Counts, DiffRecord, Ended, EntityRecord, ProcessMark, Record, RunResult, VERSION, Who};
@@ -29,15 +30,22 @@ pub(super) fn scene() -> Scene {
         system: None,
         prepare,
         steps: vec![
-            Step::new("history", |_| holo(&["history"])).checked(|_, output| Ok(lines(output) == 20)),
+            Step::new("history", |_| holo(&["history"]))
+                .at_least(Least::words("the end of the last month is read"))
+                .checked(|_, output| Ok(lines(output) == 20)),
             Step::new("history of an entity that was changed once", |site| holo(&["history", &oldest(site)]))
+                .at_least(Least::words(
+                    "all months are read once, 52 MB for 8,760 runs, and not parsed where the name is nowhere",
+                ))
                 .checked(|site, output| Ok(lines(output) == 1 && contains(output, &oldest(site)))),
             Step::new("history show of the first run", |site| {
                 let first = RunId::at(begins(site)?);
                 holo(&["history", "show", first.as_str()])
             })
+            .at_least(Least::words("one month is read"))
             .checked(|site, output| Ok(contains(output, &oldest(site)))),
             Step::new("why of that entity", |site| holo(&["why", &oldest(site)]))
+                .at_least(Least::words("as its history, and its definition"))
                 .checked(|_, output| Ok(contains(output, "by run") && contains(output, "1 of a year"))),
             Step::new("`grep` for it in the records", grep).checked(|_, output| Ok(lines(output) == 1)),
         ],

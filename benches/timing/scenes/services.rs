@@ -1,6 +1,7 @@
 //! Services that are started, beside systemctl, on a system that is booted.
 
 use super::{Scene, Step};
+use crate::timing::limits::Least;
 use crate::timing::site::{Site, Words, holo, words};
 use anyhow::Result;
 use holo_testing::{Overlay, overlay};
@@ -16,13 +17,19 @@ pub(super) fn scene() -> Scene {
         system: Some(Overlay::booted),
         prepare,
         steps: vec![
-            Step::new("first apply", |_| holo(&["apply"])).checked(|site, _| are_active(site, "ours")).takes_turns(),
+            Step::new("first apply", |_| holo(&["apply"]))
+                .at_least(Least::words("one job of systemd each, and 200 ms for all in which a simple unit may fail"))
+                .checked(|site, _| are_active(site, "ours"))
+                .takes_turns(),
             Step::new("`systemctl start`", |site| Ok(systemctl(site, "start")))
                 .checked(|site, _| are_active(site, "theirs")),
-            Step::new("apply, nothing to do", |_| holo(&["apply"])).changes_nothing(),
+            Step::new("apply, nothing to do", |_| holo(&["apply"]))
+                .at_least(Least::calls(0.0, "one list of units for all"))
+                .changes_nothing(),
             Step::new("`systemctl is-active`", |site| Ok(systemctl(site, "is-active"))),
-            Step::new("check", |_| holo(&["check"])).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(0.0, "as an apply")).changes_nothing(),
             Step::new("scrub", |_| holo(&["apply"]))
+                .at_least(Least::words("one job of systemd each"))
                 .after(|site| site.remove(DEFINITION))
                 .checked(|site, _| Ok(!are_active(site, "ours")?))
                 .late(),

@@ -1,0 +1,92 @@
+//! What is counted of each step, beside the least that anything which does the same has to do.
+
+use crate::timing::measurement::Calls;
+use crate::timing::results::{Results, thousands};
+use crate::timing::scenes::Scene;
+use std::fmt::Write;
+
+/// The system calls that wait for the disk.
+const SYNCS: [&str; 4] = ["fsync", "fdatasync", "syncfs", "sync"];
+/// The size of a block of the file system: a small file takes one.
+const BLOCK: f64 = 4.0;
+
+/// The least that a step has to do for each entity, as far as that can be counted, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct Least {
+    calls: Option<f64>,
+    inodes: Option<f64>,
+    written: Option<f64>,
+    syncs: Option<f64>,
+    why: &'static str,
+}
+
+impl Least {
+    /// A step that makes no file.
+    pub(crate) const fn calls(calls: f64, why: &'static str) -> Least {
+        Least { calls: Some(calls), inodes: Some(0.0), written: None, syncs: None, why }
+    }
+
+    /// A limit that nothing can be counted of.
+    pub(crate) const fn words(why: &'static str) -> Least {
+        Least { calls: None, inodes: None, written: None, syncs: None, why }
+    }
+
+    /// A step that makes so many files of one block.
+    pub(crate) const fn making(self, inodes: f64) -> Least {
+        Least { inodes: Some(inodes), written: Some(inodes * BLOCK), ..self }
+    }
+
+    /// A step that writes so many KiB.
+    pub(crate) const fn writing(self, written: f64) -> Least {
+        Least { written: Some(written), ..self }
+    }
+
+    /// A step that waits for the disk so often.
+    pub(crate) const fn waiting(self, syncs: f64) -> Least {
+        Least { syncs: Some(syncs), ..self }
+    }
+}
+
+/// The table of what was counted of a scene; empty if nothing was.
+pub(crate) fn table(scene: &Scene, results: &Results) -> String {
+    let counted = scene.steps.iter().find_map(|step| results.calls(scene.name, step.name));
+    let Some((size, _)) = counted else { return String::new() };
+    let mut text = format!(
+        "Counted for each of {} {}, and how many times the least that is:\n\n| | system calls | inodes made | KiB written | waits for the disk | \
+         the least |\n|---|--:|--:|--:|--:|---|\n",
+        thousands(size as u64),
+        scene.entities
+    );
+    for step in &scene.steps {
+        let Some((size, calls)) = results.calls(scene.name, step.name) else { continue };
+        let least = step.least.unwrap_or(Least::words(""));
+        let each = |count: f64| count / size as f64;
+        let sizes = results.sizes(scene.name);
+        let written = sizes.iter().rev().find_map(|size| {
+            let written = results.median(scene.name, step.name, *size, |measured| measured.written as f64)?;
+            Some(written / *size as f64)
+        });
+        let cells = [
+            cell(calls.get("total").map(|total| each(*total as f64)), least.calls),
+            cell(results.inodes(scene.name, step.name, size).map(|inodes| each(inodes as f64)), least.inodes),
+            cell(written, least.written),
+            cell(Some(each(syncs(calls) as f64)), least.syncs),
+        ];
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| {} | {} | {} |", step.name, cells.join(" | "), least.why);
+    }
+    text + "\n"
+}
+
+/// A number, and how many times the least it is.
+fn cell(counted: Option<f64>, least: Option<f64>) -> String {
+    match (counted, least) {
+        (None, _) => String::new(),
+        (Some(counted), None | Some(0.0)) => format!("{counted:.1}"),
+        (Some(counted), Some(least)) => format!("{counted:.1} (**{:.1} ×** {least})", counted / least),
+    }
+}
+
+fn syncs(calls: &Calls) -> u64 {
+    SYNCS.iter().filter_map(|name| calls.get(*name)).sum()
+}
