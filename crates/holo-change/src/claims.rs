@@ -75,7 +75,9 @@ pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> R
         }
     };
     write(CLAIMS, serde_json::to_vec(claims))?;
-    write(HOLDERS, serde_json::to_vec(holders))
+    // Those that make trees, too, so that the claims of many need not be read to find few.
+    let trees = claims.iter().filter(|claim| claim.is_tree).map(|claim| &claim.id);
+    write(HOLDERS, serde_json::to_vec(&holders.iter().chain(trees).collect::<BTreeSet<_>>()))
 }
 
 /// Claims of many entities, found by path and by entity.
@@ -146,11 +148,32 @@ pub fn all(locations: &Locations) -> Vec<Claim> {
 /// a tree, it may have made since the plugin has listed its entities. None if the plugin has not said so.
 pub(crate) fn holders(locations: &Locations, plugin: &str) -> Option<BTreeSet<String>> {
     let folder = locations.cache_dir().parent()?.join(plugin);
-    let holders: BTreeSet<String> = read(&folder.join(HOLDERS))?;
-    let claims: Vec<Claim> = read(&folder.join(CLAIMS))?;
-    Some(holders.into_iter().chain(claims.into_iter().filter(|claim| claim.is_tree).map(|claim| claim.id)).collect())
+    read(&folder.join(HOLDERS))
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_known_without_the_claims_of_all() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = |name: &str| root.path().join(name);
+        std::fs::create_dir_all(dir("cache/files")).unwrap();
+        let locations = Locations::new(dir("root"), dir("state/files"), dir("cache/files"));
+        assert_eq!(holders(&locations, "files"), None);
+        let mut tree = Claim::new("archive:/srv/a", Path::new("/srv/a"), &[]);
+        tree.is_tree = true;
+        publish(&locations, &[tree, Claim::new("file:/etc/x", Path::new("/etc/x"), &[])], &["file:/y".to_owned()])
+            .unwrap();
+        assert_eq!(all(&locations).len(), 2);
+        // A set of entities asks for them, so that reading all claims each time would take more than linear time.
+        std::fs::remove_file(dir("cache/files/claims.json")).unwrap();
+        let expected = ["archive:/srv/a", "file:/y"].map(str::to_owned).into();
+        assert_eq!(holders(&locations, "files"), Some(expected));
+    }
 }
