@@ -4,7 +4,7 @@ use crate::diff::{self, Content, LoadError, Side};
 use crate::root::{Root, normalise};
 use crate::view::View;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::FilePair;
+use holo_protocol::{FilePair, Kept};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -116,38 +116,24 @@ fn load_small(path: &Path, root: &Path) -> Option<Content> {
     if is_large { None } else { diff::load(path, root).ok() }
 }
 
-/// A part of a file.
-struct Part {
-    file: PathBuf,
-    start: u64,
-    length: usize,
-}
-
-/// Returns the part of a file that `FILE@START+LENGTH` means.
-fn part(copy: &Path) -> Option<Part> {
-    let (file, part) = copy.as_os_str().as_bytes().rsplit_once_str("@")?;
-    let (start, length) = part.to_str().ok()?.split_once('+')?;
-    Some(Part { file: file.to_path_lossy().into_owned(), start: start.parse().ok()?, length: length.parse().ok()? })
-}
-
-fn load_part(part: &Part) -> Option<Content> {
-    if part.length > MAX_SIZE {
+fn load_part(file: &Path, start: u64, length: usize) -> Option<Content> {
+    if length > MAX_SIZE {
         return None;
     }
-    let mut content = vec![0; part.length];
-    fs::File::open(&part.file).and_then(|file| file.read_exact_at(&mut content, part.start)).ok()?;
+    let mut content = vec![0; length];
+    fs::File::open(file).and_then(|file| file.read_exact_at(&mut content, start)).ok()?;
     Some(Content::File { content, executable: false })
 }
 
 /// Returns the difference between a copy of what was at a path below the root, and what is there now. What is too large to be looked at has
 /// none.
 #[must_use]
-pub fn replaced(copy: &Path, path: &Path, root: &Root) -> Option<Difference> {
+pub fn replaced(copy: &Kept, path: &Path, root: &Root) -> Option<Difference> {
     let (base, path) = (root.join(""), root.join(path));
-    let from = match part(copy) {
-        _ if copy == Path::new("/dev/null") => Content::Missing,
-        Some(part) => load_part(&part)?,
-        None => load_small(copy, &base)?,
+    let from = match copy {
+        Kept::Nothing => Content::Missing,
+        Kept::Part { file, start, length } => load_part(file, *start, *length)?,
+        Kept::File(file) => load_small(file, &base)?,
     };
     let to = load_small(&path, &base)?;
     let file = File { name: below(&path, &base), from, to: to.clone(), path: None };

@@ -10,6 +10,7 @@ mod judgement;
 mod limited;
 mod messages;
 mod operations;
+mod replaced;
 mod report;
 mod scratch;
 mod session;

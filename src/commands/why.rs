@@ -24,9 +24,10 @@ use crate::root::Root;
 use crate::settings::Settings;
 use crate::subject::Subject;
 use crate::view::View;
-use answer::{Answer, Packaged};
+use answer::{Answer, Edit, Packaged};
 use bstr::{BString, ByteSlice};
 use holo_events::Line;
+use holo_protocol::FilePair;
 use holo_system::System;
 use neighbours::Neighbours;
 use std::os::unix::ffi::OsStrExt;
@@ -50,9 +51,9 @@ pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, Fata
     Packaged::find(&System::new(&settings.root.join("")), &settings.root, &mut answers);
     for (index, answer) in indexes.iter().zip(&mut answers) {
         if let Some(inventory) = &mut inventory {
-            answer.edited = edited(*index, inventory, settings, interrupt)?;
+            answer.edited = edited(*index, answer.path.as_deref(), inventory, settings, interrupt)?;
         }
-        answer.data = data::read_by(&answer.sources, settings, *reporter);
+        answer.data = data::read_by(answer, settings, *reporter);
         answer.last_change = last_change(answer, &settings.root, *reporter);
     }
     for answer in &answers {
@@ -118,13 +119,14 @@ fn unmanaged(subject: &Subject, inventory: Option<&Inventory>) -> Answer {
     Answer { path: Some(subject.path()), within, ..Answer::default() }
 }
 
-/// Returns true if a person has changed an entity since it was applied last. Of one that has no difference to show nothing is said.
+/// Returns the change that a person has made to an entity since it was applied last, if there is one. Of one that has no difference to show nothing is said.
 fn edited(
     index: EntityIndex,
+    path: Option<&Path>,
     inventory: &mut Inventory,
     settings: &Settings,
     interrupt: &Interrupt,
-) -> Result<Option<bool>, FatalError> {
+) -> Result<Option<Option<Edit>>, FatalError> {
     let id = inventory.entities[index].id().to_owned();
     let plugin = inventory.entities[index].plugin;
     let pair = match inventory.plugins[plugin].diff(id.as_bstr(), interrupt, &mut |_, _| {}) {
@@ -133,7 +135,16 @@ fn edited(
         Err(OperationError::Failed(_)) => None,
     };
     let view = View { root: &settings.root, resources: &inventory.resources };
-    Ok(pair.and_then(|pair| view.difference(&pair).ok()).map(|difference| !difference.is_empty()))
+    let edit = |pair: FilePair| {
+        if !view.difference(&pair).ok()?.is_empty() {
+            return Some(Some(Edit::Shown));
+        }
+        // Of a copy without a label nobody knows which mode it has.
+        let has_mode = pair.from_label.is_some() || !inventory.resources.is_of_the_run(&pair.from);
+        let is_at_path = path.is_some_and(|path| pair.to == settings.root.join(path));
+        Some(Edit::of_mode(&pair).filter(|_| has_mode && is_at_path))
+    };
+    Ok(pair.and_then(edit))
 }
 
 /// Returns the last change of an entity that is on record. Whoever may not read records is told so.

@@ -27,11 +27,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(faults("shell", NOTES, &SHELL_FAULTS));
     trials.extend(faults("session", SESSION, &SESSION_FAULTS));
     trials.extend(own::all());
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
         ("good/well_behaved", well_behaved),
         ("good/refused_at_first", refused_at_first),
         ("good/hooks", hooks),
         ("good/labels", labels),
+        ("copies", copies),
         ("good/example_of_the_man_page", example_of_the_man_page),
         ("good/notes", || is_good(&root(NOTES), &notes_arguments())),
         ("good/session", || is_good(&root(SESSION), &notes_arguments())),
@@ -632,6 +633,37 @@ fn labels() -> Result<(), Failed> {
     ensure_replaced(&shell, NOTES)?;
     ensure_replaced(&session, SESSION)?;
     is_good(&root(&session), &notes_arguments())
+}
+
+/// Keeps what was there, as a part of a file.
+const KEEPING: &str = r#"mkdir -p "$root/notes"
+        before=$(wc -c <"$target" 2>/dev/null || echo 0) copies=$HOLO_CACHE_DIR/copies
+        if [ "$HOLO_KEEP_REPLACED" ] && [ "$before" != 0 ]; then
+            start=$(wc -c <"$copies" 2>/dev/null || echo 0)
+            cat "$target" >>"$copies"
+            echo "replaced: $copies@$start+$before /notes/$name" >&3
+        elif [ "$HOLO_KEEP_REPLACED" ]; then
+            echo "replaced: /dev/null /notes/$name" >&3
+        fi"#;
+
+fn copies() -> Result<(), Failed> {
+    let keeping = NOTES.replace("mkdir -p \"$root/notes\"", KEEPING);
+    let with_note = |plugin: &str| root(plugin).file("root/notes/a", "before\n");
+    let arguments = [&["--root", "root"][..], &notes_arguments()].concat();
+    is_good(&with_note(&keeping), &arguments)?;
+    for (part, by, finding) in [
+        ("@$start+$before", "@$start+1000", "has 7 bytes only"),
+        ("$copies@$start+$before", "$copies.gone", "cannot be read: no such file or directory"),
+        ("$copies@$start+$before", "/etc/passwd", "where /etc/passwd is not below HOLO_CACHE_DIR"),
+        (" /notes/$name", " notes/$name", "whose path should begin with a slash"),
+        (" /notes/$name", "", "where \"replaced: COPY PATH\" is expected"),
+    ] {
+        let run = check(&with_note(&keeping.replace(part, by)), &arguments)?;
+        let is_found =
+            |line: &[u8]| line.starts_with(b"!! ") && line.contains_str("replaced: ") && line.contains_str(finding);
+        ensure(run.stderr.lines().any(is_found) && run.status == Some(1), &format!("should find: {finding}"), &run)?;
+    }
+    Ok(())
 }
 
 fn ensure_replaced(plugin: &str, original: &str) -> Result<(), Failed> {

@@ -2,6 +2,8 @@
 
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 /// Makes a package with a configuration file, a program and a resource file, and installs it below the root.
 const PACKAGE: &str = r#"
@@ -34,8 +36,12 @@ rpm --root $PWD --dbpath /var/lib/rpm --install --nodeps --nosignature tmp/rpm/b
 
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = [Need::Root, Need::Program("rpm"), Need::Program("rpmbuild")];
-    let mut trials =
-        holo_testing::trials![data_that_templates_read_is_named, without_configuration_there_are_packages_still];
+    let mut trials = holo_testing::trials![
+        data_that_templates_read_is_named,
+        data_of_what_plugins_render_is_named,
+        a_mode_that_was_changed_is_an_edit,
+        without_configuration_there_are_packages_still
+    ];
     trials.push(trial_of("the packages of a database of rpm are named", &needs, packages_of_rpm));
     trials
 }
@@ -75,6 +81,52 @@ fn data_that_templates_read_is_named() {
     root.write("etc/holo/data/common.toml", "owner = \n");
     let run = root.holo(&["why", "/etc/motd"]);
     assert!(run.success() && run.stderr_lossy().contains("etc/holo/data/common.toml"), "{run}");
+}
+
+fn data_of_what_plugins_render_is_named() {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .plugin("scaffold")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/holo/data/common.toml", "owner = \"us\"\nunread = 1\n\n[web]\nport = 80\n")
+        .resource("files/a.holotemplate", "{{ data.web.port }}\n")
+        .resource("files/plain", "{{ data.owner }}\n")
+        .resource(
+            "files/a.toml",
+            "[[file]]\npath = \"/srv/a\"\nsource = \"a.holotemplate\"\n[[file]]\npath = \"/srv/b\"\nsource = \"plain\"\n",
+        )
+        .resource("scaffold/app/deep/app.conf", "{% include \"_partials/who\" %}\n")
+        .resource("scaffold/app/_partials/who", "{{ data.owner }}\n")
+        .resource("scaffold/app.toml", "[[scaffold]]\ntarget = \"/srv/app\"\nsource = \"app\"\n");
+    let data = |subject: &str| -> Vec<String> {
+        why(&root, subject, 0).into_iter().filter(|line| line.starts_with("data ")).collect()
+    };
+    assert_eq!(data("/srv/a"), ["data web.port in /etc/holo/data/common.toml:5"]);
+    assert_eq!(data("/srv/b"), [""; 0]);
+    assert_eq!(data("/srv/app"), ["data owner in /etc/holo/data/common.toml:1"]);
+}
+
+fn a_mode_that_was_changed_is_an_edit() {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .file("etc/os-release", "ID=debian\n")
+        .dir("srv")
+        .resource("files/10-x/etc/motd", "hello\n")
+        .file("etc/motd", "stock\n")
+        .resource("files/a.toml", "[[file]]\npath = \"/srv/a\"\ncontent = \"a\"\nmode = \"0644\"\n");
+    assert!(root.holo(&["apply"]).success());
+    let set_mode = |path: &str, mode| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    for path in ["/srv/a", "/etc/motd"] {
+        has(&why(&root, path, 0), "edited no");
+        set_mode(&path[1..], 0o600);
+        has(&why(&root, path, 0), "edited yes: the mode is 0600, and was 0644");
+        let json = root.holo(&["why", "--json", path]).stdout_lossy().into_owned();
+        assert!(json.contains("\"edited\":true"), "{json}");
+    }
+    root.write("srv/a", "b");
+    has(&why(&root, "/srv/a", 0), "edited yes; see holo diff file:/srv/a");
 }
 
 fn without_configuration_there_are_packages_still() {

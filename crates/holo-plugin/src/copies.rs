@@ -1,5 +1,6 @@
 //! Copies of contents, one after the other in one file.
 
+use holo_protocol::Kept;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -39,10 +40,9 @@ impl Copies {
             none => none.insert(Contents { file: create(&path)?, length: 0 }),
         };
         contents.file.write_all_at(content, contents.length)?;
-        let mut part = path.into_os_string();
-        part.push(format!("@{}+{}", contents.length, content.len()));
+        let part = Kept::Part { file: path, start: contents.length, length: content.len() };
         contents.length += content.len() as u64;
-        Ok(part.into())
+        Ok(part.to_path())
     }
 }
 

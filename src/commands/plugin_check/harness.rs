@@ -240,6 +240,7 @@ impl<'a, 'f> Harness<'a, 'f> {
             let directories = [resources.as_path()].into_iter();
             environment.push((names::RESOURCE_DIRS, names::join_directories(directories)));
             environment.push((names::JOBS, self.manner.jobs.to_string().into()));
+            environment.push((names::KEEP_REPLACED, "1".into()));
         }
         environment
     }

@@ -3,6 +3,7 @@
 use super::finding::Rule;
 use super::harness::Harness;
 use super::heard::{Heard, listed, quoted};
+use super::replaced;
 use bstr::ByteSlice;
 use holo_protocol::Message;
 use holo_protocol::session::Operation;
@@ -24,6 +25,7 @@ pub(super) fn read(harness: &mut Harness<'_, '_>, operation: Operation, subject:
         .collect();
     let text = format!("says {}, where \"send: KEY=VALUE\" or \"keep: KEY=VALUE\" is expected", listed(&malformed));
     harness.fail_unless(Rule::MoreMessages, subject, malformed.is_empty(), text);
+    replaced::judge(harness, subject, &messages);
     let misplaced: Vec<String> =
         messages.iter().filter(|message| !has_meaning(operation, message)).map(|m| quoted(&m.to_line())).collect();
     let text = format!("says {}, which has no meaning there", listed(&misplaced));

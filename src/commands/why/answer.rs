@@ -9,10 +9,11 @@ use crate::inventory::Inventory;
 use crate::root::Root;
 use bstr::{BString, ByteSlice};
 use holo_events::{DatumLine, Information as InformationLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
-use holo_protocol::Action;
 use holo_protocol::report::Information;
+use holo_protocol::{Action, FilePair};
 use holo_system::System;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The answer about an entity, or about a path that none manages.
@@ -38,7 +39,34 @@ pub(super) struct Answer {
     /// What was there before, in words, if the plugin has kept it.
     pub(super) before_us: Option<String>,
     pub(super) last_change: Option<EntityRecord>,
-    pub(super) edited: Option<bool>,
+    /// The change that a person has made, or that there is none, if that can be told.
+    pub(super) edited: Option<Option<Edit>>,
+}
+
+/// A change that a person has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// Differences show it.
+    Shown,
+    /// The mode alone is another one, of which differences show whether the owner may execute the file, and no more.
+    Mode {
+        /// The mode as it was made.
+        made: u32,
+        /// The mode that it has.
+        found: u32,
+    },
+}
+
+impl Edit {
+    /// Returns the change of the mode between two files that are the same otherwise.
+    pub(super) fn of_mode(pair: &FilePair) -> Option<Edit> {
+        let mode = |path: &Path| {
+            let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file)?;
+            Some(metadata.permissions().mode() & 0o7777)
+        };
+        let (made, found) = (mode(&pair.from)?, mode(&pair.to)?);
+        (made != found).then_some(Edit::Mode { made, found })
+    }
 }
 
 /// A resource file.
@@ -107,7 +135,7 @@ impl Answer {
             within: self.within.as_ref().map(Into::into),
             changed_by: self.last_change.as_ref().map(|record| record.run.as_str().into()),
             changed_at: self.last_change.as_ref().map(|record| record.time.to_string()),
-            edited: self.edited,
+            edited: self.edited.map(|edit| edit.is_some()),
         }
     }
 }

@@ -1,17 +1,23 @@
 //! The data that resource files read.
 
-use super::answer::{Datum, Source};
+use super::answer::{Answer, Datum};
 use crate::report::{Event, Reporter, Severity};
+use crate::root::Root;
 use crate::settings::Settings;
+use bstr::ByteSlice;
 use holo_facts::is_template;
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
+use walkdir::WalkDir;
 
-/// Returns the values of data that the templates among some resource files read, in the order of their keys.
-pub(super) fn read_by(sources: &[Source], settings: &Settings, reporter: &mut dyn Reporter) -> Vec<Datum> {
-    let templates = sources.iter().filter(|source| is_template(&source.path));
-    let texts: Vec<String> =
-        templates.filter_map(|source| fs::read_to_string(settings.root.as_read(&source.path)).ok()).collect();
+/// The key of the lines of a scan report that name a template, or a directory of templates.
+const RENDER: &str = "render";
+
+/// Returns the values of data that the templates of an entity read, in the order of their keys.
+pub(super) fn read_by(answer: &Answer, settings: &Settings, reporter: &mut dyn Reporter) -> Vec<Datum> {
+    let files = templates(answer, &settings.root);
+    let texts: Vec<String> = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
     if texts.is_empty() {
         return Vec::new();
     }
@@ -30,4 +36,14 @@ pub(super) fn read_by(sources: &[Source], settings: &Settings, reporter: &mut dy
         origin.from.into_iter().map(move |place| (key.clone(), place.file.to_owned(), place.line))
     });
     values.map(|(key, file, line)| Datum { key, file, line }).collect()
+}
+
+/// Returns the templates of an entity: those among its resource files, and what its plugin says that it renders.
+fn templates(answer: &Answer, root: &Root) -> Vec<PathBuf> {
+    let sources = answer.sources.iter().map(|source| root.as_read(&source.path)).filter(|path| is_template(path));
+    let rendered = answer.information.iter().filter(|line| line.key == RENDER);
+    let rendered = rendered.map(|line| root.as_read(&line.value.to_path_lossy()));
+    // A name says nothing of the files in a directory of templates.
+    let files = rendered.flat_map(|path| WalkDir::new(path).sort_by_file_name()).filter_map(Result::ok);
+    sources.chain(files.filter(|entry| entry.file_type().is_file()).map(walkdir::DirEntry::into_path)).collect()
 }

@@ -1,6 +1,6 @@
 //! The answer as people read it.
 
-use super::answer::{Answer, Datum, Packaged, Source};
+use super::answer::{Answer, Datum, Edit, Packaged, Source};
 use super::neighbours::Neighbour;
 use crate::report::table::Cell;
 use bstr::ByteSlice;
@@ -48,7 +48,11 @@ pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
         shown.push(("change", (&change.what()).into()));
     }
     if let (Some(id), Some(edited)) = (&answer.id, answer.edited) {
-        let text = if edited { format!("yes; see holo diff {id}") } else { "no".to_owned() };
+        let text = match edited {
+            Some(Edit::Shown) => format!("yes; see holo diff {id}"),
+            Some(Edit::Mode { made, found }) => format!("yes: the mode is {found:04o}, and was {made:04o}"),
+            None => "no".to_owned(),
+        };
         shown.push(("edited", (&text).into()));
     }
     shown

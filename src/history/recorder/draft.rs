@@ -7,7 +7,7 @@ use crate::root::Root;
 use crate::run_id::RunId;
 use bstr::{BString, ByteSlice};
 use holo_protocol::session::Stream;
-use holo_protocol::{Message, Text};
+use holo_protocol::{Message, Replaced, Text};
 use std::time::Duration;
 
 /// The number of bytes of each difference that are kept.
@@ -72,13 +72,10 @@ impl Draft {
     pub(super) fn compare(&mut self, root: &Root) {
         let replaced = std::mem::take(&mut self.replaced);
         for text in replaced.iter().filter(|_| self.diffs.is_empty()).collect::<Vec<_>>() {
-            let fields: Vec<&[u8]> = text.splitn_str(3, "\t").collect();
-            let difference = match fields[..] {
-                [from, to, name] => preview::changed(&from.to_path_lossy(), &to.to_path_lossy(), name.into(), root),
-                _ => {
-                    let Some((copy, path)) = text.split_once_str(" ") else { continue };
-                    preview::replaced(&copy.to_path_lossy(), &path.to_path_lossy(), root)
-                }
+            let difference = match Replaced::parse(text) {
+                Some(Replaced::Shown { from, to, name }) => preview::changed(&from, &to, name.as_bstr(), root),
+                Some(Replaced::File { copy, path }) => preview::replaced(&copy, &path, root),
+                None => None,
             };
             difference.iter().for_each(|difference| self.difference(difference));
         }

@@ -2,6 +2,7 @@
 
 use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
+use super::wanted::TEMPLATE_SUFFIX;
 use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
@@ -48,11 +49,14 @@ impl Declaration {
         claim
     }
 
-    pub(super) fn into_entity(self, overlay: Option<FileEntity>) -> Declared<DeclaredFile> {
+    pub(super) fn into_entity(self, overlay: Option<FileEntity>, host: &Host) -> Declared<DeclaredFile> {
+        let template = self.defined.definition.source.as_ref().filter(|source| source.ends_with(TEMPLATE_SUFFIX));
+        let template = template.map(|source| host.resources().shown(Path::new(source)));
         let entity = DeclaredFile {
             path: self.path,
             canonical: self.canonical,
             sources: self.defined.common.sources.clone(),
+            template,
             timeout: self.defined.common.keys.timeout,
             definition: Some(self.defined.definition),
             overlay,

@@ -14,6 +14,8 @@ pub(crate) struct DeclaredFile {
     pub(crate) canonical: PathBuf,
     /// The files that declare it, as the user knows them.
     pub(crate) sources: Vec<PathBuf>,
+    /// The template that its content is rendered from, if it is, as the user knows it.
+    pub(crate) template: Option<PathBuf>,
     /// The time limit of programs.
     pub(crate) timeout: Option<Duration>,
     /// The declaration; `None` for an orphan.
@@ -35,6 +37,7 @@ impl DeclaredFile {
             Ensure::Absent => report.inform("ensure", "absent"),
             _ => report.inform("with", definition.summary()),
         }
+        self.template.iter().for_each(|template| report.inform("render", template.display().to_string()));
         report.edges.provides.push(Asset::new("path", path.as_str()));
         report.edges.owns.push(Asset::new("path", self.canonical.display().to_string()));
         let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());

@@ -106,7 +106,7 @@ impl Found {
             let overlay = overlay_path.filter(|_| declaration.problem.is_none() && declaration.is_effective());
             let overlay = overlay.cloned().and_then(|path| overlays.remove(&path));
             let problem = declaration.problem.take();
-            let entity = declaration.into_entity(overlay);
+            let entity = declaration.into_entity(overlay, host);
             match problem {
                 None => files.declared.push(entity),
                 Some(reason) => {
@@ -137,6 +137,7 @@ impl Found {
                 canonical: path.clone(),
                 path: path.clone(),
                 sources: Vec::new(),
+                template: None,
                 timeout: None,
                 definition: None,
                 overlay: None,

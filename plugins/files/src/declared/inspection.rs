@@ -8,6 +8,8 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
 use holo_plugin::{Entity, FilePair, ForceTo, Host, Preview, Shown, Verdict};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The folder of all records of declared files: version 3 has the rest of the state directory.
@@ -199,6 +201,8 @@ impl<'a> Inspection<'a> {
         let content = std::fs::read(&there).ok()?;
         let mode = made.attributes().map_or(0, |attributes| attributes.mode);
         Shown::File { content, mode }.write(&preview.from(below)).ok()?;
+        // As it is shown by more than a difference.
+        std::fs::set_permissions(preview.from(below), Permissions::from_mode(mode & 0o7777)).ok()?;
         let pair = FilePair::new(preview.from(below), there);
         Some(pair.with_applied_label(entity.id()))
     }
