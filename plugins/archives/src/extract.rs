@@ -82,7 +82,7 @@ pub(crate) fn find(
     read(file, target, extraction, &mut Output::new(&mut Silence))
 }
 
-/// What becomes of the entries of an archive.
+/// The destinations of the entries of an archive.
 struct Target<'a> {
     /// The staging directory itself, unless only the entries are to be known.
     tree: Option<Arc<Tree>>,

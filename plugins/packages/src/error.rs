@@ -27,7 +27,8 @@ impl PackageError {
     /// Returns the problem of a program that failed.
     pub(crate) fn from_program(program: &Program, failure: &str, captured: &Captured) -> PackageError {
         let lines = captured.ended.last_lines(LINES_SHOWN).iter().map(|line| shown(line)).collect();
-        PackageError { summary: format!("{}: {failure}", name(program)), lines, is_general: false }
+        let is_general = captured.ended.timed_out.is_some();
+        PackageError { summary: format!("{}: {failure}", name(program)), lines, is_general }
     }
 
     /// The same problem for those that were not even tried because of it.

@@ -14,8 +14,6 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time limit of fetching an index or packages, unless another one is declared.
-const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The time that a transaction has to finish after a signal that ends us, or after its time limit.
 const FINISH_LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -67,7 +65,7 @@ impl<'a> Manager<'a> {
 
     /// Runs a program that fetches something: it can be cut off at any time.
     pub(crate) fn fetch(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
-        program.timeout(self.system.timeout.unwrap_or(FETCH_LIMIT));
+        program.timeout(self.system.fetch_limit());
         self.change(program, output)
     }
 

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The time limit of fetching an index or packages, and of questions, which may have to fetch something: unless another one is declared.
+const FETCH_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// The least time that a question has, whatever is declared: that is for a transaction.
+const LEAST_LIMIT: Duration = Duration::from_secs(10);
 /// The time limit of waiting for another process that is installing something.
 const LOCK_LIMIT: Duration = Duration::from_secs(120);
 
@@ -80,11 +84,21 @@ impl<'a> System<'a> {
         self.timeout.map_or(LOCK_LIMIT, |timeout| timeout.mul_f32(0.9).min(LOCK_LIMIT))
     }
 
-    /// Runs a program that has to end with 0.
+    /// Returns the time limit of fetching something.
+    pub(crate) fn fetch_limit(&self) -> Duration {
+        self.timeout.unwrap_or(FETCH_LIMIT)
+    }
+
+    /// Runs a program that answers a question, and has to end with 0.
     pub(crate) fn read(&self, program: &mut Program) -> Result<Captured, PackageError> {
-        let captured = self.run(program)?;
+        let captured = self.ask(program)?;
         let failure = captured.ended.failure();
         failure.map_or(Ok(captured.clone()), |failure| Err(PackageError::from_program(program, &failure, &captured)))
+    }
+
+    /// Runs a program that answers a question, however it ends, but not for ever: some fetch what they need, or wait for others by themselves.
+    pub(crate) fn ask(&self, program: &mut Program) -> Result<Captured, PackageError> {
+        self.run(program.timeout(self.fetch_limit().max(LEAST_LIMIT)))
     }
 
     /// Does something; as long as another process is at work, again.

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 pub struct ChangedEntry {
     /// The canonical path.
     pub path: PathBuf,
-    /// What was made there.
+    /// The entry that was made there.
     pub made: ManifestEntry,
-    /// What is there; none if nothing is, or something that is no file, directory or symlink.
+    /// The entry that is there; none if nothing is, or something that is no file, directory or symlink.
     pub found: Option<ManifestEntry>,
     /// The location of that, if the directory is there: the base of an overlay, if one lies over the path.
     pub location: Option<PathHandle>,

@@ -81,7 +81,7 @@ fn contents(
     if let (Desired::Defined(archive, timeout), false) = (&entity.desired, contents.is_empty()) {
         let report = entity.report();
         let deployment = entity.deployment((host, store), archive, *timeout, &report);
-        // What was found before an error is right.
+        // All that was found before an error is right.
         let _ = deployment.find_contents(record, &mut contents);
     }
     contents

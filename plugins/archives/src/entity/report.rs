@@ -1,4 +1,4 @@
-//! What the scan report says of an archive.
+//! The scan report of an archive.
 
 use super::{ArchiveEntity, Desired};
 use crate::definition::{Ensure, parent};

@@ -58,7 +58,7 @@ fn changes(root: &ScratchRoot) -> Vec<String> {
 fn nothing_that_is_as_it_was_extracted_is_shown() {
     let root = applied("");
     assert_eq!(diff(&root), "");
-    // Who wrote it, and when, is of no account.
+    // Its writer and its time are of no account.
     fs::write(root.join("opt/app/etc/app.conf"), "listen 80\nname one\n").unwrap();
     root.write("opt/app/another", "a person's");
     assert_eq!(diff(&root), "");

@@ -10,7 +10,7 @@ use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::pacman;
 use holo_plugin::Host;
-use holo_plugin::definitions::Invalid;
+use holo_plugin::definitions::{Globs, Invalid};
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, Root, package_manager};
@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const DATABASE: &str = "var/lib/pacman";
+const CONFIGURATION: &str = "etc/pacman.conf";
 const LOCK: &str = "var/lib/pacman/db.lck";
 const PRINT: &str = "--print";
 /// Answers the questions about packages in the way against their default: they go.
@@ -66,13 +67,14 @@ impl PackageProvider for Pacman {
         }
         let automatic = list(system, "-Qqd")?;
         let automatic: BTreeSet<&str> = automatic.lines().collect();
+        let ignored = ignored(system)?;
         for line in list(system, "-Q")?.lines() {
             let Some((name, version)) = line.split_once(' ') else { continue };
             let instance = Instance {
                 version: version.to_owned(),
                 arch: "any".to_owned(),
                 status: Status::Installed,
-                held: false,
+                held: ignored.cover(Path::new(name)),
                 automatic: automatic.contains(name),
             };
             installed.add(name, instance);
@@ -201,7 +203,7 @@ fn is_open(path: &Path) -> bool {
 /// Returns the output of a query. It ends with 1 if there is nothing to list.
 fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     let mut program = pacman(system);
-    let captured = system.run(program.arg(query))?;
+    let captured = system.ask(program.arg(query))?;
     let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
     match captured.ended.failure() {
         Some(failure) if !is_empty || captured.ended.code() != Some(1) => {
@@ -211,12 +213,36 @@ fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     }
 }
 
+/// Returns the packages that a person has pacman ignore, by their names and by those of their groups.
+fn ignored(system: &System<'_>) -> Result<Globs, PackageError> {
+    if !system.path(CONFIGURATION).exists() {
+        return Ok(Globs::default());
+    }
+    let configured = |key: &str| -> Result<Vec<String>, PackageError> {
+        let mut program = Program::new("pacman-conf");
+        program.arg("--config").arg(system.path(CONFIGURATION)).arg(key);
+        let captured = system.read(&mut program)?;
+        Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
+    };
+    let mut names = configured("IgnorePkg")?;
+    for group in configured("IgnoreGroup")? {
+        let mut program = pacman(system);
+        program.args(["-Qgq", "--"]).arg(group);
+        // It fails if nothing of the group is there.
+        let captured = system.ask(&mut program)?;
+        names.extend(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned));
+    }
+    // A name that is no pattern to us is none that pacman would match with a package.
+    names.retain(|name| Globs::new(std::slice::from_ref(name)).is_ok());
+    Ok(Globs::new(&names).unwrap_or_default())
+}
+
 fn pacman(system: &System<'_>) -> Program {
     let mut program = Program::new("pacman");
     if let Some(root) = system.root() {
         let below = |path: &str| root.join(path);
         program.arg("--root").arg(root).arg("--dbpath").arg(below(DATABASE)).arg("--cachedir").arg(below(CACHE));
-        program.arg("--config").arg(below("etc/pacman.conf")).arg("--gpgdir").arg(below("etc/pacman.d/gnupg"));
+        program.arg("--config").arg(below(CONFIGURATION)).arg("--gpgdir").arg(below("etc/pacman.d/gnupg"));
         program.arg("--logfile").arg(below("var/log/pacman.log")).arg("--hookdir").arg(below("etc/pacman.d/hooks"));
     }
     program

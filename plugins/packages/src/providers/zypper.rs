@@ -9,7 +9,7 @@ use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::rpm;
 use holo_plugin::Host;
-use holo_plugin::definitions::Invalid;
+use holo_plugin::definitions::{Globs, Invalid};
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::provider::Provider;
 use holo_plugin::system::{PackageManager, package_manager};
@@ -67,9 +67,9 @@ impl PackageProvider for Zypper {
 
     fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError> {
         let mut installed = rpm_database::installed(system)?;
-        for name in locked(&system.text(LOCKS)?) {
-            let instances = installed.packages.get_mut(&name).into_iter().flatten();
-            instances.for_each(|instance| instance.held = true);
+        for lock in locked(&system.text(LOCKS)?).filter_map(|name| Globs::new(&[name]).ok()) {
+            let held = installed.packages.iter_mut().filter(|(name, _)| lock.cover(Path::new(name)));
+            held.flat_map(|(_, instances)| instances).for_each(|instance| instance.held = true);
         }
         Ok(installed)
     }
@@ -86,7 +86,7 @@ impl PackageProvider for Zypper {
         let mut search = zypper(system);
         search.args(["--no-refresh", "--xmlout", "search", "--details", "--match-exact", "--type", "package", "--"]);
         search.args(keys.iter().map(|key| key.name.as_str()));
-        let captured = system.run(&mut search)?;
+        let captured = system.ask(&mut search)?;
         match (captured.ended.code(), captured.ended.failure()) {
             (Some(NOT_FOUND), _) => Ok(BTreeMap::new()),
             (_, Some(failure)) => Err(told(&search, &failure, &captured)),
@@ -191,7 +191,7 @@ fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>,
     let mut program = zypper(system);
     program.args(["--no-refresh", "--xmlout"]);
     ask(&mut program, transaction, &["--dry-run"]);
-    let captured = system.run(&mut program)?;
+    let captured = system.ask(&mut program)?;
     match captured.ended.failure() {
         Some(failure) if captured.ended.code().is_none_or(|code| code < INFORMATION || code == NOT_FOUND) => {
             Err(told(&program, &failure, &captured))

@@ -49,10 +49,14 @@ all)
 error("it is broken by design")'
     index
     mkdir -p "$R/etc/dnf" "$R/etc/yum.repos.d" "$R/etc/zypp/repos.d"
-    mkdir -p "$R/etc/dnf/plugins"
-    printf '[main]\ngpgcheck=0\nmetadata_expire=0\npluginconfpath=%s/etc/dnf/plugins\n' "$R" >"$R/etc/dnf/dnf.conf"
-    printf '[main]\nenabled=1\nlocklist=%s/etc/dnf/plugins/versionlock.list\n' "$R" >"$R/etc/dnf/plugins/versionlock.conf"
-    touch "$R/etc/dnf/plugins/versionlock.list"
+    printf '[main]\ngpgcheck=0\nmetadata_expire=0\n' >"$R/etc/dnf/dnf.conf"
+    # Version 5 has locks without a plugin.
+    if [ "$(basename "$(readlink -f "$(command -v dnf || echo dnf)")")" != dnf5 ]; then
+        mkdir -p "$R/etc/dnf/plugins"
+        printf 'pluginconfpath=%s/etc/dnf/plugins\n' "$R" >>"$R/etc/dnf/dnf.conf"
+        printf '[main]\nenabled=1\nlocklist=%s/etc/dnf/plugins/versionlock.list\n' "$R" >"$R/etc/dnf/plugins/versionlock.conf"
+        touch "$R/etc/dnf/plugins/versionlock.list"
+    fi
     printf '[test]\nname=test\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n' "$REPO" >"$R/etc/yum.repos.d/test.repo"
     cp "$R/etc/yum.repos.d/test.repo" "$R/etc/zypp/repos.d/test.repo"
     ;;

@@ -1,6 +1,6 @@
 //! Others who are at work, architectures that are gone, and scripts that say what a terminal would obey.
 
-use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, deeds_of, define, must, packages};
+use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, deeds_of, define, is_dnf_5, must, packages};
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot};
 use libtest_mimic::Trial;
@@ -50,8 +50,12 @@ fn waits(root: &ScratchRoot, locked_for: &dyn Fn(u32) -> String, words: &str) {
     assert_eq!(deeds_of(&run), [""; 0], "{run}");
 }
 
-/// The lock of dnf is a file with the ID of a process that exists.
+/// The lock of dnf is a file with the ID of a process that exists; that of version 5 one of fcntl.
 fn dnf_at_work(root: &ScratchRoot, _: Manager) {
+    if is_dnf_5() {
+        let locked = |seconds: u32| held("$R/var/lib/dnf/system-repo.lock", seconds);
+        return waits(root, &locked, "!! dnf: ");
+    }
     let locked = |seconds: u32| {
         format!(
             "setsid sh -c 'sleep {seconds}; rm $R/var/cache/dnf/metadata_lock.pid' >/dev/null 2>&1 & \
@@ -70,14 +74,18 @@ fn zypper_at_work(root: &ScratchRoot, _: Manager) {
 
 /// The lock of RPM is one of fcntl.
 fn rpm_at_work(root: &ScratchRoot, _: Manager) {
-    let locked = |seconds: u32| {
-        format!(
-            "rm -f $R/locked; path=$(find $R -name .rpm.lock | grep -v /build/); setsid python3 -c \"import fcntl, sys, time\n\
-             lock = open(sys.argv[1], 'w')\nfcntl.lockf(lock, fcntl.LOCK_EX)\nopen(sys.argv[2], 'w').close()\n\
-             time.sleep({seconds})\" $path $R/locked >/dev/null 2>&1 & echo $! >$R/other; until test -e $R/locked; do sleep 0.1; done"
-        )
-    };
-    waits(root, &locked, "can't create transaction lock");
+    let path = "$(find $R -name .rpm.lock | grep -v /build/)";
+    let words = if is_dnf_5() { "Rpm transaction failed" } else { "can't create transaction lock" };
+    waits(root, &|seconds| held(path, seconds), words);
+}
+
+/// Returns a script that holds a lock of fcntl for some seconds.
+fn held(path: &str, seconds: u32) -> String {
+    format!(
+        "rm -f $R/locked; path={path}; setsid python3 -c \"import fcntl, sys, time\n\
+         lock = open(sys.argv[1], 'w')\nfcntl.lockf(lock, fcntl.LOCK_EX)\nopen(sys.argv[2], 'w').close()\n\
+         time.sleep({seconds})\" $path $R/locked >/dev/null 2>&1 & echo $! >$R/other; until test -e $R/locked; do sleep 0.1; done"
+    )
 }
 
 fn apt(root: &ScratchRoot, command: &str) {

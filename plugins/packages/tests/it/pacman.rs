@@ -1,12 +1,13 @@
 //! pacman at work in a root of its own, with packages that are built for it.
 
-use crate::support::{self, applied, apply, checked_and_applied, deeds_of, must};
+use crate::support::{self, applied, apply, checked_and_applied, deeds_of, define, must, packages};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn(&ScratchRoot)| support::PACMAN.trial(name, test);
     vec![
+        test("what a person has pacman ignore is held", ignored),
         test("packages are installed, changed and removed as they are declared", life),
         test("what nobody declared is not removed", refusals),
         test("of a transaction that fails only the culprit fails", culprits),
@@ -41,6 +42,35 @@ fn life(root: &ScratchRoot) {
     assert_eq!(deeds_of(&run), ["downgraded foo 1.1-1 to 1.0-1"], "{run}");
     let run = apply(root, &["bar", "foo hold=true"], &[], 1);
     assert!(run.stderr_lossy().contains("pacman cannot hold packages"), "{run}");
+}
+
+fn ignored(root: &ScratchRoot) {
+    must(
+        root,
+        "bash $D/build-arch.sh make grouped 1.0-1 'group = pinned'; bash $D/build-arch.sh make user 1.0-1 'depend = foo>=1.1'",
+    );
+    must(root, &format!("{PACMAN} -Sy grouped; {PACMAN} -U $R/repo/foo-1.0-1-any.pkg.tar.zst"));
+    must(root, "bash $D/build-arch.sh make grouped 2.0-1 'group = pinned'");
+    must(root, "sed -i '/^Architecture/a IgnorePkg = f?o other\\nIgnoreGroup = pinned empty' $R/etc/pacman.conf");
+    must(root, &format!("{PACMAN} -Sy"));
+    let wanted = ["foo ensure=\"latest\"", "grouped ensure=\"latest\"", "baz"];
+    define(root, &packages(&wanted));
+    for run in [root.holo(&["check"]), apply(root, &wanted, &[], 1)] {
+        let stderr = run.stderr_lossy();
+        assert!(stderr.contains("foo is held at 1.0-1 (use --force to proceed)"), "{run}");
+        assert!(stderr.contains("grouped is held at 1.0-1 (use --force to proceed)"), "{run}");
+    }
+    assert_eq!(state(root), "baz 1.0-1;foo 1.0-1;grouped 1.0-1;");
+    // Neither does it change because another package needs a newer one.
+    let wanted = ["foo", "grouped", "user"];
+    define(root, &packages(&wanted));
+    let (check, run) = (root.holo(&["check"]), apply(root, &wanted, &[], 1));
+    assert!(!check.stderr_lossy().is_empty() && !run.stderr_lossy().is_empty(), "{check}\n{run}");
+    assert!(state(root).contains("foo 1.0-1;") && !state(root).contains("user"), "{run}");
+    // A definition may say that it does not matter, and so may a person.
+    checked_and_applied(root, &["foo hold=false ensure=\"latest\"", "grouped"], &["upgraded foo 1.0-1 to 1.1-1"]);
+    let run = apply(root, &["foo", "grouped ensure=\"latest\""], &["--force"], 0);
+    assert_eq!(deeds_of(&run), ["upgraded grouped 1.0-1 to 2.0-1"], "{run}");
 }
 
 fn adopts(root: &ScratchRoot) {

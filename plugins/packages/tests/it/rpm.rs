@@ -1,6 +1,8 @@
 //! dnf and zypper at work in roots of their own, with packages that are built for them.
 
-use crate::support::{DNF, Manager, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, must, packages};
+use crate::support::{
+    DNF, Manager, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, is_dnf_5, must, packages,
+};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 use std::path::Path;
@@ -31,9 +33,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     }
     trials.push(test(DNF, "check says that an index would be fetched where there is none", nothing_there));
     trials.push(test(DNF, "a replacement of another package is found out before", obsoletes));
+    trials.push(test(ZYPPER, "a lock by a pattern is one of each package that it means", pattern_locks));
     trials.push(test(Manager { system: "suse", ..ZYPPER }, "holds are set, taken back, and respected", holds));
     // Debian does not let zypper and dnf's plugins be installed together, so that one of these is not tested there.
-    trials.push(if Path::new(VERSIONLOCK).exists() {
+    trials.push(if Path::new(VERSIONLOCK).exists() || is_dnf_5() {
         test(DNF, "holds are set, taken back, and respected", holds)
     } else {
         test(DNF, "that nothing can be held without a plugin is said", no_holds)
@@ -127,7 +130,7 @@ fn orphans(root: &ScratchRoot) {
 }
 
 fn nothing_there(root: &ScratchRoot) {
-    must(root, "rm -rf $R/var/cache/dnf $R/var/lib/dnf $R/root");
+    must(root, "rm -rf $R/var/cache/dnf $R/var/cache/libdnf5 $R/var/lib/dnf $R/var/lib/rpm $R/root");
     define(root, &packages(&["baz", "foo ensure=\"absent\""]));
     let run = root.holo(&["check"]);
     assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install baz"], "{run}");
@@ -151,11 +154,24 @@ fn no_holds(root: &ScratchRoot) {
     assert_eq!(deeds_of(&run), ["installed baz 1.0-1"], "{run}");
 }
 
+/// A lock of zypper may be a pattern.
+fn pattern_locks(root: &ScratchRoot) {
+    applied(root, &["foo ensure=\"1.0\"", "baz"], &["installed baz 1.0-1", "installed foo 1.0-1"]);
+    must(root, "zypper --root $R --non-interactive addlock 'f*o' >/dev/null");
+    let wanted = ["foo ensure=\"1.1\"", "baz"];
+    define(root, &packages(&wanted));
+    for run in [root.holo(&["check"]), apply(root, &wanted, &[], 1)] {
+        assert!(run.stderr_lossy().contains("foo is held at 1.0-1 (use --force to proceed)"), "{run}");
+    }
+}
+
 fn holds(root: &ScratchRoot) {
     let is_locked = || {
         let read = |path: &str| if root.exists(path) { root.read(path).to_string() } else { String::new() };
         let dnf = read("etc/dnf/plugins/versionlock.list");
-        dnf.lines().any(|line| line.starts_with("foo-")) || read("etc/zypp/locks").contains("solvable_name: foo")
+        dnf.lines().any(|line| line.starts_with("foo-"))
+            || read("etc/zypp/locks").contains("solvable_name: foo")
+            || read("etc/dnf/versionlock.toml").contains("name = \"foo\"")
     };
     checked_and_applied(root, &["foo ensure=\"1.0\" hold=true"], &["installed foo 1.0-1", "held foo"]);
     assert!(is_locked());

@@ -153,3 +153,10 @@ pub(crate) fn adopted(root: &ScratchRoot) {
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("!! package nosuch is not installed\n"), "{run}");
 }
+
+/// Returns true if `dnf` is version 5, which has locks without a plugin.
+pub(crate) fn is_dnf_5() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("dnf")).find(|path| path.is_file());
+    found.is_some_and(|path| path.canonicalize().is_ok_and(|path| path.ends_with("dnf5")))
+}

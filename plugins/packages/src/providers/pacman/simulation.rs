@@ -38,7 +38,7 @@ pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result
     if transaction.kind == Kind::Install && rustix::process::geteuid().is_root() {
         for mut program in operations(system, transaction, &NO_BUT, &start)? {
             // It would go on if nobody said no.
-            let captured = system.run(program.stdin("n\n".repeat(QUESTIONS).into_bytes()))?;
+            let captured = system.ask(program.stdin("n\n".repeat(QUESTIONS).into_bytes()))?;
             let said = [&captured.stderr[..], &captured.stdout[..]].concat();
             let said = String::from_utf8_lossy(&said);
             if let Some(failure) = captured.ended.failure().filter(|_| said.contains("error:")) {

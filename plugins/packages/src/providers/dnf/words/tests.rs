@@ -56,3 +56,13 @@ fn reads_locks() {
     let text = "# Added lock on Sat\nfoo-0:1.0-1.*\n!bar-0:1.0-1.*\na-b-c-2:3-4.*\nnonsense\n";
     assert_eq!(locked(text).collect::<Vec<_>>(), ["foo", "a-b-c"]);
 }
+
+#[test]
+fn reads_locks_of_version_5() {
+    let text = "version = \"1.0\"\n[[packages]]\nname = \"foo\"\ncomment = \"x\"\n[[packages.conditions]]\nkey = \"evr\"\n\
+        comparator = \"=\"\nvalue = \"1.0-1\"\n[[packages]]\nname = \"bar\"\n[[packages.conditions]]\nkey = \"evr\"\n\
+        comparator = \"!=\"\nvalue = \"2-1\"\n";
+    assert_eq!(locked_by_5(text).unwrap(), ["foo"]);
+    assert!(locked_by_5("").unwrap().is_empty());
+    assert!(locked_by_5("packages = 1").is_err());
+}

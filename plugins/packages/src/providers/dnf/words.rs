@@ -1,0 +1,154 @@
+//! The output of dnf, and the lists of its locks.
+
+use crate::model::{Key, Offers, Step};
+use crate::providers::rpm_database::plain;
+use crate::version::rpm;
+use holo_plugin::process::Captured;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Reads lines `NAME|EPOCH:VERSION-RELEASE|ARCH`.
+pub(super) fn read_offers(text: &str, keys: &[&Key]) -> BTreeMap<Key, Offers> {
+    let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.trim().split('|').collect();
+        let [name, version, arch] = fields[..] else { continue };
+        let fits = |key: &&&Key| key.name == name && key.arch.as_deref().is_none_or(|wanted| wanted == arch);
+        for key in keys.iter().filter(fits).filter(|_| arch != "src") {
+            let offers = all.entry((*key).clone()).or_default();
+            offers.versions.push(plain(version).to_owned());
+        }
+    }
+    for offers in all.values_mut() {
+        offers.versions.sort_by(|a, b| rpm::compare(b, a));
+        offers.versions.dedup();
+        offers.candidate = offers.versions.first().cloned();
+    }
+    all
+}
+
+/// The names in a list of locks, whose lines are like `foo-0:1.0-1.*`.
+pub(super) fn locked(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', '!']));
+    lines.filter_map(|line| {
+        let (rest, _release) = line.rsplit_once('-')?;
+        let (name, version) = rest.rsplit_once('-')?;
+        version.contains(':').then_some(name)
+    })
+}
+
+/// The list of locks of version 5.
+#[derive(Deserialize)]
+struct Locks {
+    #[serde(default)]
+    packages: Vec<Lock>,
+}
+
+/// A lock, which holds if all of its conditions do.
+#[derive(Deserialize)]
+struct Lock {
+    name: String,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(default)]
+    comparator: String,
+}
+
+/// The names in a list of locks of version 5. One that only keeps some version out does not hold the others.
+///
+/// # Errors
+/// If it is not such a list.
+pub(super) fn locked_by_5(text: &str) -> Result<Vec<String>, toml::de::Error> {
+    let locks: Locks = toml::from_str(text)?;
+    let holds = |lock: &Lock| lock.conditions.iter().all(|condition| condition.comparator != "!=");
+    Ok(locks.packages.into_iter().filter(holds).map(|lock| lock.name).collect())
+}
+
+/// Returns true if version 5 says that a transaction has failed before RPM has looked at its packages: that is all that it says of RPM's lock,
+/// which somebody else has. Its own locks it waits for, but the one that it is told of by name.
+pub(super) fn has_not_begun(captured: &Captured) -> bool {
+    let text = [&captured.stdout[..], &captured.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text);
+    let has_begun =
+        text.contains("Verify package files") || text.contains("Prepare transaction") || text.contains(">>> ");
+    text.contains("Failed to obtain rpm transaction lock") || text.contains("Rpm transaction failed") && !has_begun
+}
+
+/// Reads the table of a transaction. A row whose first column is too wide goes on in the next line.
+pub(super) fn read_table(text: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut section = Section::Other;
+    let mut words: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if !line.starts_with(' ') {
+            section = Section::from_heading(line);
+            words.clear();
+            continue;
+        }
+        let mut fields: Vec<&str> = line.split_whitespace().collect();
+        if fields.first() == Some(&"replacing") {
+            // A package that replaces another one says so below its own row.
+            steps.extend(replaced(&fields, &steps));
+            continue;
+        }
+        if line.starts_with("  ") && words.is_empty() {
+            continue;
+        }
+        words.append(&mut fields);
+        // NAME ARCH VERSION REPOSITORY SIZE UNIT
+        if let [name, _, version, _, ..] = words[..]
+            && section != Section::Other
+        {
+            steps.push(section.step(name, plain(version)));
+            words.clear();
+        }
+    }
+    steps
+}
+
+/// `replacing foo.noarch 1.0-1`, or, in version 5, `replacing foo noarch 1.0-1 …`. Only what has another name goes.
+fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
+    let (name, version) = match *fields {
+        [_, name, _, version, _, ..] => (name, version),
+        [_, name, version, ..] => (name.rsplit_once('.').map_or(name, |(name, _)| name), version),
+        _ => return None,
+    };
+    let by = steps.last()?;
+    (by.name != name).then(|| Step { name: name.to_owned(), from: Some(plain(version).to_owned()), to: None })
+}
+
+/// The subject of the rows below a heading.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Coming,
+    Going,
+    Other,
+}
+
+impl Section {
+    fn from_heading(heading: &str) -> Section {
+        match heading.split(' ').next() {
+            Some("Installing" | "Installing:" | "Upgrading" | "Upgrading:" | "Reinstalling:" | "Downgrading:") => {
+                Section::Coming
+            }
+            Some("Removing" | "Removing:") => Section::Going,
+            _ => Section::Other,
+        }
+    }
+
+    fn step(self, name: &str, version: &str) -> Step {
+        let (name, version) = (name.to_owned(), Some(version.to_owned()));
+        match self {
+            Section::Going => Step { name, from: version, to: None },
+            // The table does not say which version is there.
+            Section::Coming | Section::Other => Step { name, from: None, to: version },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
