@@ -31,7 +31,7 @@ struct Case {
     arguments: &'static [&'static str],
 }
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 25] = [
     Case { name: "first apply", distribution: "debian", before: resources, after: nothing, arguments: &["apply"] },
     Case {
         name: "first apply to a file that is open and has an ACL",
@@ -162,7 +162,29 @@ const CASES: [Case; 22] = [
         after: nothing,
         arguments: &["apply"],
     },
+    Case { name: "declared access", distribution: "debian", before: access, after: nothing, arguments: &["apply"] },
+    Case {
+        name: "access declared otherwise",
+        distribution: "debian",
+        before: access_otherwise,
+        after: nothing,
+        arguments: &["apply"],
+    },
+    Case {
+        name: "access not declared any more",
+        distribution: "debian",
+        before: access_not_declared,
+        after: nothing,
+        arguments: &["apply"],
+    },
 ];
+
+impl Case {
+    fn needs(&self) -> &'static [Need] {
+        let needs = &[Need::Program("strace"), Need::ExtendedAttributes];
+        if self.name.contains("access") { needs } else { &needs[..1] }
+    }
+}
 
 /// The processes that are killed, and the way in which the plugin is run.
 #[derive(Clone, Copy)]
@@ -206,12 +228,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         let victims = if case.name.contains("declared") { &VICTIMS[..1] } else { &VICTIMS };
         for &victim in victims {
             let name = format!("{}: {} may be killed at any system call", case.name, victim.name);
-            trials.push(trial_of(&name, &[Need::Program("strace")], move || kill_everywhere(case, victim)));
+            trials.push(trial_of(&name, case.needs(), move || kill_everywhere(case, victim)));
         }
     }
     for case in &CASES {
         let name = format!("{}: any system call of the plugin may fail", case.name);
-        trials.push(trial_of(&name, &[Need::Program("strace")], move || fail_everywhere(case)));
+        trials.push(trial_of(&name, case.needs(), move || fail_everywhere(case)));
     }
     for (name, how) in [("be killed", "signal=SIGKILL"), ("meet a disk that fails", "error=EIO")] {
         for many in &MANY_OF {
@@ -501,7 +523,10 @@ fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
     let kept = dump.split_str(end.as_slice()).filter(|section| {
-        !section.is_empty() && !section.contains_str(" ./tmp") && !section.contains_str("/.declared/base/")
+        !section.is_empty()
+            && !section.contains_str(" ./tmp")
+            && !section.contains_str("/.declared/base/")
+            && !section.contains_str("/.access/base/")
     });
     kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()
 }
@@ -680,6 +705,50 @@ fn declared_otherwise(root: &ScratchRoot) {
 
 fn not_declared(root: &ScratchRoot) {
     declared(root);
+    assert!(root.holo(&["apply"]).success());
+    std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
+}
+
+/// A directory with everything below, a file that is there, and one that is made; as root, with another group.
+fn declare_access(root: &ScratchRoot, mode: &str, permissions: &str, group: u32) {
+    let group = if rustix::process::geteuid().is_root() { format!("group = \"{group}\"\n") } else { String::new() };
+    let definitions = format!(
+        r#"[[file]]
+path = "/etc/tree"
+ensure = "directory"
+recurse = true
+mode = "{mode}"
+{group}acl = ["default:user:12345:{permissions}"]
+
+[[file]]
+path = "/etc/plain.conf"
+acl = ["user:12345:{permissions}"]
+
+[[file]]
+path = "/etc/with-acl.conf"
+content = "{}"
+acl = ["user:12345:{permissions}", "user:12346:r"]
+"#,
+        WANTED.escape_default()
+    );
+    root.write("usr/share/holo/files/a.toml", definitions);
+}
+
+fn access(root: &ScratchRoot) {
+    for path in ["etc/plain.conf", "etc/tree/one", "etc/tree/below/two"] {
+        root.write(path, STOCK);
+    }
+    declare_access(root, "2750", "rw", 12345);
+}
+
+fn access_otherwise(root: &ScratchRoot) {
+    access(root);
+    assert!(root.holo(&["apply"]).success());
+    declare_access(root, "0700", "r", 12346);
+}
+
+fn access_not_declared(root: &ScratchRoot) {
+    access(root);
     assert!(root.holo(&["apply"]).success());
     std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
 }

@@ -28,6 +28,8 @@ pub struct Claim {
     pub is_tree: bool,
     /// True if others may make something below that.
     pub is_directory: bool,
+    /// True if it decides about the access to everything below that others do not.
+    pub is_recursive: bool,
     /// The files that define it, as the user knows them.
     sources: Vec<Text>,
 }
@@ -37,7 +39,8 @@ impl Claim {
     #[must_use]
     pub fn new(id: &str, path: &Path, sources: &[PathBuf]) -> Claim {
         let sources = sources.iter().map(|source| Text(path_bytes(source))).collect();
-        Claim { id: id.to_owned(), path: Text(path_bytes(path)), is_tree: false, is_directory: false, sources }
+        let (is_tree, is_directory, is_recursive) = Default::default();
+        Claim { id: id.to_owned(), path: Text(path_bytes(path)), is_tree, is_directory, is_recursive, sources }
     }
 
     /// The path.

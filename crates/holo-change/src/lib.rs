@@ -5,6 +5,8 @@
 //! [stores](Store) of bases and intents: [`image_store`] keeps images in version 3's layout, [`tracked`] records of many paths in a
 //! [`base_store`], and [`tree_store`] manifests of whole directories. [`claims`] tells the plugins of a run what the entities of the others are about.
 
+pub mod access;
+pub mod acl;
 mod background;
 pub mod base_store;
 pub mod bases;
@@ -42,7 +44,8 @@ pub use notices::Notices;
 pub use open_files::are_open_for_writing;
 pub use overwriting::is_between;
 pub use path_handle::{
-    Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, set_ownership, set_ownership_of_new,
+    Durability, ExtendedAttributes, FileStat, Kind, OnDisk, PathHandle, Tree, is_without_acls, set_ownership,
+    set_ownership_of_new,
 };
 pub use paths::{join, path_bytes};
 pub use resolution::{Links, Resolved};

@@ -1,5 +1,6 @@
 //! Declared files: what TOML files in the resource directory say of files, directories and symlinks.
 
+mod access;
 mod blame;
 mod declaration;
 mod definition;
@@ -12,6 +13,7 @@ mod unchanged;
 mod wanted;
 mod words;
 
+use access::Accesses;
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, remove_empty_folder, tidy};
@@ -57,11 +59,23 @@ impl Entity for DeclaredFile {
         if self.definition.as_ref().is_some_and(|definition| definition.sensitive) {
             return None;
         }
-        Inspection::open(host).ok()?.difference(self)
+        let inspection = Inspection::open(host).ok()?;
+        // Where the content is as it was made, there may be more to it.
+        match inspection.difference(self).filter(|pair| pair.from != pair.to) {
+            None if access::has_records(host) => {
+                let access = Accesses::open(&inspection).and_then(|accesses| accesses.difference(self));
+                access.ok().flatten().or_else(|| inspection.difference(self))
+            }
+            None => inspection.difference(self),
+            different => different,
+        }
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        preview::preview(self, &Inspection::open(host).ok()?).ok().flatten()
+        let inspection = Inspection::open(host).ok()?;
+        let preview = preview::preview(self, &inspection).ok().flatten();
+        let access = || Accesses::open(&inspection).and_then(|accesses| accesses.preview(self)).ok().flatten();
+        preview.or_else(|| if Accesses::concern(self, access::has_records(host)) { access() } else { None })
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
@@ -95,7 +109,11 @@ impl<'a> Checks<'a> {
             if deciding.is_some_and(|deciding| known.is_unchanged(&deciding)) {
                 return Ok(Verdict::InDesiredState);
             }
-            inspection.check(entity)
+            let verdict = inspection.check(entity)?;
+            match Accesses::concern(entity, access::has_records(inspection.host)) {
+                true => Accesses::open(inspection)?.verdict(entity, verdict),
+                false => Ok(verdict),
+            }
         });
         match checked {
             Ok(verdict) => verdict,

@@ -1,6 +1,7 @@
 //! Extended attributes of files: ACLs, capabilities, security labels, and what users have noted.
 
 use super::PathHandle;
+use crate::acl::Acl;
 use crate::error::{PathError, Result, at};
 use bstr::{BString, ByteSlice};
 use holo_protocol::Text;
@@ -13,8 +14,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-const DEFAULT_ACL: &str = "system.posix_acl_default";
+pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
+pub(crate) const SELINUX: &str = "security.selinux";
 
 /// The prefixes of attributes that belong to a file, whatever file system it is on.
 const KEPT: [&[u8]; 7] =
@@ -80,6 +82,25 @@ impl ExtendedAttributes {
         self.0.is_empty()
     }
 
+    /// Returns the ACL of the file itself, which goes beyond its mode; none if the mode is all, or it is in another form.
+    #[must_use]
+    pub fn acl(&self) -> Option<Acl> {
+        Acl::from_bytes(self.0.get(ACCESS_ACL.as_bstr())?)
+    }
+
+    /// Returns the ACL that a directory gives to what is made in it.
+    #[must_use]
+    pub fn default_acl(&self) -> Option<Acl> {
+        Acl::from_bytes(self.0.get(DEFAULT_ACL.as_bytes().as_bstr())?)
+    }
+
+    /// Returns the SELinux context, if there is one.
+    #[must_use]
+    pub fn selinux_context(&self) -> Option<String> {
+        let context = self.0.get(SELINUX.as_bytes().as_bstr())?;
+        Some(context.trim_end_with(|letter| letter == '\0').to_str_lossy().into_owned())
+    }
+
     /// Returns true if there is an ACL of the file itself, beyond its mode.
     #[must_use]
     pub fn has_acl(&self) -> bool {
@@ -97,7 +118,7 @@ impl ExtendedAttributes {
     #[must_use]
     pub fn narrowed(&self, mode: u32) -> u32 {
         let Some(acl) = self.0.get(ACCESS_ACL.as_bstr()) else { return mode };
-        match Acl::parse(acl) {
+        match Acl::from_bytes(acl) {
             Some(acl) => acl.narrowed(mode),
             None => mode & !0o077,
         }
@@ -118,7 +139,7 @@ impl ExtendedAttributes {
         let access_acl = OsStr::from_bytes(ACCESS_ACL);
         match self.0.get(ACCESS_ACL.as_bstr()) {
             // It comes with the mode, so that at no moment anybody has more access than in the end.
-            Some(acl) => match set(&file, access_acl, &with_mode(acl, mode)).map_err(at("setxattr", shown))? {
+            Some(bytes) => match set(&file, access_acl, &with_mode(bytes, mode)).map_err(at("setxattr", shown))? {
                 true => Ok(mode),
                 false => {
                     // Now one that was inherited would be even wider.
@@ -234,7 +255,7 @@ fn set(file: impl rustix::fd::AsFd, name: &OsStr, value: &[u8]) -> rustix::io::R
     }
 }
 
-fn remove(file: impl rustix::fd::AsFd, name: &OsStr) -> rustix::io::Result<()> {
+pub(crate) fn remove(file: impl rustix::fd::AsFd, name: &OsStr) -> rustix::io::Result<()> {
     match rustix::fs::fremovexattr(file, name) {
         Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
         removed => removed,
@@ -249,91 +270,30 @@ pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
 }
 
 /// Returns true if the file system of a file has no ACLs at all, so that one may have been lost there.
-pub(crate) fn is_without_acls(place: &PathHandle) -> bool {
+pub fn is_without_acls(place: &PathHandle) -> bool {
     let asked = place.with("getxattr", |directory, name| {
         rustix::fs::lgetxattr_query(by_descriptor(directory, name), OsStr::from_bytes(ACCESS_ACL))
     });
     asked.is_err_and(|error| Errno::from_io_error(&error.error) == Some(Errno::NOTSUP))
 }
 
-/// An ACL, in the form in which the kernel gives and takes it: a version, then entries of a tag, permissions and an ID.
-struct Acl(Vec<Entry>);
-
-struct Entry {
-    tag: u16,
-    permissions: u32,
-}
-
-const ACL_VERSION: [u8; 4] = 2_u32.to_le_bytes();
-const ENTRY_SIZE: usize = 8;
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-
-impl Acl {
-    fn parse(bytes: &[u8]) -> Option<Acl> {
-        let (entries, rest) = bytes.strip_prefix(&ACL_VERSION)?.as_chunks::<ENTRY_SIZE>();
-        let entry = |[tag, tag_high, permissions, high, ..]: &[u8; ENTRY_SIZE]| Entry {
-            tag: u16::from_le_bytes([*tag, *tag_high]),
-            permissions: u32::from(u16::from_le_bytes([*permissions, *high])) & 0o7,
-        };
-        rest.is_empty().then(|| Acl(entries.iter().map(entry).collect()))
-    }
-
-    /// Returns the permissions that all entries with this tag grant at least.
-    fn all(&self, tag: u16) -> u32 {
-        self.0.iter().filter(|entry| entry.tag == tag).fold(0o7, |all, entry| all & entry.permissions)
-    }
-
-    /// The group gets what the owning group had. Named users with less than group or others fall back to these, so they get no more either.
-    fn narrowed(&self, mode: u32) -> u32 {
-        let mask = mode >> 3 & 0o7;
-        let users = if self.0.iter().any(|entry| entry.tag == USER) { self.all(USER) & mask } else { 0o7 };
-        let groups = if self.0.iter().any(|entry| entry.tag == GROUP) { self.all(GROUP) & mask } else { 0o7 };
-        let group = self.all(GROUP_OBJ) & mask & users;
-        let other = mode & 0o7 & users & groups;
-        mode & !0o077 | group << 3 | other
-    }
-}
-
 /// An ACL whose entries for owner, mask and others are those of a mode.
-fn with_mode(acl: &[u8], mode: u32) -> Vec<u8> {
-    let mut bytes = acl.to_vec();
-    let has_mask = Acl::parse(acl).is_some_and(|acl| acl.0.iter().any(|entry| entry.tag == MASK));
-    let (entries, _) = bytes.get_mut(ACL_VERSION.len()..).unwrap_or_default().as_chunks_mut::<ENTRY_SIZE>();
-    for [tag, tag_high, permissions, high, ..] in entries {
-        let shift = match u16::from_le_bytes([*tag, *tag_high]) {
-            USER_OBJ => 6,
-            MASK => 3,
-            GROUP_OBJ if !has_mask => 3,
-            OTHER => 0,
-            _ => continue,
-        };
-        [*permissions, *high] = [u8::try_from(mode >> shift & 0o7).unwrap_or_default(), 0];
-    }
-    bytes
+fn with_mode(bytes: &[u8], mode: u32) -> Vec<u8> {
+    Acl::from_bytes(bytes).map_or_else(|| bytes.to_vec(), |acl| acl.with_mode(mode).to_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::Tag::{self, Group, GroupObj, Mask, Other, User, UserObj};
     use crate::path_handle::Tree;
     use std::fs::File;
 
-    fn acl(entries: &[(u16, u16)]) -> Vec<u8> {
-        let mut bytes = ACL_VERSION.to_vec();
-        for (tag, permissions) in entries {
-            bytes.extend(tag.to_le_bytes());
-            bytes.extend(permissions.to_le_bytes());
-            bytes.extend(u32::MAX.to_le_bytes());
-        }
-        bytes
+    fn acl(entries: &[(Tag, u32)]) -> Vec<u8> {
+        Acl::new(entries.iter().copied()).to_bytes()
     }
 
-    fn with_acl(entries: &[(u16, u16)]) -> ExtendedAttributes {
+    fn with_acl(entries: &[(Tag, u32)]) -> ExtendedAttributes {
         ExtendedAttributes([(ACCESS_ACL.into(), acl(entries).into())].into())
     }
 
@@ -341,14 +301,14 @@ mod tests {
     fn without_its_acl_a_file_allows_nobody_more() {
         for (entries, mode, narrowed) in [
             // A named user may read, the owning group may not.
-            (&[(USER_OBJ, 6), (USER, 6), (GROUP_OBJ, 0), (MASK, 6), (OTHER, 0)][..], 0o660, 0o600),
+            (&[(UserObj, 6), (User(7), 6), (GroupObj, 0), (Mask, 6), (Other, 0)][..], 0o660, 0o600),
             // The mask takes away what the owning group would have.
-            (&[(USER_OBJ, 6), (USER, 6), (GROUP_OBJ, 6), (MASK, 4), (OTHER, 0)], 0o640, 0o640),
+            (&[(UserObj, 6), (User(7), 6), (GroupObj, 6), (Mask, 4), (Other, 0)], 0o640, 0o640),
             // A named user may do less than others.
-            (&[(USER_OBJ, 6), (USER, 0), (GROUP_OBJ, 4), (MASK, 4), (OTHER, 4)], 0o644, 0o600),
-            (&[(USER_OBJ, 6), (GROUP_OBJ, 4), (GROUP, 0), (MASK, 4), (OTHER, 4)], 0o644, 0o640),
-            (&[(USER_OBJ, 7), (USER, 7), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 5)], 0o4775, 0o4755),
-            (&[(USER_OBJ, 6), (GROUP_OBJ, 4), (OTHER, 4)], 0o644, 0o644),
+            (&[(UserObj, 6), (User(7), 0), (GroupObj, 4), (Mask, 4), (Other, 4)], 0o644, 0o600),
+            (&[(UserObj, 6), (GroupObj, 4), (Group(7), 0), (Mask, 4), (Other, 4)], 0o644, 0o640),
+            (&[(UserObj, 7), (User(7), 7), (GroupObj, 5), (Mask, 7), (Other, 5)], 0o4775, 0o4755),
+            (&[(UserObj, 6), (GroupObj, 4), (Other, 4)], 0o644, 0o644),
         ] {
             assert_eq!(with_acl(entries).narrowed(mode), narrowed, "{entries:?} {mode:o}");
         }
@@ -359,12 +319,12 @@ mod tests {
 
     #[test]
     fn the_mode_decides_about_the_mask() {
-        let entries = [(USER_OBJ, 7), (USER, 6), (GROUP_OBJ, 5), (MASK, 7), (OTHER, 4)];
-        let expected = acl(&[(USER_OBJ, 6), (USER, 6), (GROUP_OBJ, 5), (MASK, 4), (OTHER, 0)]);
+        let entries = [(UserObj, 7), (User(7), 6), (GroupObj, 5), (Mask, 7), (Other, 4)];
+        let expected = acl(&[(UserObj, 6), (User(7), 6), (GroupObj, 5), (Mask, 4), (Other, 0)]);
         assert_eq!(with_mode(&acl(&entries), 0o640), expected);
         assert_eq!(
-            with_mode(&acl(&[(USER_OBJ, 7), (GROUP_OBJ, 5), (OTHER, 4)]), 0o640),
-            acl(&[(USER_OBJ, 6), (GROUP_OBJ, 4), (OTHER, 0)])
+            with_mode(&acl(&[(UserObj, 7), (GroupObj, 5), (Other, 4)]), 0o640),
+            acl(&[(UserObj, 6), (GroupObj, 4), (Other, 0)])
         );
         assert_eq!(with_mode(b"", 0o640), b"");
     }

@@ -192,6 +192,15 @@ impl Tracks {
         }
     }
 
+    /// Expects that a path whose mode we have made has these nine bits of it; returns true if that is another mode than was made.
+    pub fn expect_permissions(&mut self, path: &Path, permissions: u32) -> bool {
+        let provisioned = self.0.get_mut(&path_bytes(path)).and_then(|track| track.provisioned.as_mut());
+        let Some(State::File { attributes, .. } | State::Directory { attributes }) = provisioned else { return false };
+        let before = attributes.mode;
+        attributes.mode = before & !0o777 | permissions & 0o777;
+        attributes.mode != before
+    }
+
     /// Forgets a path: what is there when it is made the next time is its base.
     pub fn forget(&mut self, path: &Path) {
         self.0.remove(&path_bytes(path));

@@ -1,5 +1,7 @@
 //! The form of a `[[file]]` table, and its valid values.
 
+mod access;
+
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
 use std::path::{Component, Path};
@@ -26,6 +28,16 @@ pub(crate) struct FileDefinition {
     pub(crate) group: Option<String>,
     /// All twelve bits, as an octal number such as `0640` or `0o640`.
     pub(crate) mode: Option<String>,
+    /// Gives owner, group and mode to everything below the directory, too; symlinks are not followed.
+    #[serde(default)]
+    pub(crate) recurse: bool,
+    /// The mode of files below, as an octal number; without it they have that of the directory, and can be executed only if they could
+    /// before.
+    pub(crate) file_mode: Option<String>,
+    /// All entries of the ACL beyond the mode, as `setfacl` takes them, such as `user:alice:rw` or `default:group:staff:rX`.
+    pub(crate) acl: Option<Vec<String>>,
+    /// The SELinux context, as USER:ROLE:TYPE:RANGE; parts may be empty or left out at the end, and a single word is the type.
+    pub(crate) selinux: Option<String>,
     /// Removes a directory with its content.
     #[serde(default)]
     pub(crate) force: bool,
@@ -63,7 +75,8 @@ impl Definition for FileDefinition {
     const HAS_FOLDERS: bool = true;
 
     fn doubts(&self) -> Vec<Invalid> {
-        self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
+        let validate = self.validate.iter().filter_map(|command| command.doubt("validate"));
+        validate.chain(access::limited_entries(self)).collect()
     }
 
     fn invalid_values(&self) -> Vec<Invalid> {
@@ -81,6 +94,9 @@ impl Definition for FileDefinition {
             account("owner", &self.owner),
             account("group", &self.group),
             self.mode().map(drop),
+            access::validate_file_mode(self),
+            access::validate_acl(self),
+            access::validate_selinux(self),
         ])
     }
 
@@ -100,6 +116,8 @@ impl Definition for FileDefinition {
         only("in_place", self.in_place, Ensure::Present, "present")?;
         only("target", self.target.is_some(), Ensure::Symlink, "symlink")?;
         only("force", self.force, Ensure::Absent, "absent")?;
+        only("recurse", self.recurse, Ensure::Directory, "directory")?;
+        only("file_mode", self.file_mode.is_some(), Ensure::Directory, "directory")?;
         if self.ensure == Ensure::Absent {
             return Ok(());
         }
@@ -112,7 +130,7 @@ impl Definition for FileDefinition {
         if self.ensure == Ensure::Symlink && self.mode.is_some() {
             return Err(Invalid::new("mode", "a symlink has none"));
         }
-        Ok(())
+        access::validate(self)
     }
 }
 
@@ -125,6 +143,11 @@ impl FileDefinition {
     /// Returns true if the content of the file is declared, and not only what it is like.
     pub(crate) fn declares_content(&self) -> bool {
         self.content.is_some() || self.source.is_some()
+    }
+
+    /// Returns true if access is declared that is not a part of the state of the path: that of what is below, or beyond owner and mode.
+    pub(crate) fn declares_access(&self) -> bool {
+        self.ensure != Ensure::Absent && (self.recurse || self.acl.is_some() || self.selinux.is_some())
     }
 
     /// The mode, if one is given.

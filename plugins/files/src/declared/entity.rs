@@ -2,6 +2,7 @@
 
 use super::definition::{Ensure, FileDefinition};
 use crate::overlay::FileEntity;
+use holo_change::acl::Tag;
 use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +52,13 @@ impl DeclaredFile {
         for (kind, name) in [("user", &definition.owner), ("group", &definition.group)] {
             report.edges.needs.extend(name.iter().map(|name| Asset::new(kind, name.as_str())));
         }
+        for entry in definition.acl_entries().into_iter().flatten() {
+            match entry.tag {
+                Tag::User(name) => report.edges.needs.push(Asset::new("user", name)),
+                Tag::Group(name) => report.edges.needs.push(Asset::new("group", name)),
+                Tag::UserObj | Tag::GroupObj | Tag::Mask | Tag::Other => {}
+            }
+        }
         report.edges.watch.push(path.into());
         report
     }
@@ -79,6 +87,12 @@ impl FileDefinition {
         say("mode", &self.mode);
         say("owner", &self.owner);
         say("group", &self.group);
+        say("mode of files", &self.file_mode);
+        say("acl", &self.acl.as_ref().map(|entries| entries.join(" ")));
+        say("selinux", &self.selinux);
+        if self.recurse {
+            words.push("with everything below".to_owned());
+        }
         words.join(", ")
     }
 }

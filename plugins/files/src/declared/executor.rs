@@ -1,7 +1,9 @@
 //! Applying and scrubbing declared files, many together.
 
 mod preparation;
+mod with_access;
 
+use super::access::{self, Accesses};
 use super::entity::DeclaredFile;
 use super::inspection::{Inspection, bases, has_folder};
 use super::unchanged::Known;
@@ -21,6 +23,8 @@ struct Executor<'a> {
     inspection: Inspection<'a>,
     store: TrackStore<Tracks>,
     known: Known,
+    /// True if there may be records of access.
+    has_access: bool,
 }
 
 /// The consequences of a change, apart from its files.
@@ -84,7 +88,8 @@ impl<'a> Executor<'a> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?;
         let known = Known::open(host, &inspection, recorded);
-        Ok(Executor { inspection, store, known })
+        let has_access = access::has_records(host);
+        Ok(Executor { inspection, store, known, has_access })
     }
 
     /// Applies files, each with its index in the set.
@@ -98,21 +103,37 @@ impl<'a> Executor<'a> {
             if validates || number == declared.len() {
                 self.tell(commits.flush(&self.store), answers);
             }
-            match self.prepare(index, &job, answers) {
-                Ok(Prepared::Change(change, consequences)) => commits.add(*change, consequences, &self.store),
-                Ok(Prepared::Ended(applied)) => answers.end(index, applied),
-                Err(error) => {
-                    let applied = error.tell(&mut answers.output(index));
-                    // Putting back may have come half way.
-                    let is_untouched = job.entity.definition.is_some() && job.entity.overlay.is_none();
-                    answers.end(index, if is_untouched { applied.with_nothing_changed() } else { applied });
-                }
+            if Accesses::concern(job.entity, self.has_access) {
+                self.tell(commits.flush(&self.store), answers);
+                self.apply_with_access(index, job, answers);
+                continue;
             }
+            self.begin(index, job, &mut commits, answers);
             // The inspection of the next file depends on the changes of those before it.
             self.tell(commits.poll(&self.store, false), answers);
         }
         self.tell(commits.flush(&self.store), answers);
         self.known.keep();
+    }
+
+    /// Prepares the change of a file, and adds it to those that are made together.
+    fn begin(
+        &self,
+        index: usize,
+        job: Job<'_, DeclaredFile>,
+        commits: &mut Commits<TrackStore<Tracks>, Consequences>,
+        answers: &mut dyn SetAnswers,
+    ) {
+        match self.prepare(index, &job, answers) {
+            Ok(Prepared::Change(change, consequences)) => commits.add(*change, consequences, &self.store),
+            Ok(Prepared::Ended(applied)) => answers.end(index, applied),
+            Err(error) => {
+                let applied = error.tell(&mut answers.output(index));
+                // Putting back may have come half way.
+                let is_untouched = job.entity.definition.is_some() && job.entity.overlay.is_none();
+                answers.end(index, if is_untouched { applied.with_nothing_changed() } else { applied });
+            }
+        }
     }
 
     fn tell(&self, ended: Vec<Ended<TrackStore<Tracks>, Consequences>>, answers: &mut dyn SetAnswers) {
@@ -178,7 +199,8 @@ pub(crate) fn tidy(
 ) -> holo_change::error::Result<()> {
     let bases = bases(host)?;
     let _held = Tree::open(host.state_dir())?.hold()?;
-    Tracker::open(host.locations(), &bases)?.tidy::<Tracks>(is_ours, output)
+    Tracker::open(host.locations(), &bases)?.tidy::<Tracks>(is_ours, output)?;
+    if access::has_records(host) { access::tidy(host, &bases, output) } else { Ok(()) }
 }
 
 /// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
@@ -188,5 +210,9 @@ pub(crate) fn remove_empty_folder(host: &Host) {
         && let Ok(tracker) = tracker()
     {
         tracker.remove_empty_folders();
+    }
+    if access::has_records(host) {
+        // What cannot be removed does no harm.
+        let _ = access::remove_empty_folder(host);
     }
 }

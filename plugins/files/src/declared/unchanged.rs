@@ -48,7 +48,7 @@ impl Known {
         self.layout.as_ref()?;
         let (definition, host, tracker) = (entity.definition.as_ref()?, inspection.host, &inspection.tracker);
         let path = tracker.canonical(&entity.path).ok()?;
-        if entity.overlay.is_some() || tracker.is_overlaid(&path) {
+        if entity.overlay.is_some() || definition.declares_access() || tracker.is_overlaid(&path) {
             return None;
         }
         let id = entity.id();

@@ -1,6 +1,7 @@
 //! The integration tests of the plugin `files`: one module a topic, named in front of its tests.
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
+mod access;
 mod adopt;
 mod attributes;
 mod base;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("access", access::trials()),
         ("adopt", adopt::trials()),
         ("attributes", attributes::trials()),
         ("base", base::trials()),

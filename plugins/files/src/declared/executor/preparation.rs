@@ -46,6 +46,8 @@ impl Executor<'_> {
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
         match decision {
+            // What is known of the access to a path goes with the record of the path.
+            Decision::Nothing if definition.declares_access() && !subject.is_known() => {}
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
                 if let Some(deciding) = deciding.filter(|_| !has_intents && subject.is_known()) {

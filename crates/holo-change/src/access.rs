@@ -1,0 +1,238 @@
+//! Access to files beside their content: owner, group, mode, ACLs and SELinux context, changed where the files are.
+
+mod track;
+
+pub use track::{AccessTrack, AccessTracks};
+
+use crate::acl::Acl;
+use crate::error::{PathError, Result, at};
+use crate::overwriting::check_in_place;
+use crate::path_handle::{
+    ACCESS_ACL, DEFAULT_ACL, ExtendedAttributes, FileStat, Kind, PathHandle, SELINUX, remove_attribute,
+};
+use rustix::fs::{FileType, Gid, Mode, Uid, XattrFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+const MODE_BITS: u32 = 0o7777;
+
+/// Who may do what with a file, as far as it is managed, or known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Access {
+    /// The owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
+    /// All twelve bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// The ACL; where the mode is all, that of the mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acl: Option<Acl>,
+    /// The ACL of what is made in a directory; empty if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_acl: Option<Acl>,
+    /// The SELinux context; empty if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selinux: Option<String>,
+}
+
+impl Access {
+    /// Returns the owner, group and mode; a symlink has no mode.
+    #[must_use]
+    pub fn of_stat(stat: &FileStat) -> Access {
+        let mode = (stat.kind != Kind::Symlink).then_some(stat.mode);
+        Access { uid: Some(stat.uid), gid: Some(stat.gid), mode, ..Access::default() }
+    }
+
+    /// Returns the ACLs and the SELinux context of the file or directory at a place.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn of_attributes(place: &PathHandle, stat: &FileStat) -> Result<Access> {
+        let attributes = ExtendedAttributes::of(place)?;
+        let default_acl = (stat.kind == Kind::Directory).then(|| attributes.default_acl().unwrap_or_default());
+        Ok(Access {
+            acl: Some(attributes.acl().unwrap_or_else(|| Acl::of_mode(stat.mode))),
+            default_acl,
+            selinux: Some(attributes.selinux_context().unwrap_or_default()),
+            ..Access::default()
+        })
+    }
+
+    /// Returns the parts of this that `other` has too.
+    #[must_use]
+    pub fn limited_to(&self, other: &Access) -> Access {
+        fn both<T: Clone, U>(ours: &Option<T>, others: &Option<U>) -> Option<T> {
+            ours.clone().filter(|_| others.is_some())
+        }
+        Access {
+            uid: both(&self.uid, &other.uid),
+            gid: both(&self.gid, &other.gid),
+            mode: both(&self.mode, &other.mode),
+            acl: both(&self.acl, &other.acl),
+            default_acl: both(&self.default_acl, &other.default_acl),
+            selinux: both(&self.selinux, &other.selinux),
+        }
+    }
+
+    /// Returns this with the parts of `other` that are missing here.
+    #[must_use]
+    pub fn or(&self, other: &Access) -> Access {
+        let ours = self.clone();
+        Access {
+            uid: ours.uid.or(other.uid),
+            gid: ours.gid.or(other.gid),
+            mode: ours.mode.or(other.mode),
+            acl: ours.acl.or_else(|| other.acl.clone()),
+            default_acl: ours.default_acl.or_else(|| other.default_acl.clone()),
+            selinux: ours.selinux.or_else(|| other.selinux.clone()),
+        }
+    }
+
+    /// Returns the parts of this that are not so in `current`.
+    #[must_use]
+    pub fn missing_in(&self, current: &Access) -> Access {
+        fn missing<T: Clone + PartialEq>(wanted: &Option<T>, current: &Option<T>) -> Option<T> {
+            wanted.clone().filter(|_| wanted != current)
+        }
+        Access {
+            uid: missing(&self.uid, &current.uid),
+            gid: missing(&self.gid, &current.gid),
+            mode: missing(&self.mode, &current.mode),
+            acl: missing(&self.acl, &current.acl),
+            default_acl: missing(&self.default_acl, &current.default_acl),
+            selinux: missing(&self.selinux, &current.selinux),
+        }
+    }
+
+    /// Returns true if nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Access::default()
+    }
+
+    /// Returns what is in it as a fragment such as `the owner and mode`.
+    #[must_use]
+    pub fn parts(&self) -> String {
+        let parts = [
+            (self.mode.is_some(), "mode"),
+            (self.uid.is_some(), "owner"),
+            (self.gid.is_some(), "group"),
+            (self.acl.is_some(), "ACL"),
+            (self.default_acl.is_some(), "default ACL"),
+            (self.selinux.is_some(), "SELinux context"),
+        ];
+        let names: Vec<&str> = parts.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+        match names.split_last() {
+            Some((last, [])) => format!("the {last}"),
+            Some((last, names)) => format!("the {} and {last}", names.join(", ")),
+            None => String::new(),
+        }
+    }
+
+    /// Gives this to the file, directory or symlink at a place, itself and not what a symlink leads to.
+    ///
+    /// # Errors
+    /// If it is something else by now, has several names in a directory of another user, or the system refuses.
+    pub fn give(&self, place: &PathHandle) -> Result<()> {
+        let Some(stat) = place.stat()? else { return Err(PathError::missing("chown", place.shown())) };
+        if stat.kind == Kind::Symlink {
+            return place.change_owner(self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw));
+        }
+        let shown = place.shown();
+        if stat.kind == Kind::Other {
+            return Err(PathError::new("chmod", shown, Errno::INVAL));
+        }
+        let file = place.open()?;
+        let opened = rustix::fs::fstat(&file).map_err(at("stat", &shown))?;
+        if FileType::from_raw_mode(opened.st_mode) != FileType::Directory {
+            check_in_place(&opened, place)?;
+        }
+        self.give_open(&file, opened.st_mode & MODE_BITS, &shown)?;
+        rustix::fs::fsync(&file)
+            .or_else(|errno| if errno == Errno::INVAL { Ok(()) } else { Err(errno) })
+            .map_err(at("sync", &shown))
+    }
+
+    fn give_open(&self, file: &File, mode: u32, shown: &Path) -> Result<()> {
+        let chmod = |mode: u32| rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown));
+        if self.uid.is_some() || self.gid.is_some() {
+            // The new owner, or group, gets at no moment what is going to be taken away.
+            let narrowed = mode & self.mode.unwrap_or(mode);
+            if narrowed != mode {
+                chmod(narrowed)?;
+            }
+            let (uid, gid) = (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw));
+            rustix::fs::fchown(file, uid, gid).map_err(at("chown", shown))?;
+        }
+        if let Some(acl) = &self.acl {
+            set_acl(file, acl, mode, shown)?;
+        }
+        match &self.default_acl {
+            Some(acl) if acl.is_empty() => {
+                remove_attribute(file, OsStr::new(DEFAULT_ACL)).map_err(at("removexattr", shown))?;
+            }
+            Some(acl) => set(file, OsStr::new(DEFAULT_ACL), &acl.to_bytes()).map_err(|errno| no_acl(errno, shown))?,
+            None => {}
+        }
+        match self.selinux.as_deref() {
+            Some("") => remove_attribute(file, OsStr::new(SELINUX)).map_err(at("removexattr", shown))?,
+            Some(context) => {
+                let value = [context.as_bytes(), b"\0"].concat();
+                set(file, OsStr::new(SELINUX), &value).map_err(|errno| no_context(errno, context, shown))?;
+            }
+            None => {}
+        }
+        self.mode.map_or(Ok(()), chmod)
+    }
+}
+
+/// Gives an ACL; one that says no more than a mode becomes that.
+fn set_acl(file: &File, acl: &Acl, mode: u32, shown: &Path) -> Result<()> {
+    match set(file, OsStr::from_bytes(ACCESS_ACL), &acl.to_bytes()) {
+        // Without ACLs there is nothing but the mode.
+        Err(Errno::NOTSUP) if acl.is_minimal() => {
+            let mode = mode & !0o777 | acl.mode();
+            rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
+        }
+        set => set.map_err(|errno| no_acl(errno, shown)),
+    }
+}
+
+fn set(file: &File, name: &OsStr, value: &[u8]) -> rustix::io::Result<()> {
+    rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
+}
+
+fn no_acl(errno: Errno, shown: &Path) -> PathError {
+    if errno != Errno::NOTSUP {
+        return PathError::new("set the ACL of", shown, errno);
+    }
+    let words = "its file system has no ACLs; mount it with them, or leave out the key acl";
+    PathError::new("set the ACL of", shown, io::Error::new(io::ErrorKind::Unsupported, words))
+}
+
+fn no_context(errno: Errno, context: &str, shown: &Path) -> PathError {
+    let words = match errno {
+        Errno::NOTSUP | Errno::NOSYS => "its file system cannot hold a SELinux context",
+        Errno::INVAL => "the SELinux policy does not know it",
+        Errno::PERM | Errno::ACCESS if !is_selinux_on() => {
+            "SELinux is off on this machine, and the system does not let us store a context for later"
+        }
+        errno => return PathError::new("set the SELinux context of", shown, errno),
+    };
+    PathError::new("set the SELinux context of", shown, io::Error::other(format!("{context}: {words}")))
+}
+
+/// Returns true if the kernel enforces SELinux, or would.
+fn is_selinux_on() -> bool {
+    Path::new("/sys/fs/selinux/enforce").exists()
+}

@@ -1,0 +1,127 @@
+//! Records of the access to paths: as it was before us, and as we made it.
+
+use super::Access;
+use crate::paths::path_bytes;
+use crate::tracked::Decision;
+use bstr::{BString, ByteSlice};
+use holo_protocol::Text;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The bits that a change of the owner takes away from files.
+const ID_BITS: u32 = 0o6000;
+
+/// The paths of which an entity has changed the access.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(Text, AccessTrack)>", into = "Vec<(Text, AccessTrack)>")]
+pub struct AccessTracks(BTreeMap<BString, AccessTrack>);
+
+impl From<Vec<(Text, AccessTrack)>> for AccessTracks {
+    fn from(tracks: Vec<(Text, AccessTrack)>) -> Self {
+        AccessTracks(tracks.into_iter().map(|(path, track)| (path.0, track)).collect())
+    }
+}
+
+impl From<AccessTracks> for Vec<(Text, AccessTrack)> {
+    fn from(tracks: AccessTracks) -> Self {
+        tracks.0.into_iter().map(|(path, track)| (Text(path), track)).collect()
+    }
+}
+
+impl AccessTracks {
+    /// Returns the record of a path.
+    #[must_use]
+    pub fn get(&self, path: &Path) -> Option<&AccessTrack> {
+        self.0.get(&path_bytes(path))
+    }
+
+    /// Returns the record of a path, which is made of `base` if there is none.
+    pub fn get_or_insert(&mut self, path: &Path, base: impl FnOnce() -> Access) -> &mut AccessTrack {
+        self.0.entry(path_bytes(path)).or_insert_with(|| AccessTrack::new(base()))
+    }
+
+    /// All paths, in their order, with their records.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &AccessTrack)> {
+        self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), track))
+    }
+
+    /// Returns true if there is no record of any path.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds the records of paths that another entity had; those of our own stay.
+    pub fn take_over(&mut self, other: AccessTracks) {
+        for (path, track) in other.0 {
+            self.0.entry(path).or_insert(track);
+        }
+    }
+}
+
+/// The access to a path: as it was before us, and as we made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessTrack {
+    /// The access before our first change.
+    pub base: Access,
+    /// The access that we made last, or were about to make.
+    pub made: Access,
+    /// The one that we had made before that.
+    #[serde(default, skip_serializing_if = "Access::is_empty")]
+    pub before: Access,
+}
+
+impl AccessTrack {
+    /// Creates the record of a path that has not been changed.
+    #[must_use]
+    pub fn new(base: Access) -> AccessTrack {
+        AccessTrack { made: base.clone(), base, before: Access::default() }
+    }
+
+    /// Notes what a path that has this access now is going to have.
+    pub fn intend(&mut self, current: &Access, desired: &Access) {
+        self.base = self.base.or(&current.limited_to(desired));
+        self.before = std::mem::take(&mut self.made);
+        self.made = desired.or(&self.before);
+    }
+
+    /// Decides about a change to what is desired: what is neither ours nor what we have found is a person's work.
+    #[must_use]
+    pub fn decide(&self, current: &Access, desired: &Access) -> Decision {
+        let missing = desired.missing_in(current);
+        if missing.is_empty() {
+            return Decision::Nothing;
+        }
+        // What was never managed is nobody's work on ours.
+        let ours = current.limited_to(&missing).limited_to(&self.made);
+        let known = [&self.base, &self.made, &self.before];
+        let is_known = |is_so: &dyn Fn(&Access) -> bool| known.iter().any(|known| is_so(known));
+        let ours_alone = (ours.uid.is_none() || is_known(&|known| known.uid == ours.uid))
+            && (ours.gid.is_none() || is_known(&|known| known.gid == ours.gid))
+            && ours.mode.is_none_or(|mode| {
+                // A kill may have come between the changes of owner and mode.
+                let narrowed = |known: u32| mode & 0o1777 == known & self.made.mode.unwrap_or(known) & 0o1777;
+                is_known(&|known| {
+                    known.mode.is_some_and(|known| known & !ID_BITS == mode & !ID_BITS || narrowed(known))
+                })
+            })
+            && (ours.acl.is_none() || is_known(&|known| known.acl == ours.acl))
+            && (ours.default_acl.is_none() || is_known(&|known| known.default_acl == ours.default_acl))
+            && (ours.selinux.is_none() || is_known(&|known| known.selinux == ours.selinux));
+        if ours_alone { Decision::Change } else { Decision::NeedsForce }
+    }
+
+    /// Returns what puts back what was there before us. Set-user-ID and set-group-ID bits of a file do not come back with its owner: the
+    /// one that it had meanwhile may have changed its content.
+    #[must_use]
+    pub fn restoration(&self, current: &Access, is_file: bool) -> Access {
+        let mut missing = self.base.missing_in(current);
+        let changes_owner = missing.uid.is_some() || missing.gid.is_some();
+        if is_file && changes_owner {
+            missing.mode = missing.mode.or(current.mode).map(|mode| mode & !ID_BITS);
+        }
+        missing
+    }
+}

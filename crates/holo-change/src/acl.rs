@@ -1,0 +1,214 @@
+//! POSIX access control lists: as the kernel has them, and as people write them.
+
+mod text;
+
+pub use text::{AclEntry, AclError, letters};
+
+use std::collections::BTreeMap;
+
+const VERSION: [u8; 4] = 2_u32.to_le_bytes();
+const ENTRY_SIZE: usize = 8;
+/// The ID of entries that have none.
+const NO_ID: u32 = u32::MAX;
+
+/// Those that an entry of an ACL is about, in the kernel's order. Named ones have an ID: a number, or a name where people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tag<I = u32> {
+    /// The owner.
+    UserObj,
+    /// Another user.
+    User(I),
+    /// The owning group.
+    GroupObj,
+    /// Another group.
+    Group(I),
+    /// The most that all but the owner and others can have.
+    Mask,
+    /// Everybody else.
+    Other,
+}
+
+impl<I> Tag<I> {
+    /// Returns the same with another ID.
+    ///
+    /// # Errors
+    /// That of `map`.
+    pub fn try_map<J, E>(
+        self,
+        user: impl FnOnce(I) -> Result<J, E>,
+        group: impl FnOnce(I) -> Result<J, E>,
+    ) -> Result<Tag<J>, E> {
+        Ok(match self {
+            Tag::UserObj => Tag::UserObj,
+            Tag::User(id) => Tag::User(user(id)?),
+            Tag::GroupObj => Tag::GroupObj,
+            Tag::Group(id) => Tag::Group(group(id)?),
+            Tag::Mask => Tag::Mask,
+            Tag::Other => Tag::Other,
+        })
+    }
+}
+
+/// An ACL: what is permitted to whom, in three bits each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct Acl(BTreeMap<Tag, u32>);
+
+impl Acl {
+    /// Creates an ACL of entries.
+    #[must_use]
+    pub fn new(entries: impl IntoIterator<Item = (Tag, u32)>) -> Acl {
+        Acl(entries.into_iter().map(|(tag, permissions)| (tag, permissions & 0o7)).collect())
+    }
+
+    /// Returns the ACL that says no more than a mode.
+    #[must_use]
+    pub fn of_mode(mode: u32) -> Acl {
+        Acl::new([(Tag::UserObj, mode >> 6), (Tag::GroupObj, mode >> 3), (Tag::Other, mode)])
+    }
+
+    /// Reads an ACL in the kernel's form: a version, then entries of a tag, permissions and an ID.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Acl> {
+        let (entries, rest) = bytes.strip_prefix(&VERSION)?.as_chunks::<ENTRY_SIZE>();
+        let read = |[tag, tag_high, permissions, high, id @ ..]: &[u8; ENTRY_SIZE]| {
+            let id = u32::from_le_bytes(*id);
+            let tag = match u16::from_le_bytes([*tag, *tag_high]) {
+                0x01 => Tag::UserObj,
+                0x02 => Tag::User(id),
+                0x04 => Tag::GroupObj,
+                0x08 => Tag::Group(id),
+                0x10 => Tag::Mask,
+                0x20 => Tag::Other,
+                _ => return None,
+            };
+            Some((tag, u32::from(u16::from_le_bytes([*permissions, *high])) & 0o7))
+        };
+        let entries: Option<BTreeMap<Tag, u32>> = entries.iter().map(read).collect();
+        entries.filter(|_| rest.is_empty()).map(Acl)
+    }
+
+    /// Returns the ACL in the kernel's form.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = VERSION.to_vec();
+        for (tag, permissions) in &self.0 {
+            let (number, id): (u16, u32) = match tag {
+                Tag::UserObj => (0x01, NO_ID),
+                Tag::User(id) => (0x02, *id),
+                Tag::GroupObj => (0x04, NO_ID),
+                Tag::Group(id) => (0x08, *id),
+                Tag::Mask => (0x10, NO_ID),
+                Tag::Other => (0x20, NO_ID),
+            };
+            bytes.extend(number.to_le_bytes());
+            bytes.extend(u16::try_from(permissions & 0o7).unwrap_or_default().to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Returns true if nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if it says no more than a mode can.
+    #[must_use]
+    pub fn is_minimal(&self) -> bool {
+        self.0.keys().all(|tag| matches!(tag, Tag::UserObj | Tag::GroupObj | Tag::Other))
+    }
+
+    /// Returns what is permitted by an entry, if there is one.
+    #[must_use]
+    pub fn get(&self, tag: Tag) -> Option<u32> {
+        self.0.get(&tag).copied()
+    }
+
+    /// The entries, in the kernel's order.
+    pub fn entries(&self) -> impl Iterator<Item = (Tag, u32)> {
+        self.0.iter().map(|(tag, permissions)| (*tag, *permissions))
+    }
+
+    /// Returns true if anybody may execute.
+    #[must_use]
+    pub fn can_execute(&self) -> bool {
+        self.0.values().any(|permissions| permissions & 0o1 != 0)
+    }
+
+    /// Returns what all those together are permitted that a mask limits: the mask that limits none of them.
+    #[must_use]
+    pub fn widest_mask(&self) -> u32 {
+        let limited = self.entries().filter(|(tag, _)| matches!(tag, Tag::User(_) | Tag::GroupObj | Tag::Group(_)));
+        limited.fold(0, |all, (_, permissions)| all | permissions)
+    }
+
+    /// Returns the nine bits of a mode that a file with this ACL has.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        let of = |tag| self.get(tag).unwrap_or_default();
+        let group = self.get(Tag::Mask).unwrap_or_else(|| of(Tag::GroupObj));
+        of(Tag::UserObj) << 6 | group << 3 | of(Tag::Other)
+    }
+
+    /// Returns the same with the entries for owner, mask and others of a mode.
+    #[must_use]
+    pub(crate) fn with_mode(mut self, mode: u32) -> Acl {
+        let has_mask = self.0.contains_key(&Tag::Mask);
+        for (tag, permissions) in &mut self.0 {
+            let shift = match tag {
+                Tag::UserObj => 6,
+                Tag::Mask => 3,
+                Tag::GroupObj if !has_mask => 3,
+                Tag::Other => 0,
+                Tag::User(_) | Tag::GroupObj | Tag::Group(_) => continue,
+            };
+            *permissions = mode >> shift & 0o7;
+        }
+        self
+    }
+
+    /// Returns the mode for a file that loses this ACL: nobody may do more then.
+    ///
+    /// The group gets what the owning group had. Named users with less than group or others fall back to these, so they get no more either.
+    pub(crate) fn narrowed(&self, mode: u32) -> u32 {
+        let mask = mode >> 3 & 0o7;
+        let is_user = |tag: &Tag| matches!(tag, Tag::User(_));
+        let is_group = |tag: &Tag| matches!(tag, Tag::Group(_));
+        let limited = |all: Option<u32>| all.map_or(0o7, |all| all & mask);
+        let (users, groups) = (limited(self.granted_by_all(is_user)), limited(self.granted_by_all(is_group)));
+        let owning = self.granted_by_all(|tag| *tag == Tag::GroupObj).unwrap_or(0o7);
+        let group = owning & mask & users;
+        let other = mode & 0o7 & users & groups;
+        mode & !0o077 | group << 3 | other
+    }
+
+    /// Returns the permissions that all entries of a kind grant at least; none if there is no such entry.
+    fn granted_by_all(&self, is_one: impl Fn(&Tag) -> bool) -> Option<u32> {
+        let granted = self.0.iter().filter(|(tag, _)| is_one(tag)).map(|(_, permissions)| *permissions);
+        granted.reduce(|all, permissions| all & permissions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acl_survives_the_kernels_form_and_a_record() {
+        let acl = Acl::new([
+            (Tag::Other, 0),
+            (Tag::User(1001), 0o6),
+            (Tag::User(7), 0o4),
+            (Tag::Mask, 0o7),
+            (Tag::GroupObj, 0o5),
+            (Tag::UserObj, 0o7),
+        ]);
+        assert_eq!(Acl::from_bytes(&acl.to_bytes()), Some(acl.clone()));
+        let json = serde_json::to_string(&acl).unwrap();
+        assert_eq!(json, r#"["user::rwx","user:7:r--","user:1001:rw-","group::r-x","mask::rwx","other::---"]"#);
+        assert_eq!(serde_json::from_str::<Acl>(&json).unwrap(), acl);
+        assert_eq!((acl.mode(), acl.widest_mask(), acl.is_minimal()), (0o770, 0o7, false));
+        assert_eq!((Acl::of_mode(0o4751).mode(), Acl::of_mode(0o751).is_minimal()), (0o751, true));
+        assert_eq!(Acl::from_bytes(b"\x02\0\0\0\x40\0\0\0\0\0\0\0"), None);
+    }
+}

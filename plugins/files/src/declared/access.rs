@@ -1,0 +1,284 @@
+//! Access beyond what is a part of a path's state: ACLs, the SELinux context, and owner and mode of everything below a directory.
+//!
+//! It is changed where the files are. What was there before, and what is going to be, is on disk before anything is changed; each part of it
+//! is changed by one system call, so that a kill leaves of each the old value or the new one, both of which are known.
+
+mod below;
+mod listing;
+mod plan;
+mod wanted;
+
+pub(super) use plan::Plan;
+
+use super::definition::FileDefinition;
+use super::entity::DeclaredFile;
+use super::inspection::Inspection;
+use super::wanted::DeclaredError;
+use holo_change::access::{Access, AccessTrack, AccessTracks};
+use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::tracked::{Decision, Tracks};
+use holo_change::{FileStat, Kind, PathHandle, Tree};
+use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
+use plan::Step;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The folder of all records of access.
+const FOLDER: &str = ".access";
+
+/// The access to the paths of declared files, and what is known of it.
+pub(super) struct Accesses<'a> {
+    inspection: &'a Inspection<'a>,
+    records: BaseStore,
+}
+
+/// Returns true if there may be records of access.
+pub(super) fn has_records(host: &Host) -> bool {
+    host.state_dir().join(FOLDER).exists()
+}
+
+/// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
+pub(super) fn remove_empty_folder(host: &Host) -> holo_change::error::Result<()> {
+    let state = Tree::open(host.state_dir())?;
+    for inside in ["base/x", "x"] {
+        state.place(&Path::new(FOLDER).join(inside)).remove_empty_folders(Path::new(""));
+    }
+    Ok(())
+}
+
+/// Opens the records of access.
+pub(super) fn records(host: &Host) -> holo_change::error::Result<BaseStore> {
+    BaseStore::open_in(host.locations(), Path::new(FOLDER))
+}
+
+impl<'a> Accesses<'a> {
+    pub(super) fn open(inspection: &'a Inspection<'a>) -> Result<Accesses<'a>, DeclaredError> {
+        Ok(Accesses { inspection, records: records(inspection.host)? })
+    }
+
+    /// Returns true if an entity has to do with access.
+    pub(super) fn concern(entity: &DeclaredFile, has_records: bool) -> bool {
+        entity.definition.as_ref().map_or(has_records, FileDefinition::declares_access)
+    }
+
+    fn recall(&self, id: &str) -> Result<Option<Remembered<AccessTracks>>, DeclaredError> {
+        Ok(self.records.recall(id)?)
+    }
+
+    fn remembered(&self, entity: &DeclaredFile) -> Result<Remembered<AccessTracks>, DeclaredError> {
+        let known = self.recall(&entity.id())?;
+        Ok(known.unwrap_or_else(|| Remembered::new(&entity.report(), AccessTracks::default())))
+    }
+
+    /// Keeps the access to what is at the entity's path, before that is replaced; and takes over what is known of others' paths.
+    pub(super) fn keep_base(
+        &self,
+        entity: &DeclaredFile,
+        definition: &FileDefinition,
+        path: &Path,
+        takes_over: &[String],
+    ) -> Result<(), DeclaredError> {
+        let before = self.recall(&entity.id())?;
+        let mut record = self.remembered(entity)?;
+        for other in takes_over {
+            if let Some(theirs) = self.recall(other)? {
+                record.base.take_over(theirs.base);
+            }
+        }
+        let place = self.inspection.tracker.place(path);
+        if let Some(stat) = manageable(&place)? {
+            let wanted = self.wanted(entity, definition, &place, &stat)?;
+            if !wanted.is_empty() {
+                let current = Access::of_attributes(&place, &stat)?;
+                record.base.get_or_insert(path, || current.limited_to(&wanted));
+            }
+        }
+        if !record.base.is_empty() && before.as_ref() != Some(&record) {
+            self.records.keep(&record)?;
+        }
+        takes_over.iter().try_for_each(|other| Ok(self.records.forget(other)?))
+    }
+
+    /// Returns the access that is declared for the entity's own path, beyond owner and mode.
+    fn wanted(
+        &self,
+        entity: &DeclaredFile,
+        definition: &FileDefinition,
+        place: &PathHandle,
+        stat: &FileStat,
+    ) -> Result<Access, DeclaredError> {
+        if definition.acl.is_none() && definition.selinux.is_none() {
+            return Ok(Access::default());
+        }
+        let shown = self.inspection.shown(&entity.path);
+        let wanted = wanted::own(definition, &Access::of_attributes(place, stat)?, stat, self.inspection.host)?;
+        let needs_acls = wanted.acl.as_ref().is_some_and(|acl| !acl.is_minimal());
+        let needs_acls = needs_acls || wanted.default_acl.as_ref().is_some_and(|acl| !acl.is_empty());
+        if needs_acls && holo_change::is_without_acls(place) {
+            let reason = "its file system has no ACLs; mount it with them, or leave out the key acl";
+            return Err(DeclaredError::Never(format!("set the ACL of {shown}: {reason}")));
+        }
+        Ok(wanted)
+    }
+
+    /// Finds out what has to be done once the path is what it shall be.
+    pub(super) fn plan(
+        &self,
+        entity: &DeclaredFile,
+        definition: &FileDefinition,
+        path: &Path,
+        force: bool,
+    ) -> Result<Plan, DeclaredError> {
+        let place = self.inspection.tracker.place(path);
+        let Some(stat) = manageable(&place)? else { return Ok(Plan::default()) };
+        let mut found = Vec::new();
+        if definition.recurse && stat.kind == Kind::Directory {
+            below::collect(entity, definition, path, self.inspection, &mut |path, place, current, desired| {
+                found.push((path, place, current, desired));
+            })?;
+        }
+        let own = self.wanted(entity, definition, &place, &stat)?;
+        if !own.is_empty() {
+            found.push((path.to_owned(), place.clone(), Access::of_attributes(&place, &stat)?, own));
+        }
+        let mut record = self.remembered(entity)?;
+        let mut steps = Vec::new();
+        for (path, place, current, desired) in found {
+            let missing = desired.missing_in(&current);
+            let track = record.base.get(&path);
+            if !force && track.is_some_and(|track| track.decide(&current, &missing) == Decision::NeedsForce) {
+                return Err(changed_by_others(&place, &missing));
+            }
+            if !missing.is_empty() {
+                record.base.get_or_insert(&path, || current.limited_to(&missing)).intend(&current, &missing);
+                steps.push(Step { path, place, current, missing });
+            }
+        }
+        let record = (!steps.is_empty()).then_some(record);
+        Ok(Plan { steps, record })
+    }
+
+    /// Takes the steps of a plan. What cannot be changed does not keep the rest from being changed.
+    pub(super) fn make(&self, plan: &Plan) -> Result<(), DeclaredError> {
+        if let Some(record) = &plan.record {
+            self.records.keep(record)?;
+        }
+        plan.take()
+    }
+
+    /// Finds out how the access to all paths of an entity becomes what it was before us.
+    pub(super) fn restoration(&self, entity: &DeclaredFile, force: bool) -> Result<Plan, DeclaredError> {
+        let Some(record) = self.recall(&entity.id())? else { return Ok(Plan::default()) };
+        let tracker = &self.inspection.tracker;
+        let top = tracker.canonical(&entity.path)?;
+        let tree = match tracker.place(&top).as_tree() {
+            Err(error) if !error.is_missing() => return Err(error.into()),
+            tree => tree.ok(),
+        };
+        let mut steps = Vec::new();
+        for (path, track) in record.base.iter() {
+            // What is below is not followed to where a symlink may lead by now.
+            let place = match (path.strip_prefix(&top), &tree) {
+                (Ok(rest), Some(tree)) if !rest.as_os_str().is_empty() => tree.place(rest),
+                (Ok(rest), None) if !rest.as_os_str().is_empty() => continue,
+                _ => tracker.place(&path),
+            };
+            let Some((stat, current)) = current(&place, track)? else { continue };
+            let missing = track.restoration(&current, stat.kind == Kind::File);
+            if !force && track.decide(&current, &missing) == Decision::NeedsForce {
+                return Err(changed_by_others(&place, &missing));
+            }
+            if !missing.is_empty() {
+                steps.push(Step { path, place, current, missing });
+            }
+        }
+        Ok(Plan { steps, record: None })
+    }
+
+    /// Puts back what was there before us, and forgets it.
+    pub(super) fn put_back(&self, entity: &DeclaredFile, plan: &Plan) -> Result<(), DeclaredError> {
+        plan.take()?;
+        Ok(self.records.forget(&entity.id())?)
+    }
+
+    /// Returns what was made and what is there, as two listings.
+    pub(super) fn difference(&self, entity: &DeclaredFile) -> Result<Option<FilePair>, DeclaredError> {
+        let Some(record) = self.recall(&entity.id())? else { return Ok(None) };
+        let mut paths = Vec::new();
+        for (path, track) in record.base.iter() {
+            let place = self.inspection.tracker.place(&path);
+            if let Some((_, current)) = current(&place, track)? {
+                let current = current.limited_to(&track.made);
+                paths.push((place.shown(), track.made.clone(), current));
+            }
+        }
+        listing::pair(entity, &paths, self.inspection.host, "applied")
+    }
+
+    /// Returns what is there and what would be, as two listings.
+    pub(super) fn preview(&self, entity: &DeclaredFile) -> Result<Option<FilePair>, DeclaredError> {
+        let steps = self.expected(entity, true)?.steps.into_iter().map(|step| {
+            let current = step.current.limited_to(&step.missing);
+            (step.place.shown(), current, step.missing)
+        });
+        listing::pair(entity, &steps.collect::<Vec<_>>(), self.inspection.host, "")
+    }
+
+    /// Returns the effect of applying an entity, given that on its path.
+    pub(super) fn verdict(&self, entity: &DeclaredFile, path: Verdict) -> Result<Verdict, DeclaredError> {
+        if !matches!(path, Verdict::InDesiredState | Verdict::WouldChange(_) | Verdict::NeedsForce(_)) {
+            return Ok(path);
+        }
+        let is_orphan = entity.definition.is_none();
+        let plan = self.expected(entity, false)?;
+        let word = if is_orphan { "would restore" } else { "would change" };
+        let changes = plan.changes(word, &self.inspection.host.below_root(&entity.path));
+        Ok(match path {
+            Verdict::WouldChange(path) => Verdict::WouldChange(path.into_iter().chain(changes).collect()),
+            Verdict::InDesiredState if !changes.is_empty() => Verdict::WouldChange(changes),
+            path => path,
+        })
+    }
+
+    /// Returns the steps that applying an entity would take, if its path were as it is now.
+    fn expected(&self, entity: &DeclaredFile, force: bool) -> Result<Plan, DeclaredError> {
+        let Some(definition) = &entity.definition else { return self.restoration(entity, force) };
+        let path = self.inspection.tracker.canonical(&entity.path)?;
+        self.plan(entity, definition, &path, force)
+    }
+}
+
+fn changed_by_others(place: &PathHandle, missing: &Access) -> DeclaredError {
+    let shown = place.shown().display().to_string();
+    DeclaredError::NeedsForce(format!("somebody has changed {} of {shown}", missing.parts()))
+}
+
+/// Returns the properties of a file or directory; nothing if something else is there, or nothing.
+fn manageable(place: &PathHandle) -> Result<Option<FileStat>, DeclaredError> {
+    Ok(place.stat()?.filter(|stat| matches!(stat.kind, Kind::File | Kind::Directory)))
+}
+
+/// Returns the current access to a path that is recorded, as far as it is recorded; nothing if nothing is there.
+fn current(place: &PathHandle, track: &AccessTrack) -> Result<Option<(FileStat, Access)>, DeclaredError> {
+    let Some(stat) = place.stat()?.filter(|stat| stat.kind != Kind::Other) else { return Ok(None) };
+    let owner_and_mode = Access::of_stat(&stat);
+    let has_attributes = track.made.acl.is_some() || track.made.default_acl.is_some() || track.made.selinux.is_some();
+    let current = match has_attributes && stat.kind != Kind::Symlink {
+        true => owner_and_mode.or(&Access::of_attributes(place, &stat)?),
+        false => owner_and_mode,
+    };
+    Ok(Some((stat, current)))
+}
+
+/// Removes the records of entities of which nothing else is known: whoever has their paths now decides about these.
+pub(super) fn tidy(host: &Host, bases: &BaseStore, output: &mut Output<'_>) -> holo_change::error::Result<()> {
+    let records = records(host)?;
+    records.tidy()?;
+    let all: BTreeMap<String, Remembered<AccessTracks>> = records.all(output)?;
+    for id in all.keys() {
+        if bases.recall::<Tracks>(id)?.is_none() {
+            records.forget(id)?;
+        }
+    }
+    remove_empty_folder(host)
+}

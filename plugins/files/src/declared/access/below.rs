@@ -1,0 +1,91 @@
+//! Everything below a declared directory, found without following symlinks and without leaving its file system.
+
+use super::super::definition::FileDefinition;
+use super::super::entity::DeclaredFile;
+use super::super::inspection::Inspection;
+use super::super::wanted::{self as states, DeclaredError};
+use super::wanted;
+use holo_change::access::Access;
+use holo_change::claims::{self, Claim};
+use holo_change::{Kind, PathHandle};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// Hands on each path whose access is another one than the desired, those in a directory before it: as long as it is somebody else's, the one
+/// who gets it has no hold of what is in it. Left out are paths that other entities decide about.
+pub(super) fn collect(
+    entity: &DeclaredFile,
+    definition: &FileDefinition,
+    path: &Path,
+    inspection: &Inspection<'_>,
+    found: &mut dyn FnMut(PathBuf, PathHandle, Access, Access),
+) -> Result<(), DeclaredError> {
+    let others = Others::of(entity, path, inspection)?;
+    let owners = states::owners(definition, inspection.host)?;
+    let mode = definition.fixed_mode();
+    let top = inspection.tracker.place(path);
+    let device = top.stat()?.map(|stat| stat.device);
+    let tree = top.as_tree()?;
+    // The directories whose content has to be looked at yet, or whose content has been.
+    let mut open = vec![(PathBuf::new(), None)];
+    while let Some((directory, own)) = open.pop() {
+        if let Some((current, desired)) = own {
+            found(path.join(&directory), tree.place(&directory), current, desired);
+            continue;
+        }
+        for name in tree.place(&directory.join("x")).siblings()? {
+            let below = directory.join(name);
+            let place = tree.place(&below);
+            let whole = path.join(&below);
+            let Some(stat) = place.stat()? else { continue };
+            if Some(stat.device) != device || stat.kind == Kind::Other || others.decide_below(&whole) {
+                continue;
+            }
+            let (current, desired) = (Access::of_stat(&stat), wanted::below(definition, owners, mode, &stat));
+            let differs = !desired.missing_in(&current).is_empty();
+            let is_ours = differs && !others.decide(&whole) && !inspection.tracker.is_overlaid(&whole);
+            if stat.kind == Kind::Directory {
+                open.extend(is_ours.then(|| (below.clone(), Some((current, desired)))));
+                open.push((below, None));
+            } else if is_ours {
+                found(whole, place, current, desired);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The paths below that other entities decide about.
+struct Others {
+    /// Those with everything in them.
+    whole: HashSet<PathBuf>,
+    single: HashSet<PathBuf>,
+}
+
+impl Others {
+    fn of(entity: &DeclaredFile, path: &Path, inspection: &Inspection<'_>) -> Result<Others, DeclaredError> {
+        let mut others = claims::all(inspection.host.locations());
+        others.retain(|claim| claim.id != entity.id());
+        if let Some(tree) = others.iter().find(|claim| claim.is_tree && claim.covers(path)) {
+            return Err(DeclaredError::Never(format!(
+                "{} is made by {}, which decides about what is below; leave out recurse",
+                inspection.shown(path),
+                tree.shown()
+            )));
+        }
+        others.retain(|claim| claim.path().starts_with(path));
+        let (whole, single): (Vec<_>, Vec<_>) = others.iter().partition(|claim| claim.is_tree || claim.is_recursive);
+        let paths = |claims: Vec<&Claim>| claims.into_iter().map(Claim::path).collect();
+        Ok(Others { whole: paths(whole), single: paths(single) })
+    }
+
+    /// Returns true if another entity decides about a path.
+    fn decide(&self, path: &Path) -> bool {
+        self.single.contains(path)
+    }
+
+    /// Returns true if another entity decides about a path and everything below.
+    fn decide_below(&self, path: &Path) -> bool {
+        self.whole.contains(path)
+    }
+}

@@ -1,0 +1,114 @@
+//! The desired access to a path: of the ACL and the SELinux context that are declared, and of what is there.
+
+use super::super::definition::FileDefinition;
+use super::super::wanted::DeclaredError;
+use holo_change::access::Access;
+use holo_change::acl::{Acl, AclEntry, Tag};
+use holo_change::{FileStat, Kind};
+use holo_plugin::{Accounts, Host};
+
+/// The SELinux context of a file that has none.
+const USUAL_CONTEXT: [&str; 4] = ["system_u", "object_r", "unlabeled_t", "s0"];
+
+/// Returns the declared access to the path of an entity, beyond owner and mode.
+pub(super) fn own(
+    definition: &FileDefinition,
+    current: &Access,
+    stat: &FileStat,
+    host: &Host,
+) -> Result<Access, DeclaredError> {
+    let mut wanted = Access::default();
+    if let Some(entries) = definition.acl_entries() {
+        let accounts = Accounts::open(host)?;
+        let mut resolved = (Vec::new(), Vec::new());
+        for AclEntry { is_default, tag, permissions, executes_if_others } in entries {
+            let tag = tag.try_map(|name| accounts.user(&name), |name| accounts.group(&name))?;
+            let of_kind = if is_default { &mut resolved.1 } else { &mut resolved.0 };
+            of_kind.push((tag, permissions, executes_if_others));
+        }
+        let is_directory = stat.kind == Kind::Directory;
+        let current = current.acl.clone().unwrap_or_else(|| Acl::of_mode(stat.mode));
+        let acl = access_acl(&resolved.0, definition.fixed_mode(), &current, is_directory);
+        wanted.default_acl = is_directory.then(|| default_acl(&resolved.1, &acl));
+        // Where both are, the mode is all, and that is a part of the path's state.
+        wanted.acl = Some(acl).filter(|acl| !acl.is_minimal() || !current.is_minimal());
+    }
+    if let Some(parts) = definition.context() {
+        wanted.selinux = Some(complete(&parts, current.selinux.as_deref().unwrap_or_default()));
+    }
+    Ok(wanted)
+}
+
+/// An entry: whom it is about, the permissions, and if `X` is among them.
+type Entry = (Tag, u32, bool);
+
+/// Returns the ACL of a file, as setfacl makes it. Where the mode is declared, that decides about the owner, the mask and others.
+fn access_acl(entries: &[Entry], mode: Option<u32>, current: &Acl, is_directory: bool) -> Acl {
+    let executes = is_directory || mode.map_or_else(|| current.can_execute(), |mode| mode & 0o111 != 0);
+    let basis = mode.map_or_else(|| current.clone(), Acl::of_mode);
+    let kept = basis.entries().filter(|(tag, _)| matches!(tag, Tag::UserObj | Tag::GroupObj | Tag::Other));
+    let given =
+        entries.iter().map(|(tag, permissions, executes_if)| (*tag, with_x(*permissions, *executes_if, executes)));
+    let acl = Acl::new(kept.chain(given));
+    let group = mode.map(|mode| mode >> 3 & 0o7);
+    let needs_mask = !acl.is_minimal() || (group.is_some() && acl.get(Tag::GroupObj) != group);
+    with_mask(acl, needs_mask, group)
+}
+
+/// Returns the ACL that a directory gives to what is made in it; what is not said of owner, group and others is as in its own.
+fn default_acl(entries: &[Entry], own: &Acl) -> Acl {
+    if entries.is_empty() {
+        return Acl::default();
+    }
+    let kept = own.entries().filter(|(tag, _)| matches!(tag, Tag::UserObj | Tag::GroupObj | Tag::Other));
+    let given = entries.iter().map(|(tag, permissions, executes_if)| (*tag, with_x(*permissions, *executes_if, true)));
+    let acl = Acl::new(kept.chain(given));
+    let needs_mask = !acl.is_minimal();
+    with_mask(acl, needs_mask, None)
+}
+
+fn with_x(permissions: u32, executes_if: bool, executes: bool) -> u32 {
+    permissions | u32::from(executes_if && executes)
+}
+
+/// Returns an ACL with a mask, if it needs one and has none: this one, or that which limits nobody.
+fn with_mask(acl: Acl, needs_mask: bool, mask: Option<u32>) -> Acl {
+    if !needs_mask || acl.get(Tag::Mask).is_some() {
+        return acl;
+    }
+    let mask = mask.unwrap_or_else(|| acl.widest_mask());
+    Acl::new(acl.entries().chain([(Tag::Mask, mask)]))
+}
+
+/// Returns a context with what is not declared of it as it is now.
+fn complete(parts: &[Option<&str>; 4], current: &str) -> String {
+    let mut found = current.splitn(parts.len(), ':');
+    let completed = parts.iter().zip(USUAL_CONTEXT).map(|(part, usual)| {
+        let found = found.next().filter(|found| !found.is_empty());
+        part.or(found).unwrap_or(usual)
+    });
+    completed.collect::<Vec<_>>().join(":")
+}
+
+/// Returns the access that a recursion gives to a path below.
+pub(super) fn below(
+    definition: &FileDefinition,
+    owners: (Option<u32>, Option<u32>),
+    mode: Option<u32>,
+    stat: &FileStat,
+) -> Access {
+    let mode = match stat.kind {
+        Kind::Directory => mode,
+        Kind::File => definition.file_mode().or_else(|| mode.map(|mode| of_file(mode, stat.mode))),
+        Kind::Symlink | Kind::Other => None,
+    };
+    Access { uid: owners.0, gid: owners.1, mode, ..Access::default() }
+}
+
+/// Returns the mode of a file in a directory with this mode: it can be executed only if somebody can execute it now.
+fn of_file(mode: u32, current: u32) -> u32 {
+    if current & 0o111 == 0 { mode & 0o666 } else { mode & 0o777 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Applying and scrubbing declared files whose access is managed beyond what is a part of their state.
+
+use super::super::access::{Accesses, Plan};
+use super::super::definition::FileDefinition;
+use super::super::entity::DeclaredFile;
+use super::super::inspection::own_path;
+use super::super::wanted::DeclaredError;
+use super::Executor;
+use holo_change::Commits;
+use holo_plugin::{Applied, Job, Output, SetAnswers};
+
+impl Executor<'_> {
+    /// Applies an entity by itself: its path before the access to it, or the other way round for an orphan.
+    pub(super) fn apply_with_access(&self, index: usize, job: Job<'_, DeclaredFile>, answers: &mut dyn SetAnswers) {
+        let mut kept = EndKept { answers, has_begun: false, end: None };
+        let applied = match &job.entity.definition {
+            Some(definition) => self.make_with_access(index, job, definition, &mut kept),
+            None => self.put_back_with_access(index, job, &mut kept),
+        };
+        let applied = applied.unwrap_or_else(|error| error.tell(&mut kept.output(index)));
+        answers.end(index, applied);
+    }
+
+    fn make_with_access(
+        &self,
+        index: usize,
+        job: Job<'_, DeclaredFile>,
+        definition: &FileDefinition,
+        answers: &mut EndKept<'_>,
+    ) -> Result<Applied, DeclaredError> {
+        let (entity, inspection) = (job.entity, &self.inspection);
+        let accesses = Accesses::open(inspection)?;
+        let subject = inspection.subject(entity, inspection.recall(entity)?)?;
+        accesses.keep_base(entity, definition, &subject.path, &subject.takes_over)?;
+        let applied = self.apply_alone(index, job, answers);
+        if !matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_)) {
+            return Ok(applied);
+        }
+        let plan = match accesses.plan(entity, definition, &subject.path, job.mode.force) {
+            Err(error) => return Ok(after(error, &applied, &mut answers.output(index))),
+            Ok(plan) if plan.is_empty() => return Ok(applied),
+            Ok(plan) => plan,
+        };
+        answers.begin(index);
+        if let Err(error) = self.expect_mode(entity, &plan).and_then(|()| accesses.make(&plan)) {
+            return Ok(error.tell(&mut answers.output(index)));
+        }
+        Ok(self.with_changes(applied, &plan, "changed", entity))
+    }
+
+    fn put_back_with_access(
+        &self,
+        index: usize,
+        job: Job<'_, DeclaredFile>,
+        answers: &mut EndKept<'_>,
+    ) -> Result<Applied, DeclaredError> {
+        let accesses = Accesses::open(&self.inspection)?;
+        let plan = accesses.restoration(job.entity, job.mode.force)?;
+        if !plan.is_empty() {
+            answers.begin(index);
+            self.expect_mode(job.entity, &plan)?;
+        }
+        accesses.put_back(job.entity, &plan)?;
+        let applied = self.apply_alone(index, job, answers);
+        Ok(self.with_changes(applied, &plan, "restored", job.entity))
+    }
+
+    /// Records the mode that the path has once its ACL is changed: no person has done that.
+    fn expect_mode(&self, entity: &DeclaredFile, plan: &Plan) -> Result<(), DeclaredError> {
+        let Some(mut remembered) = self.inspection.recall(entity)? else { return Ok(()) };
+        let path = own_path(&remembered.base, &entity.path);
+        if let Some(mode) = plan.mode_by_acl(&path)
+            && remembered.base.expect_permissions(&path, mode)
+        {
+            self.inspection.bases.keep(&remembered)?;
+        }
+        Ok(())
+    }
+
+    fn apply_alone(&self, index: usize, job: Job<'_, DeclaredFile>, answers: &mut EndKept<'_>) -> Applied {
+        let mut commits = Commits::default();
+        self.begin(index, job, &mut commits, answers);
+        self.tell(commits.flush(&self.store), answers);
+        answers.end.take().unwrap_or(Applied::FAILED)
+    }
+
+    /// Adds the changes of access to those of the path.
+    fn with_changes(&self, applied: Applied, plan: &Plan, word: &str, entity: &DeclaredFile) -> Applied {
+        let changes = plan.changes(word, &self.inspection.host.below_root(&entity.path));
+        match applied {
+            Applied::Unchanged if !changes.is_empty() => Applied::Changed(changes),
+            Applied::Changed(path) => Applied::Changed(path.into_iter().chain(changes).collect()),
+            other => other,
+        }
+    }
+}
+
+/// Returns the result of an apply whose path is as it shall be, but not the access.
+fn after(error: DeclaredError, applied: &Applied, output: &mut Output<'_>) -> Applied {
+    let told = error.tell(output);
+    if matches!(applied, Applied::Unchanged) { told.with_nothing_changed() } else { told }
+}
+
+/// Answers whose end is kept back, as more is done after it.
+struct EndKept<'a> {
+    answers: &'a mut dyn SetAnswers,
+    has_begun: bool,
+    end: Option<Applied>,
+}
+
+impl SetAnswers for EndKept<'_> {
+    fn begin(&mut self, place: usize) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.answers.begin(place);
+        }
+    }
+
+    fn output(&mut self, place: usize) -> Output<'_> {
+        self.answers.output(place)
+    }
+
+    fn end(&mut self, _: usize, applied: Applied) {
+        self.end = Some(applied);
+    }
+
+    fn hold_back(&mut self) {
+        self.answers.hold_back();
+    }
+
+    fn flush(&mut self) {
+        self.answers.flush();
+    }
+}
