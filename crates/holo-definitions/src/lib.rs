@@ -48,6 +48,7 @@ mod hidden;
 mod located_error;
 mod location;
 mod naming;
+mod outline;
 pub mod reading;
 mod receive;
 mod resource_dirs;

@@ -8,7 +8,7 @@ use holo_protocol::{Candidate, Diagnosis, ScanLimit, WatchLine};
 /// A plugin: it knows which entities there are.
 pub trait Plugin: Sync {
     /// The entities that it manages.
-    type Entity: Entity + Sync;
+    type Entity: Entity + Sync + 'static;
 
     /// Whether several entities of a set may be worked on at the same time. If not, `info` says so, and they are applied one by one in
     /// the plan's order.
@@ -29,8 +29,7 @@ pub trait Plugin: Sync {
     /// If nothing can be listed at all; it has been said why.
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError>;
 
-    /// Lists at least those entities that a limited scan is about, and in a scan for IDs all that name other entities or own something.
-    /// A plugin that can have very many entities should do so without looking at all of them.
+    /// Lists at least those entities that a limited scan [wants](ScanLimit::wanted). A plugin that can have very many entities should do so without looking at all of them.
     ///
     /// # Errors
     /// As [`Plugin::scan`].

@@ -151,19 +151,21 @@ fn span_lines(spans: &[Span]) -> Vec<u8> {
     spans.iter().flat_map(|span| [span.to_line(), "\n".into()]).collect::<Vec<_>>().concat()
 }
 
+/// Entities, each with its report.
+type Listed<E> = Box<dyn Iterator<Item = (EntityReport, E)>>;
+
 /// Lists the entities that a scan is about, each with its report.
-fn listed<'l, P: Plugin>(
+fn listed<P: Plugin>(
     plugin: &P,
     host: &Host,
-    limit: Option<ScanLimit<'l>>,
+    limit: Option<ScanLimit<'_>>,
     output: &mut Output<'_>,
-) -> Result<impl Iterator<Item = (EntityReport, P::Entity)> + use<'l, P>, ScanError> {
-    let entities = match limit {
-        Some(limit) => plugin.scan_limited(host, limit, output)?,
-        None => plugin.scan(host, output)?,
-    };
-    let reported = entities.into_iter().map(|entity| (entity.report(), entity));
-    Ok(reported.filter(move |(report, _)| limit.is_none_or(|limit| limit.wants(report))))
+) -> Result<Listed<P::Entity>, ScanError> {
+    let reported = |entities: Vec<P::Entity>| entities.into_iter().map(|entity| (entity.report(), entity));
+    let Some(limit) = limit else { return Ok(Box::new(reported(plugin.scan(host, output)?))) };
+    let found: Vec<(EntityReport, P::Entity)> = reported(plugin.scan_limited(host, limit, output)?).collect();
+    let wanted = limit.wanted(found.iter().map(|(report, _)| report));
+    Ok(Box::new(found.into_iter().zip(wanted).filter_map(|(found, is_wanted)| is_wanted.then_some(found))))
 }
 
 /// Returns the lines of what the plugin has to say beside its entities.

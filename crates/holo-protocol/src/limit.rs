@@ -1,7 +1,9 @@
 //! Limited scans: those that are about some entities only.
 
 use crate::EntityReport;
+use crate::report::Asset;
 use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashSet;
 
 /// The entities that a limited scan is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,20 +16,38 @@ pub enum ScanLimit<'a> {
 }
 
 impl ScanLimit<'_> {
-    /// Returns true if the scan report has to have an entity.
-    #[must_use]
-    pub fn wants(&self, report: &EntityReport) -> bool {
-        match self {
-            ScanLimit::Ids(ids) => {
-                ids.contains(&report.id)
-                    || report.edges.concern_others()
-                    || report.sources.iter().any(|source| ids.contains(source))
-                    || report.edges.provides.iter().any(|asset| ids.contains(&asset.value))
-                    || report.id.split_once_str(":").is_some_and(|(_, name)| ids.iter().any(|id| id == name))
-            }
-            ScanLimit::Prefix(prefix) => report.id.starts_with_str(prefix),
+    /// Returns for each of these reports true if the scan report has to have it, given the reports of all entities of the plugin.
+    ///
+    /// An entity that owns something may contradict one of another plugin. So it can be left out only if all that is asked for is the plugin's
+    /// own, and owns nothing of that.
+    pub fn wanted<'r>(&self, all: impl Iterator<Item = &'r EntityReport> + Clone) -> Vec<bool> {
+        let ids: HashSet<&BStr> = match self {
+            ScanLimit::Ids(ids) => ids.iter().map(|id| id.as_bstr()).collect(),
+            ScanLimit::Prefix(prefix) => return all.map(|report| report.id.starts_with_str(prefix)).collect(),
+        };
+        let mut found = HashSet::new();
+        let mut asked = Vec::new();
+        for report in all.clone() {
+            let names: Vec<&BStr> = names(report).filter(|name| ids.contains(name)).collect();
+            asked.push(!names.is_empty() || report.edges.named().next().is_some());
+            found.extend(names);
         }
+        let of_asked = all.clone().zip(&asked).filter(|(_, asked)| **asked);
+        let owned: HashSet<&Asset> = of_asked.flat_map(|(report, _)| &report.edges.owns).collect();
+        let may_contradict = |report: &EntityReport| {
+            let owns = &report.edges.owns;
+            if found.len() == ids.len() { owns.iter().any(|asset| owned.contains(asset)) } else { !owns.is_empty() }
+        };
+        all.zip(asked).map(|(report, asked)| asked || may_contradict(report)).collect()
     }
+}
+
+/// Returns the names by which an entity can be asked for.
+fn names(report: &EntityReport) -> impl Iterator<Item = &BStr> {
+    let EntityReport { id, sources, edges, .. } = report;
+    let name = id.split_once_str(":").map(|(_, name)| name.as_bstr());
+    let assets = edges.provides.iter().map(|asset| asset.value.as_bstr());
+    [id.as_bstr()].into_iter().chain(name).chain(sources.iter().map(|source| source.as_bstr())).chain(assets)
 }
 
 #[cfg(test)]
@@ -38,7 +58,7 @@ mod tests {
     fn an_entity_is_wanted_if_it_is_named_or_names_others() {
         let wants = |limit: ScanLimit<'_>, lines: &str| {
             let report = EntityReport::parse_all(lines.as_bytes(), 4).unwrap();
-            limit.wants(&report[0])
+            limit.wanted(report.iter())[0]
         };
         let ids = ["a:b".into(), "c:d".into(), "/p".into()];
         for lines in [
@@ -60,5 +80,15 @@ mod tests {
         assert!(wants(ScanLimit::Prefix("a".into()), lines));
         assert!(wants(ScanLimit::Prefix("a:".into()), lines));
         assert!(!wants(ScanLimit::Prefix("a:b".into()), lines));
+    }
+    #[test]
+    fn what_owns_something_is_left_out_only_if_all_that_is_asked_for_is_there_and_does_not_own_it() {
+        let lines = "ENTITY: a:b\nOWNS: path /x\n\nENTITY: c:d\nOWNS: path /y\nOWNS: path /x\n\nENTITY: e:f\nOWNS: user /x\n\n\
+                     ENTITY: g:h\n";
+        let reports = EntityReport::parse_all(lines.as_bytes(), 4).unwrap();
+        let wanted = |ids: &[BString]| ScanLimit::Ids(ids).wanted(reports.iter());
+        assert_eq!(wanted(&["a:b".into()]), [true, true, false, false]);
+        assert_eq!(wanted(&["e:f".into(), "g:h".into()]), [false, false, true, true]);
+        assert_eq!(wanted(&["g:h".into(), "z:z".into()]), [true; 4]);
     }
 }

@@ -51,7 +51,8 @@ fn compare(
     }
     let found = parsed.unwrap_or_default();
     let named = |entities: &[&EntityReport]| listed(&entities.iter().map(|e| plain(&e.id)).collect::<Vec<_>>());
-    let missing: Vec<_> = all.iter().filter(|&entity| limit.wants(entity) && !found.contains(entity)).collect();
+    let wanted = all.iter().zip(limit.wanted(all.iter())).filter_map(|(entity, wanted)| wanted.then_some(entity));
+    let missing: Vec<_> = wanted.filter(|&entity| !found.contains(entity)).collect();
     let (is_whole, text) = (missing.is_empty(), format!("does not report {} as a whole scan does", named(&missing)));
     harness.fail_unless(Rule::LimitedScans, subject, is_whole, text);
     let other: Vec<_> = found

@@ -171,7 +171,10 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let listed = listed(self.plugin, &self.host, limit, &mut Output::new(&mut sink));
         let Ok(entities) = listed else { return Outcome::Failed };
-        self.known.clear();
+        // A limited scan may be one of several: what the others have found is still asked for.
+        if limit.is_none() {
+            self.known.clear();
+        }
         let mut text = Vec::new();
         for (report, entity) in entities {
             report.write(&mut text, self.host.api_version());

@@ -97,13 +97,6 @@ impl Edges {
         always: false,
     };
 
-    /// Returns true if others have to know of the entity although nobody has asked for it: it names others, or owns something. What it
-    /// provides and needs orders only what is worked on.
-    #[must_use]
-    pub fn concern_others(&self) -> bool {
-        !self.owns.is_empty() || self.named().next().is_some()
-    }
-
     /// Returns the IDs of other entities that are named.
     pub fn named(&self) -> impl Iterator<Item = &BString> {
         let Edges { after, before, requires, subscribes, notifies, receives, .. } = self;
