@@ -1,7 +1,7 @@
 //! Limited scans: those in which plugins that can are asked for some entities only, as nobody wants the others.
 //!
-//! What a plugin leaves out then has no edges that name others, and owns nothing that matters, so it can matter to what is selected in one way
-//! only: that names it. So what selected entities name is asked for too. If something is not found, plugins are asked for all that they have, as it may be
+//! The entities that a plugin leaves out then have no edges that name others, and own nothing that matters, so they can matter to what is
+//! selected in one way only: that names them. So what selected entities name is asked for too. If something is not found, plugins are asked for all that they have, as it may be
 //! something else, and what is missing is to be told by the names that there are.
 
 use crate::concurrently::{Heard, concurrently};

@@ -139,6 +139,22 @@ impl BaseStore {
         Ok(all)
     }
 
+    /// Everything that is remembered of other entities than these, as far as that can be told without reading.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn all_but<T: DeserializeOwned>(
+        &self,
+        is_left_out: impl Fn(&str) -> bool,
+        notices: &mut dyn Notices,
+    ) -> Result<BTreeMap<String, Remembered<T>>> {
+        let is_read = |name: &[u8]| id_of(name).is_none_or(|id| !is_left_out(&id));
+        let mut some = self.read_where(is_read, notices)?;
+        some.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
+        some.retain(|id, _| !is_left_out(id));
+        Ok(some)
+    }
+
     /// The same of the entities of one type, for a plugin whose types have different records. None may be in a journal.
     ///
     /// # Errors
@@ -156,11 +172,20 @@ impl BaseStore {
         prefix: &str,
         notices: &mut dyn Notices,
     ) -> Result<BTreeMap<String, Remembered<T>>> {
+        self.read_where(|name| name.starts_with(prefix.as_bytes()), notices)
+    }
+
+    /// Returns the records whose files have such names.
+    fn read_where<T: DeserializeOwned>(
+        &self,
+        is_read: impl Fn(&[u8]) -> bool,
+        notices: &mut dyn Notices,
+    ) -> Result<BTreeMap<String, Remembered<T>>> {
         let mut all = BTreeMap::new();
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
         for name in folder.siblings()? {
             let bytes = name.as_encoded_bytes();
-            if !bytes.ends_with(SUFFIX.as_bytes()) || !bytes.starts_with(prefix.as_bytes()) {
+            if !bytes.ends_with(SUFFIX.as_bytes()) || !is_read(bytes) {
                 continue;
             }
             let place = folder.sibling(&name);
@@ -328,6 +353,23 @@ fn file_name(id: &str) -> String {
     name + SUFFIX
 }
 
+/// Returns the ID that gives a file this name; none if there may be several, or none.
+fn id_of(name: &[u8]) -> Option<String> {
+    let mut rest = name.strip_suffix(SUFFIX.as_bytes())?;
+    let mut id = Vec::with_capacity(rest.len());
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            id.push(byte);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        id.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(id).ok().filter(|id| file_name(id).as_bytes() == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,6 +428,37 @@ mod tests {
         assert_eq!(cut.len(), NAME_MAX + ".json".len());
         assert!(cut.starts_with(&format!("{}~", "x".repeat(NAME_MAX - 17))), "{cut}");
         assert_eq!(file_name("file:/a b_é"), "file:%2fa%20b_%c3%a9.json");
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = memory(folder.path());
+        let long = format!("file:/{}", "x/".repeat(300));
+        let ids = ["file:/a b%2f", "file:/é", &long, "file:/other"];
+        memory.keep_all(&ids.map(|id| remembered(id, 1))).unwrap();
+        for id in ids {
+            let others: Vec<String> =
+                memory.all_but::<u32>(|other| other == id, &mut Unreadable::default()).unwrap().into_keys().collect();
+            let mut expected: Vec<&str> = ids.into_iter().filter(|other| *other != id).collect();
+            expected.sort_unstable();
+            assert_eq!(others, expected);
+        }
+        std::fs::write(folder.path().join("base").join(file_name("file:/other")), "{").unwrap();
+        let mut unreadable = Unreadable::default();
+        assert_eq!(memory.all_but::<u32>(|id| id == "file:/other", &mut unreadable).unwrap().len(), 3);
+        assert!(unreadable.0.is_empty(), "{:?}", unreadable.0);
+    }
+
+    #[test]
+    fn the_name_of_a_file_tells_the_id_if_it_is_whole() {
+        for id in ["file:/a b%2f", "x", "", "file:/é\n"] {
+            assert_eq!(id_of(file_name(id).as_bytes()).as_deref(), Some(id));
+        }
+        for name in ["a%2F.json", "a%zz.json", "a%.json", "a%ff.json", "a b.json", "a", "a%61.json"] {
+            assert_eq!(id_of(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(id_of(file_name(&"x".repeat(300)).as_bytes()), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const CLAIMS: &str = "claims.json";
 const HOLDERS: &str = "holders.json";
@@ -70,17 +71,29 @@ impl Claim {
 /// If that cannot be written.
 pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> Result<()> {
     let cache = Tree::open(locations.cache_dir())?;
-    let write = |name: &str, text: serde_json::Result<Vec<u8>>| {
-        let place = cache.place(Path::new(name));
-        match text {
-            Ok(text) => place.replace(&text, 0o600, OnDisk::Nothing),
-            Err(_) => place.remove(),
-        }
-    };
-    write(CLAIMS, serde_json::to_vec(claims))?;
+    write(&cache, CLAIMS, &claims)?;
     // Those that make trees, too, so that the claims of many need not be read to find few.
     let trees = claims.iter().filter(|claim| claim.is_tree).map(|claim| &claim.id);
-    write(HOLDERS, serde_json::to_vec(&holders.iter().chain(trees).collect::<BTreeSet<_>>()))
+    write(&cache, HOLDERS, &holders.iter().chain(trees).collect::<BTreeSet<_>>())
+}
+
+/// Writes down the claims of those of this plugin's entities alone that a run can be about, and of all that these can contradict. It is not
+/// known which of the others hold something, so that who looks for that has to read all records.
+///
+/// # Errors
+/// If that cannot be written.
+pub fn publish_some(locations: &Locations, claims: &[Claim]) -> Result<()> {
+    let cache = Tree::open(locations.cache_dir())?;
+    cache.place(Path::new(HOLDERS)).remove()?;
+    write(&cache, CLAIMS, &claims)
+}
+
+fn write(cache: &Arc<Tree>, name: &str, what: &impl Serialize) -> Result<()> {
+    let place = cache.place(Path::new(name));
+    match serde_json::to_vec(what) {
+        Ok(text) => place.replace(&text, 0o600, OnDisk::Nothing),
+        Err(_) => place.remove(),
+    }
 }
 
 /// Claims of many entities, found by path and by entity.

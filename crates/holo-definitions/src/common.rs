@@ -214,6 +214,14 @@ fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Err
     }
 }
 
+/// The common keys that concern nobody but the entity.
+const SELF_CONTAINED: &[&str] = &["timeout", "retries", "retry_delay", "retry_backoff", "noop", "poll", "limit"];
+
+/// Returns true if a common key concerns nobody but the entity.
+pub(crate) fn is_self_contained(key: &str) -> bool {
+    SELF_CONTAINED.contains(&key)
+}
+
 /// Returns true if the value of a common key is a list, which is united with others.
 pub(crate) fn is_list(key: &str) -> bool {
     RULES.iter().any(|(name, rule)| *name == key && matches!(rule, Rule::Edge | Rule::List))

@@ -21,6 +21,9 @@ pub trait Definition: DeserializeOwned {
     /// True if folders in the resource directory are something else, whatever they are called.
     const HAS_FOLDERS: bool = false;
 
+    /// Keys that concern nobody but the entity: a table that says nothing else need not be read to know that.
+    const SELF_CONTAINED: &'static [&'static str] = &[];
+
     /// Returns the entity's name: what its ID has after the type.
     ///
     /// # Errors

@@ -3,10 +3,12 @@
 //! A file is read whole; what is wrong in it is found with file, line and key. A definition that is wrong is broken: its entity is
 //! neither listed nor taken for an orphan, and the others go on.
 
+mod known_files;
 mod reader;
 mod several;
 
-pub use several::{DefinitionSet, read_several};
+pub use known_files::KnownFiles;
+pub use several::{DefinitionSet, read_several, read_some_of_several};
 
 use crate::common::CommonKeys;
 use crate::declarations::{Declaration, Declarations, NoDeclaration};
@@ -17,7 +19,7 @@ use crate::receive::{Hindrance, Received};
 use crate::resource_dirs::ResourceDirs;
 use crate::templates::Templates;
 use reader::{Reader, TableType, Tables};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 
 /// All definitions of one type.
@@ -26,6 +28,8 @@ pub struct Definitions<D> {
     /// Those that can be used, by the entity's ID.
     pub valid: BTreeMap<String, Defined<D>>,
     broken: BTreeSet<String>,
+    /// Those that are right, and were not asked for.
+    unread: HashSet<String>,
     complete: bool,
 }
 
@@ -97,7 +101,19 @@ impl<D: Definition> Definitions<D> {
     /// Returns true if an entity known from earlier is an orphan now: nothing defines it, and nothing that may is unreadable.
     #[must_use]
     pub fn is_orphan(&self, id: &str) -> bool {
-        self.complete && !self.valid.contains_key(id) && !self.broken.contains(id)
+        self.complete && !self.is_defined(id)
+    }
+
+    /// Returns true if something defines it, be that right or wrong.
+    #[must_use]
+    pub fn is_defined(&self, id: &str) -> bool {
+        self.valid.contains_key(id) || self.broken.contains(id) || self.unread.contains(id)
+    }
+
+    /// Returns true if none was left out that is right and was not asked for.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.unread.is_empty()
     }
 
     /// Returns true if it is defined, but wrong: it has been said why.

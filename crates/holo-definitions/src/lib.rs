@@ -69,7 +69,7 @@ pub use command::{Command, CommandError, WrittenCommand};
 pub use common::{CommonKeys, Contradiction, HealthCheck, IdLocation, Probe, Receipt, Receipts};
 pub use declarations::{Declaration, Declarations, NoDeclaration};
 pub use definition::{Definition, Invalid};
-pub use definitions::{Common, Defined, DefinitionSet, Definitions, read_several};
+pub use definitions::{Common, Defined, DefinitionSet, Definitions, KnownFiles, read_several, read_some_of_several};
 pub use document::{DocumentError, parse_document, read_document};
 pub use exposed::exposed_files;
 pub use finding::{DefinitionError, Finding};
@@ -78,12 +78,14 @@ pub use holo_protocol::duration;
 pub use located_error::LocatedError;
 pub use location::Location;
 pub use naming::{NameError, NameKeys};
+pub use outline::OutlinedTable;
 pub use receive::{Candidate, Filled, Keys, ReceiveError, fill_with};
 pub use receive::{Hindrance, NothingReceived, Received, ReceivedFile, ReceivedValue};
 pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};
 #[cfg(feature = "schema")]
 pub use schema::{file_schema, schema, schema_with, table_schema};
 pub use similar::{did_you_mean, similar};
+pub use source::FileState;
 pub use templates::{Rendered, Templates};
 pub use untyped::UntypedDefinition;
 

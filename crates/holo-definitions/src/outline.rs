@@ -47,8 +47,7 @@ impl<'s> OutlinedTable<'s> {
 }
 
 /// Returns the tables of a text that is valid TOML; none if there is something in it that an outline cannot show.
-#[must_use]
-pub fn outline(text: &str) -> Option<Vec<OutlinedTable<'_>>> {
+pub(crate) fn outline(text: &str) -> Option<Vec<OutlinedTable<'_>>> {
     let mut tables: Vec<OutlinedTable<'_>> = Vec::new();
     let mut lines = Lines { rest: text };
     loop {

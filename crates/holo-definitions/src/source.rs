@@ -2,12 +2,14 @@
 
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
+use crate::outline::{OutlinedTable, outline};
 use crate::reading::{is_duplicate, syntax};
 use crate::resource_dirs::{ListError, ResourceDirs, ResourceFile};
 use crate::templates::{MISTAKE, Rendered, Templates};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Spanned;
@@ -21,10 +23,36 @@ const SUFFIX: &str = ".toml";
 #[derive(Default)]
 pub struct Sources(Vec<Source>);
 
+/// All that the file system says of a definition file by which a change of it shows, from before it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileState {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// The times of the last change of content and inode, in seconds and nanoseconds.
+    changed: [(i64, i64); 2],
+}
+
+impl FileState {
+    fn new(path: &Path, metadata: &Metadata) -> FileState {
+        let changed = [(metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec())];
+        let (device, inode, size) = (metadata.dev(), metadata.ino(), metadata.size());
+        FileState { path: path.to_owned(), device, inode, size, changed }
+    }
+
+    /// Returns the second of the last change.
+    #[must_use]
+    pub fn changed_at(&self) -> u64 {
+        self.changed.iter().map(|(seconds, _)| u64::try_from(*seconds).unwrap_or_default()).max().unwrap_or_default()
+    }
+}
+
 /// A file.
 pub(crate) struct Source {
     /// As the user knows it.
     path: Arc<PathBuf>,
+    state: FileState,
     text: String,
     /// The ends of its lines.
     line_ends: Vec<usize>,
@@ -48,27 +76,32 @@ impl Sources {
         let mut unread = Vec::new();
         for path in paths {
             let rendered = path.as_os_str().as_encoded_bytes().ends_with(TEMPLATE_SUFFIX.as_bytes());
-            let text = text_of(&path).and_then(|text| match rendered {
+            let text = text_of(&path).and_then(|(text, state)| match rendered {
                 true => {
                     let text = templates.render(&path.display().to_string(), &text);
-                    text.map_err(|error| Finding::Error(error.into()))
+                    Ok((text.map_err(|error| Finding::Error(error.into()))?, state))
                 }
-                false => Ok(Rendered::new(text)),
+                false => Ok((Rendered::new(text), state)),
             });
             match text {
-                Ok(text) => sources.add(path, text, rendered),
+                Ok((text, state)) => sources.add(path, text, state, rendered),
                 Err(finding) => unread.push(finding),
             }
         }
         (sources, unread)
     }
 
-    fn add(&mut self, path: PathBuf, content: Rendered, rendered: bool) {
+    fn add(&mut self, path: PathBuf, content: Rendered, state: FileState, rendered: bool) {
         let hidden = content.hidden();
         let Rendered { text, disguised } = content;
         let offset = self.0.last().map_or(0, |source| source.offset + source.text.len() + 1);
         let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(place, _)| place).collect();
-        self.0.push(Source { path: Arc::new(path), text, line_ends, offset, rendered, hidden, disguised });
+        self.0.push(Source { path: Arc::new(path), state, text, line_ends, offset, rendered, hidden, disguised });
+    }
+
+    /// Returns the states of the files; none if what is in one of them depends on more than the file.
+    pub(crate) fn states(&self) -> Option<Vec<FileState>> {
+        self.0.iter().map(|source| (!source.rendered).then(|| source.state.clone())).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Source> {
@@ -123,22 +156,38 @@ impl Source {
     ///
     /// A key that is set twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
     pub(crate) fn parse(&self) -> Result<Parsed<'_>, DefinitionError> {
-        let (table, errors) = DeTable::parse_recoverable(&self.text);
+        self.parse_part(&self.text, 0)
+    }
+
+    /// Returns the tables of the file without their values; none if there is something in it that an outline cannot show.
+    pub(crate) fn outline(&self) -> Option<Vec<OutlinedTable<'_>>> {
+        outline(&self.text)
+    }
+
+    /// Reads a table of the outline.
+    pub(crate) fn parse_table<'s>(&'s self, table: &OutlinedTable<'s>) -> Result<Parsed<'s>, DefinitionError> {
+        self.parse_part(table.text, table.start)
+    }
+
+    /// Reads a part of the text that begins at this offset.
+    fn parse_part<'s>(&'s self, text: &'s str, start: usize) -> Result<Parsed<'s>, DefinitionError> {
+        let (table, errors) = DeTable::parse_recoverable(text);
         if let Some(error) = errors.iter().find(|error| !is_duplicate(error)) {
-            let (message, offset) = syntax(&self.text, error);
+            let (message, offset) = syntax(text, error);
             let message = if self.disguised.is_some() { self.shown_mistake() } else { message };
-            return Err(DefinitionError::Wrong { location: self.location(offset), message });
+            return Err(DefinitionError::Wrong { location: self.location(start + offset), message });
         }
         if let Some(span) = key_that(table.get_ref(), &|span| self.hides(span)) {
             let message = "a key or the name of a table depends on a value that is encrypted, and would be shown";
             return Err(DefinitionError::Wrong { location: self.location(span.start), message: message.to_owned() });
         }
         let duplicate = |error| {
-            let (words, offset) = syntax(&self.text, error);
-            (offset + self.offset, words)
+            let (words, offset) = syntax(text, error);
+            (offset + self.offset + start, words)
         };
         let duplicates = errors.iter().map(duplicate).collect();
-        Ok(Parsed { table: shift_table(table, self.offset), duplicates, end: self.offset + self.text.len() })
+        let offset = self.offset + start;
+        Ok(Parsed { table: shift_table(table, offset), duplicates, end: offset + text.len() })
     }
 }
 
@@ -179,8 +228,8 @@ fn files_in(directories: &ResourceDirs) -> Result<Vec<PathBuf>, ListError> {
     Ok(files.into_iter().map(|file| file.path).collect())
 }
 
-/// The text of a definition file.
-fn text_of(path: &Path) -> Result<String, Finding> {
+/// The text of a definition file, and the state that the file had before it was read.
+fn text_of(path: &Path) -> Result<(String, FileState), Finding> {
     let wrong = |message| Finding::Error(DefinitionError::File { path: path.to_owned(), message });
     let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => {
@@ -195,12 +244,13 @@ fn text_of(path: &Path) -> Result<String, Finding> {
         return Err(wrong("this is not a regular file".to_owned()));
     }
     let bytes = fs::read(path).map_err(|error| Finding::Error(unreadable(path, error)))?;
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();
         let location = Location::new(Arc::new(path.to_owned()), line, false);
         Finding::Error(DefinitionError::Wrong { location, message: "this is not UTF-8".to_owned() })
-    })
+    })?;
+    Ok((text, FileState::new(path, &metadata)))
 }
 
 fn unreadable(path: &Path, error: io::Error) -> DefinitionError {

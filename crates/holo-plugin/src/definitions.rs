@@ -33,6 +33,14 @@ pub fn read_several<S: DefinitionSet>(host: &Host, output: &mut Output<'_>) -> S
     definitions
 }
 
+/// Reads definition files as [`read_several`] does, but of files that are known to be right only what is asked for, or may concern others.
+pub fn read_some_of_several<S: DefinitionSet>(host: &Host, known: &dyn KnownFiles, output: &mut Output<'_>) -> S {
+    let (definitions, findings, is_complete) =
+        holo_definitions::read_some_of_several(host.resources(), &host.templates(), host.sent(), known);
+    say_all(findings, is_complete, host, output);
+    definitions
+}
+
 fn say_all(findings: Vec<Finding>, is_complete: bool, host: &Host, output: &mut Output<'_>) {
     say(findings, output);
     host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));

@@ -9,11 +9,13 @@ mod executor;
 mod found;
 mod inspection;
 mod preview;
+mod records;
 mod unchanged;
 mod wanted;
 mod words;
 
 use access::Accesses;
+pub(crate) use declaration::Paths;
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, remove_empty_folder, tidy};

@@ -3,6 +3,7 @@
 use crate::adoption;
 use crate::declared;
 use crate::edits;
+use crate::known_files::{News, ScannedFiles};
 use crate::managed::{ManagedFile, tidy_up};
 use crate::overlay::{self, FileEntity};
 use crate::read::Read;
@@ -16,10 +17,12 @@ use holo_plugin::{
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The plugin `files`.
+#[derive(Default)]
 pub(crate) struct Files {
     /// True if what is known to be unchanged is recorded in test mode too. Scenarios look at every file that is left.
     pub(crate) records_in_test_mode: bool,
     pub(crate) tidying: Tidying,
+    pub(crate) known_files: News,
 }
 
 /// Tells when to remove what is not needed any more. That takes reading all records, so it is done once a run: with the last set, or at the
@@ -51,6 +54,18 @@ impl Files {
     fn records(&self, host: &Host) -> bool {
         self.records_in_test_mode || !host.test_mode()
     }
+
+    fn found(&self, files: &[ManagedFile]) {
+        self.tidying.found(files);
+        if files.iter().any(|file| matches!(file, ManagedFile::Contradicted(_))) {
+            self.known_files.forget();
+        }
+    }
+
+    /// Reads the definition files, and the records.
+    fn read(&self, host: &Host, limit: Option<ScanLimit<'_>>, output: &mut Output<'_>) -> Read {
+        Read::new(host, &ScannedFiles::new(host, limit, &self.known_files), output)
+    }
 }
 
 impl Plugin for Files {
@@ -63,8 +78,8 @@ impl Plugin for Files {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
-        let files = Read::new(host, output).into_entities(host, overlays, output);
-        self.tidying.found(&files);
+        let files = self.read(host, None, output).into_entities(host, overlays, output);
+        self.found(&files);
         Ok(files)
     }
 
@@ -74,7 +89,7 @@ impl Plugin for Files {
         limit: ScanLimit<'_>,
         output: &mut Output<'_>,
     ) -> Result<Vec<ManagedFile>, ScanError> {
-        let read = Read::new(host, output);
+        let read = self.read(host, Some(limit), output);
         // What is declared may have to do with any overlay: its path may lead to the same file.
         let overlays = match limit {
             ScanLimit::Ids(ids) if read.declared.is_empty() && read.edits.is_empty() => {
@@ -84,12 +99,12 @@ impl Plugin for Files {
             ScanLimit::Ids(_) | ScanLimit::Prefix(_) => overlay::scan::all(host, output)?,
         };
         let files = read.into_entities(host, overlays, output);
-        self.tidying.found(&files);
+        self.found(&files);
         Ok(files)
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError> {
-        let read = Read::new(host, output);
+        let read = self.read(host, None, output);
         let overlays = match read.edits.is_empty() {
             true => overlay::scan::one(host, id, output)?.into_iter().collect(),
             false => overlay::scan::all(host, output)?,
@@ -101,7 +116,7 @@ impl Plugin for Files {
     fn find_again(&self, host: &Host, ids: &[BString], output: &mut Output<'_>) -> Vec<ManagedFile> {
         // What there is to be done has been counted, unlike in a scan.
         let overlays = overlay::scan::some(host, ids, output).unwrap_or_default();
-        let mut found = Read::new(host, output).into_entities(host, overlays, output);
+        let mut found = self.read(host, None, output).into_entities(host, overlays, output);
         found.retain(|file| ids.contains(&file.report().id));
         found
     }
@@ -171,6 +186,9 @@ impl Plugin for Files {
             declared::remove_empty_folder(host);
         }
         edits::remove_empty_folder(host);
+        if records {
+            self.known_files.keep(host);
+        }
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {

@@ -4,6 +4,7 @@ mod adoption;
 mod declared;
 mod edits;
 mod files;
+mod known_files;
 mod managed;
 mod overlay;
 mod read;
@@ -13,6 +14,6 @@ mod sidecars;
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");
-    let files = files::Files { records_in_test_mode: asked_for, tidying: files::Tidying::default() };
+    let files = files::Files { records_in_test_mode: asked_for, ..files::Files::default() };
     holo_plugin::serve(&files)
 }

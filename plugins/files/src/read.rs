@@ -7,7 +7,7 @@ use crate::overlay::{FileEntity, OverlayDefinition};
 use crate::sidecars;
 use bstr::ByteSlice;
 use holo_change::{CanonicalPaths, Tree};
-use holo_plugin::definitions::{self, Definitions};
+use holo_plugin::definitions::{self, Definitions, KnownFiles};
 use holo_plugin::{Entity, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,8 +21,9 @@ pub(crate) struct Read {
 
 impl Read {
     /// Reads the definition files; what is wrong is said on `output`.
-    pub(crate) fn new(host: &Host, output: &mut Output<'_>) -> Read {
-        let (declared, (overlays, edits)): (_, (_, EditTables)) = definitions::read_several(host, output);
+    pub(crate) fn new(host: &Host, known: &dyn KnownFiles, output: &mut Output<'_>) -> Read {
+        let (declared, (overlays, edits)): (_, (_, EditTables)) =
+            definitions::read_some_of_several(host, known, output);
         let declared = declared::Found::new(declared, host, output);
         Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
     }

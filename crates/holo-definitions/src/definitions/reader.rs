@@ -1,5 +1,6 @@
 //! Reading all definition files: their tables, by type and entity, and what is wrong with them.
 
+use super::known_files::KnownFiles;
 use super::{Common, Defined, Definitions};
 use crate::common::{self, CommonKeys};
 use crate::declarations::{Declaration, DeclaredTables};
@@ -8,14 +9,15 @@ use crate::finding::{DefinitionError, Finding};
 use crate::hidden;
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
+use crate::outline::OutlinedTable;
 use crate::receive::{Candidate, Filled, Received, fill};
 use crate::resource_dirs::ResourceDirs;
-use crate::source::{Parsed, Sources};
+use crate::source::{Parsed, Source, Sources};
 use crate::stack::Stack;
 use crate::tables::tables_of;
 use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::marker::PhantomData;
 use std::ops::Range;
 use toml::Spanned;
@@ -26,6 +28,9 @@ pub struct TableType {
     table: &'static str,
     united: &'static [&'static str],
     pub(super) has_folders: bool,
+    key: &'static str,
+    entity_type: &'static str,
+    self_contained: &'static [&'static str],
     named: Named,
 }
 
@@ -34,7 +39,22 @@ type Named = for<'s> fn(Spanned<DeValue<'s>>) -> Result<(String, Spanned<DeTable
 
 impl TableType {
     pub(super) fn of<D: Definition>() -> TableType {
-        TableType { table: D::TABLE, united: D::UNITED, has_folders: D::HAS_FOLDERS, named: named::<D> }
+        TableType {
+            table: D::TABLE,
+            united: D::UNITED,
+            has_folders: D::HAS_FOLDERS,
+            key: D::KEY,
+            entity_type: D::ENTITY_TYPE,
+            self_contained: D::SELF_CONTAINED,
+            named: named::<D>,
+        }
+    }
+
+    /// Returns the ID of the entity that a table is about, if it can be left out where nobody asks for it: it concerns nobody but that.
+    fn id_without_reading(&self, table: &OutlinedTable<'_>) -> Option<String> {
+        let is_known = |key: &str| self.self_contained.contains(&key) || common::is_self_contained(key);
+        let name = table.text_of(self.key).filter(|_| table.has_only(is_known))?;
+        Some(format!("{}:{name}", self.entity_type))
     }
 }
 
@@ -54,6 +74,8 @@ pub struct Tables<'s, M> {
     types: Vec<TableType>,
     /// By the name of the tables.
     stacks: BTreeMap<&'static str, Stacks<'s>>,
+    /// The entities whose tables were not read, by the name of the tables.
+    unread: BTreeMap<&'static str, HashSet<String>>,
     pub(super) declared: DeclaredTables<'s>,
     declarations: PhantomData<M>,
 }
@@ -63,7 +85,13 @@ type OneTable<'t, 's> = (Option<&'t TableType>, Spanned<DeValue<'s>>);
 
 impl<'s, M: Declaration> Tables<'s, M> {
     pub(super) fn new(types: Vec<TableType>) -> Tables<'s, M> {
-        Tables { types, stacks: BTreeMap::new(), declared: DeclaredTables::default(), declarations: PhantomData }
+        Tables {
+            types,
+            stacks: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            declared: DeclaredTables::default(),
+            declarations: PhantomData,
+        }
     }
 
     pub(super) fn take_files(&mut self, sources: &'s Sources, reader: &mut Reader<'_>) {
@@ -73,6 +101,42 @@ impl<'s, M: Declaration> Tables<'s, M> {
                 Err(error) => reader.miss(error),
             }
         }
+    }
+
+    /// Takes the tables of files in which nothing was wrong the last time, but for those that nobody has asked for and that concern nobody.
+    /// Returns false if that cannot be done.
+    pub(super) fn take_some(&mut self, sources: &'s Sources, known: &dyn KnownFiles, reader: &mut Reader<'_>) -> bool {
+        let outlines: Option<Vec<Vec<OutlinedTable<'s>>>> = sources.iter().map(Source::outline).collect();
+        let Some(outlines) = outlines else { return false };
+        let all: Vec<(OutlinedTable<'s>, Option<String>)> = outlines
+            .iter()
+            .flatten()
+            .map(|table| {
+                let kind = self.types.iter().find(|kind| kind.table == table.table);
+                (table.clone(), kind.and_then(|kind| kind.id_without_reading(table)))
+            })
+            .collect();
+        let Some(chosen) = known.choose(&all) else { return false };
+        let mut tables = all.into_iter().zip(chosen);
+        for (index, (source, outline)) in sources.iter().zip(&outlines).enumerate() {
+            for ((table, id), chosen) in tables.by_ref().take(outline.len()) {
+                match (id, self.types.iter().find(|kind| kind.table == table.table)) {
+                    (Some(id), Some(kind)) if !chosen => {
+                        self.unread.entry(kind.table).or_default().insert(id);
+                    }
+                    _ => match source.parse_table(&table) {
+                        Ok(parsed) => self.take_file(parsed, index, sources, reader),
+                        Err(error) => reader.miss(error),
+                    },
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes out the names of the entities of a type whose tables were not read.
+    pub(super) fn take_unread<D: Definition>(&mut self) -> HashSet<String> {
+        self.unread.remove(D::TABLE).unwrap_or_default()
     }
 
     /// Takes out the tables of a type.
@@ -184,7 +248,8 @@ impl<'c> Reader<'c> {
         sources: &Sources,
         templates: &dyn Templates,
     ) -> Definitions<D> {
-        let mut definitions = Definitions { valid: BTreeMap::new(), broken: BTreeSet::new(), complete: self.complete };
+        let (valid, broken, unread) = (BTreeMap::new(), BTreeSet::new(), HashSet::new());
+        let mut definitions = Definitions { valid, broken, unread, complete: self.complete };
         for (id, stack) in stacks {
             match self.finish(&id, stack, sources, templates) {
                 Some(defined) => drop(definitions.valid.insert(id, defined)),

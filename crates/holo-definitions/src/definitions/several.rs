@@ -1,6 +1,7 @@
 //! Definitions of several types that stand in the same files.
 
 use super::Definitions;
+use super::known_files::KnownFiles;
 use super::reader::{Reader, TableType, Tables};
 use crate::declarations::NoDeclaration;
 use crate::definition::Definition;
@@ -27,6 +28,29 @@ pub fn read_several<S: DefinitionSet>(
     let mut read = Tables::<NoDeclaration>::new(types);
     read.take_files(&sources, &mut reader);
     let definitions = S::finish(&mut read, &mut reader, &sources, templates);
+    (definitions, reader.findings, reader.complete)
+}
+
+/// Reads definition files as [`read_several`] does, but of files that are known to be right only what is asked for, or may concern others.
+pub fn read_some_of_several<S: DefinitionSet>(
+    directories: &ResourceDirs,
+    templates: &dyn Templates,
+    received: &dyn Received,
+    known: &dyn KnownFiles,
+) -> (S, Vec<Finding>, bool) {
+    let types = S::types();
+    let (sources, mut reader) = Reader::open(directories, templates, received, &types);
+    let mut read = Tables::<NoDeclaration>::new(types);
+    let states = sources.states().filter(|_| reader.findings.is_empty());
+    let are_right = states.as_ref().is_some_and(|states| known.are_right(states));
+    let is_limited = are_right && read.take_some(&sources, known, &mut reader);
+    if !is_limited {
+        read.take_files(&sources, &mut reader);
+    }
+    let definitions = S::finish(&mut read, &mut reader, &sources, templates);
+    if let Some(states) = states.filter(|_| !is_limited && reader.complete && reader.findings.is_empty()) {
+        known.found_right(&states);
+    }
     (definitions, reader.findings, reader.complete)
 }
 
@@ -63,7 +87,8 @@ mod sealed {
             sources: &'s Sources,
             templates: &dyn Templates,
         ) -> Self {
-            let first = reader.finish_all(read.take::<D>(), sources, templates);
+            let mut first: Definitions<D> = reader.finish_all(read.take::<D>(), sources, templates);
+            first.unread = read.take_unread::<D>();
             (first, R::finish(read, reader, sources, templates))
         }
     }

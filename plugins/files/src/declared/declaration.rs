@@ -2,6 +2,7 @@
 
 use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
+use super::records::Records;
 use super::wanted::TEMPLATE_SUFFIX;
 use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;
@@ -12,7 +13,7 @@ use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Defined;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Host, Output};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// A declaration with the path that it is about.
@@ -113,12 +114,18 @@ pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Dec
 pub(super) fn publish(
     declarations: &Table<DeclarationIndex, Declaration>,
     orphans: &[&Remembered<Tracks>],
-    records: &BTreeMap<String, Remembered<Tracks>>,
+    records: &Records,
     host: &Host,
     output: &mut Output<'_>,
 ) {
     let claims: Vec<Claim> =
         declarations.iter().filter(|declaration| declaration.is_effective()).map(Declaration::claim).collect();
+    let Records::All(records) = records else {
+        if let Err(error) = claims::publish_some(host.locations(), &claims) {
+            output.error(error.to_string());
+        }
+        return;
+    };
     let mut holders: Vec<String> = orphans.iter().map(|orphan| orphan.id.clone()).collect();
     let absent: BTreeSet<&Path> = declarations
         .iter()
@@ -142,21 +149,21 @@ pub(super) fn publish(
 }
 
 /// Finds the canonical paths of many.
-pub(super) struct Paths {
+pub(crate) struct Paths {
     canonical: Option<CanonicalPaths>,
 }
 
 impl Paths {
-    pub(super) fn new(host: &Host) -> Paths {
+    pub(crate) fn new(host: &Host) -> Paths {
         Paths { canonical: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
     }
 
     /// Returns the path itself if it cannot be looked at.
-    pub(super) fn canonical(&self, path: &Path) -> PathBuf {
+    pub(crate) fn canonical(&self, path: &Path) -> PathBuf {
         self.canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).unwrap_or_else(|| path.to_owned())
     }
 
-    pub(super) fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
+    pub(crate) fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
         self.canonical.as_ref().and_then(|canonical| canonical.symlinks(path).ok()).unwrap_or_default()
     }
 }

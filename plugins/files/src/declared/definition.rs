@@ -73,6 +73,21 @@ impl Definition for FileDefinition {
     const TABLE: &'static str = "file";
     const KEY: &'static str = "path";
     const HAS_FOLDERS: bool = true;
+    const SELF_CONTAINED: &'static [&'static str] = &[
+        "path",
+        "ensure",
+        "content",
+        "source",
+        "target",
+        "owner",
+        "group",
+        "mode",
+        "force",
+        "validate",
+        "sensitive",
+        "in_place",
+        "backup",
+    ];
 
     fn doubts(&self) -> Vec<Invalid> {
         let validate = self.validate.iter().filter_map(|command| command.doubt("validate"));

@@ -4,6 +4,7 @@ use super::FileDefinition;
 use super::declaration::{Declaration, Paths, find_contradictions, publish};
 use super::entity::DeclaredFile;
 use super::inspection;
+use super::records::Records;
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
 use holo_change::base_store::Remembered;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 /// The declarations, and the records of earlier ones.
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
-    records: BTreeMap<String, Remembered<Tracks>>,
+    records: Records,
 }
 
 /// A file with two contradicting declarations; it is left alone.
@@ -40,13 +41,14 @@ pub(crate) struct Files {
 impl Found {
     /// Takes what is declared, beside what is remembered.
     pub(crate) fn new(definitions: Definitions<FileDefinition>, host: &Host, output: &mut Output<'_>) -> Found {
-        let records = match inspection::bases(host).and_then(|bases| bases.all(output)) {
-            Ok(records) => records,
-            Err(error) => {
-                output.error(error.to_string());
-                BTreeMap::new()
-            }
-        };
+        let records = inspection::bases(host).and_then(|bases| match definitions.is_whole() {
+            true => bases.all(output).map(Records::All),
+            false => bases.all_but(|id| definitions.is_defined(id), output).map(Records::Orphans),
+        });
+        let records = records.unwrap_or_else(|error| {
+            output.error(error.to_string());
+            Records::All(BTreeMap::new())
+        });
         Found { definitions, records }
     }
 
@@ -58,7 +60,7 @@ impl Found {
 
     /// Returns true if nothing is declared, as on a machine that has overlays alone.
     pub(crate) fn is_empty(&self) -> bool {
-        self.definitions.valid.is_empty() && self.records.is_empty()
+        self.definitions.valid.is_empty() && self.definitions.is_whole() && self.records.get().is_empty()
     }
 
     /// The entities, given those that have an overlay. Where a path has been both, what is wanted now takes the other one with it: an
@@ -75,7 +77,7 @@ impl Found {
         let overlaid: HashMap<PathBuf, PathBuf> =
             overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
         let orphans: Vec<&Remembered<Tracks>> =
-            self.records.values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
+            self.records.get().values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
         let mut declarations = Table::new();
         for (id, defined) in &self.definitions.valid {
             let (id, path, defined) = (id.clone(), defined.definition.path().to_owned(), defined.clone());

@@ -11,6 +11,7 @@ mod doctor;
 mod edits;
 mod file_systems;
 mod known;
+mod known_files;
 mod meanwhile;
 mod random;
 mod record;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         ("edits", edits::trials()),
         ("file_systems", file_systems::trials()),
         ("known", known::trials()),
+        ("known_files", known_files::trials()),
         ("meanwhile", meanwhile::trials()),
         ("random", random::trials()),
         ("record", record::trials()),

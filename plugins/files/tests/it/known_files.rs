@@ -1,0 +1,207 @@
+//! Definition files that are known to be right are not read as a whole where a command is about a few entities: what is said of those is the
+//! same as if they were.
+
+use super::record::{Case, settle};
+use bstr::ByteSlice;
+use holo_testing::random::{self, Random};
+use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
+use libtest_mimic::Trial;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const RECORD: &str = "var/lib/holo/files/.definitions";
+const DEFINITIONS: [&str; 2] = ["usr/share/holo/files/a.toml", "usr/share/holo/files/b.toml"];
+const PATHS: [&str; 9] =
+    ["/srv/a", "/srv/a/x", "/srv/a/x/y", "/srv/a/z", "/srv/b", "/srv/b/x", "/link/x", "/link/z", "/srv/b/%41 é"];
+
+const ENSURE: [&str; 6] =
+    ["", "", "", "ensure = \"absent\"\n", "ensure = \"directory\"\n", "ensure = 'symlink'\ntarget = \"a\"\n"];
+const MORE: [&str; 7] = ["", "", "", "", "retries = 1\n", "if = \"false\"\n", "# path = \"/x\"\n"];
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [Case; 4] = [
+        ("a limited scan says what a whole one says", &[], random_sites),
+        ("of known files, only what is asked for is read", &[Need::Program("strace")], others_are_not_read),
+        ("a definition that is changed in a known file is noticed", &[], changed),
+        ("a mistake is said again as long as it is there", &[], mistaken),
+    ];
+    cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect()
+}
+
+fn root() -> ScratchRoot {
+    ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .env("HOLO_FILES_RECORD", "1")
+        .file("etc/os-release", "ID=debian\n")
+}
+
+/// Waits, and applies, so that the definitions are known if they are right.
+fn learned(root: &ScratchRoot) {
+    settle();
+    let _ = root.holo(&["apply"]);
+}
+
+/// Runs a command twice: with the help of what is known, and reading everything. Only the latter says what is wrong with others.
+#[track_caller]
+fn is_the_same(root: &ScratchRoot, arguments: &[&str], about: &str) {
+    let holo = built("holo");
+    let run = |verify: &str| {
+        let run = root.run("env", &[&[verify, holo.to_str().unwrap()][..], arguments].concat());
+        let lines = run.stderr.lines().map(|line| line.as_bstr().to_string()).filter(|line| !line.is_empty());
+        (run.status, run.stdout.trim().as_bstr().to_string(), lines.collect::<BTreeSet<String>>())
+    };
+    let ((status, stdout, stderr), (whole_status, whole_stdout, whole_stderr)) =
+        (run("UNUSED=1"), run("HOLO_VERIFY=1"));
+    let about = format!("{arguments:?}\n{about}\n{stderr:?}\n{whole_stderr:?}\n{}", root.dump());
+    assert_eq!((status, stdout), (whole_status, whole_stdout), "{about}");
+    let is_ours = |line: &&String| arguments.iter().skip(1).any(|id| line.contains(&format!("{id} ")));
+    assert!(stderr.is_subset(&whole_stderr) && whole_stderr.difference(&stderr).all(|line| !is_ours(&line)), "{about}");
+}
+
+fn definition(random: &mut Random, path: &str) -> String {
+    let mut text = format!("[[file]]\npath = {path:?}\n");
+    let ensure: &&str = random.pick(&ENSURE);
+    text.push_str(ensure);
+    if !text.contains("ensure") {
+        let _ = writeln!(text, "content = \"{}\\n[[file]]\\n\"", random.below(3));
+    }
+    if random.chance(15) {
+        let _ = writeln!(text, "after = [\"file:{}\"]", random.pick(&PATHS));
+    }
+    let more: &&str = random.pick(&MORE);
+    text.push_str(more);
+    text
+}
+
+fn definitions(random: &mut Random) -> String {
+    let mut text = String::new();
+    for path in PATHS {
+        if random.chance(30) {
+            text.push_str(&definition(random, path));
+        }
+    }
+    if random.chance(10) {
+        let _ = write!(text, "[[line]]\nname = \"x\"\npath = {:?}\nline = \"x\"\n", random.pick(&PATHS));
+    }
+    text
+}
+
+fn random_sites() {
+    let known = AtomicUsize::new(0);
+    random::cases(12, |random| {
+        let root = root().dir("srv").symlink("link", *random.pick(&["srv/a", "srv/b", "nowhere"]));
+        for file in DEFINITIONS {
+            root.write(file, definitions(random));
+        }
+        if random.chance(30) {
+            root.write(format!("usr/share/holo/files/10-x{}", random.pick(&PATHS)), "overlay\n");
+        }
+        let _ = root.holo(&["apply"]);
+        learned(&root);
+        known.fetch_add(usize::from(root.exists(RECORD)), Ordering::Relaxed);
+        let about = match random.below(7) {
+            0 => {
+                let file = DEFINITIONS[random.below(2)];
+                root.write(file, definitions(random));
+                "other definitions"
+            }
+            1 => {
+                let _ = fs::remove_file(root.join(DEFINITIONS[random.below(2)]));
+                "fewer definitions"
+            }
+            2 => {
+                root.write("usr/share/holo/files/c.toml", definitions(random));
+                "more definitions"
+            }
+            3 => {
+                fs::remove_file(root.join("link")).unwrap();
+                symlink(random.pick(&["srv/a", "srv/b", "srv"]), root.join("link")).unwrap();
+                "a link that leads elsewhere"
+            }
+            4 => {
+                let _ = fs::rename(root.join("srv/b"), root.join("srv/c"));
+                let _ = symlink(random.pick(&["a", "c"]), root.join("srv/b"));
+                "a link where there was none"
+            }
+            5 => {
+                root.write("usr/share/holo/files/10-y/srv/a/x", "overlay\n");
+                "an overlay"
+            }
+            _ => "nothing",
+        };
+        for path in PATHS {
+            let id = format!("file:{path}");
+            for verb in ["scan", "check", "diff"] {
+                is_the_same(&root, &[verb, &id], about);
+            }
+        }
+        is_the_same(&root, &["check", "file:/srv/a", "file:/link/x"], about);
+        let prefix = random.pick(&["file:", "file:/srv/a", "file:/x", "line:"]);
+        is_the_same(&root, &["selectors", prefix], about);
+        // The same is done, too, and a whole apply finds nothing more to do.
+        let id = format!("file:{}", random.pick(&PATHS));
+        let _ = root.holo(&["apply", "--force", &id]);
+        is_the_same(&root, &["check", &id], about);
+    });
+    let known = known.into_inner();
+    assert!(known > 0, "no site has definitions that are known to be right");
+}
+
+fn site() -> ScratchRoot {
+    let text = |name: &str| format!("[[file]]\npath = \"/etc/{name}\"\ncontent = \"{name}\\n\"\n");
+    let root = root().dir("etc").file(DEFINITIONS[0], text("one") + &text("two"));
+    assert!(root.holo(&["apply"]).success());
+    learned(&root);
+    assert!(root.exists(RECORD), "{}", root.dump());
+    root
+}
+
+fn others_are_not_read() {
+    let root = site();
+    let holo = built("holo");
+    let log = root.join("tmp/strace");
+    let is_read = |environment: &str| {
+        let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat,openat2", "-E", environment];
+        let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), "check", "file:/etc/one"]].concat());
+        assert!(run.success(), "{run}");
+        let calls = fs::read(&log).unwrap();
+        ["one", "two"].map(|name| calls.contains_str(format!("file:%2fetc%2f{name}.json")))
+    };
+    assert_eq!(is_read("HOLO_VERIFY=1"), [true, true]);
+    assert_eq!(is_read("UNUSED=1"), [false, false]);
+    // Without the record, everything is read.
+    fs::remove_file(root.join(RECORD)).unwrap();
+    assert_eq!(is_read("UNUSED=1"), [true, true]);
+    fs::write(root.join(RECORD), "damaged").unwrap();
+    assert_eq!(is_read("UNUSED=1"), [true, true]);
+    fs::remove_file(root.join(DEFINITIONS[0])).unwrap();
+    assert!(root.holo(&["apply"]).success());
+    assert!(!root.exists(RECORD) && !root.exists("var/lib/holo/files/.declared"), "{}", root.dump());
+}
+
+fn changed() {
+    let root = site();
+    let path = root.join(DEFINITIONS[0]);
+    let (text, modified) = (fs::read_to_string(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    fs::write(&path, text.replace("one\\n", "eno\\n")).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    assert_eq!(root.holo(&["check", "file:/etc/one"]).status, Some(3));
+    assert!(root.holo(&["apply", "file:/etc/one"]).success());
+    assert_eq!(root.read("etc/one"), "eno\n");
+    assert_eq!(root.holo(&["check", "file:/etc/two"]).status, Some(0));
+}
+
+fn mistaken() {
+    let root = site();
+    let text = root.read(DEFINITIONS[0]).to_string();
+    root.write(DEFINITIONS[0], text.replace("/etc/two\"", "/etc/two\"\nmode = \"rw\""));
+    learned(&root);
+    for _ in 0..2 {
+        let run = root.holo(&["check", "file:/etc/one"]);
+        assert!(run.stderr.contains_str("file:/etc/two: mode: "), "{run}");
+    }
+}
