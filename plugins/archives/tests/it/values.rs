@@ -70,7 +70,8 @@ fn sensitive() {
         system.write("/usr/share/holo/archives/10-test.toml", text);
         let check = system.holo(&["check", "--diff", "--json"]);
         let run = system.holo(&["apply", "--json"]);
-        let kept = system.must("find /var/lib/holo /opt/app -type f ! -name values.json -exec cat {} + 2>/dev/null || true");
+        let kept =
+            system.must("find /var/lib/holo /opt/app -type f ! -name values.json -exec cat {} + 2>/dev/null || true");
         assert!(!format!("{check}{run}{kept}").contains("hunter2"), "{check}{run}{kept}");
         run
     };
