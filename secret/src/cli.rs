@@ -30,11 +30,33 @@ pub(crate) enum Verb {
     Encrypt(Encrypt),
     /// Decrypt standard input with the keys of this machine
     Decrypt(Decrypt),
+    /// Edit an encrypted value in a file
+    Edit(Edit),
 }
 
 /// `holo-secret encrypt`
 #[derive(Debug, Args)]
 pub(crate) struct Encrypt {
+    #[command(flatten)]
+    pub(crate) recipients: Recipients,
+}
+
+/// `holo-secret edit`
+#[derive(Debug, Args)]
+pub(crate) struct Edit {
+    /// The file: the value alone, or data with encrypted values in them
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// A line of the value, if several are encrypted in the file
+    #[arg(long, value_name = "LINE")]
+    pub(crate) line: Option<usize>,
+    #[command(flatten)]
+    pub(crate) recipients: Recipients,
+}
+
+/// Those whom a value is encrypted for.
+#[derive(Debug, Args)]
+pub(crate) struct Recipients {
     /// A public key that may decrypt it, of age or of SSH; without any, those of this machine
     #[arg(short, long, value_name = "KEY")]
     pub(crate) recipient: Vec<String>,

@@ -1,9 +1,12 @@
 //! Values of data that only one machine can read: `recipients` are those whom a value is encrypted for, and `keys` are what the machine
 //! decrypts it with.
 //!
+//! `edit` hands a value to an editor.
+//!
 //! It is a program of its own because nobody else needs what it links: plugins ask it where there is something to decrypt.
 
 mod cli;
+mod edit;
 mod keys;
 mod recipients;
 
@@ -40,14 +43,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn answer(cli: &Cli) -> Result<Vec<u8>, SecretError> {
-    let mut input = Vec::new();
-    io::stdin().read_to_end(&mut input).map_err(|error| words("input", &error))?;
+    let input = || {
+        let mut input = Vec::new();
+        io::stdin().read_to_end(&mut input).map_err(|error| words("input", &error))?;
+        Ok(input)
+    };
     match &cli.verb {
+        Verb::Edit(arguments) => edit::edit(arguments, &cli.root()).map(|()| Vec::new()),
         Verb::Encrypt(encrypt) => {
-            let recipients = recipients::all(encrypt, &cli.root())?;
+            let input = input()?;
+            let recipients = recipients::all(&encrypt.recipients, &cli.root())?;
             recipients::encrypt(&recipients, &input).map(String::into_bytes)
         }
         Verb::Decrypt(arguments) => {
+            let input = input()?;
             let keys = Keys::read(&cli.root());
             if arguments.json { decrypt_all(&keys, &input) } else { keys.decrypt(&input) }
         }

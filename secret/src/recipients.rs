@@ -1,20 +1,20 @@
 //! Those whom a value is encrypted for: public keys of age and of SSH.
 
-use crate::cli::Encrypt;
+use crate::cli::Recipients;
 use crate::keys::{AGE, SSH};
 use crate::{SecretError, words};
-use age::armor::{ArmoredWriter, Format};
+use age::armor::{ArmoredReader, ArmoredWriter, Format};
 use age::{Encryptor, IdentityFile, Recipient, ssh, x25519};
 use holo_system::Root;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Returns the recipients that are asked for, or else the machine itself.
 ///
 /// # Errors
 /// If there are none, or one is not a public key.
-pub(crate) fn all(arguments: &Encrypt, root: &Path) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
+pub(crate) fn all(arguments: &Recipients, root: &Path) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
     let mut recipients = Vec::new();
     for key in &arguments.recipient {
         recipients.push(parse(key).ok_or_else(|| SecretError(format!("{key}: this is not a public key")))?);
@@ -84,4 +84,27 @@ pub(crate) fn encrypt(recipients: &[Box<dyn Recipient>], content: &[u8]) -> Resu
     writer.write_all(content).map_err(failed)?;
     let armored = writer.finish().and_then(ArmoredWriter::finish).map_err(failed)?;
     Ok(String::from_utf8_lossy(&armored).into_owned())
+}
+
+/// Returns what a value tells of the keys that it is encrypted for: their kinds, and of those of SSH a part of their digests.
+///
+/// # Errors
+/// If it is not a value.
+pub(crate) fn stanzas(armored: &str) -> Result<Vec<String>, SecretError> {
+    let mut bytes = Vec::new();
+    let read = ArmoredReader::new(armored.trim_ascii().as_bytes()).read_to_end(&mut bytes);
+    read.map_err(|error| words("what is encrypted", &error))?;
+    let header = bytes.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(b"---"));
+    let lines = header.filter_map(|line| std::str::from_utf8(line.strip_prefix(b"-> ")?).ok());
+    let mut stanzas: Vec<String> = lines
+        .filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+            // Some programs add one that nobody can read, so that readers get used to that.
+            [kind, ..] if kind.ends_with("-grease") => None,
+            [kind, digest, _] if kind.starts_with("ssh-") => Some(format!("{kind} {digest}")),
+            [kind, ..] => Some(kind.to_owned()),
+            [] => None,
+        })
+        .collect();
+    stanzas.sort();
+    Ok(stanzas)
 }

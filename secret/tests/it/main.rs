@@ -2,11 +2,12 @@
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod data;
+mod edit;
 mod machine;
 mod program;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    holo_testing::run_modules([("data", data::trials()), ("program", program::trials())])
+    holo_testing::run_modules([("data", data::trials()), ("edit", edit::trials()), ("program", program::trials())])
 }

@@ -1,0 +1,120 @@
+//! `holo-secret edit`: a value is decrypted for an editor, and encrypted again for the same keys.
+
+mod ending;
+mod private;
+mod sealed;
+
+use crate::cli::Edit;
+use crate::keys::Keys;
+use crate::{SecretError, recipients, words};
+use ending::EndingSignals;
+use holo_process::{Event, Interrupt, Program, Status};
+use private::PrivateDirectory;
+use sealed::Sealed;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// The editor if the environment names none.
+const EDITOR: &str = "vi";
+
+/// Has a person edit a value. The file is written if that has changed something.
+///
+/// # Errors
+/// If it cannot be decrypted or encrypted, or the editor fails. Then the file is as it was.
+pub(crate) fn edit(arguments: &Edit, root: &Path) -> Result<(), SecretError> {
+    let shown = arguments.file.display().to_string();
+    // A symlink stays one.
+    let path = fs::canonicalize(&arguments.file).map_err(|error| words(&shown, &error))?;
+    let text = fs::read_to_string(&path).map_err(|error| words(&shown, &error))?;
+    let sealed = Sealed::find(&text, arguments.line).map_err(|problem| SecretError(format!("{shown}{problem}")))?;
+    let content = Keys::read(root).decrypt(sealed.armored().as_bytes())?;
+    let recipients = recipients::all(&arguments.recipients, root)?;
+    // Better to know before somebody has edited it than after.
+    if recipients::stanzas(&recipients::encrypt(&recipients, b"")?)? != recipients::stanzas(&sealed.armored())? {
+        let remedy = "name all of them with --recipient or --recipients-file";
+        return Err(SecretError(format!(
+            "{shown}: it is encrypted for other keys than those that are known; {remedy}"
+        )));
+    }
+    let signals = EndingSignals::take().map_err(|error| words("signals", &error))?;
+    let edited = edited(&path, &content, &signals);
+    // By now nothing lies open any more.
+    if let Some(signal) = signals.signal() {
+        holo_process::end_by(signal);
+    }
+    let edited = edited?;
+    if edited == content {
+        return Ok(());
+    }
+    let encrypted = sealed.replaced_by(&recipients::encrypt(&recipients, &edited)?);
+    if fs::read_to_string(&path).map_err(|error| words(&shown, &error))? != text {
+        return Err(SecretError(format!("{shown}: this has been changed by somebody else meanwhile; edit it again")));
+    }
+    replace(&path, &encrypted).map_err(|error| words(&shown, &error))
+}
+
+/// Returns what an editor makes of a content.
+fn edited(path: &Path, content: &[u8], signals: &EndingSignals) -> Result<Vec<u8>, SecretError> {
+    let directory = PrivateDirectory::make().map_err(|error| words("a private directory", &error))?;
+    let name = path.file_stem().filter(|_| path.extension().is_some_and(|kind| kind == "age")).or(path.file_name());
+    let copy = directory.path().join(name.unwrap_or_default());
+    let failed = |error: io::Error| words(&copy.display().to_string(), &error);
+    directory.write(&copy, content).map_err(failed)?;
+    run_editor(&copy, signals)?;
+    let mut edited = fs::read(&copy).map_err(failed)?;
+    // Editors end the last line, also where it had no end.
+    if edited.ends_with(b"\n") && !content.ends_with(b"\n") {
+        edited.pop();
+    }
+    Ok(edited)
+}
+
+fn run_editor(copy: &Path, signals: &EndingSignals) -> Result<(), SecretError> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| EDITOR.into());
+    // The variable may hold arguments, quoted as in a shell.
+    let first = editor.as_encoded_bytes().split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    // Then a signal ends the editor, and not a shell that waits for it. Variables before it are the shell's matter.
+    let mut line = OsString::from(if first.contains(&b'=') { "" } else { "exec " });
+    line.push(&editor);
+    line.push(" \"$@\"");
+    let mut program = Program::new("sh");
+    program.args([OsString::from("-c"), line, editor.clone(), copy.into()]).in_our_group();
+    let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned().map(File::from);
+    let streams = || Ok::<_, io::Error>((own(&io::stdin())?, own(&io::stdout())?, own(&io::stderr())?));
+    let (stdin, stdout, stderr) = streams().map_err(|error| words("the terminal", &error))?;
+    program.stdin_file(stdin).stdout_file(stdout).stderr_file(stderr);
+    let mut process = program.start().map_err(|error| SecretError(error.to_string()))?;
+    let mut end: Option<Status> = None;
+    while end.is_none() {
+        let waited = process.wait(Some(signals), &mut |event| match event {
+            Event::Ended(exit) => end = Some(exit.status),
+            Event::Stopped(status) => end = Some(status),
+            Event::Chunk(..) | Event::Waiting => {}
+        });
+        waited.map_err(|error| words("the editor", &error))?;
+    }
+    end.and_then(Status::failure).map_or(Ok(()), |failure| {
+        Err(SecretError(format!("{} failed: {failure}; nothing has been changed", editor.display())))
+    })
+}
+
+/// Replaces a file in one step; it keeps its mode and owner.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let parent: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();
+    let mut new = tempfile::Builder::new().prefix(".holo-secret-").tempfile_in(&parent)?;
+    new.write_all(text.as_bytes())?;
+    let made = new.as_file().metadata()?;
+    if (made.uid(), made.gid()) != (found.uid(), found.gid()) {
+        fchown(new.as_file(), Some(found.uid()), Some(found.gid()))?;
+    }
+    new.as_file().set_permissions(found.permissions())?;
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|error| error.error)?;
+    File::open(parent)?.sync_all()
+}
