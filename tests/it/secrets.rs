@@ -1,7 +1,8 @@
 //! Data that are encrypted: what they are in gets them, and nothing shows them.
 
 use holo_process::Program;
-use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
+use holo_testing::overlay::NEEDS_TO_BOOT;
+use holo_testing::{Need, Overlay, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("what is encrypted comes to where it is wanted, and is shown nowhere", shown_nowhere),
         trial("without the key, only those fail that need it", without_the_key),
         trial("what would show it is refused", refused),
+        trial_of("the journal of the system does not have it", &[&programs[..], NEEDS_TO_BOOT].concat(), in_no_journal),
     ]
 }
 
@@ -151,6 +153,54 @@ fn shown_nowhere() {
     found.retain(|path| !path.starts_with("etc/"));
     assert!(found.iter().all(|path| path.starts_with("var/lib/holo/")), "{found:?}");
     assert!(!found.iter().any(|path| path.contains(".engine")), "{found:?}");
+}
+
+/// Commands that print the secret, also where it would be shown if the definition did not say otherwise.
+const COMMANDS: &str = r#"
+[[exec]]
+name = "prints"
+command = ["sh", "-c", "echo $0", "{{ data.db.password }}"]
+sensitive = true
+[[exec]]
+name = "fails"
+command = ["sh", "-c", "echo $0; echo $0 >&2; exit 7", "{{ data.db.password }}"]
+sensitive = true
+log_output = false
+"#;
+
+fn in_no_journal() {
+    let machine = Overlay::booted();
+    let plugin = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
+    let _ = built("holo-secret");
+    machine.must("rm -rf /etc/holorc.d /etc/holo /usr/share/holo; mkdir -p /usr/share/holo");
+    machine.write("/etc/holorc", ["files", "scaffold", "exec"].map(plugin).concat());
+    machine.write("/etc/overlaid.conf", "stock\n");
+    machine.write("/srv/plain", SECRET);
+    machine.must("rm -f /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key");
+    let armored = machine.must("age -a -R /etc/ssh/ssh_host_ed25519_key.pub </srv/plain");
+    machine.write("/etc/holo/data/common.toml", format!("port = 80\n[db]\npassword = \"\"\"\n{armored}\"\"\"\n"));
+    RESOURCES.iter().for_each(|(path, text)| machine.write(Path::new("/usr/share/holo").join(path), text));
+    machine.write("/usr/share/holo/exec/commands.toml.jinja", COMMANDS);
+    // What is printed goes to the journal, too.
+    let call = |arguments: &str| {
+        machine.sh(&format!("systemd-run --quiet --wait --collect {} {arguments}", built("holo").display()))
+    };
+    call("apply --diff");
+    assert_eq!(machine.read("/etc/secret.conf"), format!("password={SECRET}\n"));
+    // A person has written something else, so that there is something to refuse, to overwrite and to show.
+    machine.must("for file in secret rendered overlaid; do echo hunter3hunter3 >/etc/$file.conf; done");
+    for arguments in
+        ["apply", "check --diff", "diff", "apply --force --diff", "history show --diff", "why /etc/secret.conf"]
+    {
+        call(arguments);
+    }
+    assert_eq!(machine.read("/etc/secret.conf"), format!("password={SECRET}\n"));
+    let journal = machine.must("journalctl --sync; journalctl --all --output=export").to_string();
+    for word in ["file:/etc/secret.conf", "file:/etc/overlaid.conf", "exec:fails", "SYSLOG_IDENTIFIER=holo"] {
+        assert!(journal.contains(word), "{word} is not in the journal");
+    }
+    let told: Vec<&str> = journal.lines().filter(|line| line.to_lowercase().contains("hunter")).collect();
+    assert!(told.is_empty(), "{told:#?}");
 }
 
 fn without_the_key() {

@@ -100,6 +100,14 @@ fn change_configuration(host: &Host, unit: &str) {
     assert!(host.system.read("/usr/share/holo/services/10-case.toml").to_string().contains("subscribes"), "{unit}");
 }
 
+/// Expects that a check foresees this.
+#[track_caller]
+fn would(host: &Host, change: &str) {
+    let check = host.check();
+    assert_eq!(check.status, Some(3), "{check}");
+    assert!(check.stdout_lossy().lines().any(|line| line == change), "{change} is not in {check}");
+}
+
 fn refreshes(host: &Host) {
     host.system.write("/etc/refresh.conf", "stock\n");
     host.daemon("refresh.service");
@@ -114,6 +122,7 @@ fn refreshes(host: &Host) {
     let first = host.property("refresh", "InvocationID");
     host.nothing_to_do();
     change_configuration(host, "refresh");
+    would(host, "would restart refresh.service");
     let said = host.apply();
     assert!(said.contains("restarted refresh.service"), "{said}");
     assert_ne!(host.property("refresh", "InvocationID"), first);
@@ -121,6 +130,8 @@ fn refreshes(host: &Host) {
     host.service("refresh", &format!("ensure = 'stopped'\n{subscribed}"));
     host.apply();
     change_configuration(host, "refresh");
+    let check = host.check();
+    assert!(["would start", "would restart"].iter().all(|step| !check.stdout_lossy().contains(step)), "{check}");
     host.calls();
     host.apply();
     assert!(!host.is_active("refresh"));
@@ -135,6 +146,7 @@ fn reloads(host: &Host) {
     host.apply();
     let first = host.property("reload", "InvocationID");
     change_configuration(host, "reload");
+    would(host, "would reload reload.service");
     let said = host.apply();
     assert!(said.contains("reloaded reload.service"), "{said}");
     assert_eq!(host.property("reload", "InvocationID"), first);
@@ -143,6 +155,7 @@ fn reloads(host: &Host) {
     host.service("cannot-reload", lines);
     host.apply();
     change_configuration(host, "cannot-reload");
+    would(host, "would restart cannot-reload.service");
     let said = host.apply();
     assert!(said.contains("restarted cannot-reload.service"), "{said}");
     host.declare_nothing();
