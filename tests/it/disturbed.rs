@@ -17,7 +17,7 @@ struct Case {
     before: fn(&ScratchRoot),
 }
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 22] = [
     Case { name: "accounts are made", plugin: "users-groups", before: accounts },
     Case { name: "accounts are changed", plugin: "users-groups", before: changed_accounts },
     Case { name: "accounts are scrubbed", plugin: "users-groups", before: |root| scrubbed(root, accounts, ACCOUNTS) },
@@ -40,6 +40,13 @@ const CASES: [Case; 19] = [
     Case { name: "units are enabled and disabled", plugin: "services", before: changed_units },
     Case { name: "units are changed in their names", plugin: "services", before: renamed_units },
     Case { name: "units are as before again", plugin: "services", before: |root| scrubbed(root, units, UNITS) },
+    Case { name: "units of users are enabled", plugin: "services", before: users_units },
+    Case { name: "units of users are changed", plugin: "services", before: changed_users_units },
+    Case {
+        name: "units of users are as before again",
+        plugin: "services",
+        before: |root| scrubbed(root, users_units, UNITS),
+    },
     Case { name: "a script has succeeded", plugin: "run-scripts", before: script },
 ];
 
@@ -323,6 +330,20 @@ fn renamed_units(root: &ScratchRoot) {
         UNITS,
         "[[service]]\nname = \"a.service\"\nenable = true\n[[service]]\nname = \"c\"\nmask = true\nensure = \"stopped\"\n",
     );
+}
+
+fn users_units(root: &ScratchRoot) {
+    let text = "[Service]\nExecStart=true\n[Install]\nWantedBy=default.target\n";
+    root.write("usr/lib/systemd/user/a.service", text);
+    let table = |rest: &str| format!("[[service]]\nname = \"a\"\nscope = \"user\"\n{rest}");
+    root.write(UNITS, table("enable = true\n") + &table("user = \"alice\"\nenable = true\n"));
+}
+
+fn changed_users_units(root: &ScratchRoot) {
+    users_units(root);
+    applied(root);
+    let table = |rest: &str| format!("[[service]]\nname = \"a\"\nscope = \"user\"\n{rest}");
+    root.write(UNITS, table("mask = true\nenable = false\n") + &table("user = \"alice\"\nmask = true\n"));
 }
 
 fn script(root: &ScratchRoot) {

@@ -1,6 +1,9 @@
 //! Services of a real OpenRC, which has booted a system to throw away, are brought into their declared states, and back.
 
+mod killed;
+
 use holo_testing::binaries::{built, directory};
+use holo_testing::disturb;
 use holo_testing::overlay::{NEEDS, Overlay};
 use holo_testing::require::Need;
 use holo_testing::{Run, ScratchRoot, trial_of};
@@ -49,6 +52,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         })
     };
     let mut trials: Vec<Trial> = CASES.iter().map(trial).collect();
+    let needs_strace = [&needs[..], disturb::NEEDS].concat();
+    let name = "runlevels are right after a kill at any system call, and come back to what they were";
+    trials.push(trial_of(name, &needs_strace, || killed::at_every_call(&Host::new(true))));
     trials.push(trial_of("where OpenRC has not booted, services can still be put into runlevels", &needs, || {
         not_booted(&Host::new(false));
     }));
