@@ -110,6 +110,7 @@ fn tree(root: &ScratchRoot) -> BString {
         "var/lib/holo/ral/base",
         "var/lib/holo/services/base",
         "etc/systemd/system/multi-user.target.wants",
+        "etc/systemd/user/default.target.wants",
     ];
     for folder in folders {
         let _ = std::fs::remove_dir(root.join(folder));

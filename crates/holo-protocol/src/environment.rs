@@ -65,7 +65,7 @@ pub const GENERATOR_OUT: &str = "OUT";
 pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// The variables that are of use to plugins alone, and not to the programs that they call.
-pub const OF_PLUGINS: [&str; 15] = [
+pub const OF_PLUGINS: [&str; 18] = [
     API_VERSION,
     CACHE_DIR,
     RESOURCE_DIR,
@@ -81,6 +81,9 @@ pub const OF_PLUGINS: [&str; 15] = [
     ADOPT_WITH,
     WANTED,
     VALUES,
+    KEEP_REPLACED,
+    KEPT,
+    INPUTS_DIR,
 ];
 /// The descriptor on which a plugin answers during `apply`, `force-apply`, `diff` and `session`.
 pub const MESSAGE_FD: i32 = 3;

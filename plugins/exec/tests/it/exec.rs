@@ -16,7 +16,7 @@ type Case = (&'static str, &'static [Need], fn());
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 28] = [
+    let cases: [Case; 29] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -40,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("what is sensitive is not shown, whatever becomes of it", &[], sensitive),
         ("a command and its guards read what they are given", &[], stdin),
         ("what is of use to plugins alone is kept from commands", &[], plugins_environment),
+        ("nothing that a run tells its plugins comes to commands", NEEDS, runs_environment),
         ("each attempt has the time limit for itself", &[], limit_of_attempts),
         ("commands that may run at the same time do, and others follow one another", NEEDS, parallel),
         ("guards that a check runs, run at the same time", NEEDS, guards_together),
@@ -520,6 +521,15 @@ fn plugins_environment() {
     assert_eq!(outcome.said, "HOLO_REFRESH\nHOLO_ROOT_DIR\n", "{outcome:?}");
     let health = bench.take("health");
     assert!(health.contains("PATH=") && !health.contains("HOLO_STATE_DIR"), "{health}");
+}
+
+fn runs_environment() {
+    let system = Overlay::new().plugin("exec");
+    let table = "[[exec]]\nname = 'x'\nshell = true\ncommand = 'env | grep ^HOLO_ | grep -v ^HOLO_TEST_ | cut -d= -f1 >/tmp/x'\n";
+    system.write("/usr/share/holo/exec/x.toml", table);
+    let run = system.holo(&["apply"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(system.read("/tmp/x"), "HOLO_ROOT_DIR\n");
 }
 
 fn limit_of_attempts() {

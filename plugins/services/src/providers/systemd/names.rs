@@ -56,8 +56,16 @@ pub(super) fn own_files(name: &UnitName) -> Vec<String> {
     let starts_another = [".timer", ".socket", ".path"].iter().any(|kind| whole.ends_with(kind));
     let other = whole.rsplit_once('.').filter(|_| starts_another).map(|(stem, _)| format!("{stem}.service"));
     let other = other.map(UnitName::from_whole);
-    let both = std::iter::once(name).chain(&other).flat_map(files);
-    both.flat_map(|file| [format!("{file}.d"), file]).collect()
+    let both = || std::iter::once(name).chain(&other);
+    let own = both().flat_map(files).flat_map(|file| [format!("{file}.d"), file]);
+    own.chain(both().flat_map(shared_drop_ins)).collect()
+}
+
+/// Returns the names of the directories of drop-ins that count for several units: `a-b.service` also has those in `a-.service.d` and `service.d`.
+fn shared_drop_ins(name: &UnitName) -> Vec<String> {
+    let Some((stem, kind)) = name.as_str().rsplit_once('.') else { return Vec::new() };
+    let prefixes = stem.match_indices('-').filter_map(|(at, _)| stem.get(..=at));
+    prefixes.map(|prefix| format!("{prefix}.{kind}.d")).chain([format!("{kind}.d")]).collect()
 }
 
 #[cfg(test)]
@@ -102,8 +110,20 @@ mod tests {
         assert_eq!(files("a@b@c.socket"), ["a@b@c.socket", "a@.socket"]);
         assert_eq!(files("nginx"), ["nginx.service"]);
         let own_files = |name: &str| own_files(&complete(name).unwrap());
-        assert_eq!(own_files("nginx"), ["nginx.service.d", "nginx.service"]);
-        assert_eq!(own_files("a.timer"), ["a.timer.d", "a.timer", "a.service.d", "a.service"]);
+        assert_eq!(own_files("nginx"), ["nginx.service.d", "nginx.service", "service.d"]);
+        assert_eq!(
+            own_files("a-b.timer"),
+            [
+                "a-b.timer.d",
+                "a-b.timer",
+                "a-b.service.d",
+                "a-b.service",
+                "a-.timer.d",
+                "timer.d",
+                "a-.service.d",
+                "service.d"
+            ]
+        );
         assert_eq!(stem(&complete("getty@tty1").unwrap()), "getty");
         assert_eq!(stem(&complete("a.b.timer").unwrap()), "a.b");
     }

@@ -293,6 +293,16 @@ fn refreshed(host: &Host) {
     host.system.must("rm /usr/share/holo/files/10.toml");
     host.declare_nothing();
     host.apply();
+    // So are drop-ins that it has in common with others.
+    alice.unit("a-b.service", UNIT);
+    alice.must("/usr/bin/systemctl --user daemon-reload");
+    alice.declare("a-b", "");
+    host.apply();
+    host.system.write("/etc/systemd/user/a-.service.d/10.conf", "[Service]\nEnvironment=A=3\n");
+    assert!(host.apply().contains("read the files of a-b.service of alice again"));
+    assert_eq!(alice.property("a-b", "Environment"), "A=3");
+    host.nothing_to_do();
+    host.system.must("rm -r /etc/systemd/user/a-.service.d");
     // A file that takes the place of another one is read too.
     host.system.write("/usr/lib/systemd/user/over.service", UNIT);
     alice.must("/usr/bin/systemctl --user daemon-reload");
