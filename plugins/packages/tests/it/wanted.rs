@@ -12,7 +12,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         let name = "versions fit a pattern, and recommended packages may be left out";
         manager.trial(&format!("{}: {name}", manager.name), rpm_patterns)
     };
-    vec![
+    let each = |name: &'static str, test: fn(&ScratchRoot, Manager)| {
+        [DNF, ZYPPER, PACMAN]
+            .map(|manager| manager.trial(&format!("{}: {name}", manager.name), move |root| test(root, manager)))
+    };
+    let mut trials = vec![
         apt("the newest version that fits a pattern is installed", patterns),
         apt("a version that fits stays, and one that does not is replaced", fitting),
         apt("recommended packages come along or are left out", recommended),
@@ -28,7 +32,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             let run = apply(root, &["foo debconf={\"a/b\"=\"c\"}"], &[], 1);
             assert!(run.stderr_lossy().contains("!! debconf: packages of pacman ask no questions\n"), "{run}");
         }),
-    ]
+    ];
+    trials.extend(each("a name that nobody knows is an error of check if the index is fresh", unknown_names_of));
+    trials.extend(each("the index is fetched when it is too old for what is asked", old_index_of));
+    trials
 }
 
 fn updates(root: &ScratchRoot) -> usize {
@@ -164,6 +171,45 @@ fn old_index(root: &ScratchRoot) {
     must(root, "touch -d '2 hours ago' $R/var/lib/apt/lists $R/var/lib/holo/packages/index/apt");
     applied(root, &["foo refresh=\"1h\""], &[]);
     assert_eq!(updates(root), before + 1);
+}
+
+fn unknown_names_of(root: &ScratchRoot, manager: Manager) {
+    define(root, &packages(&["rivla"]));
+    let run = root.holo(&["check"]);
+    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    let words = format!("!! {} knows no package rivla, did you mean rival?\n", manager.name);
+    for verb in ["apply", "check"] {
+        let run = root.holo(&[verb]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(run.stderr_lossy().contains(&words), "{run}");
+    }
+}
+
+fn old_index_of(root: &ScratchRoot, manager: Manager) {
+    let (build, middle, new) = match manager.name {
+        "pacman" => ("bash $D/build-arch.sh make foo 3.0-1", "1.1-1", "3.0-1"),
+        _ => ("sh $D/build-rpm.sh make foo 3.0 1 3", "2:0.9-1", "3:3.0-1"),
+    };
+    // dnf would not wait to be asked.
+    must(
+        root,
+        "if test -e $R/etc/dnf/dnf.conf; then sed -i 's/^metadata_expire=.*/metadata_expire=-1/' $R/etc/dnf/dnf.conf; fi",
+    );
+    // That has the index fetched, and its time noted.
+    applied(root, &["baz refresh=\"1h\"", "foo ensure=\"1.0\""], &["installed baz 1.0-1", "installed foo 1.0-1"]);
+    must(root, build);
+    // It is younger than an hour.
+    applied(root, &["baz", "foo ensure=\"latest\" refresh=\"1h\""], &[&format!("upgraded foo 1.0-1 to {middle}")]);
+    must(
+        root,
+        "for index in $R/var/lib/holo/packages/index/* $R/var/cache/dnf/last_makecache $R/var/cache/libdnf5 $R/var/lib/pacman/sync; do \
+         if test -e $index; then touch -d '2 hours ago' $index; fi; done; find $R/etc -exec touch -d '3 hours ago' {} +",
+    );
+    applied(root, &["baz", "foo ensure=\"latest\""], &[]);
+    define(root, &packages(&["baz", "foo ensure=\"latest\" refresh=\"1h\""]));
+    let check = root.holo(&["check"]);
+    assert!(!check.success() && deeds_of(&check).iter().all(|deed| !deed.contains("upgrade")), "{check}");
+    applied(root, &["baz", "foo ensure=\"latest\" refresh=\"1h\""], &[&format!("upgraded foo {middle} to {new}")]);
 }
 
 fn rpm_patterns(root: &ScratchRoot) {
