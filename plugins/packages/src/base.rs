@@ -1,8 +1,8 @@
 //! The state of a package before the first change.
 
-use crate::declaration::{Ensure, Wanted};
 use crate::model::{Installed, Key, Status};
 use crate::provider::PackageProvider;
+use crate::wanted::{Ensure, Wanted};
 use serde::{Deserialize, Serialize};
 
 /// A package as it was found, before the first change.

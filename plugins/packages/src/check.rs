@@ -1,7 +1,6 @@
 //! Finds out the effect of applying each package, for all of them at once, without changing anything.
 
 use crate::action::Action;
-use crate::declaration::{Ensure, Wanted};
 use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Kind, Step};
@@ -11,6 +10,7 @@ use crate::query::{Request, Requests, query};
 use crate::resolve::{OfferError, RequestIndex, Resolved, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts};
 use crate::source::Sources;
+use crate::wanted::{Ensure, Wanted};
 use holo_plugin::{ForceTo, Host, Output, Verdict};
 use std::collections::BTreeMap;
 

@@ -1,19 +1,15 @@
 //! The definitions of packages.
 
-use crate::intent::Intent;
-use crate::model::{Answers, Key, PackageFile};
-use crate::pattern::VersionPattern;
-use holo_download::{Address, Checksum};
-use holo_plugin::Kept;
+mod validation;
+
+use crate::model::{Answers, Key};
+use crate::wanted::{Ensure, Wanted};
+use holo_download::Address;
 use holo_plugin::definitions::{Definition, Invalid};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The key of the value that says which version there is.
-pub(crate) const VERSION: &str = "version";
-/// That of the one which says which version we have installed.
-pub(crate) const OURS: &str = "installed";
+use validation::{validate_answer, validate_arch, validate_checksum, validate_name, validate_pattern, validate_source};
 
 /// A table `[[package]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,100 +47,6 @@ pub(crate) struct Package {
     /// True if nobody may see these answers.
     #[serde(default)]
     pub(crate) sensitive: bool,
-}
-
-/// The desired state of a package.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ensure {
-    /// Some version of it is installed.
-    Present,
-    /// It is not installed.
-    Absent,
-    /// Neither it nor what was configured is there.
-    Purged,
-    /// The newest version that is offered is installed.
-    Latest,
-    /// One of these versions is installed.
-    Version(VersionPattern),
-}
-
-impl Ensure {
-    fn parse(text: &str) -> Ensure {
-        match text {
-            "present" => Ensure::Present,
-            "absent" => Ensure::Absent,
-            "purged" => Ensure::Purged,
-            "latest" => Ensure::Latest,
-            version => Ensure::Version(VersionPattern::parse(version)),
-        }
-    }
-
-    /// Returns true if it shall not be there.
-    pub(crate) fn is_gone(&self) -> bool {
-        matches!(self, Ensure::Absent | Ensure::Purged)
-    }
-}
-
-/// A package, and what it shall be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) id: String,
-    pub(crate) key: Key,
-    pub(crate) ensure: Ensure,
-    /// The versions that we have installed last, or set out to, if the system is brought back to an earlier state: they may be replaced by
-    /// older ones.
-    pub(crate) ours: Vec<String>,
-    /// The version to install if any would do, and this one can be had.
-    pub(crate) preferred: Option<String>,
-    pub(crate) hold: Option<bool>,
-    /// True if it shall be there for others only.
-    pub(crate) automatic: Option<bool>,
-    pub(crate) is_orphan: bool,
-    pub(crate) timeout: Option<Duration>,
-    /// True if packages come along that are only recommended; none for what the manager does by itself.
-    pub(crate) recommends: Option<bool>,
-    /// The greatest age of the index that decides about a version.
-    pub(crate) refresh: Option<Duration>,
-    /// The names of packages that came along with it, if it is to go.
-    pub(crate) brought: Vec<String>,
-    pub(crate) answers: Option<Answers>,
-    /// The path or URL of a file that it comes from, and the digest that this has to have.
-    pub(crate) source: Option<String>,
-    pub(crate) checksum: Option<Checksum>,
-    /// The package in that file, once it has been read.
-    pub(crate) file: Option<PackageFile>,
-    /// The address, as it may be shown, from where it would be fetched, where nothing is fetched.
-    pub(crate) fetches: Option<String>,
-    /// The reason why it cannot be as it is wanted.
-    pub(crate) problem: Option<String>,
-}
-
-impl Wanted {
-    /// Asks for the version that there was in the state that the system is brought back to, unless the definition asks for another.
-    pub(crate) fn recall(&mut self, kept: &Kept, intent: &Intent) {
-        self.recall_ours(kept, intent);
-        let is_open = match &self.ensure {
-            Ensure::Present | Ensure::Latest => true,
-            Ensure::Version(pattern) => pattern.is_open(),
-            Ensure::Absent | Ensure::Purged => false,
-        };
-        if let Some(version) = kept.then(&self.id, VERSION).filter(|_| is_open) {
-            self.ensure = Ensure::Version(VersionPattern::Exact(version));
-        }
-    }
-
-    /// The same for a package that nothing defines there: if what we did to it is undone, it gets the version back that it was found in.
-    pub(crate) fn recall_orphan(&mut self, kept: &Kept, intent: &Intent) {
-        self.recall_ours(kept, intent);
-        if let (false, Some(found)) = (self.ours.is_empty(), &self.preferred) {
-            self.ensure = Ensure::Version(VersionPattern::Exact(found.clone()));
-        }
-    }
-
-    fn recall_ours(&mut self, kept: &Kept, intent: &Intent) {
-        let intended = intent.version(&self.id).filter(|_| !kept.is_empty()).map(str::to_owned);
-        self.ours = kept.last(&self.id, OURS).into_iter().chain(intended).collect();
-    }
 }
 
 impl Package {
@@ -253,81 +155,10 @@ impl Definition for Package {
     }
 }
 
-/// No manager may take a name for an option, a pattern, a file, or for something to be removed.
-fn validate_name(name: &str) -> Result<(), Invalid> {
-    let (own, arch) = name.split_once(':').map_or((name, None), |(own, arch)| (own, Some(arch)));
-    let problem = |why: &str| Err(Invalid::new("name", format!("{name:?} is not a valid package name: {why}")));
-    if !own.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_') {
-        return problem("it has to begin with a letter or digit");
-    }
-    if !own.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-._~".contains(letter)) {
-        return problem("only letters, digits and +-._~ can be in one");
-    }
-    if own.ends_with('-') {
-        return problem("a manager would take the hyphen at its end for a wish to remove it");
-    }
-    arch.map_or(Ok(()), |arch| validate_arch("name", arch))
-}
-
-fn validate_arch(key: &'static str, arch: &str) -> Result<(), Invalid> {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    if arch.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && arch.chars().all(fits) {
-        return Ok(());
-    }
-    Err(Invalid::new(key, format!("{arch:?} is not an architecture")))
-}
-
-fn validate_source(source: &str) -> Result<(), Invalid> {
-    if source.contains("://") {
-        return source.parse::<Address>().map(drop).map_err(|error| Invalid::new("source", error.to_string()));
-    }
-    if !source.starts_with('/') || source.contains(char::is_control) {
-        return Err(Invalid::new("source", format!("{source:?} is neither an absolute path nor a URL")));
-    }
-    Ok(())
-}
-
-fn validate_checksum(checksum: &str) -> Result<(), Invalid> {
-    checksum.parse::<Checksum>().map(drop).map_err(|error| Invalid::new("checksum", error.to_string()))
-}
-
 /// Returns the path that a URL of a file of this machine means, and anything else as it is.
 fn path_or_url(source: &str) -> String {
     let path = source.parse::<Address>().ok().and_then(|address| address.file());
     path.map_or_else(|| source.to_owned(), |path| path.display().to_string())
-}
-
-/// Both become a line of their own; the answer is not shown.
-fn validate_answer(question: &str, answer: &str) -> Result<(), Invalid> {
-    let is_name = !question.is_empty() && question.chars().all(|letter| letter.is_ascii_graphic());
-    if !is_name || question.starts_with('#') {
-        return Err(Invalid::new("debconf", format!("{question:?} is not the name of a question")));
-    }
-    if answer.contains(char::is_control) {
-        return Err(Invalid::new("debconf", format!("the answer to {question} is not one line")));
-    }
-    Ok(())
-}
-
-/// A pattern need not begin like a version, if it says where the rest is.
-fn validate_pattern(pattern: &VersionPattern) -> Result<(), Invalid> {
-    let versions = pattern.versions().into_iter().map(|version| match pattern {
-        VersionPattern::Glob(_) => validate_version(&version.replacen('*', "0", usize::MAX)),
-        _ => validate_version(version),
-    });
-    versions.collect()
-}
-
-fn validate_version(version: &str) -> Result<(), Invalid> {
-    let problem = |why: &str| Err(Invalid::new("ensure", format!("{version:?} {why}")));
-    let is_likely = version.starts_with(|letter: char| letter.is_ascii_alphanumeric());
-    if !is_likely || !version.contains(|letter: char| letter.is_ascii_digit()) {
-        return problem("is neither a version nor one of present, absent, purged, latest");
-    }
-    if !version.chars().all(|letter| letter.is_ascii_alphanumeric() || ".+-~:^_".contains(letter)) {
-        return problem("is not a version: only letters, digits and .+-~:^_ can be in one");
-    }
-    Ok(())
 }
 
 #[cfg(test)]

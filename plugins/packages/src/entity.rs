@@ -2,12 +2,12 @@
 
 use crate::base::Base;
 use crate::check::{Finding, Found, check_all};
-use crate::declaration::{Ensure, Wanted};
 use crate::provider::{PackageProvider, ProviderError};
 use crate::repositories::{self, RepositoryEntity};
 use crate::repository::INDEX;
 use crate::simulate::Names;
 use crate::source;
+use crate::wanted::{Ensure, Wanted};
 use holo_change::base_store::{Legacy, Orphan};
 use holo_plugin::declared::Declared;
 use holo_plugin::{Asset, EntityReport, Host, Information, Output};

@@ -29,6 +29,7 @@ mod source;
 mod system;
 mod transaction;
 pub mod version;
+mod wanted;
 
 /// Runs the plugin: what it does stands in the arguments and the environment.
 #[must_use]

@@ -1,9 +1,9 @@
 //! The difference between a package and its desired state.
 
-use crate::declaration::{Ensure, Wanted};
 use crate::model::{Installed, Instance, Key, Kind, Mark, Status};
 use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
+use crate::wanted::{Ensure, Wanted};
 
 /// The actions that a package needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The operations on packages that the dispatcher asks for.
 
 use crate::check::{Finding, changes};
-use crate::declaration::VERSION;
 use crate::entity::PackageEntity;
 use crate::model::Kind;
 use crate::transaction;
+use crate::wanted::VERSION;
 use bstr::BString;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 

@@ -1,7 +1,7 @@
 //! Finds the packages that are defined, and those that nothing defines any more.
 
 use crate::adoption::{self, Known};
-use crate::declaration::{Package, Wanted};
+use crate::declaration::Package;
 use crate::entity::{PackageEntity, Past, Shared};
 use crate::intent::Intent;
 use crate::managed::{Managed, with_those};
@@ -11,6 +11,7 @@ use crate::providers;
 use crate::repositories::{self, Repositories};
 use crate::repository::Repository;
 use crate::transaction;
+use crate::wanted::Wanted;
 use holo_change::base_store::{BaseStore, Records, Remembered};
 use holo_plugin::declared::{Declared, apply_together};
 use holo_plugin::definitions::{self, Common, Definitions};

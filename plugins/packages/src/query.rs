@@ -1,10 +1,10 @@
 //! Asks the package manager what there is and what could be, and decides what has to be done.
 
-use crate::declaration::Wanted;
 use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Installed, Key, Offers};
 use crate::resolve::{Knowledge, RequestIndex, Resolved, needs_offers, resolve};
+use crate::wanted::Wanted;
 use holo_plugin::Output;
 use holo_plugin::index::Table;
 use std::collections::BTreeMap;

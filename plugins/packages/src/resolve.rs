@@ -1,11 +1,11 @@
 //! From what is wanted to what has to be done: which version, whether it may be, and in which words it is told.
 
 use crate::action::Action;
-use crate::declaration::{Ensure, Wanted};
 use crate::model::{Answers, Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
 use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
+use crate::wanted::{Ensure, Wanted};
 use holo_plugin::index::define_index;
 
 define_index! {

@@ -1,11 +1,11 @@
 //! Packages that come from a file instead of a repository: one that is there, or one that is fetched.
 
-use crate::declaration::{Ensure, Wanted};
 use crate::error::PackageError;
 use crate::intent::Intent;
 use crate::manager::Manager;
 use crate::model::{Installed, PackageFile, Status};
 use crate::pattern::VersionPattern;
+use crate::wanted::{Ensure, Wanted};
 use holo_change::Tree;
 use holo_change::error::PathError;
 use holo_download::{

@@ -4,7 +4,6 @@ mod executor;
 
 use crate::base::Base;
 use crate::check::unknown;
-use crate::declaration::{OURS, VERSION, Wanted};
 use crate::entity::{PackageEntity, Past};
 use crate::error::PackageError;
 use crate::intent::Intent;
@@ -16,6 +15,7 @@ use crate::provider::PackageProvider;
 use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
 use crate::source::Sources;
+use crate::wanted::{OURS, VERSION, Wanted};
 use executor::Executor;
 use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};
