@@ -116,6 +116,11 @@ impl BaseStore {
         BaseStore { state: Arc::clone(state), folder: folder.to_owned(), journal: Arc::default() }
     }
 
+    /// Opens the same once more, for another thread.
+    pub(crate) fn reopen(&self) -> Result<BaseStore> {
+        Ok(BaseStore { state: self.state.reopen()?, ..self.clone() })
+    }
+
     /// Forgets the directories that were used last: others may have removed them, and made them again.
     pub fn forget_directories(&self) {
         self.state.forget();

@@ -29,7 +29,9 @@ mod entity_change;
 mod held;
 mod in_place;
 mod intents;
+mod lending;
 mod made_directories;
+mod progress;
 mod recovery;
 mod restore;
 mod state;
@@ -57,7 +59,7 @@ use crate::locations::Locations;
 use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
 use crate::paths::{fingerprint, path_bytes, without_root};
 pub use held::HeldPaths;
-pub(crate) use held::{Held, HeldPath, taken_from};
+pub(crate) use held::{Held, HeldPath, Taken};
 use holo_protocol::FilePair;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -181,7 +183,18 @@ impl Tracker {
     pub(super) fn reopen(&self) -> Result<Tracker> {
         let root = self.root.reopen()?;
         let inside = self.inside.as_ref().map(|(path, tree)| Ok((path.clone(), tree.reopen()?))).transpose()?;
-        Ok(Tracker { canonical: CanonicalPaths::new(&root), root, inside, ..self.clone() })
+        let bases = self.bases.reopen()?;
+        Ok(Tracker {
+            canonical: CanonicalPaths::new(&root),
+            root,
+            inside,
+            contents: self.contents.in_tree(bases.tree()),
+            own: self.own.with_bases(&bases),
+            bases,
+            overlays: self.overlays.reopen()?,
+            held: self.held.clone(),
+            locations: Arc::clone(&self.locations),
+        })
     }
 
     /// Returns the state of a path.

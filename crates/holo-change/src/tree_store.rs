@@ -47,7 +47,7 @@ use crate::error::Result;
 use crate::locations::Locations;
 use crate::manifest::{self, EntryKind, FileDigests, Manifest, ManifestEntry, Ownership};
 use crate::path_handle::{Kind, PathHandle, Tree};
-use crate::tracked::{Held, MadeDirectories, Overlays, PluginStore, taken_from};
+use crate::tracked::{Held, MadeDirectories, Overlays, PluginStore, Taken};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -132,7 +132,7 @@ impl TreeStore {
     /// # Errors
     /// If that cannot be read.
     pub fn taken_from(&self, id: &str) -> Result<Vec<PathBuf>> {
-        taken_from(&self.plugin, id)
+        Ok(Taken::read(&self.plugin)?.from(id).to_vec())
     }
 
     fn held(&self) -> Rc<Held> {

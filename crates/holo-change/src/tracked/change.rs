@@ -3,37 +3,33 @@
 use super::Tracker;
 use super::contents::StagedContent;
 use super::entity_change::{EntityChange, PathChange, Work};
-use super::made_directories::MadeDirectories;
+use super::held::Taken;
+use super::lending::SharedContents;
+use super::progress::Progress;
 use super::restore::Found;
 use super::state::{State, Unmanaged};
 use super::tracks::HasTracks;
 use crate::base_store::Remembered;
-use crate::error::Result;
-use crate::group::{Store, Unsynced, commit};
+use crate::error::{PathError, Result};
+use crate::group::{Results, Step, Store, Unsynced, commit, take_concurrently};
+use crate::notices::Notices;
 use crate::path_handle::PathHandle;
 use serde::Serialize;
-use std::cell::{Cell, RefCell};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The store of the records of entities that are made of paths.
 #[derive(Debug)]
 pub struct TrackStore<T> {
     tracker: Tracker,
-    /// The directories on the way to something, as they were when the group was begun.
-    directories: RefCell<MadeDirectories>,
-    /// True if the group begins with a journal, and not with a record for each entity.
-    is_journaled: Cell<bool>,
-    /// True once the journal is in its place.
-    is_begun: Cell<bool>,
-    /// True if the journal has to stay, as a change has come half way.
-    keeps_journal: Cell<bool>,
+    progress: Arc<Progress>,
+    /// The number of threads that may work at the same time.
+    threads: usize,
     records: PhantomData<fn() -> T>,
 }
-
-/// The number of changes from which a journal is cheaper than a record for each.
-const WORTH_A_JOURNAL: usize = 8;
 
 impl<T> TrackStore<T> {
     /// Opens the store of the records that a tracker works with.
@@ -41,14 +37,40 @@ impl<T> TrackStore<T> {
     /// # Errors
     /// If the list of directories cannot be read.
     pub fn open(tracker: &Tracker) -> Result<TrackStore<T>> {
-        let directories = RefCell::new(tracker.directories()?);
-        let (is_journaled, is_begun, keeps_journal) = Default::default();
-        let (tracker, records) = (tracker.clone(), PhantomData);
-        Ok(TrackStore { tracker, directories, is_journaled, is_begun, keeps_journal, records })
+        let progress = Arc::new(Progress::new(tracker)?);
+        Ok(TrackStore { tracker: tracker.clone(), progress, threads: 1, records: PhantomData })
+    }
+
+    /// Has changes of different entities made by so many threads.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> TrackStore<T> {
+        TrackStore { threads, ..self }
     }
 }
 
-impl<T: Serialize + HasTracks> TrackStore<T> {
+/// Notes if a record cannot be read, which is said elsewhere.
+#[derive(Default)]
+struct Unreadable {
+    are_any: bool,
+}
+
+impl Notices for Unreadable {
+    fn unreadable_record(&mut self, _: &PathError) {
+        self.are_any = true;
+    }
+
+    fn taken_over(&mut self, _: &str, _: &str) {}
+}
+
+impl<T: Serialize + DeserializeOwned + HasTracks> TrackStore<T> {
+    /// Returns the contents that more than one path needs; none if that cannot be told.
+    fn shared_contents(&self) -> Result<Option<SharedContents>> {
+        let mut unreadable = Unreadable::default();
+        let mut records = self.tracker.bases.all::<T>(&mut unreadable)?;
+        let are_all_known = !unreadable.are_any;
+        Ok(are_all_known.then(|| SharedContents::of(records.values_mut().map(|record| &*record.base.tracks()))))
+    }
+
     /// Writes the record of an entity beside its place.
     fn write_record(&self, change: &EntityChange<T>) -> Result<Unsynced> {
         let place = self.tracker.bases.write_beside(&change.remembered)?;
@@ -63,12 +85,13 @@ impl<T: Serialize + HasTracks> TrackStore<T> {
     }
 }
 
-impl<T: Serialize + HasTracks> Store for TrackStore<T> {
+impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T> {
     type Change = EntityChange<T>;
     type Error = Unmanaged;
 
     fn reopen(&self) -> Result<TrackStore<T>> {
-        TrackStore::open(&self.tracker.reopen()?)
+        let (tracker, progress) = (self.tracker.reopen()?, Arc::clone(&self.progress));
+        Ok(TrackStore { tracker, progress, threads: self.threads, records: PhantomData })
     }
 
     fn forget_directories(&self) {
@@ -93,10 +116,10 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     fn begin(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         self.tracker.begin()?;
         self.tracker.bases.settle()?;
-        self.is_journaled.set(changes.len() >= WORTH_A_JOURNAL);
-        self.is_begun.set(false);
-        self.keeps_journal.set(false);
-        let mut own = BTreeSet::new();
+        let (count, mut own) = (changes.len(), BTreeSet::new());
+        let puts_back = |change: &EntityChange<T>| matches!(change.work, Work::PutBack { .. });
+        let taken = if changes.iter().any(puts_back) { self.tracker.taken()? } else { Taken::default() };
+        let only_puts_back = changes.iter().all(puts_back);
         let mut directories = self.tracker.directories()?;
         for change in changes {
             let Work::Make { paths, .. } = &change.work else { continue };
@@ -106,7 +129,13 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
             }
         }
         directories.add(own)?;
-        self.directories.replace(directories);
+        self.progress.begin(count, directories, taken);
+        // What is made may need contents that a single path needed before; if paths only come back, they become fewer.
+        if !only_puts_back {
+            self.progress.set_shared_contents(None);
+        } else if self.progress.is_journaled() && self.progress.shared_contents().is_none() {
+            self.progress.set_shared_contents(self.shared_contents()?);
+        }
         Ok(())
     }
 
@@ -122,23 +151,26 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
                 for bytes in contents {
                     staged.extend(self.tracker.contents.stage_bytes(bytes)?);
                 }
-                let directories = self.directories.borrow();
+                let directories = self.progress.directories();
                 *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged)?;
             }
             Work::PutBack { paths, .. } => {
-                self.tracker.forget_taken(remembered)?;
+                self.progress.taken().forget_in(remembered);
                 paths.retain(|path| !self.tracker.is_overlaid(path));
                 self.tracker.intend_bases(remembered.base.tracks(), paths, staged)?;
             }
         }
-        self.tracker.take_contents(remembered.base.tracks())?;
-        let mut unsynced = if self.is_journaled.get() { Unsynced::default() } else { self.write_record(change)? };
+        if remembered.base.tracks().have_pending() {
+            let _held = self.progress.hold_takeovers();
+            self.tracker.take_contents(remembered.base.tracks())?;
+        }
+        let mut unsynced = if self.progress.is_journaled() { Unsynced::default() } else { self.write_record(change)? };
         unsynced.files.extend(change.staged.iter().map(StagedContent::file));
         Ok(unsynced)
     }
 
     fn gather(&self, changes: &[&EntityChange<T>]) -> Result<Unsynced> {
-        if !self.is_journaled.get() || changes.is_empty() {
+        if !self.progress.is_journaled() || changes.is_empty() {
             return Ok(Unsynced::default());
         }
         let records = changes.iter().map(|change| &change.remembered);
@@ -155,16 +187,21 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     /// From here on, what is beside the paths is known to be ours.
     fn prepare(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let mut unsynced = Unsynced::default();
-        if !self.is_journaled.get() {
+        if self.progress.is_journaled() {
+            unsynced.names.extend(self.progress.begin_journal(|| self.tracker.bases.move_journal())?);
+        } else {
             unsynced.names.push(self.move_record(change)?);
-        } else if !self.is_begun.get() {
-            unsynced.names.push(self.tracker.bases.move_journal()?);
-            self.is_begun.set(true);
         }
         change.is_begun = true;
         if let Work::PutBack { paths, found, restoration } = &mut change.work {
             let tracks = change.remembered.base.tracks();
-            unsynced.files.extend(self.tracker.prepare_restoration(tracks, paths, found, restoration)?);
+            unsynced.files.extend(self.tracker.prepare_restoration(
+                tracks,
+                paths,
+                found,
+                restoration,
+                &self.progress,
+            )?);
         }
         change.steps.retain(|step| step.desired != step.current);
         for step in &mut change.steps {
@@ -175,14 +212,16 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     }
 
     fn replace(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        self.tracker.tell_others(change.remembered.base.tracks())?;
+        if change.remembered.base.tracks().have_pending() {
+            let _held = self.progress.hold_takeovers();
+            self.tracker.tell_others(change.remembered.base.tracks())?;
+        }
         let mut names = Vec::new();
-        let mut directories = self.directories.borrow_mut();
         match &mut change.work {
             Work::Make { paths, .. } => {
                 // From now on they are the entity's own.
                 for change in paths.iter().filter(|change| matches!(change.desired, State::Directory { .. })) {
-                    directories.take(&change.path)?;
+                    self.progress.take_directory(&change.path)?;
                 }
                 for step in &mut change.steps {
                     names.push(self.tracker.take_step(step)?);
@@ -190,13 +229,19 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
             }
             Work::PutBack { paths, found, restoration } => {
                 let tracks = change.remembered.base.tracks();
-                names = self.tracker.restore(tracks, paths, restoration, found, &mut directories)?;
+                names = self.tracker.restore(tracks, paths, restoration, found, &self.progress)?;
             }
         }
         Ok(Unsynced { files: Vec::new(), names })
     }
 
+    /// An entity that has been put back needs no record, unless it is the one by which that is known.
     fn record(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
+        let is_over = change.is_scrub && change.remembered.base.tracks().is_empty();
+        change.is_forgotten = is_over && self.progress.is_journaled() && self.progress.has_reason_to_tidy();
+        if change.is_forgotten {
+            return Ok(Unsynced::default());
+        }
         if let Work::Make { .. } = &change.work {
             for track in change.remembered.base.tracks().0.values_mut() {
                 if let Some(intent) = track.intent.take() {
@@ -209,17 +254,23 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
     }
 
     fn confirm(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        let record = self.move_record(change)?;
+        let record = if change.is_forgotten {
+            let record = self.tracker.bases.place(&change.remembered.id);
+            record.remove()?;
+            record
+        } else {
+            self.move_record(change)?
+        };
         // If this is lost, the next apply finds by the intents what was made, unless those go with the journal.
-        let names = if self.is_journaled.get() { vec![record] } else { Vec::new() };
+        let names = if self.progress.is_journaled() { vec![record] } else { Vec::new() };
         Ok(Unsynced { files: Vec::new(), names })
     }
 
     /// Removes the directories that were made on the way to what has been put back.
     fn end(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
-        if self.keeps_journal.get() {
+        if self.progress.keeps_journal() {
             self.tracker.bases.leave_journal();
-        } else if self.is_journaled.get() {
+        } else if self.progress.is_journaled() {
             self.tracker.bases.remove_journal()?;
         }
         let paths = changes.iter().flat_map(|change| match &change.work {
@@ -245,9 +296,13 @@ impl<T: Serialize + HasTracks> Store for TrackStore<T> {
             || self.tracker.recover_intents(&mut change.remembered).is_err()
         {
             // A state that somebody has made is the one that is known next time; if that cannot be recorded now, the next apply does it.
-            self.keeps_journal.set(self.is_journaled.get());
+            self.progress.keep_journal();
         }
         change.is_begun = false;
+    }
+
+    fn take(&self, step: Step<Self>, changes: &mut [EntityChange<T>], results: &mut Results<Self>) -> Unsynced {
+        take_concurrently(self, self.threads, step, changes, results)
     }
 }
 
@@ -256,7 +311,7 @@ impl Tracker {
     ///
     /// # Errors
     /// The first thing that went wrong. What has been done by then is known as ours to the next apply.
-    pub fn make<T: Clone + Serialize + HasTracks>(
+    pub fn make<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,
         wanted: &[PathChange],
@@ -268,7 +323,7 @@ impl Tracker {
     ///
     /// # Errors
     /// The first thing that went wrong; that something else is found at a path than was, for one.
-    pub fn put_back<T: Clone + Serialize + HasTracks>(
+    pub fn put_back<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,
         paths: &[PathBuf],
@@ -281,7 +336,7 @@ impl Tracker {
     ///
     /// # Errors
     /// As [`Tracker::put_back`].
-    pub fn scrub<T: Clone + Serialize + HasTracks>(
+    pub fn scrub<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,
         found: &Found,
@@ -289,7 +344,7 @@ impl Tracker {
         self.commit_one(remembered, |remembered| EntityChange::scrub(remembered, found.clone()))
     }
 
-    fn commit_one<T: Clone + Serialize + HasTracks>(
+    fn commit_one<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,
         change: impl FnOnce(Remembered<T>) -> EntityChange<T>,

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
@@ -113,7 +113,7 @@ pub struct Contents {
     tree: Arc<Tree>,
     folder: PathBuf,
     /// True once the folder is known to be there.
-    has_folder: Arc<AtomicBool>,
+    has_folder: Arc<Mutex<bool>>,
 }
 
 impl Contents {
@@ -121,7 +121,12 @@ impl Contents {
         Contents { tree: Arc::clone(tree), folder, has_folder: Arc::default() }
     }
 
-    fn place(&self, name: &str) -> PathHandle {
+    /// The same in a tree that was opened once more.
+    pub(super) fn in_tree(&self, tree: &Arc<Tree>) -> Contents {
+        Contents { tree: Arc::clone(tree), ..self.clone() }
+    }
+
+    pub(super) fn place(&self, name: &str) -> PathHandle {
         self.tree.place(&self.folder.join(name))
     }
 
@@ -177,7 +182,7 @@ impl Contents {
         let mut file = temporary.create()?;
         let staged = copy(from, &mut file).map_err(at("copy", shown)).and_then(|digest| {
             let place = self.place(digest.as_str());
-            if place.exists()? {
+            if self.has(&digest)? {
                 temporary.remove()?;
                 return Ok((digest, None));
             }
@@ -189,14 +194,15 @@ impl Contents {
         staged
     }
 
-    /// Returns true if a content is kept.
+    /// Returns true if a content is kept. One that was lent to a path may be written to there.
     pub(super) fn has(&self, digest: &Digest) -> Result<bool> {
-        self.place(digest.as_str()).exists()
+        Ok(self.place(digest.as_str()).raw_stat()?.is_some_and(|stat| stat.st_nlink == 1))
     }
 
     /// Makes the folder, which only we can look into: a digest would confirm a guess at a content.
     fn create_folder(&self) -> Result<()> {
-        if self.has_folder.load(Ordering::Relaxed) {
+        let mut has_folder = self.lock_has_folder();
+        if *has_folder {
             return Ok(());
         }
         let folder = self.tree.place(&self.folder);
@@ -207,8 +213,12 @@ impl Contents {
         if folder.stat()?.is_some_and(|stat| stat.mode != FOLDER_MODE) {
             folder.change_mode(FOLDER_MODE)?;
         }
-        self.has_folder.store(true, Ordering::Relaxed);
+        *has_folder = true;
         Ok(())
+    }
+
+    fn lock_has_folder(&self) -> MutexGuard<'_, bool> {
+        self.has_folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps bytes.
@@ -260,7 +270,7 @@ impl Contents {
             }
         }
         if used.is_empty() {
-            self.has_folder.store(false, Ordering::Relaxed);
+            *self.lock_has_folder() = false;
             self.tree.place(&self.folder).remove_directory()?;
         }
         Ok(())

@@ -50,6 +50,10 @@ pub struct EntityChange<T> {
     pub(super) before: Option<Tracks>,
     pub(super) staged: Vec<StagedContent>,
     pub(super) steps: Vec<Step>,
+    /// True if nothing is left of the entity in the end.
+    pub(super) is_scrub: bool,
+    /// True if its record is removed when it has been put back.
+    pub(super) is_forgotten: bool,
     /// True if the record with the intents is in its place.
     pub(super) is_begun: bool,
     /// The reason why the change cannot be made, if that is known before the first step.
@@ -67,7 +71,8 @@ pub(super) enum Work {
 impl<T: HasTracks> EntityChange<T> {
     fn new(remembered: Remembered<T>, work: Work) -> EntityChange<T> {
         let (staged, steps) = (Vec::new(), Vec::new());
-        EntityChange { remembered, work, before: None, staged, steps, is_begun: false, obstacle: None }
+        let (is_scrub, is_forgotten, is_begun) = Default::default();
+        EntityChange { remembered, work, before: None, staged, steps, is_scrub, is_forgotten, is_begun, obstacle: None }
     }
 
     /// Creates the change of an entity that makes paths; a path that is as it is wanted gets a track too. The contents are those that are
@@ -90,11 +95,12 @@ impl<T: HasTracks> EntityChange<T> {
         EntityChange::new(remembered, Work::PutBack { paths, found, restoration: Restoration::default() })
     }
 
-    /// Creates the change of an entity that puts back everything that was there before it. It is forgotten by the next [`Tracker::tidy`](super::Tracker::tidy).
+    /// Creates the change of an entity that puts back everything that was there before it. It is forgotten by the next
+    /// [`Tracker::tidy`](super::Tracker::tidy); of many that are put back together, all but one at once.
     #[must_use]
     pub fn scrub(mut remembered: Remembered<T>, found: Found) -> EntityChange<T> {
         // Without tracks it is nothing but a reason to tidy up.
         let paths = remembered.base.tracks().iter().map(|(path, _)| path).collect();
-        EntityChange::put_back(remembered, paths, found)
+        EntityChange { is_scrub: true, ..EntityChange::put_back(remembered, paths, found) }
     }
 }

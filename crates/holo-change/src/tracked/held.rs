@@ -3,7 +3,8 @@
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
 use super::stores::PluginStore;
-use super::tracks::{Origin, Track, Tracks};
+use super::tracks::{HasTracks, Origin, Track, Tracks};
+use crate::base_store::Remembered;
 use crate::canonical::CanonicalPaths;
 use crate::claims::{self, Claim, Claims};
 use crate::error::Result;
@@ -191,22 +192,41 @@ impl HeldPath {
     }
 }
 
-/// Returns the paths of an entity that others have taken over, and could not tell before they were killed.
-pub(crate) fn taken_from(own: &PluginStore, own_id: &str) -> Result<Vec<PathBuf>> {
-    let mut stores = vec![own.clone()];
-    stores.extend(own.others());
-    let mut taken = Vec::new();
-    for store in stores {
-        if !store.has_takeovers()? {
-            continue;
+/// The paths of a plugin's entities that others have taken over, and could not tell before they were killed.
+#[derive(Debug, Default)]
+pub(crate) struct Taken(BTreeMap<String, Vec<PathBuf>>);
+
+impl Taken {
+    /// Reads what the entities of all plugins have taken over.
+    pub(crate) fn read(own: &PluginStore) -> Result<Taken> {
+        let mut stores = vec![own.clone()];
+        stores.extend(own.others());
+        let mut taken = Taken::default();
+        for store in stores {
+            if !store.has_takeovers()? {
+                continue;
+            }
+            for (id, theirs) in store.records() {
+                let origins = theirs.0.values().filter_map(|track| track.taken_from.as_ref());
+                for origin in origins.filter(|origin| origin.plugin == own.plugin && origin.id != id) {
+                    taken.0.entry(origin.id.clone()).or_default().push(origin.path());
+                }
+            }
         }
-        for (id, theirs) in store.records() {
-            let origins = theirs.0.values().filter_map(|track| track.taken_from.as_ref());
-            let is_ours = |origin: &&Origin| origin.plugin == own.plugin && origin.id == own_id && id != own_id;
-            taken.extend(origins.filter(is_ours).map(Origin::path));
+        Ok(taken)
+    }
+
+    /// Returns those of an entity.
+    pub(crate) fn from(&self, id: &str) -> &[PathBuf] {
+        self.0.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets those of an entity.
+    pub(super) fn forget_in<T: HasTracks>(&self, remembered: &mut Remembered<T>) {
+        for path in self.from(&remembered.id) {
+            remembered.base.tracks().forget(path);
         }
     }
-    Ok(taken)
 }
 
 /// The paths of tracks, each with its canonical one. What is below a tracked path belongs to that, wherever a symlink in its place may

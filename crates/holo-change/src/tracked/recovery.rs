@@ -33,6 +33,10 @@ impl Tracker {
             let path = path.to_path_lossy().into_owned();
             let Some(intent) = track.intent.take() else { continue };
             self.temporary(&path).remove()?;
+            if intent == track.base && self.contents.is_lent_to(&intent, &self.place(&path))? {
+                found_anew.push(path);
+                continue;
+            }
             let current = self.state_of(remembered.base.tracks(), &path)?;
             let over = track.over.take();
             let is_half_done = is_on_the_way(track.provisioned.as_ref().unwrap_or(&track.base), &current, &intent)

@@ -2,7 +2,7 @@
 
 use super::Tracker;
 use super::contents::StagedContent;
-use super::made_directories::MadeDirectories;
+use super::progress::Progress;
 use super::state::{State, Unmanaged};
 use super::steps::Step;
 use super::tracks::{Track, Tracks};
@@ -58,6 +58,7 @@ impl Tracker {
         paths: &[PathBuf],
         found: &Found,
         restoration: &mut Restoration,
+        progress: &Progress,
     ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
         for path in paths {
             let Some(track) = tracks.get(path) else { continue };
@@ -69,7 +70,10 @@ impl Tracker {
             let track = track.beside(&current);
             if current != track.base && step_back(path, current, None, &track).is_replaced() {
                 let temporary = self.temporary(path);
-                track.base.write_temporary(&temporary, &self.contents, &track.extended)?;
+                match &*progress.shared_contents() {
+                    Some(shared) => shared.write_back(&track, &temporary, &self.contents)?,
+                    None => track.write_base(&temporary, &self.contents)?,
+                }
                 restoration.0.insert(path.clone(), temporary);
             }
         }
@@ -86,7 +90,7 @@ impl Tracker {
         paths: &[PathBuf],
         restoration: &mut Restoration,
         found: &Found,
-        directories: &mut MadeDirectories,
+        progress: &Progress,
     ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
         let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| tracks.get(path).is_some()).collect();
         paths.sort();
@@ -96,7 +100,7 @@ impl Tracker {
         for path in gone.into_iter().rev() {
             // A file that was put there by others is not the one that we made.
             if !self.is_cut_off(tracks, path)? {
-                changed.extend(self.remove_own(path, found.get(path), directories)?);
+                changed.extend(self.remove_own(path, found.get(path), progress)?);
             }
         }
         for path in back {
@@ -107,7 +111,7 @@ impl Tracker {
             }
             if matches!(track.base, State::Directory { .. }) {
                 // It was there before us, even if another entity has made it anew since.
-                directories.take(path)?;
+                progress.take_directory(path)?;
             }
             let (current, stamp) = self.stamped(path)?;
             let track = track.beside(&current);
@@ -130,7 +134,7 @@ impl Tracker {
         &self,
         path: &Path,
         found: Option<&State>,
-        directories: &mut MadeDirectories,
+        progress: &Progress,
     ) -> std::result::Result<Option<PathHandle>, Unmanaged> {
         let (current, stamp) = self.stamped(path)?;
         match current {
@@ -141,7 +145,7 @@ impl Tracker {
                     return Ok(Some(place));
                 }
                 // Others may have something in it, and are still to come.
-                directories.add([path.to_owned()])?;
+                progress.change_directories(|made| made.add([path.to_owned()]))?;
                 Ok(None)
             }
             current => {

@@ -47,6 +47,11 @@ impl Overlays {
         Overlays(state.and_then(|state| Tree::open(&state).ok()))
     }
 
+    /// Opens the same once more, for another thread.
+    pub(super) fn reopen(&self) -> Result<Overlays> {
+        Ok(Overlays(self.0.as_ref().map(|tree| tree.reopen()).transpose()?))
+    }
+
     /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
     #[must_use]
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
@@ -76,6 +81,11 @@ impl PluginStore {
         let state = locations.state_dir();
         let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
         PluginStore { plugin, bases: bases.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
+    }
+
+    /// The same with records that were opened once more.
+    pub(super) fn with_bases(&self, bases: &BaseStore) -> PluginStore {
+        PluginStore { bases: bases.clone(), ..self.clone() }
     }
 
     /// The stores of the other plugins, as far as there are any.

@@ -5,7 +5,7 @@
 //! have it, the new one is the owner, unless the old one is defined again.
 
 use super::Tracker;
-use super::held::{Held, taken_from};
+use super::held::{Held, Taken};
 use super::state::State;
 use super::tracks::{HasTracks, Origin, Track, Tracks};
 use crate::base_store::Remembered;
@@ -147,12 +147,9 @@ impl Tracker {
         self.tell_others(tracks)
     }
 
-    /// Forgets the paths that other entities have taken over, and could not tell before they were killed.
-    pub(super) fn forget_taken<T: HasTracks>(&self, remembered: &mut Remembered<T>) -> Result<()> {
-        for path in taken_from(&self.own, &remembered.id.clone())? {
-            remembered.base.tracks().forget(&path);
-        }
-        Ok(())
+    /// Returns the paths that other entities have taken over, and could not tell before they were killed.
+    pub(super) fn taken(&self) -> Result<Taken> {
+        Taken::read(&self.own)
     }
 }
 

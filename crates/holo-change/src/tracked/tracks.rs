@@ -137,6 +137,12 @@ impl Track {
         self.base.write_temporary(place, contents, &self.extended)
     }
 
+    /// The contents that may be needed again.
+    pub(super) fn contents(&self) -> impl Iterator<Item = &Digest> {
+        let states = [Some(&self.base), self.provisioned.as_ref(), self.intent.as_ref(), self.over.as_ref()];
+        states.into_iter().flatten().filter_map(State::content)
+    }
+
     pub(super) fn new(base: State) -> Track {
         let (in_place, attributes_only, sensitive) = (false, false, false);
         let extended = ExtendedAttributes::default();
@@ -216,10 +222,7 @@ impl Tracks {
     /// The contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
-        let states = self.0.values().flat_map(|track| {
-            [Some(&track.base), track.provisioned.as_ref(), track.intent.as_ref(), track.over.as_ref()]
-        });
-        states.flatten().filter_map(State::content).cloned().collect()
+        self.0.values().flat_map(Track::contents).cloned().collect()
     }
 }
 

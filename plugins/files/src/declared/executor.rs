@@ -86,7 +86,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, a
 impl<'a> Executor<'a> {
     fn open(host: &'a Host, recorded: usize) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
-        let store = TrackStore::open(&inspection.tracker)?;
+        let store = TrackStore::open(&inspection.tracker)?.with_threads(host.jobs());
         let known = Known::open(host, &inspection, recorded);
         let has_access = access::has_records(host);
         Ok(Executor { inspection, store, known, has_access })

@@ -88,8 +88,8 @@ fn files_that_come_back_are_written_beside_ours_first() {
     lab.tracker.forget_directories();
     let tracks = lab.remembered().base;
     let paths: Vec<PathBuf> = tracks.iter().map(|(path, _)| path).collect();
-    let mut restoration = Restoration::default();
-    let written = lab.tracker.prepare_restoration(&tracks, &paths, &Found::new(), &mut restoration).unwrap();
+    let (mut restoration, progress) = (Restoration::default(), Progress::new(&lab.tracker).unwrap());
+    let written = lab.tracker.prepare_restoration(&tracks, &paths, &Found::new(), &mut restoration, &progress).unwrap();
     let names = |places: &[PathHandle]| -> Vec<String> {
         places.iter().map(|place| place.shown().file_name().unwrap().to_string_lossy().into_owned()).collect()
     };

@@ -247,11 +247,11 @@ fn a_takeover_that_was_killed_is_ended() {
     // As long as both have it, the new one is the owner: it is not put back by the old one.
     let run = machine.run("p");
     let mut remembered = run.remembered("a:one");
-    run.tracker.forget_taken(&mut remembered).unwrap();
+    run.tracker.taken().unwrap().forget_in(&mut remembered);
     assert_eq!(remembered.base.iter().map(|(path, _)| path).collect::<Vec<_>>(), [Path::new("/y")]);
     let mut other = run.remembered("a:one");
     other.id = "a:other".to_owned();
-    run.tracker.forget_taken(&mut other).unwrap();
+    run.tracker.taken().unwrap().forget_in(&mut other);
     assert!(other.base.get(Path::new("/x")).is_some());
 
     machine.run("p").publish(&[Claim::new("a:one", Path::new("/y"), &[])]);

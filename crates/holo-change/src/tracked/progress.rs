@@ -1,0 +1,125 @@
+//! What is common to the changes of a group, and to the threads that make them.
+
+use super::Tracker;
+use super::held::Taken;
+use super::lending::SharedContents;
+use super::made_directories::MadeDirectories;
+use crate::error::Result;
+use crate::path_handle::PathHandle;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+/// The number of changes from which a journal is cheaper than a record for each.
+const WORTH_A_JOURNAL: usize = 8;
+
+/// The progress of a group.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The directories on the way to something.
+    directories: RwLock<MadeDirectories>,
+    /// The paths that other entities have taken over, and could not tell before they were killed.
+    taken: RwLock<Taken>,
+    /// The contents that more than one path needs; none if they are not known.
+    shared_contents: RwLock<Option<SharedContents>>,
+    /// True if the group begins with a journal, and not with a record for each entity.
+    is_journaled: AtomicBool,
+    /// True once the journal is in its place.
+    is_begun: Mutex<bool>,
+    /// True if the journal has to stay, as a change has come half way.
+    keeps_journal: AtomicBool,
+    /// True once there is an entity whose record stays until everything is tidied up.
+    has_reason_to_tidy: AtomicBool,
+    /// Held while an entity takes over from another one, which may be told by several at a time.
+    takeovers: Mutex<()>,
+}
+
+impl Progress {
+    /// Returns that of a group that is not begun.
+    ///
+    /// # Errors
+    /// If the list of directories cannot be read.
+    pub(super) fn new(tracker: &Tracker) -> Result<Progress> {
+        Ok(Progress {
+            directories: RwLock::new(tracker.directories()?),
+            taken: RwLock::default(),
+            shared_contents: RwLock::default(),
+            is_journaled: AtomicBool::default(),
+            is_begun: Mutex::default(),
+            keeps_journal: AtomicBool::default(),
+            has_reason_to_tidy: AtomicBool::default(),
+            takeovers: Mutex::default(),
+        })
+    }
+
+    /// Begins a group of so many changes.
+    pub(super) fn begin(&self, changes: usize, directories: MadeDirectories, taken: Taken) {
+        self.is_journaled.store(changes >= WORTH_A_JOURNAL, Ordering::Relaxed);
+        self.keeps_journal.store(false, Ordering::Relaxed);
+        self.has_reason_to_tidy.store(false, Ordering::Relaxed);
+        *self.is_begun.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *self.directories.write().unwrap_or_else(PoisonError::into_inner) = directories;
+        *self.taken.write().unwrap_or_else(PoisonError::into_inner) = taken;
+    }
+
+    pub(super) fn is_journaled(&self) -> bool {
+        self.is_journaled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn keeps_journal(&self) -> bool {
+        self.keeps_journal.load(Ordering::Relaxed)
+    }
+
+    /// Has the journal stay, if there is one.
+    pub(super) fn keep_journal(&self) {
+        self.keeps_journal.store(self.is_journaled(), Ordering::Relaxed);
+    }
+
+    /// Has the first change that comes here move the journal into its place, while the others wait; returns its place to that.
+    pub(super) fn begin_journal(&self, move_it: impl FnOnce() -> Result<PathHandle>) -> Result<Option<PathHandle>> {
+        let mut is_begun = self.is_begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_begun {
+            return Ok(None);
+        }
+        let place = move_it()?;
+        *is_begun = true;
+        Ok(Some(place))
+    }
+
+    /// Returns false to the first that asks: an entity of the group that has been put back stays remembered, so that it is asked for again if
+    /// a kill keeps everything from being tidied up.
+    pub(super) fn has_reason_to_tidy(&self) -> bool {
+        self.has_reason_to_tidy.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn directories(&self) -> RwLockReadGuard<'_, MadeDirectories> {
+        self.directories.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the list of directories.
+    pub(super) fn change_directories(&self, change: impl FnOnce(&mut MadeDirectories) -> Result<()>) -> Result<()> {
+        change(&mut self.directories.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes a directory off all lists: it has become an entity's own.
+    pub(super) fn take_directory(&self, path: &Path) -> Result<()> {
+        if self.directories().contains(path) { self.change_directories(|made| made.take(path)) } else { Ok(()) }
+    }
+
+    pub(super) fn shared_contents(&self) -> RwLockReadGuard<'_, Option<SharedContents>> {
+        self.shared_contents.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_shared_contents(&self, shared: Option<SharedContents>) {
+        *self.shared_contents.write().unwrap_or_else(PoisonError::into_inner) = shared;
+    }
+
+    pub(super) fn taken(&self) -> RwLockReadGuard<'_, Taken> {
+        self.taken.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps other threads from taking over until the result is dropped.
+    pub(super) fn hold_takeovers(&self) -> MutexGuard<'_, ()> {
+        self.takeovers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
