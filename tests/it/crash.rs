@@ -756,7 +756,8 @@ fn access_not_declared(root: &ScratchRoot) {
 /// So many that their records are written in a journal first.
 fn group_declared(root: &ScratchRoot) {
     for number in 0..3 {
-        root.write(format!("etc/more{number}.conf"), "kept\n");
+        // What no other file had before comes back itself, and not as a copy.
+        root.write(format!("etc/more{number}.conf"), format!("kept {number}\n"));
     }
     declare_group(root, WANTED);
 }

@@ -15,6 +15,9 @@
 //!
 //! For a large group, the records of the first three steps are one journal, so that an entity has one record written, and not two.
 //!
+//! Of many entities that are put back together, all but one are forgotten with their last step, and contents that a single path
+//! needed come back themselves, by a second name, and not as copies: no file is made then.
+//!
 //! After a kill, a path that is equal to its intent is known to be our own work and not a person's: [`Tracker::recover_intents`] is called
 //! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
 //!

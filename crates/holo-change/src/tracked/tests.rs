@@ -74,7 +74,7 @@ impl Lab {
         assert_eq!(left, 0, "nothing is left in the state directory");
     }
 
-    fn tidy(&self) {
+    pub(super) fn tidy(&self) {
         /// A record that cannot be read is a failure here.
         struct Refused;
         impl Notices for Refused {

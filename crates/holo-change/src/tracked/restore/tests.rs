@@ -1,11 +1,15 @@
 //! Tests of restorations that are disturbed, or killed on the way.
 
 use super::super::decision::decide;
+use super::super::lending::SharedContents;
 use super::super::tests::Lab;
-use super::super::{Decision, PathChange};
+use super::super::{Decision, Digest, EntityChange, PathChange, TrackStore};
 use super::*;
+use crate::base_store::Remembered;
+use crate::group::commit;
+use holo_protocol::report::EntityReport;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 fn found(lab: &Lab, path: &str) -> Found {
     Found::from([(path.into(), lab.tracker.state(Path::new(path)).unwrap())])
@@ -108,4 +112,65 @@ fn a_directory_gets_its_mode_back_with_all_that_is_in_it() {
     fs::write(lab.path("d/x"), "a person's").unwrap();
     lab.restore();
     assert_eq!(lab.tree(), ["0750 d/", "0644 d/x: a person's"]);
+}
+
+/// Makes ten files, of which the last two had the same content before, and puts them back together; returns the store.
+fn scrubbed_together(lab: &Lab) -> TrackStore<Tracks> {
+    let path = |number: usize| format!("/file{number}");
+    let mut made = Vec::new();
+    for number in 0..10 {
+        fs::write(lab.path(&format!("file{number}")), format!("base {}", number.min(8))).unwrap();
+        let remembered = Remembered::new(&EntityReport::new(format!("thing:{number}").as_str()), Tracks::default());
+        let paths = vec![PathChange::new(path(number), lab.file("ours", 0o644))];
+        made.push(EntityChange::make(remembered, paths, Vec::new()));
+    }
+    let store = TrackStore::open(&lab.tracker).unwrap().with_threads(4);
+    assert!(commit(&store, &mut made).iter().all(std::result::Result::is_ok));
+    let scrub = |change: EntityChange<Tracks>| EntityChange::scrub(change.remembered, Found::new());
+    let mut scrubbed: Vec<EntityChange<Tracks>> = made.into_iter().map(scrub).collect();
+    assert!(commit(&store, &mut scrubbed).iter().all(std::result::Result::is_ok));
+    store
+}
+
+#[test]
+fn contents_that_a_single_path_needs_come_back_themselves() {
+    let lab = Lab::new();
+    scrubbed_together(&lab);
+    for number in 0..10 {
+        let path = lab.path(&format!("file{number}"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("base {}", number.min(8)));
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.nlink(), metadata.mode() & 0o7777), (if number < 8 { 2 } else { 1 }, 0o644), "{number}");
+    }
+    assert_eq!(lab.bases.all_readable::<Tracks>().len(), 1, "one is left as a reason to tidy up");
+    // By now the file is a person's, and its content is not what it was when another path needs it.
+    fs::write(lab.path("file0"), "a person's").unwrap();
+    lab.tracker.contents.keep_bytes(b"base 0").unwrap();
+    assert_eq!(lab.tracker.contents.read(&Digest::of_bytes(b"base 0")).unwrap(), b"base 0");
+    lab.tidy();
+    assert_eq!(fs::read_to_string(lab.path("file0")).unwrap(), "a person's");
+    assert_eq!(fs::metadata(lab.path("file1")).unwrap().nlink(), 1);
+}
+
+#[test]
+fn what_was_written_to_a_file_that_has_come_back_is_a_persons() {
+    let lab = Lab::new();
+    fs::write(lab.path("file"), "base").unwrap();
+    lab.make(&[("/file", lab.file("ours", 0o644))]);
+    let mut remembered = lab.remembered();
+    let tracks = &mut remembered.base;
+    let (mut restoration, progress) = (Restoration::default(), Progress::new(&lab.tracker).unwrap());
+    progress.set_shared_contents(Some(SharedContents::default()));
+    let paths = [PathBuf::from("/file")];
+    lab.tracker.intend_bases(tracks, &paths, &mut Vec::new()).unwrap();
+    lab.bases.keep(&remembered).unwrap();
+    let mut tracks = remembered.base.clone();
+    lab.tracker.prepare_restoration(&tracks, &paths, &Found::new(), &mut restoration, &progress).unwrap();
+    lab.tracker.restore(&mut tracks, &paths, &mut restoration, &Found::new(), &progress).unwrap();
+    // Killed here, before any record was written.
+    fs::write(lab.path("file"), "a person's").unwrap();
+    lab.tracker.recover_intents(&mut remembered).unwrap();
+    assert!(remembered.base.is_empty());
+    lab.restore();
+    assert_eq!(fs::read_to_string(lab.path("file")).unwrap(), "a person's");
 }
