@@ -343,13 +343,18 @@ const MANY_OF: [Many; 4] = [
         name: "many declared files",
         files: MANY_DECLARED,
         before: many_declared,
-        moments: &[("fchmod", &[60, 200]), ("renameat", &[60, 200, 300, 450]), ("syncfs", &[1, 2, 3, 4, 5, 6])],
+        moments: &[("fchmod", &[60, 120]), ("renameat", &[60, 130, 200]), ("syncfs", &[1, 2, 3, 4, 5, 6])],
     },
     Many {
         name: "scrubbing many declared files",
         files: MANY_SCRUBBED,
         before: many_not_declared,
-        moments: &[("fchmod", &[60, 110]), ("renameat", &[60, 110, 200]), ("syncfs", &[1, 2, 3, 4, 5])],
+        moments: &[
+            ("fchmod", &[60, 110]),
+            ("renameat", &[60, 110]),
+            ("unlinkat", &[60, 110]),
+            ("syncfs", &[1, 2, 3, 4, 5]),
+        ],
     },
 ];
 
@@ -755,9 +760,9 @@ fn access_not_declared(root: &ScratchRoot) {
 
 /// So many that their records are written in a journal first.
 fn group_declared(root: &ScratchRoot) {
-    for number in 0..3 {
-        // What no other file had before comes back itself, and not as a copy.
-        root.write(format!("etc/more{number}.conf"), format!("kept {number}\n"));
+    // What no other file had before comes back itself, and not as a copy.
+    for (number, content) in ["edited\n", "keep\n", "kept\n"].into_iter().enumerate() {
+        root.write(format!("etc/more{number}.conf"), content);
     }
     declare_group(root, WANTED);
 }
