@@ -22,6 +22,8 @@ use tempfile::TempDir;
 const TOGETHER: usize = 100;
 /// The time in which something has to be said.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The time after which a change of a file would show.
+const SETTLED: Duration = Duration::from_secs(3);
 /// The time for which calls are counted while nothing happens.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -121,6 +123,9 @@ impl Site {
         }
         site.write("usr/share/holo/files/all.toml", &definitions)?;
         run(site.command("apply"))?;
+        // As on any machine a moment after an apply, what is unchanged is known.
+        thread::sleep(SETTLED);
+        run(site.command("apply"))?;
         Ok(site)
     }
 
@@ -137,6 +142,7 @@ impl Site {
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.holo);
         command.arg(verb).env("HOLO_ROOT_DIR", self.root.path()).env("TMPDIR", self.path("tmp"));
+        command.env("HOLO_FILES_RECORD", "1");
         command.current_dir(self.root.path());
         command
     }
