@@ -12,27 +12,31 @@
 //! # Ok::<(), holo_events::LineError>(())
 //! ```
 
+mod edges;
 mod error;
 mod from_protocol;
+mod generation;
 mod history;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod text;
 mod why;
+mod writer;
 
+pub use edges::{Asset, Controls, Edges};
 pub use error::LineError;
+pub use generation::{GenerationLine, InputChange, InputDiffLine, InputDifference};
 pub use history::{DiffLine, RecordLine, RunLine};
 pub use tally::Tally;
 pub use text::Text;
 pub use why::{DatumLine, NeighbourLine, PackagedLine, SourceLine, WhyLine};
+pub use writer::Writer;
 
-use bstr::ByteSlice;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 /// The version of the lines, which each of them begins with.
@@ -302,98 +306,6 @@ pub enum Line<'a> {
     Unknown,
 }
 
-/// A process that has written a file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct Writer<'a> {
-    /// Its ID.
-    pub pid: u32,
-    /// The name of its command, unless it had ended already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<Text<'a>>,
-}
-
-impl Writer<'_> {
-    /// Returns it without a lifetime.
-    #[must_use]
-    pub fn into_owned(self) -> Writer<'static> {
-        Writer { pid: self.pid, command: self.command.map(|command| Text(Cow::Owned(command.into_owned()))) }
-    }
-}
-
-impl fmt::Display for Writer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.command {
-            Some(command) => write!(f, "{}[{}]", command.as_bstr().escape_bytes(), self.pid),
-            None => write!(f, "process {}, which has ended", self.pid),
-        }
-    }
-}
-
-/// A generation: the inputs of a run that changed something.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct GenerationLine<'a> {
-    /// Its number.
-    pub generation: u32,
-    /// The time at which it was kept, in UTC.
-    pub time: String,
-    /// The ID of the run that kept it.
-    pub run: Cow<'a, str>,
-    /// True if it is used instead of today's inputs.
-    pub used: bool,
-    /// The number of its files.
-    pub files: usize,
-    /// The number of inputs that the generation before it did not have.
-    pub added: usize,
-    /// The number of inputs that are not as in the generation before it.
-    pub changed: usize,
-    /// The number of inputs that only the generation before it had.
-    pub removed: usize,
-    /// The first of these, by their paths.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub differences: Vec<InputDifference<'a>>,
-    /// The files that inputs lead to, and that are not kept.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_kept: Vec<Text<'a>>,
-}
-
-/// An input that differs from the same one of an earlier generation.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct InputDifference<'a> {
-    /// Its path below the root.
-    pub path: Text<'a>,
-    /// The way in which it differs.
-    pub how: InputChange,
-}
-
-/// The way in which an input differs.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum InputChange {
-    /// It is new.
-    Added,
-    /// It is not as it was.
-    Changed,
-    /// It is gone.
-    Removed,
-}
-
-/// The difference of an input between two generations.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct InputDiffLine<'a> {
-    /// Its path below the root.
-    pub path: Text<'a>,
-    /// The difference, in the form of git.
-    pub text: Text<'a>,
-    /// True if not everybody may read it, so that the difference only says that it differs.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub sensitive: bool,
-}
-
 /// The action that applying an entity takes, in a word, and the reason.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -412,79 +324,6 @@ pub struct Information<'a> {
     /// Such as `store at`.
     pub key: Text<'a>,
     /// Such as a path.
-    pub value: Text<'a>,
-}
-
-/// An entity's dependencies on others, and theirs on it, as its plugin declares them. Only what there is has a field.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct Edges<'a> {
-    /// The IDs of entities that it comes after.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<Text<'a>>,
-    /// The IDs of entities that it comes before.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub before: Vec<Text<'a>>,
-    /// The IDs of entities that have to be in their desired state first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requires: Vec<Text<'a>>,
-    /// The IDs of entities whose change refreshes it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub subscribes: Vec<Text<'a>>,
-    /// The IDs of entities that its change refreshes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notifies: Vec<Text<'a>>,
-    /// The assets that it provides.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub provides: Vec<Asset<'a>>,
-    /// The assets that others have to provide.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<Asset<'a>>,
-    /// The assets that it alone decides about.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub owns: Vec<Asset<'a>>,
-    /// Paths where a change may mean drift.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub watch: Vec<Text<'a>>,
-    /// True if nothing defines it any more.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub orphan: bool,
-}
-
-/// When, and how often, an entity may be worked on, in the forms of scan reports.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct Controls {
-    /// True if it is only ever checked.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub noop: bool,
-    /// The interval at which a watch checks it, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub poll: Option<f64>,
-    /// The number of repairs by a watch in a time, such as `3/10m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<String>,
-    /// A name, and the number of entities of that name that may be worked on at a time, such as `db:2`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub semaphore: Option<String>,
-    /// The times at which it may be changed, such as `hours=2-5 days=mon-fri`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<String>,
-}
-
-impl Edges<'_> {
-    fn is_empty(&self) -> bool {
-        *self == Edges::default()
-    }
-}
-
-/// Something that an entity provides, needs or owns.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[cfg_attr(test, derive(JsonSchema))]
-pub struct Asset<'a> {
-    /// Such as `path` or `user`.
-    pub kind: Text<'a>,
-    /// Such as `/etc/motd`.
     pub value: Text<'a>,
 }
 
