@@ -13,6 +13,12 @@ use std::path::Path;
 /// The file that says which numbers are those of people.
 const LOGIN_DEFS: &str = "etc/login.defs";
 
+/// The file with the passwords, which only the superuser may read.
+const SHADOW: &str = "etc/shadow";
+/// The comment in the definition of a user who has a password.
+const NO_PASSWORD: &str =
+    "# The password of this user is a secret, and is not adopted: another system makes the user without one.\n";
+
 /// The numbers that users, or groups, get that a person adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {
@@ -119,13 +125,38 @@ fn definition(root: &Root, account: &Account) -> String {
     if account.home.as_ref().is_some_and(is_home) {
         text += "create_home = true\n";
     }
+    if account.id.kind == Kind::User && has_password(root, &account.id.name) {
+        text += NO_PASSWORD;
+    }
     text
+}
+
+/// Returns true if a user is known to have a password. It need not be one that they may log in with now.
+fn has_password(root: &Root, user: &str) -> bool {
+    let shadow = root.text(SHADOW).unwrap_or_default();
+    let password = shadow.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':')?.split(':').next());
+    password.is_some_and(|password| !password.trim_start_matches(['!', '*']).is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_password_is_said_not_to_be_adopted_and_never_shown() {
+        let shadow = "jane:$y$hash:1::\nlocked:!$y$hash:1::\nnone:!:1::\nstar:*:1::\nempty::1::\njanet:!:1::\n";
+        let (_folder, root) = root(&[("etc/shadow", shadow)]);
+        let says = |id: &str| {
+            let text = definition(&root, &account(id, 1000));
+            assert!(!text.contains("hash"), "{text}");
+            text.ends_with(NO_PASSWORD)
+        };
+        assert!(says("user:jane") && says("user:locked"));
+        for id in ["user:none", "user:star", "user:empty", "user:janet", "user:gone", "group:jane"] {
+            assert!(!says(id), "{id}");
+        }
+    }
 
     fn account(id: &str, number: u32) -> Account {
         Account { number: Some(number), ..Account::bare(AccountId::parse(id).unwrap()) }
