@@ -461,6 +461,9 @@ pub struct Selection {
 /// `holo definitions`
 #[derive(Debug, Args)]
 pub struct Definitions {
+    /// Show values that are encrypted in data; plugins that call this are always given them
+    #[arg(long)]
+    pub show_secrets: bool,
     /// The plugin's ID
     #[arg(value_name = "PLUGIN")]
     pub plugin: String,

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let knowledge = settings.knowledge();
-    let directories = directories(&arguments.plugin, settings);
-    let (definitions, findings) =
+    let is_called_by_plugin = is_called_by(&arguments.plugin, settings);
+    let directories = directories(&arguments.plugin, is_called_by_plugin, settings);
+    let (mut definitions, findings) =
         UntypedDefinition::read_all(&directories, &knowledge.renderer(), &ReceivedFile::at(settings.sent.clone()));
     values::warn(&knowledge, *reporter);
     interrupt.check()?;
@@ -33,6 +34,9 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
         has_failed |= severity == Severity::Error;
         reporter.event(Event::Aside(severity, &text));
     }
+    if !is_called_by_plugin && !arguments.show_secrets {
+        definitions.iter_mut().for_each(UntypedDefinition::hide_secrets);
+    }
     let lines: Vec<String> =
         definitions.iter().map(serde_json::to_string).collect::<Result<_, _>>().map_err(FatalError::could_not_run)?;
     let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
@@ -40,11 +44,16 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     Ok(if has_failed { exit::FAILED } else { exit::DONE })
 }
 
-/// Returns the directories that the plugin reads: those that it was given, if it asks us, and otherwise those that there are.
-fn directories(plugin: &str, settings: &Settings) -> ResourceDirs {
+/// Returns true if the plugin itself asks us, which has its directories in its environment.
+fn is_called_by(plugin: &str, settings: &Settings) -> bool {
     let is_of_plugin = |path: &PathBuf| path.file_name().is_some_and(|name| name == plugin);
+    !settings.resource_dirs.is_empty() && settings.resource_dirs.iter().all(is_of_plugin)
+}
+
+/// Returns the directories that the plugin reads: those that it was given, if it asks us, and otherwise those that there are.
+fn directories(plugin: &str, is_called_by_plugin: bool, settings: &Settings) -> ResourceDirs {
     let root = &settings.root;
-    let given = if !settings.resource_dirs.is_empty() && settings.resource_dirs.iter().all(is_of_plugin) {
+    let given = if is_called_by_plugin {
         settings.resource_dirs.clone()
     } else {
         let own = root.own_resources().join(plugin);

@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("without the key, only those fail that need it", without_the_key),
         trial("what would show it is refused", refused),
         trial_of("the journal of the system does not have it", &[&programs[..], NEEDS_TO_BOOT].concat(), in_no_journal),
+        trial("definitions show it to those alone who ask for it", in_definitions),
     ]
 }
 
@@ -50,6 +51,31 @@ fn run(program: &mut Program, input: &str) -> String {
     let output = program.stdin(input).output().unwrap();
     assert_eq!(output.ended.failure(), None, "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+fn in_definitions() {
+    let root = root();
+    let definition = "[[note]]\nname = \"a\"\nport = {{ data.port }}\npassword = \"{{ data.db.password }}\"\n\
+                      list = [\"x\", \"{{ data.db.password }}\"]\n[note.within]\ntext = \"pw={{ data.db.password }}\"\n";
+    root.write("usr/share/holo/demo/x.toml.jinja", definition);
+    let run = root.holo(&["definitions", "demo"]);
+    hides(&run);
+    let shown = run.stdout_lossy().into_owned();
+    for part in [
+        r#""port":80"#,
+        r#""password":"(sensitive)""#,
+        r#""list":"(sensitive)""#,
+        r#""within":{"text":"(sensitive)"}"#,
+        r#""sensitive":["list","password","within.text"]"#,
+    ] {
+        assert!(shown.contains(part), "{part}\n{run}");
+    }
+    let with_secret = [format!("\"password\":\"{SECRET}\""), format!("\"text\":\"pw={SECRET}\"")];
+    let shows = |run: &Run| assert!(with_secret.iter().all(|part| run.stdout_lossy().contains(part)), "{run}");
+    shows(&root.holo(&["definitions", "demo", "--show-secrets"]));
+    // A plugin that asks cannot do without.
+    let directories = root.join("usr/share/holo/demo");
+    shows(&root.env("HOLO_RESOURCE_DIRS", directories).holo(&["definitions", "demo"]));
 }
 
 const RESOURCES: [(&str, &str); 6] = [

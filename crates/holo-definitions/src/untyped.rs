@@ -20,6 +20,8 @@ use toml::{Table, Value};
 
 /// The keys that a name may be in; the first that is there counts.
 const NAME_KEYS: [&str; 2] = ["name", "path"];
+/// The word that is shown instead of a value that is not to be shown.
+const HIDDEN: &str = "(sensitive)";
 /// Common keys that are durations, in whatever unit they are written.
 const DURATIONS: [&str; 3] = ["timeout", "retry_delay", "poll"];
 
@@ -80,6 +82,22 @@ impl UntypedDefinition {
         });
         let definitions = finished.collect();
         (definitions, findings)
+    }
+
+    /// Puts a word in the place of each value that is not to be shown.
+    pub fn hide_secrets(&mut self) {
+        hide_in(&mut self.keys, "", &self.sensitive);
+    }
+}
+
+fn hide_in(table: &mut Table, within: &str, sensitive: &[String]) {
+    for (key, value) in table.iter_mut() {
+        let name = format!("{within}{key}");
+        match value {
+            _ if sensitive.contains(&name) => *value = Value::String(HIDDEN.to_owned()),
+            Value::Table(table) => hide_in(table, &format!("{name}."), sensitive),
+            _ => {}
+        }
     }
 }
 
