@@ -229,7 +229,7 @@ mod tests {
         };
         let expected = "[[user]]\nname = \"app\"\nuid = 997\nhome = \"/srv/app\"\ngroup = \"app\"\ngroups = [\"crew\"]\n\
                         shell = \"/usr/sbin/nologin\"\nsystem = true\ncreate_home = true\n";
-        assert_eq!(definition(&root, &app), expected);
+        assert_eq!(definition(&root, &app), expected.to_owned() + NO_PASSWORD);
         let jane = Account { home: Some("/home/jane".into()), ..account("user:jane", 1000) };
         assert_eq!(definition(&root, &jane), "[[user]]\nname = \"jane\"\nuid = 1000\nhome = \"/home/jane\"\n");
         assert_eq!(definition(&root, &account("group:crew", 1001)), "[[group]]\nname = \"crew\"\ngid = 1001\n");
