@@ -18,13 +18,14 @@ mod text;
 
 pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
 pub(crate) use entity::EditEntity;
+pub(crate) use executor::apply;
 pub(crate) use record::remove_empty_folder;
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
 use definition::{Ensure, SharedKeys};
 use holo_change::tracked::Digest;
 use holo_plugin::definitions::Invalid;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict};
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict, apply_one};
 use inspection::{FileError, Inspection};
 use ledger::Plan;
 use std::path::Path;
@@ -86,7 +87,7 @@ impl Entity for EditEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        executor::apply(self, host, mode, output)
+        apply_one(self, mode, output, |set, answers| apply(host, set, answers))
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {

@@ -253,14 +253,18 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answ
     }
 }
 
-/// Makes the edits of a set, one after the other: several may be in one file.
+/// Makes the edits of a set, in their order: several may be in one file.
 fn apply_edits(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
+    let (mut edits, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
         if let ManagedFile::Edit(edit) = job.entity {
-            answers.begin(place);
-            let applied = edit.apply(host, job.mode, &mut answers.output(place));
-            answers.end(place, applied);
+            edits.push(Job { entity: &**edit, mode: job.mode });
+            places.push(place);
         }
+    }
+    if !edits.is_empty() {
+        let mut part = Part { places, answers };
+        apply_together(host, &edits, &mut part, |jobs, answers| edits::apply(host, jobs, answers));
     }
 }
 

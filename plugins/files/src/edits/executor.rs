@@ -1,4 +1,6 @@
-//! Making edits, one by one: what a file is going to be is on disk before it is replaced, in one step, by a file with the same owner and mode.
+//! Making edits, those of one file that follow one another together: what a file is going to be is on disk before it is replaced, in one step, by a file with the same owner and mode.
+
+mod group;
 
 use super::entity::EditEntity;
 use super::inspection::{FileError, Inspection, MAX_SIZE, Subject, mode_of};
@@ -7,7 +9,7 @@ use super::record::{FileRecord, Version};
 use holo_change::snapshot::Snapshot;
 use holo_change::{Durability, Tree};
 use holo_plugin::Validation;
-use holo_plugin::{Applied, ForceTo, Host, Mode, Output, Shown};
+use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Shown};
 use std::path::Path;
 
 /// The suffix of a new file beside the one whose place it is going to take.
@@ -18,16 +20,27 @@ const NEW_SENSITIVE_MODE: u32 = 0o600;
 /// The maximal number of attempts to edit a file that is changed by others each time.
 const ATTEMPTS: usize = 5;
 
-/// Applies an edit.
-pub(super) fn apply(entity: &EditEntity, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-    let applied = Executor::open(host).and_then(|executor| executor.apply(entity, mode.force, output));
-    applied.unwrap_or_else(|error| match error {
-        FileError::Changed => Applied::NeedsForce(ForceTo::Overwrite),
-        error => {
-            output.error(format!("skipping target: {error}"));
-            Applied::FAILED
+/// Applies edits, in their order.
+pub(crate) fn apply(host: &Host, set: &[Job<'_, EditEntity>], answers: &mut dyn SetAnswers) {
+    match Executor::open(host) {
+        Ok(executor) => group::apply(&executor, set, answers),
+        Err(error) => {
+            for index in 0..set.len() {
+                answers.begin(index);
+                let applied = tell(&error, &mut answers.output(index));
+                answers.end(index, applied);
+            }
         }
-    })
+    }
+}
+
+/// Says an error, and returns the end of an apply that it is the end of.
+fn tell(error: &FileError, output: &mut Output<'_>) -> Applied {
+    if matches!(error, FileError::Changed) {
+        return Applied::NeedsForce(ForceTo::Overwrite);
+    }
+    output.error(format!("skipping target: {error}"));
+    Applied::FAILED
 }
 
 struct Executor<'a> {

@@ -12,7 +12,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 23] = [
+    let cases: [Case; 24] = [
+        ("several edits of one file are made at once", &[Need::Program("strace")], together),
         ("the examples of the man page do what it says", &[], manual),
         ("a change of our lines is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a change elsewhere stays, and needs no force", &[], changed_elsewhere),
@@ -527,4 +528,34 @@ fn fail_everywhere(case: &Kill) {
         was_disturbed
     });
     assert!(failed > 5, "{failed}");
+}
+
+/// The record of the file is written twice, as for one edit.
+fn together() {
+    let root = root().file("etc/x", "one\n");
+    let edit = |name: u32, line: &str| format!("[[line]]\npath = \"/etc/x\"\nname = \"{name}\"\nline = \"{line}\"\n");
+    let all: String = (1..=5).map(|number| edit(number, &format!("line {number}"))).collect();
+    // One that cannot be made does not keep the others from being made.
+    let wrong = "[[line]]\npath = \"/etc/x\"\nname = \"6\"\nline = \"LINE 1\"\nmatch = \"^line 1$\"\n";
+    declare(&root, &(all.clone() + wrong));
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(root.read("etc/x"), "one\nline 1\nline 2\nline 3\nline 4\nline 5\n");
+    declare(&root, &all);
+    unchanged(&root);
+    let log = root.join("tmp/strace");
+    root.write("etc/x", "one\n");
+    let holo = holo_testing::binaries::built("holo");
+    let words =
+        ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=renameat", holo.to_str().unwrap(), "apply", "--force"];
+    let run = root.run("/usr/bin/strace", &words);
+    assert!(run.success(), "{run}");
+    let content = root.read("etc/x");
+    let mut lines: Vec<&[u8]> = content.lines().collect();
+    lines.sort_unstable();
+    let expected = ["line 1", "line 2", "line 3", "line 4", "line 5", "one"];
+    assert_eq!(lines, expected.map(str::as_bytes));
+    let log = fs::read_to_string(log).unwrap();
+    let of_records = log.lines().filter(|line| line.contains(".json\"")).count();
+    assert_eq!(of_records, 2, "{log}");
 }
