@@ -48,6 +48,15 @@ pub(super) struct Plan {
     pub(super) insert: Option<(usize, Vec<Vec<u8>>)>,
 }
 
+/// The place where the lines of an edit were that has been taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The index of the line before which they were, among those that there are then.
+    pub(super) line: usize,
+    /// The same among all items: lines that others have taken out may stand on both sides.
+    item: usize,
+}
+
 /// Given a line and those that follow it, returns which of those keeps it where it is, if one does.
 pub(super) type Leads<'a> = &'a dyn Fn(&[u8], &[&[u8]]) -> Option<usize>;
 
@@ -130,16 +139,16 @@ impl Ledger {
         self.items.retain(|item| !matches!(&item.mark, Mark::Instead(of) if of == edit));
     }
 
-    /// Takes an edit back. Returns the index of the line before which its first one was, among those that there are then.
+    /// Takes an edit back. Returns the place where its first line was.
     ///
     /// A line that `leads` to one that follows it stays for that: it becomes that one's.
-    pub(super) fn take_back(&mut self, edit: &str, leads: Leads<'_>) -> Option<usize> {
+    pub(super) fn take_back(&mut self, edit: &str, leads: Leads<'_>) -> Option<Place> {
         self.hand_over(edit, leads);
-        let (mut first, mut visible) = (None, 0);
+        let (mut first, mut place) = (None, Place { line: 0, item: 0 });
         self.items.retain_mut(|item| {
             let is_own = item.mark.is_of(edit);
             if is_own {
-                first.get_or_insert(visible);
+                first.get_or_insert(place);
             }
             if is_own && matches!(item.mark, Mark::Made(_) | Mark::Lost(_)) {
                 return false;
@@ -147,7 +156,8 @@ impl Ledger {
             if is_own {
                 item.mark = Mark::Theirs;
             }
-            visible += usize::from(item.mark.is_visible());
+            place.line += usize::from(item.mark.is_visible());
+            place.item += 1;
             true
         });
         first
@@ -168,11 +178,11 @@ impl Ledger {
         }
     }
 
-    /// Has an edit make its change.
+    /// Has an edit make its change; lines that come where it had some `before` stand exactly there.
     ///
     /// # Errors
     /// If it would take out a line of another edit; nothing is changed then.
-    pub(super) fn make(&mut self, edit: &str, plan: Plan) -> Result<(), SharedLine> {
+    pub(super) fn make(&mut self, edit: &str, plan: Plan, before: Option<Place>) -> Result<(), SharedLine> {
         let Plan { hide, insert } = plan;
         let visible: Vec<&Item> = self.visible().collect();
         if let Some(other) = hide.iter().filter_map(|&index| visible.get(index)?.mark.edit()).next() {
@@ -181,23 +191,19 @@ impl Ledger {
         let endings = self.endings;
         let (at, lines) = insert.unwrap_or_default();
         let made = |line: &Vec<u8>| Item { line: endings.fit(line), mark: Mark::Made(edit.to_owned()) };
-        let mut made: Vec<Item> = lines.iter().map(made).collect();
-        let mut items = Vec::with_capacity(self.items.len() + made.len());
-        let mut index = 0;
-        for mut item in std::mem::take(&mut self.items) {
-            if item.mark.is_visible() {
-                if index == at {
-                    items.append(&mut made);
-                }
-                if hide.contains(&index) {
-                    item.mark = Mark::Hidden(edit.to_owned());
-                }
-                index += 1;
+        let made: Vec<Item> = lines.iter().map(made).collect();
+        let mut place = before.filter(|before| before.line == at).map(|before| before.item);
+        let visible = self.items.iter_mut().enumerate().filter(|(_, item)| item.mark.is_visible());
+        for (index, (item_index, item)) in visible.enumerate() {
+            if index == at {
+                place.get_or_insert(item_index);
             }
-            items.push(item);
+            if hide.contains(&index) {
+                item.mark = Mark::Hidden(edit.to_owned());
+            }
         }
-        items.append(&mut made);
-        self.items = items;
+        let place = place.unwrap_or(self.items.len());
+        self.items.splice(place..place, made);
         Ok(())
     }
 }

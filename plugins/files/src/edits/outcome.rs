@@ -2,7 +2,7 @@
 
 use super::EditDefinition;
 use super::ini;
-use super::ledger::{Ledger, SharedLine};
+use super::ledger::{Ledger, Place, SharedLine};
 use super::text::Text;
 use holo_plugin::definitions::Invalid;
 
@@ -48,8 +48,8 @@ pub(super) fn make(
     }
     let mut made = ledger.clone();
     let before = undo(&mut made, id);
-    let plan = definition.plan(&made.lines(), before)?;
-    made.make(id, plan).map_err(EditError::Shared)?;
+    let plan = definition.plan(&made.lines(), before.map(|before| before.line))?;
+    made.make(id, plan, before).map_err(EditError::Shared)?;
     Ok(outcome(ledger, made, id))
 }
 
@@ -60,8 +60,8 @@ pub(super) fn take_back(ledger: &Ledger, id: &str) -> Outcome {
     outcome(ledger, without, id)
 }
 
-/// Takes an edit back with what others have made of its lines; returns the index before which it was.
-fn undo(ledger: &mut Ledger, id: &str) -> Option<usize> {
+/// Takes an edit back with what others have made of its lines; returns the place where it was.
+fn undo(ledger: &mut Ledger, id: &str) -> Option<Place> {
     ledger.drop_changes(id);
     ledger.take_back(id, &|line, below| if id.starts_with(LED) { ini::led(line, below) } else { None })
 }

@@ -76,6 +76,28 @@ fn edited(id: &str, keys: &Value, before: &str, after: &str) {
 }
 
 #[test]
+fn lines_that_others_have_removed_come_back_in_their_order() {
+    let line = |name: &str| json!({"line": name});
+    for order in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
+        for (before, rest) in [("head\n", ""), ("head\ntail\n", "tail\n")] {
+            let anchored = |name: &str| match rest {
+                "" => line(name),
+                _ => json!({"line": name, "insert_before": "^tail"}),
+            };
+            let mut file = File::new(before);
+            for name in ["a", "b", "c"] {
+                file.make(&format!("line:{name}"), &anchored(name));
+            }
+            file.content = before.into();
+            for name in order {
+                file.make(&format!("line:{name}"), &anchored(name));
+            }
+            file.is(format!("head\na\nb\nc\n{rest}"));
+        }
+    }
+}
+
+#[test]
 fn a_line_is_put_in_replaced_or_taken_out() {
     edited("line:a", &json!({"line": "new"}), "one\ntwo\n", "one\ntwo\nnew\n");
     edited("line:a", &json!({"line": "new"}), "one\ntwo", "one\ntwo\nnew");
