@@ -92,8 +92,13 @@ impl<'a> System<'a> {
     /// Runs a program that answers a question, and has to end with 0.
     pub(crate) fn read(&self, program: &mut Program) -> Result<Captured, PackageError> {
         let captured = self.ask(program)?;
-        let failure = captured.ended.failure();
-        failure.map_or(Ok(captured.clone()), |failure| Err(PackageError::from_program(program, &failure, &captured)))
+        succeeded(program, captured)
+    }
+
+    /// Runs a program that only reads what is on this machine, and has to end with 0. It needs no limit, which would cost two processes.
+    pub(crate) fn read_local(&self, program: &mut Program) -> Result<Captured, PackageError> {
+        let captured = self.run(program)?;
+        succeeded(program, captured)
     }
 
     /// Runs a program that answers a question, however it ends, but not for ever: some fetch what they need, or wait for others by themselves.
@@ -121,5 +126,13 @@ impl<'a> System<'a> {
     pub(crate) fn run(&self, program: &mut Program) -> Result<Captured, PackageError> {
         program.plain_locale();
         program.output().map_err(|error| PackageError::new(error.to_string()))
+    }
+}
+
+/// Returns what a program has said if it has ended with 0.
+fn succeeded(program: &Program, captured: Captured) -> Result<Captured, PackageError> {
+    match captured.ended.failure() {
+        None => Ok(captured),
+        Some(failure) => Err(PackageError::from_program(program, &failure, &captured)),
     }
 }

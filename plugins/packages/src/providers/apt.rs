@@ -231,7 +231,7 @@ fn query(system: &System<'_>, format: &str) -> Result<String, PackageError> {
         query.arg(format!("--admindir={}", root.join("var/lib/dpkg").display()));
     }
     query.args(["--show", format]);
-    Ok(String::from_utf8_lossy(&system.read(&mut query)?.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&system.read_local(&mut query)?.stdout).into_owned())
 }
 
 /// One of apt's programs, made to work on the system's root, and to ask nobody anything.

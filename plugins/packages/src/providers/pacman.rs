@@ -203,7 +203,7 @@ fn is_open(path: &Path) -> bool {
 /// Returns the output of a query. It ends with 1 if there is nothing to list.
 fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     let mut program = pacman(system);
-    let captured = system.ask(program.arg(query))?;
+    let captured = system.run(program.arg(query))?;
     let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
     match captured.ended.failure() {
         Some(failure) if !is_empty || captured.ended.code() != Some(1) => {
@@ -221,7 +221,7 @@ fn ignored(system: &System<'_>) -> Result<Globs, PackageError> {
     let configured = |key: &str| -> Result<Vec<String>, PackageError> {
         let mut program = Program::new("pacman-conf");
         program.arg("--config").arg(system.path(CONFIGURATION)).arg(key);
-        let captured = system.read(&mut program)?;
+        let captured = system.read_local(&mut program)?;
         Ok(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned).collect())
     };
     let mut names = configured("IgnorePkg")?;

@@ -18,7 +18,7 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, PackageError> 
     }
     query.arg("--dbpath").arg(path);
     query.args(["--query", "--all", "--queryformat", FORMAT]);
-    let captured = system.read(&mut query)?;
+    let captured = system.read_local(&mut query)?;
     for line in String::from_utf8_lossy(&captured.stdout).lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, version, arch] = fields[..] else {
@@ -42,7 +42,7 @@ pub(super) fn path(system: &System<'_>) -> Result<Option<String>, PackageError> 
         return Ok(usual.rsplit_once('/').map(|(folder, _)| format!("/{folder}")));
     }
     // On a system that is not made with it, it may be anywhere.
-    let captured = system.read(Program::new("rpm").args(["--eval", "%{_dbpath}"]))?;
+    let captured = system.read_local(Program::new("rpm").args(["--eval", "%{_dbpath}"]))?;
     let configured = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
     let exists = system.path(configured.trim_start_matches('/')).exists();
     Ok(exists.then_some(configured))
