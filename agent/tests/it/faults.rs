@@ -220,27 +220,29 @@ fn catches_up(machine: &Overlay) {
     machine.must("systemctl stop holo-agent");
 }
 
+/// Expects the event of an interrupted run, then that of the run that catches up, and none with anything else to do.
+#[track_caller]
+fn was_interrupted_once(events: &[Value]) {
+    let kinds = kinds(events);
+    assert_eq!(kinds[..2], ["run interrupted", "run changed"], "{kinds:?}");
+    assert!(kinds[2..].iter().all(|kind| kind == "run unchanged"), "{kinds:?}");
+    are_different(events);
+}
+
 fn reboot() {
     let mut machine = machine_at_work();
     machine.reboot();
     catches_up(&machine);
     let events = systemd::events(&machine);
-    let kinds = kinds(&events);
+    was_interrupted_once(&events);
     // The agent itself has said it before the machine went down.
-    assert_eq!(kinds[..2], ["run interrupted", "run changed"], "{kinds:?}");
-    assert!(kinds[2..].iter().all(|kind| kind == "run unchanged"), "{kinds:?}");
     let error = events[0]["what"]["error"].as_str().unwrap();
     assert_eq!(error, "interrupted by signal 15 while steps:b was at work");
-    are_different(&events);
 }
 
 fn power_cut() {
     let mut machine = machine_at_work();
     machine.cut_power();
     catches_up(&machine);
-    let events = systemd::events(&machine);
-    let kinds = kinds(&events);
-    assert_eq!(kinds[..2], ["run interrupted", "run changed"], "{kinds:?}");
-    assert!(kinds[2..].iter().all(|kind| kind == "run unchanged"), "{kinds:?}");
-    are_different(&events);
+    was_interrupted_once(&systemd::events(&machine));
 }

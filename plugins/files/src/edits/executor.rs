@@ -1,4 +1,5 @@
-//! Making edits, those of one file that follow one another together: what a file is going to be is on disk before it is replaced, in one step, by a file with the same owner and mode.
+//! Makes edits, those of one file that follow one another together. The new content is on disk before it replaces the file in one step, with the
+//! same owner and mode.
 
 mod group;
 
