@@ -137,9 +137,11 @@ fn tangle(size: usize, edges: usize) -> Vec<EntityReport> {
 }
 
 fn plan(reports: &[EntityReport]) -> Result<Duration> {
+    let edges: Vec<_> = reports.iter().map(|report| report.edges.borrowed()).collect();
     let nodes: PerEntity<Node<'_>> = reports
         .iter()
-        .map(|report| Node { id: report.id.as_ref(), plugin: 0.into(), edges: &report.edges, origin: "".into() })
+        .zip(&edges)
+        .map(|(report, edges)| Node { id: report.id.as_ref(), plugin: 0.into(), edges, origin: "".into() })
         .collect();
     let begin = Instant::now();
     let plan = Plan::new(&nodes).context("plan")?;

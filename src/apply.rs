@@ -1,34 +1,33 @@
 //! Walks the plan: which entities are worked on, left out and refreshed.
 
+mod asking;
 mod blocked;
+mod handovers;
 mod holds;
 mod outbox;
 
 use crate::entity::Entity;
 use crate::error::{FatalError, IoError};
 use crate::generations::Values;
-use crate::in_order::{Ended, InOrder, Work};
 use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
-use crate::plan::{Plan, Reception};
-use crate::plugin::{Job, Plugin, Task};
-use crate::preview::Preview;
+use crate::plan::Plan;
+use crate::plugin::{Plugin, Task};
 use crate::refresh::Refreshes;
 use crate::report::{End, Event, Remarks, Reporter, Silence};
 use crate::select::Selected;
 use crate::sent::SentValues;
 use crate::settings::Settings;
 use crate::view::View;
+use asking::Request;
 use blocked::Blocked;
-use bstr::{BStr, BString, ByteSlice};
+use bstr::BStr;
 use holds::Hold;
 use holo_events::Tally;
-use holo_protocol::{FilePair, Message, Receipt};
+use holo_protocol::Message;
 use jiff::Zoned;
-use outbox::Outbox;
 use std::collections::{HashMap, HashSet};
-use std::iter;
 use std::time::Duration;
 
 /// The entities to be walked, and the way in which it is done.
@@ -68,16 +67,6 @@ pub struct Walk<'a> {
     waiting: HashSet<EntityIndex>,
     /// The plugins of which a check has found an entity that would be changed.
     pending: HashSet<PluginIndex>,
-}
-
-/// The work that is wanted on a set.
-struct Request<'a> {
-    task: Task,
-    /// For each entity another one that comes before it and is pending.
-    pending: Vec<Option<&'a BStr>>,
-    previews: Vec<Option<Preview>>,
-    /// The reason for which the entities are only checked, if they are.
-    hold: Option<Hold>,
 }
 
 impl<'a> Walk<'a> {
@@ -143,9 +132,21 @@ impl<'a> Walk<'a> {
     /// Only what ends the run: what goes wrong with an entity is an event, and counted.
     pub fn go(mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
         reporter.event(Event::WorkBegins);
-        let mut tally = Tally::default();
         // A check foresees more, which are not due.
         let due_before = self.refreshes.due().count();
+        let worked = self.work_on_all(reporter);
+        let due = match &worked {
+            _ if self.task == Task::Check => due_before,
+            Ok(_) => self.refreshes.due().count(),
+            Err(_) => self.refreshes.due_if_ended_now(),
+        };
+        reporter.event(Event::RefreshesDue(due));
+        worked
+    }
+
+    /// Works on the selected entities, and ends what is written meanwhile.
+    fn work_on_all(&mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
+        let mut tally = Tally::default();
         let sets = self.plan.sets(self.selected);
         let sets = if self.fail_fast { sets.into_iter().flatten().map(|entity| vec![entity]).collect() } else { sets };
         for set in sets {
@@ -162,14 +163,10 @@ impl<'a> Walk<'a> {
         }
         let has_changed = tally.changed > 0;
         self.keep_values(|values| values.finish(has_changed), reporter);
-        let due = if self.task == Task::Check {
-            due_before
-        } else {
+        if self.task != Task::Check {
             self.sent.finish()?;
             self.refreshes.finish()?;
-            self.refreshes.due().count()
-        };
-        reporter.event(Event::RefreshesDue(due));
+        }
         Ok(tally)
     }
 
@@ -225,76 +222,6 @@ impl<'a> Walk<'a> {
             .map(|other| self.entities[other].id())
     }
 
-    /// Asks the plugin of these entities for what it would make of them.
-    fn previews(&mut self, set: &[EntityIndex]) -> Result<Vec<Option<Preview>>, FatalError> {
-        let Some(&first) = set.first().filter(|_| self.shows_differences) else { return Ok(Vec::new()) };
-        let renewed = self.renew(set)?;
-        let jobs =
-            set.iter().zip(renewed).map(|(&entity, renewed)| Job { renewed, ..Job::new(self.entities[entity].id()) });
-        let jobs: Vec<Job<'_>> = jobs.collect();
-        let pairs = self.plugins[self.entities[first].plugin].preview(&jobs, self.interrupt)?;
-        let load = |(pair, job): (Option<FilePair>, &Job<'_>)| Preview::load(&pair?, job.id, self.view).ok();
-        Ok(pairs.into_iter().zip(&jobs).map(load).collect())
-    }
-
-    fn work(&mut self, set: &[EntityIndex], task: Task, reporter: &mut dyn Reporter) -> Result<Vec<Ended>, FatalError> {
-        self.work_with(set, Request { task, pending: Vec::new(), previews: Vec::new(), hold: None }, reporter)
-    }
-
-    /// Has a plugin work on its entities, some of which come after others that are pending. Returns how each of them ended.
-    fn work_with(
-        &mut self,
-        set: &[EntityIndex],
-        request: Request<'_>,
-        reporter: &mut dyn Reporter,
-    ) -> Result<Vec<Ended>, FatalError> {
-        let Request { task, pending, previews, hold } = request;
-        let entities: Vec<&Entity> = set.iter().map(|&entity| &self.entities[entity]).collect();
-        let Some(first) = entities.first() else { return Ok(Vec::new()) };
-        let renewed = self.renew(set)?;
-        let received: Vec<Vec<BString>> = set.iter().map(|&entity| self.received(entity)).collect();
-        let mut jobs = Vec::new();
-        let mut works = Vec::new();
-        let mut pending = pending.into_iter().chain(iter::repeat(None));
-        // Other plugins need not say what they bring, such as a package does.
-        let may_be_brought = self.pending.iter().any(|&plugin| plugin != first.plugin);
-        for ((&entity, renewed), received) in set.iter().zip(renewed).zip(&received) {
-            let (id, wanted) = (self.entities[entity].id(), self.plan.wanted(entity));
-            let before = pending.next().flatten();
-            let (refresh, pending) = (self.refreshes.is_due(id), may_be_brought || before.is_some());
-            jobs.push(Job { id, refresh, pending, received, wanted, renewed });
-            works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id), before));
-        }
-        // What is held could not be forced either.
-        let forces = self.forces || hold.is_some();
-        let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);
-        let mut in_order = InOrder::new(works, task, self.view, reporter)
-            .with_force(forces)
-            .with_previews(previews)
-            .held_back(explained);
-        let mut outbox = Outbox::new(set, task == Task::Check && self.task != Task::Check);
-        let (refreshes, sent) = (&mut self.refreshes, &mut self.sent);
-        let mut written = Ok(());
-        self.plugins[first.plugin].work(task, &jobs, self.interrupt, &mut |index, progress| {
-            if let Some(values) = outbox.take(index, &progress)
-                && let Some(&entity) = entities.get(index)
-                && written.is_ok()
-            {
-                sent.take(entity.id(), entity.plugin_id(), &values.sent);
-                if self.task != Task::Check {
-                    if values.may_have_changed {
-                        refreshes.send(entity.id(), &values.sent);
-                    }
-                    // Not even a kill before the others are done with may lose them.
-                    written = sent.record().and_then(|()| refreshes.record());
-                }
-            }
-            in_order.take(index, progress);
-        })?;
-        written?;
-        Ok(in_order.ends())
-    }
-
     /// Leaves out what cannot be worked on, and returns the others.
     fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, FatalError> {
         let mut able = Vec::new();
@@ -336,82 +263,5 @@ impl<'a> Walk<'a> {
         };
         self.ends[entity] = Some(end);
         Ok(end)
-    }
-
-    /// Has plugins read what these entities receive. For each of them, returns true if that is something else than its plugin knows.
-    fn renew(&mut self, set: &[EntityIndex]) -> Result<Vec<bool>, FatalError> {
-        let mut renewed = Vec::new();
-        for &entity in set {
-            let receptions = self.plan.receptions(entity);
-            let change = |Reception { receipt, .. }: &Reception| {
-                self.sent.change(receipt.sender.as_bstr(), receipt.name.as_bstr())
-            };
-            let last = receptions.iter().map(change).max().unwrap_or_default();
-            let known = self.renewed.insert(entity, last).unwrap_or_default();
-            renewed.push(known < last);
-        }
-        if renewed.contains(&true) {
-            self.sent.publish()?;
-        }
-        Ok(renewed)
-    }
-
-    /// Returns what an entity is sent as it is to be refreshed, and what it receives by its definition.
-    fn received(&self, entity: EntityIndex) -> Vec<BString> {
-        let mut received = self.refreshes.received(self.entities[entity].id());
-        for Reception { receipt: Receipt { key, sender, name }, .. } in self.plan.receptions(entity) {
-            if let Some(sent) = self.sent.get(sender.as_bstr(), name.as_bstr()) {
-                received.push([&key[..], b"=", &sent.value.0].concat().into());
-            }
-        }
-        received
-    }
-
-    /// Writes down which refreshes will be due if the entities change. What is known to have nothing to change is spared that.
-    fn expect_refreshes(&mut self, set: &[EntityIndex]) -> Result<(), FatalError> {
-        if self.task == Task::Check {
-            return Ok(());
-        }
-        let sources: Vec<EntityIndex> =
-            set.iter().copied().filter(|&entity| !self.plan.refreshes(entity).is_empty()).collect();
-        let mut is_anything_new = false;
-        let verdicts = self.work(&sources, Task::Check, &mut Silence)?;
-        for (&source, verdict) in sources.iter().zip(verdicts) {
-            let can_tell = self.plugins[self.entities[source].plugin].can_check();
-            if matches!(verdict.end, End::Unchanged | End::ConditionNotMet) && can_tell {
-                continue;
-            }
-            self.expect_of(source);
-            is_anything_new = true;
-        }
-        if is_anything_new { self.refreshes.secure() } else { Ok(()) }
-    }
-
-    fn expect_of(&mut self, source: EntityIndex) {
-        for &target in self.plan.refreshes(source) {
-            let target = &self.entities[target];
-            self.refreshes.expect(self.entities[source].id(), target.id(), target.plugin_id());
-        }
-    }
-
-    /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
-    fn note_refreshes(&mut self, entity: EntityIndex, Ended { end, sent, is_untouched, .. }: &Ended) {
-        let id = self.entities[entity].id();
-        match end {
-            End::Pending if self.task != Task::Check => {}
-            End::Changed | End::Pending => {
-                self.expect_of(entity);
-                self.refreshes.changed(id);
-                self.refreshes.send(id, sent);
-            }
-            End::Unchanged | End::ConditionNotMet | End::Refused => self.refreshes.unchanged(id),
-            End::Failed if *is_untouched => self.refreshes.unchanged(id),
-            // It may have changed before it failed: the next run assumes that it did.
-            End::DependencyFailed | End::Failed => {}
-        }
-        // An entity whose condition is not met now has still to be refreshed when it is.
-        if matches!(end, End::Unchanged | End::Changed) {
-            self.refreshes.done(id);
-        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::index::{EntityIndex, PerEntity, Table, define_index};
 use crate::node::Node;
 use crate::root::normalise;
-use bstr::ByteSlice;
+use bstr::{BStr, ByteSlice};
 use holo_protocol::Asset;
 use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl<K: Eq + Hash> Groups<K> {
 /// The entities that provide an asset.
 pub(crate) struct Providers<'a> {
     paths: Groups<Cow<'a, [u8]>>,
-    others: Groups<&'a Asset>,
+    others: Groups<&'a Asset<&'a BStr>>,
 }
 
 impl<'a> Providers<'a> {
@@ -81,7 +81,7 @@ impl<'a> Providers<'a> {
     }
 
     /// Returns all entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
-    pub(crate) fn find(&self, asset: &Asset, counts: impl Fn(&EntityIndex) -> bool) -> Vec<EntityIndex> {
+    pub(crate) fn find(&self, asset: &Asset<&BStr>, counts: impl Fn(&EntityIndex) -> bool) -> Vec<EntityIndex> {
         let Some(path) = path(asset) else { return self.others.get(asset).filter(counts).collect() };
         let nearest_first = iter::successors(Some(&*path), |path| parent(path));
         let mut providers = nearest_first.map(|path| self.paths.get(path).filter(&counts).collect::<Vec<_>>());
@@ -90,16 +90,16 @@ impl<'a> Providers<'a> {
 }
 
 /// Returns the normalised path that an asset is, if it is one.
-pub(crate) fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn path<S: AsRef<[u8]>>(asset: &Asset<S>) -> Option<Cow<'_, [u8]>> {
     path_in(asset, "path")
 }
 
 /// Returns the normalised path that an asset of this kind is.
-pub(crate) fn path_in<'a>(asset: &'a Asset, kind: &str) -> Option<Cow<'a, [u8]>> {
-    if asset.kind != kind {
+pub(crate) fn path_in<'a, S: AsRef<[u8]>>(asset: &'a Asset<S>, kind: &str) -> Option<Cow<'a, [u8]>> {
+    if asset.kind.as_ref() != kind.as_bytes() {
         return None;
     }
-    let path = &asset.value[..];
+    let path = asset.value.as_ref();
     // Nearly all are normalised, and there are many.
     let is_odd = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
     let is_normal = path.starts_with(b"/") && !path.ends_with(b"/") && !path.windows(2).any(is_odd);

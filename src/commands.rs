@@ -31,6 +31,7 @@ use crate::exit;
 use crate::generations::{Pin, Store};
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
+use crate::memory;
 use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Report, Reporter, Severity};
 use crate::root::Root;
@@ -84,7 +85,11 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
                 with_context(settings, report, |context| plugin_check::run(&arguments, context))
             }
         },
-        Verb::Watch(arguments) => with_context(settings, report, |context| watch::run(&arguments, context)),
+        Verb::Watch(arguments) => {
+            memory::give_back();
+            settings.shows_differences = false;
+            with_context(settings, report, |context| watch::run(&arguments, context))
+        }
         Verb::Selectors(arguments) => with_inputs(settings, report, |context| selectors::run(&arguments, context)),
     }
 }

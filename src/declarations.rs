@@ -13,12 +13,12 @@ pub struct Declarations<'a>(Vec<Option<Box<Declaration<'a>>>>);
 
 #[derive(Debug)]
 struct Declaration<'a> {
-    edges: Edges,
+    edges: Edges<&'a BStr>,
     /// The file where they are declared; empty if there is none.
     origin: Cow<'a, BStr>,
 }
 
-static NO_EDGES: Edges = Edges::NONE;
+static NO_EDGES: Edges<&'static BStr> = Edges::NONE;
 
 impl<'a> Declarations<'a> {
     /// Returns the declarations of these entities.

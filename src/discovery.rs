@@ -274,6 +274,8 @@ impl<'a> Discovery<'a> {
         RunOptions {
             verify: self.settings.verify,
             hints: self.settings.gives_hints,
+            differences: self.settings.shows_differences,
+            gives_memory_back: self.settings.gives_memory_back,
             read_only: self.purpose != Purpose::Apply,
             keeps_replaced: self.purpose == Purpose::Apply && self.settings.keeps_history,
             jobs: self.settings.jobs,

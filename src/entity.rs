@@ -101,7 +101,7 @@ impl Entity {
 
     /// Returns its declared dependencies.
     #[must_use]
-    pub fn edges(&self) -> Edges {
+    pub fn edges(&self) -> Edges<&BStr> {
         let knows_edges = self.account.version >= API_VERSION_4;
         if knows_edges { Edges::from_lines(self.lines()) } else { Edges::NONE }
     }

@@ -82,7 +82,7 @@ impl Picture {
             line.requires |= edge.kind == EdgeKind::Requires;
             line.refreshes |= edge.kind.refreshes();
             if let Some(asset) = edge.asset(nodes) {
-                let asset = format!("{} {}", readable(&asset.kind), readable(&asset.value));
+                let asset = format!("{} {}", readable(asset.kind), readable(asset.value));
                 if !line.assets.contains(&asset) {
                     line.assets.push(asset);
                 }
@@ -108,7 +108,8 @@ mod tests {
 
     fn picture(entities: &[(&[u8], Edges)]) -> Picture {
         let node = |(id, edges)| Node { id: BStr::new(id), plugin: 0.into(), edges, origin: BStr::new("") };
-        let nodes: PerEntity<Node<'_>> = entities.iter().map(|(id, edges)| node((*id, edges))).collect();
+        let borrowed: Vec<_> = entities.iter().map(|(id, edges)| (*id, edges.borrowed())).collect();
+        let nodes: PerEntity<Node<'_>> = borrowed.iter().map(|(id, edges)| node((*id, edges))).collect();
         let plan = Plan::new(&nodes).unwrap();
         Picture::new(&nodes, &plan, &nodes.iter().map(|_| true).collect())
     }
@@ -125,14 +126,17 @@ mod tests {
             (
                 b"service:www",
                 Edges {
-                    requires: ids(&["file:/etc/www"]),
-                    subscribes: ids(&["file:/etc/www"]),
-                    after: ids(&["user:www"]),
+                    requires: ids(&["file:/etc/www"]).into(),
+                    subscribes: ids(&["file:/etc/www"]).into(),
+                    after: ids(&["user:www"]).into(),
                     ..Edges::default()
                 },
             ),
-            (b"user:www", Edges { requires: ids(&["group:web"]), provides: vec![www.clone()], ..Edges::default() }),
-            (b"file:/etc/www", Edges { needs: vec![www], ..Edges::default() }),
+            (
+                b"user:www",
+                Edges { requires: ids(&["group:web"]).into(), provides: [www.clone()].into(), ..Edges::default() },
+            ),
+            (b"file:/etc/www", Edges { needs: [www].into(), ..Edges::default() }),
             (b"file:/old", Edges { orphan: true, ..Edges::default() }),
         ])
     }
@@ -141,8 +145,8 @@ mod tests {
     pub(super) fn hostile() -> Picture {
         let asset = Asset::new("path", "/\"]\\n");
         picture(&[
-            (b"a\"b\\<c>&lt;'%#;\xc3\xa9\xff", Edges { provides: vec![asset.clone()], ..Edges::default() }),
-            (b"-->\x1b|\t]]>", Edges { needs: vec![asset], ..Edges::default() }),
+            (b"a\"b\\<c>&lt;'%#;\xc3\xa9\xff", Edges { provides: [asset.clone()].into(), ..Edges::default() }),
+            (b"-->\x1b|\t]]>", Edges { needs: [asset].into(), ..Edges::default() }),
         ])
     }
 
@@ -157,7 +161,8 @@ mod tests {
 
     #[test]
     fn only_what_is_selected_is_shown() {
-        let edges = [Edges { before: ids(&["b", "c"]), ..Edges::default() }, Edges::default(), Edges::default()];
+        let edges = [Edges { before: ids(&["b", "c"]).into(), ..Edges::default() }, Edges::default(), Edges::default()];
+        let edges = edges.each_ref().map(Edges::borrowed);
         let nodes: PerEntity<Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
             .map(|(id, edges)| Node { id: id.into(), plugin: 0.into(), edges, origin: "".into() })
             .collect();

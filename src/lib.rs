@@ -36,6 +36,7 @@ pub mod inventory;
 pub mod ledger;
 pub mod limited;
 pub mod lock;
+mod memory;
 pub mod node;
 pub mod ownership;
 pub mod plan;

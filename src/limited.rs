@@ -151,7 +151,7 @@ impl Answers {
         let ids: HashSet<&BStr> = ids.iter().map(|id| id.as_bstr()).collect();
         let reports = self.0.values().flat_map(|answered| &answered.answer);
         let of_ids = reports.flat_map(OutlinedReport::edges).filter(|(id, _)| ids.contains(id));
-        of_ids.flat_map(|(_, edges)| edges.named().cloned().collect::<Vec<_>>()).collect()
+        of_ids.flat_map(|(_, edges)| edges.named().map(|id| BString::from(*id)).collect::<Vec<_>>()).collect()
     }
 
     /// Returns true if an entity is about a subject, and what these entities name or need.
@@ -162,8 +162,8 @@ impl Answers {
         let mut neighbours = HashSet::new();
         for (_, edges) in with_edges.filter(|(id, edges)| subject.is_of(id, edges)) {
             found = true;
-            neighbours.extend(edges.named().cloned());
-            neighbours.extend(edges.needs.into_iter().map(|asset| asset.value));
+            neighbours.extend(edges.named().map(|id| BString::from(*id)));
+            neighbours.extend(edges.needs.into_iter().map(|asset| BString::from(asset.value)));
         }
         (found, neighbours)
     }

@@ -12,7 +12,7 @@ pub struct Node<'a> {
     /// Its plugin.
     pub plugin: PluginIndex,
     /// Its declarations.
-    pub edges: &'a Edges,
+    pub edges: &'a Edges<&'a BStr>,
     /// The file where it declares it, for messages; empty if there is none.
     pub origin: &'a BStr,
 }

@@ -90,26 +90,26 @@ impl Ownership {
 }
 
 /// Returns the assets that entities own: those of orphans, or those of the others.
-fn owned<'a>(nodes: &PerEntity<Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset)> {
+fn owned<'a>(nodes: &PerEntity<Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset<&'a BStr>)> {
     let entities = nodes.entries().filter(move |(_, node)| node.edges.orphan == orphans);
     entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
 }
 
-fn key(asset: &Asset) -> Key<'_> {
-    let value = reach(asset).or_else(|| path(asset)).unwrap_or(Cow::Borrowed(&asset.value));
-    (asset.kind.as_bstr(), value)
+fn key<'a>(asset: &'a Asset<&BStr>) -> Key<'a> {
+    let value = reach(asset).or_else(|| path(asset)).unwrap_or(Cow::Borrowed(asset.value));
+    (asset.kind, value)
 }
 
-fn path(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+fn path<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
     path_in(asset, PATH)
 }
 
-fn tree(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+fn tree<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
     path_in(asset, TREE)
 }
 
 /// Returns the path of a tree, shared or not.
-fn reach(asset: &Asset) -> Option<Cow<'_, [u8]>> {
+fn reach<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
     tree(asset).or_else(|| path_in(asset, SHARED))
 }
 
@@ -160,7 +160,7 @@ impl<'a> Paths<'a> {
         if self.trees.len() < 2 {
             return Vec::new();
         }
-        let conflict = |(entity, asset): (EntityIndex, &Asset)| {
+        let conflict = |(entity, asset): (EntityIndex, &Asset<&BStr>)| {
             let tree = tree(asset)?;
             let other = around(&self.trees, &tree).find(|&other| other != entity)?;
             let owners = vec![entity.min(other), entity.max(other)];

@@ -28,7 +28,7 @@ use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::node::Node;
 use crate::ownership::{self, Conflict, Ownership, Succession};
 use crate::select::Selected;
-use bstr::BString;
+use bstr::{BStr, BString};
 use edges::Declared;
 use holo_protocol::{Asset, Receipt};
 use std::collections::HashMap;
@@ -279,7 +279,7 @@ impl Edge {
 
     /// Returns the asset that is needed, or owned, if that makes the edge.
     #[must_use]
-    pub fn asset<'a>(&self, nodes: &PerEntity<Node<'a>>) -> Option<&'a Asset> {
+    pub fn asset<'a>(&self, nodes: &PerEntity<Node<'a>>) -> Option<&'a Asset<&'a BStr>> {
         let edges = nodes[self.declared_by()].edges;
         match self.kind {
             EdgeKind::Needs(index) => edges.needs.get(index),

@@ -47,7 +47,7 @@ pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
                 relations.into_iter().find(|(_, list)| list.contains(&name.id)).map(|(relation, _)| relation);
             // A missing requirement is an error of the entity.
             if let Some(relation) = relation.filter(|_| !edges.requires.contains(&name.id)) {
-                let (location, id) = (name.location.clone(), name.id.clone());
+                let (location, id) = (name.location.to_owned(), name.id.to_owned());
                 dangling.push(Dangling { entity, location, relation, id });
             }
         }

@@ -147,6 +147,12 @@ impl Refreshes {
         })
     }
 
+    /// Returns the number of targets whose refresh is due if this run does not go on: what it has expected and not seen may have changed.
+    #[must_use]
+    pub fn due_if_ended_now(&self) -> usize {
+        self.sources.len()
+    }
+
     /// Returns the time since when the refresh of a target is due, if it is, and that is known.
     #[must_use]
     pub fn due_since(&self, target: &BStr) -> Option<Timestamp> {

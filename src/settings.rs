@@ -1,5 +1,6 @@
 //! The environment, read once and passed on.
 
+use crate::memory;
 use crate::root::Root;
 use crate::run_id::RunId;
 use holo_definitions::duration::DurationError;
@@ -24,6 +25,10 @@ pub struct Settings {
     pub exit_zero: bool,
     /// True if a person reads the errors, so that plugins may say what to do about one.
     pub gives_hints: bool,
+    /// True if it is shown what a person has changed in entities.
+    pub shows_differences: bool,
+    /// True if the C library gives memory back at once (`$GLIBC_TUNABLES`), which costs time.
+    pub gives_memory_back: bool,
     /// True if plugins are to read everything, whatever they know from earlier runs (`--verify`).
     pub verify: bool,
     /// The number of entities that a plugin may work on at a time (`--jobs`).
@@ -89,6 +94,8 @@ impl Settings {
             sudo_user: set("SUDO_USER"),
             trigger: set("HOLO_TRIGGER"),
             gives_hints: false,
+            shows_differences: true,
+            gives_memory_back: memory::is_given_back(),
             verify: false,
             jobs: processors(),
             limit,

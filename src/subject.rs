@@ -51,9 +51,9 @@ impl Subject {
 
     /// Returns true if an entity with this ID, and these edges, is about it.
     #[must_use]
-    pub fn is_of(&self, id: &BStr, edges: &Edges) -> bool {
+    pub fn is_of(&self, id: &BStr, edges: &Edges<&BStr>) -> bool {
         let name = id.split_once_str(":").map_or(id, |(_, name)| name.as_bstr());
-        let has = |value: &BString| *value == self.path;
+        let has = |value: &&BStr| **value == self.path;
         id == self.given
             || name == self.given
             || name == self.path
@@ -72,7 +72,7 @@ mod tests {
         let is_of = |given: &str, id: &str, lines: &str| {
             let report =
                 holo_protocol::EntityReport::parse_all(format!("ENTITY: {id}\n{lines}").as_bytes(), 4).unwrap();
-            subject(given).is_of(id.into(), &report[0].edges)
+            subject(given).is_of(id.into(), &report[0].edges.borrowed())
         };
         assert!(is_of("nginx", "package:nginx", "") && is_of("package:nginx", "package:nginx", ""));
         assert!(!is_of("nginx", "package:nginx-common", "") && !is_of("package", "package:nginx", ""));

@@ -165,7 +165,7 @@ impl Walk<'_> {
             .iter()
             .filter(|(of, _)| entity.id().strip_prefix(of.as_bytes()).is_some_and(|rest| rest.starts_with(b":")));
         let mut names: Vec<BString> = of_type.map(|(_, name)| BString::from(name.as_str())).collect();
-        names.extend(entity.edges().sends);
+        names.extend(entity.edges().sends.into_iter().map(BString::from));
         (!names.is_empty()).then_some(names)
     }
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use clap::CommandFactory;
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 fn apply(words: &[&str]) -> Option<Apply> {
     let words = ["holo", "apply"].iter().chain(words).map(OsString::from);

@@ -11,7 +11,7 @@ use crate::limited::Interest;
 use crate::plugin::OperationError;
 use crate::report::{BlamedLine, Event, Remarks, Reporter};
 use crate::subject::Subject;
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use holo_events::Line;
 use holo_protocol::{Asset, Origin, Span};
 use holo_system::System;
@@ -81,7 +81,7 @@ struct File<'a> {
 
 /// Returns true if a path is in a tree of which the entity decides.
 fn is_above(entity: &Entity, path: &Path) -> bool {
-    let is_around = |asset: &Asset| {
+    let is_around = |asset: &Asset<&BStr>| {
         let kind_fits = asset.kind == "path-tree" || asset.kind == "path";
         kind_fits && path.starts_with(asset.value.to_path_lossy())
     };

@@ -130,7 +130,7 @@ impl Watcher<'_> {
         let now = Instant::now();
         self.queue.writers.release(now);
         let released = self.fights.release(now);
-        let released = released.iter().filter_map(|id| self.known.by_id.get(id)).copied();
+        let released = released.iter().filter_map(|id| self.known.find(id.as_bstr()));
         let causes = released.chain(self.timers.due(&Zoned::now(), now)).map(|entity| (entity, None));
         let drifted = self.look(&causes.collect())?;
         self.repair(drifted)
@@ -182,9 +182,11 @@ impl Watcher<'_> {
         self.is_flawed = inventory.is_flawed_for(&selection);
         self.forget_fights(&inventory, &known);
         drop(inventory);
-        self.timers = known.timers(Instant::now());
-        self.known = known;
-        self.queue.watch(paths, sources);
+        // What stays lies above what the look at everything took. It is moved, so that the C library gives back what is left behind.
+        self.known = known.clone();
+        drop(known);
+        self.timers = self.known.timers(Instant::now());
+        self.queue.watch(paths.moved(), sources);
         Ok(self.learn(found, &Causes::new()))
     }
 
@@ -214,7 +216,7 @@ impl Watcher<'_> {
         let Some(mut found) = self.check(&asked)? else { return self.survey_or_postpone() };
         let is_blocked = |finding: &&Finding| finding.end == End::DependencyFailed;
         let blocked: Vec<EntityIndex> =
-            found.iter().filter(is_blocked).filter_map(|finding| self.known.by_id.get(&finding.id)).copied().collect();
+            found.iter().filter(is_blocked).filter_map(|finding| self.known.find(finding.id.as_bstr())).collect();
         let required = self.known.with_required(&blocked);
         if !required.is_subset(&asked) {
             // It would be hindered in a repair, too.
@@ -246,7 +248,7 @@ impl Watcher<'_> {
     fn learn(&mut self, found: Vec<Finding>, causes: &Causes) -> Vec<EntityIndex> {
         let mut drifted = Vec::new();
         for finding in found {
-            let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
+            let Some(entity) = self.known.find(finding.id.as_bstr()) else { continue };
             let before = self.known.entities[entity].state;
             let (state, noticed) = match finding.end {
                 _ if finding.is_unknown => continue,

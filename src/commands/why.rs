@@ -139,10 +139,12 @@ fn edited(
         if !view.difference(&pair).ok()?.is_empty() {
             return Some(Some(Edit::Shown));
         }
-        // Of a copy without a label nobody knows which mode it has.
-        let has_mode = pair.from_label.is_some() || !inventory.resources.is_of_the_run(&pair.from);
+        // Of a copy without a label nobody knows which mode it has, and none but root can give it its owner.
+        let is_copy = inventory.resources.is_of_the_run(&pair.from);
+        let has_mode = pair.from_label.is_some() || !is_copy;
+        let has_owner = !is_copy || rustix::process::geteuid().is_root();
         let is_at_path = path.is_some_and(|path| pair.to == settings.root.join(path));
-        Some(Edit::of_mode(&pair).filter(|_| has_mode && is_at_path))
+        Some(Edit::of_permissions(&pair, has_owner).filter(|_| has_mode && is_at_path))
     };
     Ok(pair.and_then(edit))
 }

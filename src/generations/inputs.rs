@@ -21,11 +21,28 @@ const FOLLOWED: [&str; 5] = ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc
 /// An input.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its path below the root.
+    /// Its path below the root, or below [`GENERATED`].
     pub(super) path: PathBuf,
-    /// The path at which it is.
-    pub(super) at: PathBuf,
     pub(super) stamp: Stamp,
+}
+
+/// The directories in which inputs are.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// The root of the system.
+    pub(super) root: Root,
+    /// The directory of what generators made.
+    pub(super) virtual_root: PathBuf,
+}
+
+impl Places {
+    /// Returns the path at which an input is.
+    pub(super) fn at(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(GENERATED) {
+            Ok(file) => self.virtual_root.join(file),
+            Err(_) => self.root.join(path),
+        }
+    }
 }
 
 /// The inputs that there are.
@@ -57,8 +74,9 @@ impl Found {
 }
 
 /// Finds all inputs below the root, and the files that generators made in the virtual root.
-pub(super) fn find(root: &Root, virtual_root: &Path, generated: &Generated) -> Result<Today, InputError> {
+pub(super) fn find(places: &Places, generated: &Generated) -> Result<Today, InputError> {
     let mut today = Today::default();
+    let root = &places.root;
     for below in FOLLOWED {
         today.walk(&root.join(below), Path::new(below), true)?;
     }
@@ -66,7 +84,8 @@ pub(super) fn find(root: &Root, virtual_root: &Path, generated: &Generated) -> R
         today.walk_plugins(&root.join(below), Path::new(below))?;
     }
     for file in generated.keys() {
-        today.take(virtual_root.join(file), Path::new(GENERATED).join(file), false)?;
+        let path = Path::new(GENERATED).join(file);
+        today.take(&places.at(&path), path, false)?;
     }
     today.found.sort_by(|one, other| one.path.cmp(&other.path));
     today.found.dedup_by(|one, other| one.path == other.path);
@@ -101,23 +120,23 @@ impl Today {
             let Ok(relative) = entry.path().strip_prefix(at) else { continue };
             let path = if relative.as_os_str().is_empty() { below.to_owned() } else { below.join(relative) };
             let follows = follow || entry.depth() == 0;
-            self.take(entry.into_path(), path, follows)?;
+            self.take(entry.path(), path, follows)?;
         }
         Ok(())
     }
 
     /// Takes what is at a path, if there is anything.
-    fn take(&mut self, at: PathBuf, path: PathBuf, follow: bool) -> Result<(), InputError> {
-        let stamp = match Stamp::of_path(&at, follow) {
+    fn take(&mut self, at: &Path, path: PathBuf, follow: bool) -> Result<(), InputError> {
+        let stamp = match Stamp::of_path(at, follow) {
             Ok(stamp) => stamp,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(source) => return Err(InputError { path: at, source }),
+            Err(source) => return Err(InputError { path: at.to_owned(), source }),
         };
-        let found = Found { path, at, stamp };
+        let found = Found { path, stamp };
         match found.kind() {
             // A FIFO or device holds no resource.
             Kind::Other => return Ok(()),
-            Kind::Symlink => self.outside.extend(target_of(&found.at)),
+            Kind::Symlink => self.outside.extend(target_of(at)),
             Kind::File | Kind::Directory => {}
         }
         self.found.push(found);
@@ -190,7 +209,8 @@ mod tests {
         symlink("motd", folder.path().join("usr/share/holo/files/10-x/etc/in")).unwrap();
         symlink("loop", folder.path().join("etc/holo/data/loop")).unwrap();
         let generated = [("files/20-x/etc/issue".into(), "usr/share/holo/generators/01.sh".into())].into();
-        let today = find(&root, &folder.path().join("tmp/made"), &generated).unwrap();
+        let places = Places { root, virtual_root: folder.path().join("tmp/made") };
+        let today = find(&places, &generated).unwrap();
         let files = today.found.iter().filter(|found| found.kind() != Kind::Directory);
         let files: Vec<&str> = files.map(|found| found.path.to_str().unwrap()).collect();
         assert_eq!(
@@ -212,14 +232,16 @@ mod tests {
             ]
         );
         assert!(today.found.iter().any(|found| found.path == Path::new("usr/share/holo/empty")));
+        for found in &today.found {
+            assert!(places.at(&found.path).symlink_metadata().is_ok(), "{found:?}");
+        }
         assert_eq!(today.outside, [folder.path().canonicalize().unwrap().join("srv/data.toml")]);
     }
 
     #[test]
     fn nothing_is_no_error() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(
-            find(&Root::new(Some(folder.path().into())), Path::new(""), &Generated::new()).unwrap().found.is_empty()
-        );
+        let places = Places { root: Root::new(Some(folder.path().into())), virtual_root: PathBuf::new() };
+        assert!(find(&places, &Generated::new()).unwrap().found.is_empty());
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Writer {
     list: Vec<(Digest, u64)>,
     directories: Vec<(Digest, u64)>,
     /// The directories one after the other.
-    directory_bytes: Vec<u8>,
+    directory_frame: zstd::Encoder<'static, Vec<u8>>,
 }
 
 /// A pack cannot be used.
@@ -56,7 +56,8 @@ impl Writer {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut objects = zstd::Encoder::new(BufWriter::new(file), LEVEL)?;
         objects.include_checksum(true)?;
-        Ok(Writer { objects, list: Vec::new(), directories: Vec::new(), directory_bytes: Vec::new() })
+        let directory_frame = zstd::Encoder::new(Vec::new(), LEVEL)?;
+        Ok(Writer { objects, list: Vec::new(), directories: Vec::new(), directory_frame })
     }
 
     /// Adds an object.
@@ -66,9 +67,9 @@ impl Writer {
     }
 
     /// Adds a directory.
-    pub(super) fn add_directory(&mut self, digest: Digest, content: &[u8]) {
+    pub(super) fn add_directory(&mut self, digest: Digest, content: &[u8]) -> io::Result<()> {
         self.directories.push((digest, content.len() as u64));
-        self.directory_bytes.extend_from_slice(content);
+        self.directory_frame.write_all(content)
     }
 
     /// Adds an object that is too large for memory, with a digest that was found out before. It may have been changed meanwhile.
@@ -92,11 +93,12 @@ impl Writer {
     pub(super) fn finish(self, generation: Generation) -> io::Result<()> {
         let mut file = self.objects.finish()?;
         let objects = file.stream_position()?;
-        let directories = zstd::encode_all(&*self.directory_bytes, LEVEL)?;
+        let directories = self.directory_frame.finish()?;
         file.write_all(&directories)?;
         let contents = Contents { generation, objects: self.list, directories: self.directories };
-        let contents = serde_json::to_vec(&contents)?;
-        let contents = zstd::encode_all(&*contents, CONTENTS_LEVEL)?;
+        let mut frame = BufWriter::new(zstd::Encoder::new(Vec::new(), CONTENTS_LEVEL)?);
+        serde_json::to_writer(&mut frame, &contents)?;
+        let contents = frame.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
         file.write_all(&contents)?;
         file.write_all(&objects.to_le_bytes())?;
         file.write_all(&(directories.len() as u64).to_le_bytes())?;

@@ -2,7 +2,7 @@
 
 use super::digest::{Digest, Hasher};
 use super::generation::{Generation, VERSION};
-use super::inputs::{self, Found, InputError, Today};
+use super::inputs::{self, Found, InputError, Places, Today};
 use super::pack::Writer;
 use super::pin::Pin;
 use super::stamps::Stamps;
@@ -91,7 +91,8 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
     let Request { root, virtual_root, generated } = request;
     let store = Store::new(&root);
     let moment = SystemTime::now();
-    let Today { found, outside } = inputs::find(&root, &virtual_root, &generated)?;
+    let places = Places { root, virtual_root };
+    let Today { found, outside } = inputs::find(&places, &generated)?;
     let stamps = Stamps::read(&store.stamps());
     let last = store.numbers()?.last().copied();
     if let Some(last) = last.filter(|_| stamps.is_of(&found)) {
@@ -103,21 +104,25 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
     let mut packing = Packing {
         path: store.unfinished(),
         writer: Writer::create(&store.unfinished()).map_err(failed)?,
+        places: &places,
         known: &known,
         own: HashSet::new(),
     };
-    let digests = stamps.known(&found).into_iter().zip(&found);
-    // One of a pack that is gone or damaged is read again.
-    let is_kept = |digest: &Digest| known.contains_key(digest);
-    let digests = digests.map(|(digest, found)| packing.content(found, digest.filter(is_kept)));
-    let digests: Vec<Option<Digest>> = digests.collect::<Result<_, _>>()?;
-    let inputs = inputs_of(&found, &digests)?;
+    let mut digests = stamps.known(&found);
+    drop(stamps);
+    for (digest, found) in digests.iter_mut().zip(&found) {
+        // One of a pack that is gone or damaged is read again.
+        let kept = digest.filter(|digest| known.contains_key(digest));
+        *digest = packing.content(found, kept)?;
+    }
+    let mut stamps = Stamps::new(&found, &digests, moment);
+    let inputs = inputs_of(found, digests, &places)?;
     let mut trees = HashSet::new();
     let tree = tree::write(&inputs, |digest, bytes| {
         trees.insert(digest);
         packing.directory(digest, bytes)
     })?;
-    let stamps = Stamps::new(tree, &found, &digests, moment);
+    stamps.set_tree(tree);
     let writer = packing.writer;
     let last = last.and_then(|last| store.generation(last).ok());
     if let Some(Generation { number, .. }) = last.filter(|last| last.tree == tree) {
@@ -130,7 +135,7 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
     let packs = trees.iter().copied().chain(contents_of(&inputs)).filter_map(|digest| known.get(&digest).copied());
     let (packs, number) = (packs.collect(), store.next_number()?);
     Ok(Recorded::New(Box::new(Reading {
-        root,
+        root: places.root,
         store,
         number,
         inputs,
@@ -188,38 +193,43 @@ impl Reading {
 }
 
 /// Returns inputs with the digests of those that are files.
-pub(super) fn inputs_of(all: &[Found], digests: &[Option<Digest>]) -> Result<Inputs, InputError> {
-    let mut inputs = Vec::new();
-    let mut on_the_way = Inputs::new();
+pub(super) fn inputs_of(all: Vec<Found>, digests: Vec<Option<Digest>>, places: &Places) -> Result<Inputs, InputError> {
+    let mut inputs = Vec::with_capacity(all.len());
+    let mut on_the_way = Vec::new();
     // In the order of paths, a directory is before what is in it.
-    let mut directories: HashSet<&Path> = HashSet::new();
-    for (found, digest) in all.iter().zip(digests) {
+    let mut directories: HashSet<PathBuf> = HashSet::new();
+    for (found, digest) in all.into_iter().zip(digests) {
         let access = found.access();
         let node = match (found.kind(), digest) {
-            (Kind::File, Some(content)) => Node::File { access, content: *content },
+            (Kind::File, Some(content)) => Node::File { access, content },
             (Kind::Directory, _) => Node::Directory(access),
-            (Kind::Symlink, _) => match fs::read_link(&found.at) {
-                Ok(target) => Node::Symlink(target),
-                Err(error) if is_gone(&error) => continue,
-                Err(source) => return Err(InputError { path: found.at.clone(), source }),
-            },
+            (Kind::Symlink, _) => {
+                let at = places.at(&found.path);
+                match fs::read_link(&at) {
+                    Ok(target) => Node::Symlink(target),
+                    Err(error) if is_gone(&error) => continue,
+                    Err(source) => return Err(InputError { path: at, source }),
+                }
+            }
             // It has been removed since.
             (Kind::File, None) | (Kind::Other, _) => continue,
         };
         for parent in found.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()) {
-            if !directories.insert(parent) {
+            if directories.contains(parent) {
                 break;
             }
+            directories.insert(parent.to_owned());
             let access = if parent == Path::new(inputs::GENERATED) { PRIVATE } else { ON_THE_WAY };
-            on_the_way.insert(parent.to_owned(), Node::Directory(access));
+            on_the_way.push((parent.to_owned(), Node::Directory(access)));
         }
         if matches!(node, Node::Directory(_)) {
-            directories.insert(&found.path);
+            directories.insert(found.path.clone());
         }
-        inputs.push((found.path.clone(), node));
+        inputs.push((found.path, node));
     }
+    let mut inputs: Inputs = inputs.into_iter().collect();
     inputs.extend(on_the_way);
-    Ok(inputs.into_iter().collect())
+    Ok(inputs)
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -230,6 +240,7 @@ fn is_gone(error: &io::Error) -> bool {
 struct Packing<'a> {
     path: PathBuf,
     writer: Writer,
+    places: &'a Places,
     known: &'a HashMap<Digest, u32>,
     own: HashSet<Digest>,
 }
@@ -240,9 +251,10 @@ impl Packing<'_> {
         if digest.is_some() || found.kind() != Kind::File {
             return Ok(digest);
         }
-        let failed = |source| RecordingError::Input(InputError { path: found.at.clone(), source });
+        let at = self.places.at(&found.path);
+        let failed = |source| RecordingError::Input(InputError { path: at.clone(), source });
         let read = (|| {
-            let mut file = File::open(&found.at)?;
+            let mut file = File::open(&at)?;
             let size = found.stamp.stat().size;
             if size < LARGE {
                 let content = small_content(&mut file, size)?;
@@ -262,7 +274,7 @@ impl Packing<'_> {
         }
         let added = match content {
             Some(content) => self.writer.add(digest, &content),
-            None => self.writer.add_from(digest, File::open(&found.at).map_err(failed)?),
+            None => self.writer.add_from(digest, File::open(&at).map_err(failed)?),
         };
         added.map_err(|error| self.not_written(error))?;
         Ok(Some(digest))
@@ -270,7 +282,7 @@ impl Packing<'_> {
 
     fn directory(&mut self, digest: Digest, bytes: &[u8]) -> Result<(), RecordingError> {
         if !self.known.contains_key(&digest) && self.own.insert(digest) {
-            self.writer.add_directory(digest, bytes);
+            self.writer.add_directory(digest, bytes).map_err(|error| self.not_written(error))?;
         }
         Ok(())
     }

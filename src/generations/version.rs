@@ -2,7 +2,7 @@
 
 use super::digest::{Digest, Hasher};
 use super::generation::Generation;
-use super::inputs::{self, GENERATED};
+use super::inputs::{self, GENERATED, Places};
 use super::recording::{RecordingError, inputs_of};
 use super::store::Store;
 use super::tree::{Inputs, Node};
@@ -10,10 +10,10 @@ use crate::error::IoError;
 use crate::resources::Generated;
 use crate::root::Root;
 use holo_change::Kind;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Inputs, and where their contents are.
 pub struct Version {
@@ -23,8 +23,7 @@ pub struct Version {
 
 enum Source {
     Kept(Store, Box<Generation>),
-    /// The paths of the files.
-    Today(BTreeMap<PathBuf, PathBuf>),
+    Today(Places),
 }
 
 impl Version {
@@ -42,21 +41,22 @@ impl Version {
     /// # Errors
     /// If one cannot be read.
     pub fn today(root: &Root) -> Result<Version, RecordingError> {
-        let found = inputs::find(root, Path::new(""), &Generated::new())?.found;
+        let places = Places { root: root.clone(), virtual_root: PathBuf::new() };
+        let found = inputs::find(&places, &Generated::new())?.found;
         let mut digests = Vec::new();
         for input in &found {
+            let at = places.at(&input.path);
             let digest = || {
                 let mut hasher = Hasher::default();
-                io::copy(&mut File::open(&input.at)?, &mut hasher)?;
+                io::copy(&mut File::open(&at)?, &mut hasher)?;
                 io::Result::Ok(hasher.finish())
             };
             digests.push(match input.kind() {
-                Kind::File => Some(digest().map_err(|error| IoError::new("read", &input.at, error))?),
+                Kind::File => Some(digest().map_err(|error| IoError::new("read", &at, error))?),
                 _ => None,
             });
         }
-        let inputs = inputs_of(&found, &digests)?;
-        Ok(Version { inputs, source: Source::Today(found.into_iter().map(|found| (found.path, found.at)).collect()) })
+        Ok(Version { inputs: inputs_of(found, digests, &places)?, source: Source::Today(places) })
     }
 
     /// Returns the inputs.
@@ -84,9 +84,9 @@ impl Version {
             let Some(Node::File { content, .. }) = self.inputs.get(path) else { continue };
             match &self.source {
                 Source::Kept(..) => kept.entry(*content).or_default().push(path.clone()),
-                Source::Today(files) => {
-                    let at = files.get(path).unwrap_or(path);
-                    let read = fs::read(at).map_err(|error| IoError::new("read", at, error))?;
+                Source::Today(places) => {
+                    let at = places.at(path);
+                    let read = fs::read(&at).map_err(|error| IoError::new("read", &at, error))?;
                     contents.insert(path.clone(), read);
                 }
             }

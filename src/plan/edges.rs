@@ -63,7 +63,7 @@ impl Collector<'_, '_> {
         ];
         let ids = self.ids;
         for (kind, list) in lists {
-            for id in list.iter().filter(|id| *id != node.id) {
+            for id in list.iter().filter(|id| **id != node.id) {
                 for other in ids.get(id.as_bstr()) {
                     let (from, to) = if kind.is_declared_first() { (entity, other) } else { (other, entity) };
                     self.link(from, to, kind);
@@ -93,7 +93,7 @@ impl Collector<'_, '_> {
             let senders = senders.filter(|&sender| sender != entity || !node.edges.orphan);
             senders.for_each(|sender| self.link(sender, entity, EdgeKind::Receives));
             let sender = ids.get(receipt.sender.as_bstr()).find(|&sender| !self.nodes[sender].edges.orphan);
-            receptions.push(Reception { sender, receipt: receipt.clone() });
+            receptions.push(Reception { sender, receipt: receipt.to_owned() });
         }
         receptions
     }
@@ -102,14 +102,14 @@ impl Collector<'_, '_> {
     fn requirements(&mut self, entity: EntityIndex, node: &Node<'_>) -> Vec<Requirement> {
         let requires = &node.edges.requires;
         // An entity that requires itself waits for ever, and the user has to hear of it.
-        requires.iter().filter(|id| *id == node.id).for_each(|_| self.link(entity, entity, EdgeKind::Requires));
+        requires.iter().filter(|id| **id == node.id).for_each(|_| self.link(entity, entity, EdgeKind::Requires));
         let mut requirements = Vec::new();
         for id in requires {
             let known = requirements.len();
             let living = self.ids.get(id.as_bstr()).filter(|&other| !self.nodes[other].edges.orphan);
             requirements.extend(living.map(Requirement::Entity));
             if requirements.len() == known {
-                requirements.push(Requirement::Unknown(id.clone()));
+                requirements.push(Requirement::Unknown((*id).to_owned()));
             }
         }
         requirements

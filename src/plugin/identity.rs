@@ -3,6 +3,7 @@
 use super::handshake::Handshake;
 use super::process::Channel;
 use crate::cache;
+use crate::memory;
 use holo_protocol::API_VERSION_4;
 use holo_protocol::environment as names;
 use std::ffi::OsString;
@@ -28,6 +29,10 @@ pub struct RunOptions {
     pub verify: bool,
     /// True if a person reads what they print, so that they may say what to do about an error.
     pub hints: bool,
+    /// True if it is shown what a person has changed in entities.
+    pub differences: bool,
+    /// True if our memory is given back at once, which plugins need not do that are about to end.
+    pub gives_memory_back: bool,
     /// True if they may write nothing but in their cache directories.
     pub read_only: bool,
     /// True if they should keep what files were that they replace.
@@ -84,7 +89,7 @@ impl Identity {
     /// Returns the variables that the plugin's environment has beyond ours.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache: own_cache, .. } = &self.directories;
-        let RunOptions { verify, hints, read_only, keeps_replaced, jobs, .. } = self.options;
+        let RunOptions { verify, hints, differences, read_only, keeps_replaced, jobs, .. } = self.options;
         let mut environment = vec![
             (names::API_VERSION, self.api_version().to_string().into()),
             (names::ROOT_DIR, root.into()),
@@ -107,6 +112,9 @@ impl Identity {
             // All plugins' cache directories are in that of the run.
             environment.extend(own_cache.parent().map(|run| (names::FACTS, run.join(cache::FACTS).into())));
         }
+        if !differences {
+            environment.push((names::DIFFERENCES, "0".into()));
+        }
         if keeps_replaced {
             environment.push((names::KEEP_REPLACED, "1".into()));
         }
@@ -116,6 +124,16 @@ impl Identity {
         if hints {
             environment.push((names::HINTS, "1".into()));
         }
+        if self.options.gives_memory_back {
+            environment.push((memory::VARIABLE, OsString::new()));
+        }
+        environment
+    }
+
+    /// Returns the same for a process that lives as long as ours, and waits: what ours has been told about memory holds for it, too.
+    pub(super) fn environment_of_watch(&self) -> Vec<(&'static str, OsString)> {
+        let mut environment = self.environment();
+        environment.retain(|(name, _)| *name != memory::VARIABLE);
         environment
     }
 

@@ -141,7 +141,7 @@ pub(super) fn watch(plugin: &Identity) -> Result<Process, StartError> {
     let program = Program {
         path: plugin.program(),
         arguments: vec![OsStr::new("watch")],
-        environment: plugin.environment(),
+        environment: plugin.environment_of_watch(),
         messages: true,
         requests: true,
         limit: None,

@@ -20,6 +20,9 @@ const WANTED: &str = "wanted line\n";
 const WANTED_LATER: &str = "wanted later\n";
 const WANTED_LAST: &str = "wanted last of all\n";
 
+/// The contents of declared files, as they are in a dump.
+const CONTENTS: &str = "./var/lib/holo/files/.declared/contents/";
+
 /// Something that happens to a root, and is killed on the way.
 struct Case {
     name: &'static str,
@@ -337,13 +340,18 @@ const MANY_OF: [Many; 4] = [
         name: "scrubbing many overlays",
         files: MANY_OVERLAYS,
         before: many_orphans,
-        moments: &[("renameat", &[10, 60, 100]), ("unlinkat", &[10, 60, 100]), ("syncfs", &[1, 2])],
+        moments: &[("renameat", &[1, 10, 60]), ("unlinkat", &[1, 10, 60]), ("syncfs", &[1, 2])],
     },
     Many {
         name: "many declared files",
         files: MANY_DECLARED,
         before: many_declared,
-        moments: &[("fchmod", &[60, 120]), ("renameat", &[60, 130, 200]), ("syncfs", &[1, 2, 3, 4, 5, 6])],
+        moments: &[
+            ("fchmod", &[60, 120]),
+            ("linkat", &[1, 20]),
+            ("renameat", &[60, 130, 200]),
+            ("syncfs", &[1, 2, 3, 4, 5, 6]),
+        ],
     },
     Many {
         name: "scrubbing many declared files",
@@ -523,7 +531,7 @@ fn was_killed(log: &Path) -> bool {
 }
 
 /// Everything but what a killed dispatcher must leave behind, and the records of declared files: which of them has made a directory that
-/// several need depends on which was first.
+/// several need depends on which was first. A content that many files begin with may be the file that was there; of few, it is a copy.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
@@ -533,7 +541,11 @@ fn tree(root: &ScratchRoot) -> BString {
             && !section.contains_str("/.declared/base/")
             && !section.contains_str("/.access/base/")
     });
-    kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()
+    let mut tree = kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat();
+    for mode in ["0640", "0644"] {
+        tree = tree.replace(format!("{mode} {CONTENTS}"), format!("0600 {CONTENTS}"));
+    }
+    tree.into()
 }
 
 fn nothing_is_torn(root: &ScratchRoot, case: &Case, moment: &str) {

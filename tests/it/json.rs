@@ -471,6 +471,9 @@ fn an_interrupted_run_says_so() {
     assert_eq!(only(&lines, "summary", "error"), "interrupted by signal 15 while hook:reload was at work");
     assert_eq!(only(&lines, "summary", "tally")["changed"], 2);
     assert_eq!(of(&lines, "begin").len(), of(&lines, "end").len() + 1);
+    // The next run has as many to do as this one has left.
+    assert_eq!(only(&lines, "summary", "refreshes_due"), 1);
+    assert_eq!(only(&self::lines(&root, &["check"], 3), "summary", "refreshes_due"), 1);
 }
 
 fn a_run_whose_time_is_over_says_so() {

@@ -27,6 +27,7 @@ mod own_resources;
 mod paths;
 mod plan;
 mod plugin_check;
+mod power_loss;
 mod previews;
 mod reading;
 mod report;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         ("paths", paths::trials()),
         ("plan", plan::trials()),
         ("plugin_check", plugin_check::trials()),
+        ("power_loss", power_loss::trials()),
         ("previews", previews::trials()),
         ("reading", reading::trials()),
         ("report", report::trials()),

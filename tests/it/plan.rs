@@ -121,7 +121,8 @@ impl Graph {
             .map(|(report, &plugin)| Node {
                 id: report.id.as_ref(),
                 plugin: plugin.into(),
-                edges: &report.edges,
+                // As long as the test runs.
+                edges: Box::leak(Box::new(report.edges.borrowed())),
                 origin: BStr::new(""),
             })
             .collect()

@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("what is encrypted comes to where it is wanted, and is shown nowhere", shown_nowhere),
         trial("without the key, only those fail that need it", without_the_key),
         trial("what would show it is refused", refused),
+        trial("it has to be valid as any other value", valid),
         trial_of("the journal of the system does not have it", &[&programs[..], NEEDS_TO_BOOT].concat(), in_no_journal),
         trial("definitions show it to those alone who ask for it", in_definitions),
     ]
@@ -227,6 +228,31 @@ fn in_no_journal() {
     }
     let told: Vec<&str> = journal.lines().filter(|line| line.to_lowercase().contains("hunter")).collect();
     assert!(told.is_empty(), "{told:#?}");
+}
+
+fn valid() {
+    let root = root();
+    let hierarchy = |rule: &str| {
+        root.write("etc/holo/data/hierarchy.toml", format!("[values.\"db.password\"]\nvalidate = \"{rule}\"\n"));
+        let run = root.holo(&["data", "port"]);
+        hides(&run);
+        run
+    };
+    let run = hierarchy("value | length >= 12");
+    assert_eq!((run.status, run.stdout_lossy()), (Some(0), "80\n".into()), "{run}");
+    let place = root.join("etc/holo/data");
+    for (rule, reason) in
+        [("value | length > 100", "it does not hold"), ("value.no.such", "it cannot be worked out for this value")]
+    {
+        let run = hierarchy(rule);
+        let rule = format!("by `{rule}` in {}:1", place.join("hierarchy.toml").display());
+        let wrong = format!("{}:3: db.password is not valid {rule}: {reason}", place.join("common.toml").display());
+        assert!(run.status == Some(255) && run.stderr_lossy().contains(&wrong), "{wrong}\n{run}");
+    }
+    // Whoever cannot decrypt it is told so where it is used.
+    fs::remove_file(root.join("etc/ssh/ssh_host_ed25519_key")).unwrap();
+    let run = hierarchy("value | length > 100");
+    assert_eq!((run.status, run.stdout_lossy()), (Some(0), "80\n".into()), "{run}");
 }
 
 fn without_the_key() {

@@ -5,6 +5,7 @@ mod ends;
 mod plan;
 mod robust;
 
+use bstr::ByteSlice;
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::require::FANOTIFY;
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
@@ -40,6 +41,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         case("a plugin tells what no path shows", told_by_plugins),
         case("the plugin of the manual is that of the scenario", manual),
         case("a plugin that watches no longer is warned of", plugin_ends),
+        case("only processes that wait give memory back at once", memory),
         case("it ends when it has been quiet, as things are then", ends::converged),
         case("it ends with a failure if an entity fails for good", ends::failed),
         case("it ends with a failure if a definition is wrong", ends::flawed),
@@ -413,6 +415,21 @@ fn plugin_ends() {
     fs::write(root.join("run/demo.fifo"), "end\n").unwrap();
     let warning = watching.until("warning").pop().unwrap()["text"].to_string();
     assert!(warning.contains("The watch of plugin demo has ended: exit status 7"), "{warning}");
+    watching.stop(&root);
+}
+
+fn memory() {
+    let root = root_of_plugin();
+    let note = "#!/bin/sh\nprintf '%s\\n' \"$GLIBC_TUNABLES\" >>\"$HOLO_ROOT_DIR/run/memory-of-$1\"\n";
+    root.write_script("usr/lib/holo/holo-demo", PLUGIN.replacen("#!/bin/sh\n", note, 1));
+    let watching = Watching::start(&root, &[]);
+    let given = |operation: &str| {
+        let said = fs::read_to_string(root.join(format!("run/memory-of-{operation}"))).unwrap();
+        said.lines().filter(|line| !line.is_empty()).count()
+    };
+    let environment = fs::read(format!("/proc/{}/environ", watching.process.id())).unwrap();
+    assert!(environment.contains_str("GLIBC_TUNABLES=glibc.malloc."), "{}", environment.as_bstr());
+    assert_eq!((given("scan"), given("watch")), (0, 1));
     watching.stop(&root);
 }
 

@@ -3,7 +3,7 @@
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 
 /// Makes a package with a configuration file, a program and a resource file, and installs it below the root.
 const PACKAGE: &str = r#"
@@ -42,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_mode_that_was_changed_is_an_edit,
         without_configuration_there_are_packages_still
     ];
+    trials.push(trial_of("an owner that was changed is an edit", &[Need::Root], an_owner_that_was_changed_is_an_edit));
     trials.push(trial_of("the packages of a database of rpm are named", &needs, packages_of_rpm));
     trials
 }
@@ -107,7 +108,8 @@ fn data_of_what_plugins_render_is_named() {
     assert_eq!(data("/srv/app"), ["data owner in /etc/holo/data/common.toml:1"]);
 }
 
-fn a_mode_that_was_changed_is_an_edit() {
+/// A root with an overlay and a declared file, both applied.
+fn with_files() -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
         .plugin("files")
@@ -115,8 +117,33 @@ fn a_mode_that_was_changed_is_an_edit() {
         .dir("srv")
         .resource("files/10-x/etc/motd", "hello\n")
         .file("etc/motd", "stock\n")
-        .resource("files/a.toml", "[[file]]\npath = \"/srv/a\"\ncontent = \"a\"\nmode = \"0644\"\n");
+        .resource("files/a.toml", "[[file]]\npath = \"/srv/a\"\ncontent = \"a\"\nmode = \"0644\"\nowner = \"0\"\n");
     assert!(root.holo(&["apply"]).success());
+    root
+}
+
+fn an_owner_that_was_changed_is_an_edit() {
+    let root = with_files();
+    for path in ["/srv/a", "/etc/motd"] {
+        has(&why(&root, path, 0), "edited no");
+        chown(root.join(&path[1..]), Some(1234), None).unwrap();
+        has(&why(&root, path, 0), "edited yes: the owner is 1234, and was 0");
+        let json = root.holo(&["why", "--json", path]).stdout_lossy().into_owned();
+        assert!(json.contains("\"edited\":true"), "{json}");
+        fs::set_permissions(root.join(&path[1..]), fs::Permissions::from_mode(0o600)).unwrap();
+        has(&why(&root, path, 0), "edited yes: the owner is 1234, and was 0; the mode is 0600, and was 0644");
+    }
+    // Nobody has said which group the declared file shall have.
+    chown(root.join("etc/motd"), Some(0), Some(1234)).unwrap();
+    fs::set_permissions(root.join("etc/motd"), fs::Permissions::from_mode(0o644)).unwrap();
+    has(&why(&root, "/etc/motd", 0), "edited yes: the group is 1234, and was 0");
+    chown(root.join("srv/a"), Some(0), Some(1234)).unwrap();
+    fs::set_permissions(root.join("srv/a"), fs::Permissions::from_mode(0o644)).unwrap();
+    has(&why(&root, "/srv/a", 0), "edited no");
+}
+
+fn a_mode_that_was_changed_is_an_edit() {
+    let root = with_files();
     let set_mode = |path: &str, mode| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
     for path in ["/srv/a", "/etc/motd"] {
         has(&why(&root, path, 0), "edited no");

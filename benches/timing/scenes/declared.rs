@@ -22,8 +22,8 @@ pub(super) fn scene() -> Scene {
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"]))
                 .at_least(
-                    Least::calls(26.0, "as overlays, but the base is a copy: target, record and base are three inodes")
-                        .making(3.0),
+                    Least::calls(20.0, "as overlays: target and record are two inodes, and the base is a link")
+                        .making(2.0),
                 )
                 .checked(|site, _| is_filled(site, &site.root(), "wanted"))
                 .takes_turns(),

@@ -10,7 +10,7 @@ use crate::image::Stamp;
 use crate::locations::Locations;
 use crate::notices::Notices;
 use crate::path_handle::Durability;
-use crate::path_handle::{OnDisk, PathHandle, Tree, replace_all};
+use crate::path_handle::{Kind, OnDisk, PathHandle, Tree, remove_all, replace_all};
 use holo_protocol::report::{Action, Asset, EntityReport};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ use std::sync::Arc;
 const FOLDER: &str = "base";
 const SUFFIX: &str = ".json";
 const RECORD_MODE: u32 = 0o600;
+/// The size of a record that is read at once.
+const SHORT: usize = 4096;
 /// The longest name that an ID gives; more would leave no room for suffixes.
 const NAME_MAX: usize = 200;
 
@@ -188,13 +190,15 @@ impl BaseStore {
     ) -> Result<BTreeMap<String, Remembered<T>>> {
         let mut all = BTreeMap::new();
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
-        for name in folder.siblings()? {
+        for (name, kind) in folder.siblings_with_kinds()? {
             let bytes = name.as_encoded_bytes();
             if !bytes.ends_with(SUFFIX.as_bytes()) || !is_read(bytes) {
                 continue;
             }
             let place = folder.sibling(&name);
-            match read::<T>(&place) {
+            // What is listed as a file need not be looked at before it is opened.
+            let short = if kind == Some(Kind::File) { read_short::<T>(&place) } else { None };
+            match short.map_or_else(|| read::<T>(&place), |short| Ok(Some(short))) {
                 Ok(Some(remembered)) => {
                     all.insert(remembered.id.clone(), remembered);
                 }
@@ -293,13 +297,10 @@ impl BaseStore {
     /// If a record cannot be removed.
     pub fn forget_all(&self, ids: &[impl AsRef<str>]) -> Result<()> {
         self.settle()?;
-        let mut places = Vec::new();
-        for place in ids.iter().map(|id| self.place(id.as_ref())) {
-            if place.exists()? {
-                place.remove()?;
-                places.push(place);
-            }
-        }
+        let places: Vec<PathHandle> = ids.iter().map(|id| self.place(id.as_ref())).collect();
+        let removed = remove_all(&places)?;
+        let places: Vec<PathHandle> =
+            places.into_iter().zip(removed).filter_map(|(place, was_there)| was_there.then_some(place)).collect();
         Durability::of(places.len()).sync([], &places)?;
         if let Some(place) = places.first() {
             place.remove_empty_folders(Path::new(""));
@@ -333,10 +334,18 @@ fn to_json<T: Serialize>(remembered: &Remembered<T>, place: &PathHandle) -> Resu
     Ok(text)
 }
 
+/// Reads a record that is short, as most are, in as few calls as can be; none if it is not, or cannot be read.
+fn read_short<T: DeserializeOwned>(place: &PathHandle) -> Option<Remembered<T>> {
+    let mut text = Vec::with_capacity(SHORT);
+    rustix::io::read(place.open().ok()?, rustix::buffer::spare_capacity(&mut text)).ok()?;
+    // A part of a record is none.
+    serde_json::from_slice(&text).ok()
+}
+
 fn read<T: DeserializeOwned>(place: &PathHandle) -> Result<Option<Remembered<T>>> {
-    let Some(file) = place.open_if_file()? else { return Ok(None) };
+    let Some(text) = place.read_if_file()? else { return Ok(None) };
     let failed = |error: serde_json::Error| PathError::new("read", place.shown(), io::Error::from(error));
-    serde_json::from_reader(io::BufReader::new(file)).map(Some).map_err(failed)
+    serde_json::from_slice(&text).map(Some).map_err(failed)
 }
 
 /// A name that no other ID gives, and that people recognize.

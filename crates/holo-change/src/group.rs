@@ -13,13 +13,10 @@
 
 use crate::error::{PathError, Result};
 use crate::path_handle::{Durability, PathHandle};
-use std::sync::{Mutex, PoisonError};
-use std::{panic, thread};
+use crate::shares::{self, SHARE};
+use std::fmt;
 
-/// The number of changes, one after the other, that a thread takes a step with before it looks for more.
-const SHARE: usize = 64;
-
-/// What a step has changed, and what has to be on disk before the next one.
+/// The places that a step has changed, which have to be on disk before the next one.
 #[derive(Debug, Default)]
 pub struct Unsynced {
     /// The files that were written.
@@ -136,7 +133,45 @@ pub trait Store: Sized {
 }
 
 /// A step, with one change.
-pub type Step<S> = fn(&S, &mut <S as Store>::Change) -> std::result::Result<Unsynced, <S as Store>::Error>;
+pub struct Step<S: Store> {
+    act: fn(&S, &mut S::Change) -> std::result::Result<Unsynced, S::Error>,
+    /// True if files may be freed: then the device is waited for, and not the processor.
+    pub(crate) may_free: bool,
+}
+
+impl<S: Store> Clone for Step<S> {
+    fn clone(&self) -> Step<S> {
+        *self
+    }
+}
+
+impl<S: Store> Copy for Step<S> {}
+
+impl<S: Store> fmt::Debug for Step<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("may_free", &self.may_free).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Step<S> {
+    fn all() -> [Step<S>; 6] {
+        let making = |act| Step { act, may_free: false };
+        let freeing = |act| Step { act, may_free: true };
+        [
+            making(S::stage),
+            making(S::keep),
+            making(S::prepare),
+            freeing(S::replace),
+            freeing(S::record),
+            freeing(S::confirm),
+        ]
+    }
+
+    /// Returns the number of threads that take the step where so many may work, if files `are_freed` by the changes.
+    pub(crate) fn threads(&self, threads: usize, are_freed: bool) -> usize {
+        if self.may_free && are_freed { shares::threads_that_free(threads) } else { threads }
+    }
+}
 
 /// The results of changes so far.
 pub type Results<S> = [std::result::Result<(), <S as Store>::Error>];
@@ -151,7 +186,7 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
     let mut results: Vec<std::result::Result<(), S::Error>> = changes.iter().map(|_| Ok(())).collect();
     let durability = Durability::of(changes.iter().map(|change| store.files(change)).sum());
     fail_all(&mut results, store.begin(changes));
-    for (number, step) in [S::stage, S::keep, S::prepare, S::replace, S::record, S::confirm].into_iter().enumerate() {
+    for (number, step) in Step::all().into_iter().enumerate() {
         let mut unsynced = store.take(step, changes, &mut results);
         if number == 0 {
             let staged = changes.iter().zip(&results).filter(|(_, result)| result.is_ok());
@@ -172,7 +207,7 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
 fn take_in_order<S: Store>(store: &S, step: Step<S>, changes: &mut [S::Change], results: &mut Results<S>) -> Unsynced {
     let mut unsynced = Unsynced::default();
     for (change, result) in changes.iter_mut().zip(results).filter(|(_, result)| result.is_ok()) {
-        match step(store, change) {
+        match (step.act)(store, change) {
             Ok(other) => unsynced.add(other),
             Err(error) => *result = Err(error),
         }
@@ -180,8 +215,7 @@ fn take_in_order<S: Store>(store: &S, step: Step<S>, changes: &mut [S::Change], 
     unsynced
 }
 
-/// Takes a step with each of the changes that have not failed, by up to so many threads. Of the changes, as they come in the order of their
-/// paths, each thread takes some that follow one another, so that few folders are worked in by two.
+/// Takes a step with each of the changes that have not failed, by up to so many threads.
 ///
 /// A step with one change must not depend on the same step with another one.
 pub(crate) fn take_concurrently<S>(
@@ -194,26 +228,16 @@ pub(crate) fn take_concurrently<S>(
 where
     S: Store<Change: Send, Error: Send> + Send,
 {
-    let helpers = threads.min(changes.len() / SHARE).saturating_sub(1);
-    let shares = Mutex::new(changes.chunks_mut(SHARE).zip(results.chunks_mut(SHARE)));
-    let next = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = |store: &S| {
-        let mut unsynced = Unsynced::default();
-        while let Some((changes, results)) = next() {
-            unsynced.add(take_in_order(store, step, changes, results));
-        }
-        unsynced
+    let things = changes.len();
+    let shares = changes.chunks_mut(SHARE).zip(results.chunks_mut(SHARE));
+    let take = |store: &S, (changes, results): (&mut [S::Change], &mut Results<S>)| {
+        take_in_order(store, step, changes, results)
     };
-    thread::scope(|scope| {
-        // Threads with the same open directories would wait for one another. If there cannot be another one, the others do its share.
-        let start = |store: S| thread::Builder::new().spawn_scoped(scope, move || work(&store)).ok();
-        let started: Vec<_> = (0..helpers).filter_map(|_| store.reopen().ok().and_then(start)).collect();
-        let mut unsynced = work(store);
-        for thread in started {
-            unsynced.add(thread.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked)));
-        }
-        unsynced
-    })
+    let mut unsynced = Unsynced::default();
+    for share in shares::work_on((things, threads), shares, (store, || store.reopen().ok()), take) {
+        unsynced.add(share);
+    }
+    unsynced
 }
 
 /// A disk that cannot say that a step is done makes it wrong to take the next one, for every change of the group.
@@ -232,8 +256,9 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::HashSet;
     use std::path::Path;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
     use std::thread::ThreadId;
 
     /// A store that notes which steps are taken, and fails with the change of one name at one of them.

@@ -27,6 +27,7 @@ mod overwriting;
 mod path_handle;
 mod paths;
 mod resolution;
+mod shares;
 pub mod snapshot;
 pub mod table;
 pub mod tracked;
@@ -49,4 +50,5 @@ pub use path_handle::{
 };
 pub use paths::{join, path_bytes};
 pub use resolution::{Links, Resolved};
+pub use shares::{in_shares, one_by_one};
 pub use unchanged::{Fingerprint, UnchangedRecord};

@@ -22,12 +22,22 @@ const DELETED: &[u8] = b" (deleted)";
 /// # Errors
 /// If one of the files cannot be looked at.
 pub fn are_open_for_writing(files: &[PathHandle]) -> Result<Vec<bool>> {
+    let named: Vec<_> = files.iter().map(|place| (place.path().file_name().unwrap_or_default(), place)).collect();
+    are_open_by_name(&named)
+}
+
+/// The same of files that may have been opened by a path with this last name.
+///
+/// # Errors
+/// If one of the files cannot be looked at.
+pub(crate) fn are_open_by_name(files: &[(&OsStr, &PathHandle)]) -> Result<Vec<bool>> {
     if files.is_empty() {
         return Ok(Vec::new());
     }
-    let names = files.iter().filter_map(|place| place.path().file_name()).collect();
+    let names = files.iter().map(|(name, _)| *name).collect();
     let Ok(found) = search(&names) else { return Ok(vec![true; files.len()]) };
-    let is_found = |place: &PathHandle| Ok(place.raw_stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
+    let is_found =
+        |(_, place): &(&OsStr, &PathHandle)| Ok(place.raw_stat()?.is_some_and(|stat| found.contains(&identity(&stat))));
     if found.is_empty() { Ok(vec![false; files.len()]) } else { files.iter().map(is_found).collect() }
 }
 

@@ -4,6 +4,7 @@ mod directories;
 mod durability;
 mod extended_attributes;
 mod file_stat;
+mod removal;
 mod replacement;
 mod tree;
 
@@ -13,6 +14,7 @@ pub(crate) use durability::Touched;
 pub(crate) use extended_attributes::{ACCESS_ACL, DEFAULT_ACL, SELINUX, remove as remove_attribute};
 pub use extended_attributes::{ExtendedAttributes, is_without_acls};
 pub use file_stat::{FileStat, Kind};
+pub(crate) use removal::remove_all;
 pub use replacement::OnDisk;
 pub(crate) use replacement::replace_all;
 use tree::Directory;
@@ -37,6 +39,9 @@ const NAME_MAX: usize = 255;
 
 /// The suffix of a new file beside the one whose place it is going to take.
 pub(crate) const TEMPORARY: &str = ".holonew";
+
+/// The greatest number of bytes that a file is believed to have before it is read.
+const MAX_EXPECTED: usize = 1 << 30;
 
 /// The number of attempts to make something in a folder that others remove.
 const MAX_ATTEMPTS: u32 = 100;
@@ -207,6 +212,39 @@ impl PathHandle {
         self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
     }
 
+    /// Reads all of a regular file that had so many bytes when it was looked at: one call, if it still has.
+    ///
+    /// # Errors
+    /// If there is none, or it may not be read.
+    pub fn read_of_size(&self, size: u64) -> Result<Vec<u8>> {
+        let file = self.open()?;
+        let size = usize::try_from(size).unwrap_or_default().min(MAX_EXPECTED);
+        // There is room to see that it has grown.
+        let mut bytes = Vec::with_capacity(size + 1);
+        loop {
+            match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
+                Ok(0) => return Ok(bytes),
+                Ok(_) if bytes.len() == size => return Ok(bytes),
+                Ok(_) if bytes.len() == bytes.capacity() => bytes.reserve(bytes.len()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(PathError::new("read", self.shown(), errno)),
+            }
+        }
+    }
+
+    /// Reads a file if there is a regular file.
+    ///
+    /// # Errors
+    /// If that cannot be told, or it may not be read.
+    pub fn read_if_file(&self) -> Result<Option<Vec<u8>>> {
+        let Some(stat) = self.stat()?.filter(|stat| stat.kind == Kind::File) else { return Ok(None) };
+        match self.read_of_size(stat.size) {
+            // Another process has removed it in between.
+            Err(error) if error.is_missing() => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
     /// Opens a file for reading if there is a regular file.
     ///
     /// # Errors
@@ -303,6 +341,18 @@ impl PathHandle {
         to.with("rename", |directory, name| rustix::fs::renameat(&from, self.name(), directory, name))
     }
 
+    /// Moves what is here to another place, in one step. The file that was there is freed when that is done: as long as a rename lasts, nobody
+    /// else on the file system can rename anything from one directory to another.
+    ///
+    /// # Errors
+    /// If it cannot be moved; then it is still here.
+    pub fn rename_over(&self, to: &PathHandle) -> Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Without a descriptor, it is freed by the rename.
+        let _held = to.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()));
+        self.rename_to(to)
+    }
+
     /// Moves what is here to another place, if nothing is there; returns whether that was done.
     ///
     /// # Errors
@@ -343,9 +393,14 @@ impl PathHandle {
     /// # Errors
     /// If it cannot be removed.
     pub fn remove(&self) -> Result<()> {
+        self.remove_if_there().map(drop)
+    }
+
+    /// Removes the file or symlink; returns whether there was one.
+    fn remove_if_there(&self) -> Result<bool> {
         match self.with("remove", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
-            Err(error) if !error.is_missing() => Err(error),
-            _ => Ok(()),
+            Err(error) if error.is_missing() => Ok(false),
+            removed => removed.map(|()| true),
         }
     }
 
@@ -385,18 +440,27 @@ impl PathHandle {
     /// # Errors
     /// If it cannot be read.
     pub fn siblings(&self) -> Result<Vec<OsString>> {
+        Ok(self.siblings_with_kinds()?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The names in this place's folder, sorted, each with its type if the file system tells that beside the name.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn siblings_with_kinds(&self) -> Result<Vec<(OsString, Option<Kind>)>> {
         let folder = match self.open_directory() {
             Ok(folder) => folder,
             Err(error) if error.is_missing() => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let names = rustix::fs::Dir::read_from(folder).and_then(|entries| {
-            entries.map(|entry| entry.map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()))).collect()
-        });
-        let mut names: Vec<OsString> =
-            names.map_err(|errno: Errno| PathError::new("read", self.shown(), io::Error::from(errno)))?;
-        names.retain(|name| name != "." && name != "..");
-        names.sort();
+        let listed = |entry: rustix::fs::DirEntry| {
+            (OsString::from_vec(entry.file_name().to_bytes().to_vec()), Kind::of_entry(entry.file_type()))
+        };
+        let names = rustix::fs::Dir::read_from(folder)
+            .and_then(|entries| entries.map(|entry| entry.map(listed)).collect::<rustix::io::Result<Vec<_>>>());
+        let mut names = names.map_err(|errno| PathError::new("read", self.shown(), errno))?;
+        names.retain(|(name, _)| name != "." && name != "..");
+        names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok(names)
     }
 

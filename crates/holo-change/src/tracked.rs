@@ -13,7 +13,8 @@
 //! 4. *Replaced*: paths are changed, each in one step.
 //! 5. and 6. *Recorded* and *confirmed*: what was intended is recorded as made.
 //!
-//! For a large group, the records of the first three steps are one journal, so that an entity has one record written, and not two.
+//! For a large group, the records of the first three steps are one journal, so that an entity has one record written, and not two; and
+//! files that are going to be replaced become contents themselves, by a second name, with the first step.
 //!
 //! Of many entities that are put back together, all but one are forgotten with their last step, and contents that a single path
 //! needed come back themselves, by a second name, and not as copies: no file is made then.
@@ -33,6 +34,7 @@ mod held;
 mod in_place;
 mod intents;
 mod lending;
+mod linking;
 mod made_directories;
 mod progress;
 mod recovery;
@@ -90,6 +92,8 @@ pub struct Tracker {
     /// The paths that other entities hold.
     held: HeldPaths,
     locations: Arc<Locations>,
+    /// The number of threads that may work on the paths of one entity.
+    threads: usize,
 }
 
 impl Tracker {
@@ -111,6 +115,7 @@ impl Tracker {
             own,
             held: HeldPaths::default(),
             locations: Arc::new(locations.clone()),
+            threads: 1,
         })
     }
 
@@ -118,6 +123,12 @@ impl Tracker {
     #[must_use]
     pub fn with_held(self, held: HeldPaths) -> Tracker {
         Tracker { held, ..self }
+    }
+
+    /// The same, which has so many threads work on the paths of one entity where their order does not matter.
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Tracker {
+        Tracker { threads, ..self }
     }
 
     /// The path by which entities are compared: without symlinks in its parents, as far as those are there and may be followed.
@@ -183,7 +194,10 @@ impl Tracker {
     }
 
     /// Opens the same once more, for another thread.
-    pub(super) fn reopen(&self) -> Result<Tracker> {
+    ///
+    /// # Errors
+    /// If a directory may not be entered any more.
+    pub fn reopen(&self) -> Result<Tracker> {
         let root = self.root.reopen()?;
         let inside = self.inside.as_ref().map(|(path, tree)| Ok((path.clone(), tree.reopen()?))).transpose()?;
         let bases = self.bases.reopen()?;
@@ -197,6 +211,7 @@ impl Tracker {
             overlays: self.overlays.reopen()?,
             held: self.held.clone(),
             locations: Arc::clone(&self.locations),
+            threads: self.threads,
         })
     }
 
@@ -235,8 +250,10 @@ impl Tracker {
 
     /// Returns the state of a path, and the stamp that tells whether it is still the same.
     fn stamped(&self, path: &Path) -> std::result::Result<(State, Option<Stamp>), Unmanaged> {
-        let stamp = Stamp::of(&self.place(path))?;
-        Ok((self.state(path)?, stamp))
+        match Stamp::of(&self.place(path))? {
+            None => Ok((State::Absent, None)),
+            stamp => Ok((self.state(path)?, stamp)),
+        }
     }
 
     /// Forgets the directories that were used last: a symlink may have led to one of them.
@@ -262,7 +279,7 @@ impl Tracker {
     /// If one cannot be written.
     pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
         self.begin()?;
-        self.contents.keep_many(all)
+        self.contents.keep_many(all, self.threads)
     }
 
     /// Opens a content that is kept.

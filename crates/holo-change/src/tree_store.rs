@@ -136,7 +136,7 @@ impl TreeStore {
     }
 
     fn held(&self) -> Rc<Held> {
-        let read = || Rc::new(Held::read(&self.locations, &self.plugin, &CanonicalPaths::new(&self.root)));
+        let read = || Rc::new(Held::read(&self.locations, &self.plugin, &CanonicalPaths::new(&self.root), None));
         Rc::clone(self.held.borrow_mut().get_or_insert_with(read))
     }
 

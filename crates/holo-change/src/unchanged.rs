@@ -13,7 +13,7 @@ use crate::path_handle::PathHandle;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -86,7 +86,7 @@ impl UnchangedRecord {
     #[must_use]
     pub fn open(place: &PathHandle) -> UnchangedRecord {
         let none = UnchangedRecord { is_believed: true, is_kept: true, ..UnchangedRecord::none() };
-        let Ok(Some(bytes)) = read(place) else { return none };
+        let Ok(Some(bytes)) = place.read_if_file() else { return none };
         match parse(&bytes, none.begun) {
             Some(entries) => UnchangedRecord { entries, ..none },
             // It is of no use, so even an empty one is better.
@@ -143,13 +143,6 @@ impl UnchangedRecord {
         }
         moved
     }
-}
-
-fn read(place: &PathHandle) -> Result<Option<Vec<u8>>> {
-    let Some(mut file) = place.open_if_file()? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| PathError::new("read", place.shown(), error))?;
-    Ok(Some(bytes))
 }
 
 /// Header, when it was made, sums of path and state in the order of the former, checksum of it all.

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct Definitions<D> {
     /// Those that can be used, by the entity's ID.
-    pub valid: BTreeMap<String, Defined<D>>,
+    pub valid: BTreeMap<String, Box<Defined<D>>>,
     broken: BTreeSet<String>,
     /// Those that are right, and were not asked for.
     unread: HashSet<String>,
@@ -89,7 +89,7 @@ impl<D: Definition> Definitions<D> {
     /// Makes a definition broken that turns out to be wrong when it is seen beside others: nothing becomes an orphan. The mistakes are
     /// returned with their places.
     pub fn refuse(&mut self, id: &str, invalid: &[Invalid]) -> Vec<Finding> {
-        let Some(Defined { common, .. }) = self.valid.remove(id) else { return Vec::new() };
+        let Some(common) = self.valid.remove(id).map(|defined| defined.common) else { return Vec::new() };
         self.broken.insert(id.to_owned());
         let located = |invalid: &Invalid| {
             let (location, message) = (common.location_of(&invalid.key).clone(), format!("{id}: {invalid}"));

@@ -37,6 +37,7 @@
 
 mod command;
 mod common;
+mod compact_table;
 mod declarations;
 mod definition;
 mod definitions;

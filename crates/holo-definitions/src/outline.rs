@@ -192,4 +192,4 @@ fn string_length(bytes: &[u8], quote: u8) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,5 +1,6 @@
 //! The files that definitions stand in, and where in them something is.
 
+use crate::compact_table::CompactTable;
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
 use crate::outline::{OutlinedTable, outline};
@@ -164,6 +165,38 @@ impl Source {
         outline(&self.text)
     }
 
+    /// Returns the tables of the file one by one, with the names that stand above them; none if that is only certain of the file as a whole:
+    /// if something is wrong in it, or it has other tables than those that are known.
+    ///
+    /// A parser needs much more memory than the result of what it is given at once.
+    pub(crate) fn parse_by_table<'s>(
+        &'s self,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Option<Vec<(&'s str, CompactTable<'s>)>> {
+        let outline = self.outline().filter(|outline| {
+            !outline.is_empty()
+                && self.disguised.is_none()
+                && self.hidden.is_empty()
+                && outline.iter().all(|table| is_known(table.table))
+        })?;
+        let ends = outline.iter().skip(1).map(|next| next.start).chain([self.text.len()]);
+        let mut start = 0;
+        let mut tables = Vec::with_capacity(outline.len());
+        for (table, end) in outline.iter().zip(ends) {
+            let name = table.table;
+            // What is between two tables may be wrong too.
+            let (parsed, errors) = DeTable::parse_recoverable(self.text.get(start..end)?);
+            let [(_, only)] = <[_; 1]>::try_from(parsed.into_inner().into_iter().collect::<Vec<_>>()).ok()?;
+            let (DeValue::Array(list), true) = (only.into_inner(), errors.is_empty()) else { return None };
+            let [table] = <[_; 1]>::try_from(list.into_iter().collect::<Vec<_>>()).ok()?;
+            let (span, DeValue::Table(table)) = (table.span(), table.into_inner()) else { return None };
+            let table = shift_table(Spanned::new(span, table), self.offset + start);
+            tables.push((name, CompactTable::new(table)));
+            start = end;
+        }
+        Some(tables)
+    }
+
     /// Reads a table of the outline.
     pub(crate) fn parse_table<'s>(&'s self, table: &OutlinedTable<'s>) -> Result<Parsed<'s>, DefinitionError> {
         self.parse_part(table.text, table.start)
@@ -283,3 +316,6 @@ fn shift_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
     };
     Spanned::new(span, inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! One definition from several files: what is equal or complementary is merged, what contradicts is wrong.
 
 use crate::common;
+use crate::compact_table::CompactTable;
 use crate::source::Sources;
 use std::ops::Range;
 use toml::Spanned;
@@ -10,9 +11,11 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 #[derive(Default)]
 pub(crate) struct Stack<'s> {
     /// The table as it is so far, with where it begins in the first file.
-    pub(crate) table: Option<Spanned<DeTable<'s>>>,
+    table: Option<CompactTable<'s>>,
     /// The files, by their index in the order of reading.
     pub(crate) files: Vec<usize>,
+    /// The place of the table in the last of them.
+    pub(crate) last: Range<usize>,
     /// Contradictions: their places, and the words that describe them.
     pub(crate) problems: Vec<(Range<usize>, String)>,
 }
@@ -21,14 +24,23 @@ impl<'s> Stack<'s> {
     /// Lays another table over it.
     pub(crate) fn lay(&mut self, table: Spanned<DeTable<'s>>, file: usize, united: &[&str], sources: &Sources) {
         if !self.files.contains(&file) {
+            self.files.reserve_exact(1);
             self.files.push(file);
         }
-        let Some(below) = &mut self.table else {
-            self.table = Some(table);
+        self.last = table.span();
+        let Some(below) = self.table.take() else {
+            self.table = Some(CompactTable::new(table));
             return;
         };
         let is_united = |key: &str| united.contains(&key) || common::is_list(key);
+        let mut below = below.into_table();
         merge(below.get_mut(), table.into_inner(), "", &is_united, sources, &mut self.problems);
+        self.table = Some(CompactTable::new(below));
+    }
+
+    /// Takes out the table as all files together say it.
+    pub(crate) fn take_table(&mut self) -> Option<Spanned<DeTable<'s>>> {
+        self.table.take().map(CompactTable::into_table)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{Host, Output};
 use bstr::BString;
 use holo_process::Program;
 use holo_protocol::{Health, HealthState};
+use std::iter;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -107,11 +108,14 @@ fn run(check: &HealthCheck) -> Answer {
     let Some(failure) = said.ended.failure() else {
         return Answer { state: HealthState::Ok, text: String::new() };
     };
-    let state = said.ended.code().map_or(HealthState::Unknown, HealthState::from_exit_status);
-    // Without an exit status, it has not come to an answer.
-    let word = if said.ended.code().is_some() { state.word() } else { &failure };
     let line = [&said.stdout, &said.stderr].into_iter().find_map(|said| first_line(said));
-    Answer { state, text: format!("{word}: {}", line.as_ref().unwrap_or(&failure)) }
+    let Some(code) = said.ended.code() else {
+        // It has not come to an answer.
+        let words: Vec<String> = iter::once(failure).chain(line).collect();
+        return Answer { state: HealthState::Unknown, text: words.join(": ") };
+    };
+    let state = HealthState::from_exit_status(code);
+    Answer { state, text: format!("{}: {}", state.word(), line.unwrap_or(failure)) }
 }
 
 fn first_line(said: &[u8]) -> Option<String> {
@@ -155,4 +159,24 @@ fn program(check: &HealthCheck) -> Program {
 fn probe_program() -> PathBuf {
     let beside = || Some(std::env::current_exe().ok()?.with_file_name(PROBE)).filter(|path| path.exists());
     beside().unwrap_or_else(|| PROBE.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_once() {
+        for (script, limit, state, text) in [
+            ("sleep 60", 100, HealthState::Unknown, "timed out after 100ms"),
+            ("echo still starting; sleep 60", 2000, HealthState::Unknown, "timed out after 2s: still starting"),
+            ("kill -9 $$", 60_000, HealthState::Unknown, "signal: killed"),
+            ("exit 2", 60_000, HealthState::Critical, "critical: exit status 2"),
+            ("echo slow >&2; exit 1", 60_000, HealthState::Warning, "warning: slow"),
+        ] {
+            let check = format!("command = [\"sh\", \"-c\", \"{script}\"]\ntimeout = \"{limit}ms\"\n");
+            let answer = run(&toml::from_str(&check).unwrap());
+            assert_eq!((answer.state, &*answer.text), (state, text), "{script}");
+        }
+    }
 }

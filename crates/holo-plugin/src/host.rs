@@ -26,6 +26,7 @@ pub struct Host {
     api_version: u32,
     verifies: bool,
     gives_hints: bool,
+    shows_differences: bool,
     only_reads: bool,
     /// The copies that were made of what is replaced, if that is wanted. Clones share them.
     pub(crate) replaced: Option<Arc<Copies>>,
@@ -73,6 +74,7 @@ impl Host {
             locations: Locations::new(root, directory(names::STATE_DIR)?, cache_dir),
             api_version,
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
+            shows_differences: variable(names::DIFFERENCES).is_none_or(|value| value != "0"),
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             replaced: variable(names::KEEP_REPLACED).filter(|value| value == "1").map(|_| Arc::default()),
             only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
@@ -142,6 +144,12 @@ impl Host {
     #[must_use]
     pub fn verifies(&self) -> bool {
         self.verifies
+    }
+
+    /// Returns true if somebody may be shown what a person has changed in an entity.
+    #[must_use]
+    pub fn shows_differences(&self) -> bool {
+        self.shows_differences
     }
 
     /// Returns true if a person reads what is printed to stderr: then a warning may say what to do about an error. Otherwise scripts may

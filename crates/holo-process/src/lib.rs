@@ -23,6 +23,7 @@
 //! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
 //! together.
 
+mod again;
 mod channel;
 mod child;
 mod conversation;
@@ -46,6 +47,7 @@ mod supervisor;
 mod tree;
 mod watcher;
 
+pub use again::start_again;
 pub use channel::Channel;
 pub use conversation::{Conversation, Deadline, Limits, end_together};
 pub use ended::{Ended, Output, Status, end_by};

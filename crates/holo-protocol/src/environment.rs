@@ -41,6 +41,8 @@ pub const READ_ONLY: &str = "HOLO_READ_ONLY";
 pub const KEEP_REPLACED: &str = "HOLO_KEEP_REPLACED";
 /// `1` if a person reads what a plugin prints to stderr, so that lines `>> …` may say what to do about an error.
 pub const HINTS: &str = "HOLO_HINTS";
+/// `0` if nobody is shown what a person has changed in an entity, so that its difference need not be made by a check or an apply. Version 4.
+pub const DIFFERENCES: &str = "HOLO_DIFFERENCES";
 /// The number of entities a plugin may work on at a time, a positive integer. Version 4.
 pub const JOBS: &str = "HOLO_JOBS";
 /// The file with the facts of this run, written by the first process that needs them. Version 4, and generators.
@@ -65,7 +67,7 @@ pub const GENERATOR_OUT: &str = "OUT";
 pub const GENERATOR_RESOURCE_ROOT: &str = "HOLO_RESOURCE_ROOT";
 
 /// The variables that are of use to plugins alone, and not to the programs that they call.
-pub const OF_PLUGINS: [&str; 18] = [
+pub const OF_PLUGINS: [&str; 19] = [
     API_VERSION,
     CACHE_DIR,
     RESOURCE_DIR,
@@ -74,6 +76,7 @@ pub const OF_PLUGINS: [&str; 18] = [
     VERIFY,
     READ_ONLY,
     HINTS,
+    DIFFERENCES,
     JOBS,
     FACTS,
     ADOPT_DIR,

@@ -102,6 +102,20 @@ pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, wha
     (run, logged.contains_str(mark))
 }
 
+/// Runs holo, and returns what came of it with the lines of `strace -y` about these calls of the plugin, and of what it calls.
+#[track_caller]
+pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, String) {
+    let log = root.join(LOG);
+    let log_argument = log.display().to_string();
+    let words = ["-f", "-y", "-qq", "-s", "1048576", "-o", &log_argument, "-e", &format!("trace={}", calls.join(","))];
+    root.write(ARGUMENTS, words.join("\n"));
+    let run = root.holo(arguments);
+    remove(&root.join(ARGUMENTS));
+    let logged = std::fs::read_to_string(&log).unwrap_or_default();
+    remove(&log);
+    (run, logged)
+}
+
 /// Goes through these calls and their numbers, as long as `once` finds something to disturb; how often it did.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> bool) -> usize {
     calls.iter().map(|call| (1..).take_while(|&number| once(call, number)).count()).sum()

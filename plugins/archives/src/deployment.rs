@@ -6,6 +6,7 @@ mod contents;
 mod extraction;
 mod fetch;
 mod preview;
+mod request;
 mod state;
 mod takeover;
 

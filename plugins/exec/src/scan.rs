@@ -23,7 +23,8 @@ impl Plugin for Exec {
         if !host.only_reads() && definitions.is_complete() {
             last_run::forget_others(host, definitions.valid.values().map(|defined| defined.definition.name.as_str()));
         }
-        let entity = |(id, Defined { definition, common }): (String, Defined<definition::Exec>)| {
+        let entity = |(id, defined): (String, Box<Defined<definition::Exec>>)| {
+            let Defined { definition, common } = *defined;
             Declared::new(ExecEntity { id, exec: definition, timeout: common.keys.timeout }, common)
         };
         Ok(definitions.valid.into_iter().map(entity).collect())

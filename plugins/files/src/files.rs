@@ -26,26 +26,31 @@ pub(crate) struct Files {
 }
 
 /// Tells when to remove what is not needed any more. That takes reading all records, so it is done once a run: with the last set, or at the
-/// end of a run in which not all files were asked for.
+/// end of a run in which not all files were asked for. A run that is about few files leaves it to the next one that is about all.
 #[derive(Default)]
 pub(crate) struct Tidying {
     /// The number of files that were found and have not been applied since.
     left: AtomicUsize,
     is_due: AtomicBool,
+    is_left_to_others: AtomicBool,
 }
 
 impl Tidying {
-    fn found(&self, files: &[ManagedFile]) {
+    fn found(&self, files: &[ManagedFile], is_limited: bool) {
         let count = files.iter().filter(|file| file.is_declared()).count();
         self.left.store(count, Ordering::Relaxed);
+        // The records of what is put back have to go, or else it would be listed again.
+        let only_makes = files.iter().all(|file| !file.may_be_put_back());
+        self.is_left_to_others.store(is_limited && only_makes, Ordering::Relaxed);
     }
 
     /// Notes that so many files are being applied; returns true if they are the last.
     fn applied(&self, count: usize) -> bool {
         let left = self.left.load(Ordering::Relaxed).saturating_sub(count);
         self.left.store(left, Ordering::Relaxed);
-        self.is_due.store(left > 0, Ordering::Relaxed);
-        left == 0
+        let is_ours = !self.is_left_to_others.load(Ordering::Relaxed);
+        self.is_due.store(is_ours && left > 0, Ordering::Relaxed);
+        is_ours && left == 0
     }
 }
 
@@ -55,8 +60,8 @@ impl Files {
         self.records_in_test_mode || !host.test_mode()
     }
 
-    fn found(&self, files: &[ManagedFile]) {
-        self.tidying.found(files);
+    fn found(&self, files: &[ManagedFile], is_limited: bool) {
+        self.tidying.found(files, is_limited);
         if files.iter().any(|file| matches!(file, ManagedFile::Contradicted(_))) {
             self.known_files.forget();
         }
@@ -79,7 +84,7 @@ impl Plugin for Files {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
         let files = self.read(host, None, output).into_entities(host, overlays, output);
-        self.found(&files);
+        self.found(&files, false);
         Ok(files)
     }
 
@@ -99,7 +104,7 @@ impl Plugin for Files {
             ScanLimit::Ids(_) | ScanLimit::Prefix(_) => overlay::scan::all(host, output)?,
         };
         let files = read.into_entities(host, overlays, output);
-        self.found(&files);
+        self.found(&files, true);
         Ok(files)
     }
 

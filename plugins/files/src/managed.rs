@@ -46,6 +46,18 @@ impl ManagedFile {
         matches!(self, ManagedFile::OverlayAfter(..) | ManagedFile::Declared(_) | ManagedFile::Contradicted(_))
     }
 
+    /// Returns true if an apply may put back what was there before it was declared.
+    pub(crate) fn may_be_put_back(&self) -> bool {
+        match self {
+            ManagedFile::Declared(entity) => entity.entity.definition.is_none(),
+            ManagedFile::OverlayAfter(..) => true,
+            ManagedFile::Overlay(_)
+            | ManagedFile::WithSidecar(_)
+            | ManagedFile::Edit(_)
+            | ManagedFile::Contradicted(_) => false,
+        }
+    }
+
     /// Returns the path of what is managed as a whole.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {

@@ -60,10 +60,18 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     let mut commits = Commits::default();
     let mut own_bases = Vec::new();
     let jobs: Vec<Indexed<'_, '_>> = set.iter().enumerate().collect();
+    let runs_programs = |(_, job): &Indexed<'_, '_>| job.entity.runs_programs();
+    // As many programs run at a time as there are processors, so that no change waits longer than for those beside it.
+    let programs = context.programs_at_a_time();
+    let size = |part: &[Indexed<'_, '_>]| if part.iter().any(runs_programs) { programs } else { LOOKED_AT_TOGETHER };
     // A program that is run may change anything, so what comes after it is looked at then.
-    let parts =
-        jobs.split_inclusive(|(_, job)| job.entity.runs_programs()).flat_map(|part| part.chunks(LOOKED_AT_TOGETHER));
-    for part in parts {
+    let parts = jobs.chunk_by(|one, other| runs_programs(one) == runs_programs(other));
+    for part in parts.flat_map(|part| part.chunks(size(part))) {
+        if part.iter().any(runs_programs) {
+            // They find the earlier changes on disk, and no change waits meanwhile, as they could take long.
+            tell(commits.flush(&context.layout.images), &mut own_bases, answers);
+            context.separate_bases(&mut own_bases);
+        }
         let unchanged = context.find_unchanged(part);
         let is_concurrent = |((_, job), unchanged): &(&Indexed<'_, '_>, &bool)| {
             !**unchanged && context.can_prepare_concurrently(job.entity)
@@ -75,11 +83,6 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
             if is_unchanged {
                 answers.end(index, Applied::Unchanged);
             } else {
-                if job.entity.runs_programs() {
-                    // It finds the earlier changes on disk, and no change waits meanwhile, as it could take long.
-                    tell(commits.flush(&context.layout.images), &mut own_bases, answers);
-                    context.separate_bases(&mut own_bases);
-                }
                 let change = match prepared.next_if(|prepared| prepared.change.consequences.index == index) {
                     Some(prepared) => prepared.tell(&mut answers.output(index)),
                     None => {

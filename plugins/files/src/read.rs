@@ -67,7 +67,7 @@ fn with_declared(
         None => ManagedFile::laid(entity, &mut sidecars),
     };
     let mut files: Vec<ManagedFile> = by_path.into_iter().map(overlay).collect();
-    files.extend(entities.declared.into_iter().map(|entity| ManagedFile::Declared(Box::new(entity))));
+    files.extend(entities.declared.into_iter().map(ManagedFile::Declared));
     files.extend(entities.contradicted.into_iter().map(|entity| ManagedFile::Contradicted(Box::new(entity))));
     files
 }

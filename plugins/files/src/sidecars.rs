@@ -14,7 +14,7 @@ pub(crate) type Sidecars = BTreeMap<PathBuf, Defined<OverlayDefinition>>;
 
 /// Returns the sidecars by their paths.
 pub(crate) fn by_path(sidecars: Definitions<OverlayDefinition>) -> Sidecars {
-    sidecars.valid.into_values().map(|defined| (PathBuf::from(&defined.definition.path), defined)).collect()
+    sidecars.valid.into_values().map(|defined| (PathBuf::from(&defined.definition.path), *defined)).collect()
 }
 
 /// Gives an overlay its sidecar, if it has one. An orphan has none: what is left to do with it does not depend on that.

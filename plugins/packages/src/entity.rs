@@ -153,7 +153,7 @@ impl PackageEntity {
             Past::Orphan(orphan) => orphan.remembered.orphan_report(),
             Past::Living(_) => EntityReport::new(self.wanted.id.as_str()),
         };
-        report.edges.owns = vec![Asset::new("package", self.owned.as_str())];
+        report.edges.owns = [Asset::new("package", self.owned.as_str())].into();
         if let Ok(provider) = &self.provider
             && self.comes_after_repositories
         {

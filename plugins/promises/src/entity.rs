@@ -92,7 +92,7 @@ impl PromiseEntity {
                 return report;
             }
         };
-        report.edges.needs.clone_from(&self.needs);
+        report.edges.needs.extend_from_slice(&self.needs);
         let is_line = !self.subject.promiser.contains(char::is_control);
         if let Some(kind) = self.module.provides.as_deref().filter(|_| is_line) {
             report.edges.provides.push(Asset::new(kind, self.subject.promiser.as_str()));

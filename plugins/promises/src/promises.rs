@@ -43,7 +43,7 @@ impl Plugin for Promises {
             if let (Some(module), Some((declared, _))) =
                 (modules.get(&defined.definition.kind), declarations.valid.get(&defined.definition.kind))
             {
-                entities.push(self.living(host, id, defined, declared, Arc::clone(module), remembered));
+                entities.push(self.living(host, id, *defined, declared, Arc::clone(module), remembered));
             }
         }
         // Those that are left are of promises that are broken, or not defined.
@@ -134,7 +134,7 @@ impl Promises {
 fn needs(host: &Host, module: &DeclaredModule) -> Vec<holo_plugin::Asset> {
     let mut report = EntityReport::new("");
     module.invocation.add_needs(host, &mut report);
-    report.edges.needs
+    report.edges.needs.into_iter().collect()
 }
 
 /// Returns the path of a definition file for requests.

@@ -66,7 +66,7 @@ impl ResourceEntity {
             return report;
         }
         let mut report = EntityReport::new(self.id.as_str());
-        report.edges.needs.clone_from(&self.needs);
+        report.edges.needs.extend_from_slice(&self.needs);
         let is_gone = self.attributes.get(crate::compare::ENSURE).is_some_and(crate::compare::is_gone);
         if !is_gone {
             let kind = if self.kind == "file" { "path" } else { &self.kind };

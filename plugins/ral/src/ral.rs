@@ -34,7 +34,7 @@ impl Plugin for Ral {
         let mut entities = Vec::new();
         for (id, defined) in std::mem::take(&mut definitions.valid) {
             let remembered = records.remove(&id);
-            entities.push(living(host, &context, &known, id, defined, remembered));
+            entities.push(living(host, &context, &known, id, *defined, remembered));
         }
         // Those that are left are of resources that are broken, or not defined.
         let orphans = records.into_iter().filter(|(id, _)| definitions.is_orphan(id));
@@ -116,5 +116,5 @@ fn needs(host: &Host, context: &Context, known: &KnownProviders, kind: &str, pro
     }
     let commands = known.commands(kind, provider);
     report.edges.needs.extend(commands.map(|command| Asset::new("command", command)));
-    report.edges.needs
+    report.edges.needs.into_iter().collect()
 }

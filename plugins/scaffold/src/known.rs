@@ -6,7 +6,7 @@ use holo_plugin::Host;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The file of the record, in the state directory.
 const RECORD: &str = ".unchanged";
@@ -15,7 +15,7 @@ const RECORD: &str = ".unchanged";
 /// last one. A run that is killed before that loses a shortcut alone, as what it has changed has other stamps.
 #[derive(Debug)]
 pub(crate) struct Known {
-    record: Mutex<UnchangedRecord>,
+    record: RwLock<UnchangedRecord>,
     /// Where it is kept; none if it is not.
     place: Option<PathHandle>,
     /// True if scaffolds were applied: a run that only reads keeps nothing.
@@ -24,11 +24,15 @@ pub(crate) struct Known {
 
 impl Known {
     fn new(record: UnchangedRecord, place: Option<PathHandle>) -> Known {
-        Known { record: Mutex::new(record), place, is_to_keep: AtomicBool::new(false) }
+        Known { record: RwLock::new(record), place, is_to_keep: AtomicBool::new(false) }
     }
 
-    fn record(&self) -> MutexGuard<'_, UnchangedRecord> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    fn record(&self) -> RwLockReadGuard<'_, UnchangedRecord> {
+        self.record.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record_mut(&self) -> RwLockWriteGuard<'_, UnchangedRecord> {
+        self.record.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Knows nothing, so that everything is read.
@@ -62,7 +66,7 @@ impl Known {
             return Ok(made.clone());
         }
         let state = tracker.state(path)?;
-        let mut record = self.record();
+        let mut record = self.record_mut();
         if state == *made && record.can_rely_on(&stamp) {
             record.insert(key, fingerprint);
         }
@@ -71,7 +75,7 @@ impl Known {
 
     /// Forgets what is about to be changed.
     pub(crate) fn forget<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) {
-        let mut record = self.record();
+        let mut record = self.record_mut();
         paths.into_iter().for_each(|path| record.forget(path.as_ref().as_os_str().as_bytes()));
     }
 

@@ -6,11 +6,13 @@ use crate::definition::ScaffoldDefinition;
 use crate::error::{Result, ScaffoldError};
 use crate::purge;
 use crate::source::Item;
-use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Track};
+use holo_change::in_shares;
+use holo_change::tracked::{Attributes, Decision, Digest, Found, State, Track, Tracker};
 use holo_plugin::definitions::values;
 use holo_plugin::{Accounts, Host};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::iter::once;
+use std::path::PathBuf;
 
 const FILE_MODE: u32 = 0o644;
 const SENSITIVE_MODE: u32 = 0o600;
@@ -43,10 +45,12 @@ impl Plan {
         let mut plan = Plan::default();
         let target = circumstances.target;
         let attributes = Wanted::from_definition(circumstances.definition, circumstances.host)?;
+        let below = circumstances.rendered.iter().map(|(path, item)| (target.join(path), item));
+        let all: Vec<(PathBuf, &Item)> = once((target.to_owned(), &Item::Directory)).chain(below).collect();
+        let looks = circumstances.look_at(&all, &attributes);
         let mut in_the_way = Vec::new();
-        plan.want(circumstances, &attributes, target, &Item::Directory, &mut in_the_way)?;
-        for (path, item) in circumstances.rendered {
-            plan.want(circumstances, &attributes, &target.join(path), item, &mut in_the_way)?;
+        for ((path, item), look) in all.into_iter().zip(looks) {
+            plan.want(circumstances, path, item, look?, &mut in_the_way);
         }
         let wanted: BTreeSet<PathBuf> = plan.make.iter().map(|(path, _)| path.clone()).collect();
         let is_gone = |path: &PathBuf| path != target && !wanted.contains(path);
@@ -86,51 +90,32 @@ impl Plan {
     fn want(
         &mut self,
         circumstances: &Circumstances<'_>,
-        attributes: &Wanted,
-        path: &Path,
+        path: PathBuf,
         item: &Item,
+        look: Look,
         in_the_way: &mut Vec<PathBuf>,
-    ) -> Result<()> {
-        let record = circumstances.record;
-        let track = record.tracks().get(path);
-        let current = circumstances.known.state(path, track, circumstances.tracker)?;
-        self.found.insert(path.to_owned(), current.clone());
-        if matches!(item, Item::Directory) && circumstances.tracker.is_overlaid(path) {
-            let shown = circumstances.host.below_root(path);
-            let problem = format!("{} would become a directory, and has resource files of its own", shown.display());
-            return Err(ScaffoldError::Never(problem));
-        }
-        let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
+    ) {
+        let Look { current, rendered, programs_made, decision } = look;
         let is_file = matches!(item, Item::File { .. });
-        // The result of the programs is as good as the rendered file.
-        let made = track.and_then(|track| track.provisioned.as_ref());
-        let desired = match (record.rendered(path), made) {
-            (Some(before), Some(made)) if *before == rendered => made.clone(),
-            _ => rendered.clone(),
-        };
-        let is_due = is_file && record.is_due(path) && (circumstances.has_programs)(path);
-        let decision = circumstances.tracker.decide(path, track, &current, &desired)?;
-        match decision {
-            Decision::Nothing if is_due => {
-                self.due.insert(path.to_owned());
-                self.changes.insert(path.to_owned(), Change::RunPrograms);
+        let is_due = is_file && circumstances.record.is_due(&path) && (circumstances.has_programs)(&path);
+        if decision == Decision::Nothing {
+            if is_due {
+                self.due.insert(path.clone());
+                self.changes.insert(path.clone(), Change::RunPrograms);
             }
-            Decision::Nothing => {}
-            _ => {
-                if decision == Decision::NeedsForce && !is_due {
-                    self.refused.push(path.to_owned());
-                }
-                self.changes.insert(path.to_owned(), Change::between(&current, &rendered));
-                let is_directory = |state: &State| matches!(state, State::Directory { .. });
-                if current != State::Absent && is_directory(&current) != is_directory(&rendered) {
-                    in_the_way.push(path.to_owned());
-                }
-                self.make.push((path.to_owned(), rendered));
-                return Ok(());
+            self.make.push((path.clone(), programs_made.unwrap_or(rendered)));
+        } else {
+            if decision == Decision::NeedsForce && !is_due {
+                self.refused.push(path.clone());
             }
+            self.changes.insert(path.clone(), Change::between(&current, &rendered));
+            let is_directory = |state: &State| matches!(state, State::Directory { .. });
+            if current != State::Absent && is_directory(&current) != is_directory(&rendered) {
+                in_the_way.push(path.clone());
+            }
+            self.make.push((path.clone(), rendered));
         }
-        self.make.push((path.to_owned(), desired));
-        Ok(())
+        self.found.insert(path, current);
     }
 
     /// Adds the steps for one path that the source has no more.
@@ -192,8 +177,44 @@ impl Plan {
     }
 }
 
+/// A path that is wanted, as it is, and what follows from that.
+struct Look {
+    current: State,
+    rendered: State,
+    /// What its programs have made of what was rendered, which is as good.
+    programs_made: Option<State>,
+    decision: Decision,
+}
+
+impl Circumstances<'_> {
+    /// Looks at all paths that are wanted.
+    fn look_at(&self, all: &[(PathBuf, &Item)], attributes: &Wanted) -> Vec<Result<Look>> {
+        let (known, record) = (self.known, self.record);
+        let (host, tracker) = (self.host, self.tracker);
+        let look = |(path, item): &(PathBuf, &Item), tracker: &Tracker| {
+            let track = record.tracks().get(path);
+            let current = known.state(path, track, tracker)?;
+            if matches!(item, Item::Directory) && tracker.is_overlaid(path) {
+                let shown = host.below_root(path);
+                let problem =
+                    format!("{} would become a directory, and has resource files of its own", shown.display());
+                return Err(ScaffoldError::Never(problem));
+            }
+            let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
+            let made = track.and_then(|track| track.provisioned.as_ref());
+            let is_as_before = record.rendered(path).is_some_and(|before| *before == rendered);
+            let programs_made = made.filter(|_| is_as_before).cloned();
+            let decision = tracker.decide(path, track, &current, programs_made.as_ref().unwrap_or(&rendered))?;
+            Ok(Look { current, rendered, programs_made, decision })
+        };
+        in_shares(all, host.jobs(), tracker, || tracker.reopen(), look)
+    }
+}
+
 /// The declared modes and owners.
 struct Wanted {
+    /// The owner and group that files have without any declaration.
+    ours: Attributes,
     uid: Option<u32>,
     gid: Option<u32>,
     mode: Option<u32>,
@@ -210,7 +231,9 @@ impl Wanted {
             gid = definition.group.as_deref().map(|group| accounts.group(group)).transpose()?;
         }
         let (mode, dir_mode) = (mode("mode", &definition.mode), mode("dir_mode", &definition.dir_mode));
-        Ok(Wanted { uid, gid, mode, dir_mode })
+        let (own_uid, own_gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let ours = Attributes { mode: FILE_MODE, uid: own_uid, gid: own_gid };
+        Ok(Wanted { ours, uid, gid, mode, dir_mode })
     }
 
     /// Returns the desired state. Without a declaration, mode and owner are those from before the first apply, or the usual ones.
@@ -221,8 +244,7 @@ impl Wanted {
                 Item::File { sensitive: true, .. } => SENSITIVE_MODE,
                 _ => FILE_MODE,
             },
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
+            ..self.ours
         };
         let found = match (item, base) {
             (Item::Directory, State::Directory { attributes })

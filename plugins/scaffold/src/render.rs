@@ -11,7 +11,7 @@ use bstr::ByteSlice;
 use holo_plugin::Host;
 use holo_plugin::facts::{self, Knowledge};
 use holo_plugin::origins::{TemplateText, Traced};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -93,12 +93,12 @@ fn render_with(
     let source = Source::open(definition.source(), definition.ignore.as_deref(), host)?;
     let reach = reach(knowledge, definition, file, &source, host)?;
     let engine = definition.engine.0.renderer(Arc::clone(&reach), &definition.form())?;
-    let mut rendered = Rendered::new();
+    let mut rendered = Vec::new();
     let is_opened = || reach.knowledge().take_unopened().map_or(Ok(()), Err);
     // The names of the source's directories in the target; none if they are left out.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
-    let mut made_of: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
-    for entry in source.entries()? {
+    let mut made_of: HashMap<PathBuf, PathBuf> = HashMap::new();
+    for entry in source.entries(host.jobs())? {
         let parent = entry.path.parent().unwrap_or(Path::new(""));
         let Some(Some(folder)) = directories.get(parent) else { continue };
         let path = name(&entry, definition, &*engine);
@@ -116,8 +116,10 @@ fn render_with(
             let (one, other) = (entry.shown.display(), other.display());
             return Err(ScaffoldError::Never(format!("{other} and {one} both become {}", path.display())));
         }
-        rendered.insert(path, item);
+        rendered.push((path, item));
     }
+    // Nearly always they are in their order already.
+    let mut rendered = Rendered::from_iter(rendered);
     add_written(&mut rendered, &made_of, &reach)?;
     if definition.skip_empty {
         leave_out_empty_directories(&mut rendered);
@@ -146,7 +148,7 @@ fn reach(
 }
 
 /// Adds the files that templates have written, with their directories.
-fn add_written(rendered: &mut Rendered, made_of: &BTreeMap<PathBuf, PathBuf>, reach: &Reach) -> Result<()> {
+fn add_written(rendered: &mut Rendered, made_of: &HashMap<PathBuf, PathBuf>, reach: &Reach) -> Result<()> {
     for (path, written) in reach.take_written() {
         if let Some(other) = made_of.get(&path) {
             let (other, path) = (other.display(), path.display());

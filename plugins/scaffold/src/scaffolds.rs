@@ -5,16 +5,16 @@ use crate::entity::{PREFIX, Scaffold};
 use crate::executor::Executor;
 use crate::record::Record;
 use crate::together::Together;
-use holo_change::CanonicalPaths;
-use holo_change::Tree;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::State;
+use holo_change::{CanonicalPaths, Notices, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions;
 use holo_plugin::{
     Host, Job, Output, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_concurrently, check_concurrently,
 };
+use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -31,7 +31,9 @@ impl Plugin for Scaffolds {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Scaffold>>, ScanError> {
         let definitions = definitions::read::<ScaffoldDefinition>(host, output);
-        let known = match BaseStore::open(host.locations()).and_then(|memory| memory.all::<Record>(output)) {
+        let store = BaseStore::open(host.locations());
+        // Of those that have a definition, the record of each path is read when they are worked on.
+        let known = match store.as_ref().map_err(Clone::clone).and_then(|store| store.all::<IgnoredAny>(output)) {
             Ok(known) => known,
             Err(error) => {
                 output.error(error.to_string());
@@ -45,8 +47,13 @@ impl Plugin for Scaffolds {
         // Those whose definition is broken keep what they have.
         let is_known = |id: &&String| definitions.valid.contains_key(*id) || definitions.is_orphan(id);
         let holders: Vec<String> = known.keys().filter(is_known).cloned().collect();
-        let orphans: Vec<Remembered<Record>> =
-            known.into_values().filter(|remembered| definitions.is_orphan(&remembered.id)).collect();
+        let mut orphans: Vec<Remembered<Record>> = Vec::new();
+        for id in known.keys().filter(|id| definitions.is_orphan(id)) {
+            match store.as_ref().map_err(Clone::clone).and_then(|store| store.recall(id)) {
+                Ok(orphan) => orphans.extend(orphan),
+                Err(error) => output.unreadable_record(&error),
+            }
+        }
         let canonical = Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root));
         let mut scaffolds = Vec::new();
         for defined in definitions.valid.into_values() {
@@ -87,17 +94,17 @@ impl Plugin for Scaffolds {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Scaffold>>], answers: &mut dyn SetAnswers) {
-        self.together.begin();
+        let ids = ids(set);
+        self.together.begin(&ids);
         apply_concurrently(host, set, host.jobs(), answers);
         self.together.end();
-        let ids: BTreeSet<String> = set.iter().map(|job| job.entity.entity.id()).collect();
         // Nobody listens any more. What cannot be removed is found, and said, by the next apply.
         let _ = Executor::open(host)
             .and_then(|executor| executor.tidy(|id| ids.contains(id), &mut Output::new(&mut Silence)));
     }
 
     fn check_set(&self, host: &Host, set: &[Job<'_, Declared<Scaffold>>], answers: &mut dyn SetAnswers<Verdict>) {
-        self.together.begin();
+        self.together.begin(&ids(set));
         check_concurrently(host, set, host.jobs(), answers);
         self.together.end();
     }
@@ -105,6 +112,10 @@ impl Plugin for Scaffolds {
     fn end(&self, host: &Host) {
         self.together.end_run(host);
     }
+}
+
+fn ids(set: &[Job<'_, Declared<Scaffold>>]) -> BTreeSet<String> {
+    set.iter().map(|job| job.entity.entity.id()).collect()
 }
 
 /// Finds scaffolds of which one is in the other. Under version 4, the dispatcher compares what entities own.

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, ScaffoldError};
 use holo_change::error::PathError;
-use holo_change::{Kind, PathHandle, Tree};
+use holo_change::{Kind, PathHandle, Tree, in_shares};
 use holo_plugin::Host;
 use holo_plugin::definitions::{Glob, values};
 use std::collections::BTreeMap;
@@ -32,6 +32,19 @@ pub(crate) struct Source {
 struct Layer {
     tree: Arc<Tree>,
     shown: PathBuf,
+}
+
+/// The numbers of the layers that have something at a path, each with its type if the file system lists it.
+type Kinds = Vec<(usize, Option<Kind>)>;
+
+/// A path in the directory, before it is read.
+struct Listed {
+    path: PathBuf,
+    /// The number of the layer that it counts in.
+    layer: usize,
+    is_directory: bool,
+    /// True if weaker layers have something at the path.
+    hides: bool,
 }
 
 /// Something in the directory.
@@ -75,6 +88,13 @@ pub(crate) fn shown(source: &Path, host: &Host) -> PathBuf {
     if source.is_absolute() { host.below_root(source) } else { host.resources().shown(source) }
 }
 
+impl Layer {
+    /// Opens the same once more, for another thread.
+    fn reopen(&self) -> std::result::Result<Layer, PathError> {
+        Ok(Layer { tree: self.tree.reopen()?, shown: self.shown.clone() })
+    }
+}
+
 impl Source {
     /// Opens the directory at a path. What the patterns are for is left out, or else what usually is.
     pub(crate) fn open(path: &Path, ignored: Option<&[String]>, host: &Host) -> Result<Source> {
@@ -105,45 +125,86 @@ impl Source {
         Ok(Source { layers, ignored })
     }
 
-    /// Everything in it but the partials, each directory before what is in it.
-    pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        let mut open = vec![(PathBuf::new(), self.layers.iter().collect::<Vec<_>>())];
-        while let Some((directory, layers)) = open.pop() {
-            let mut names: BTreeMap<OsString, Vec<&Layer>> = BTreeMap::new();
-            for layer in layers {
-                for name in layer.tree.place(&directory.join("x")).siblings()? {
-                    names.entry(name).or_default().push(layer);
-                }
-            }
-            for (name, layers) in names {
-                let path = directory.join(name);
-                let is_left_out = path == Path::new(PARTIALS) || self.ignored.iter().any(|glob| glob.matches(&path));
-                let Some((layer, weaker)) = layers.split_first().filter(|_| !is_left_out) else { continue };
-                let item = item(&layer.tree.place(&path))?;
-                if matches!(item, Item::Directory) {
-                    let is_directory = |layer: &&&Layer| {
-                        let stat = layer.tree.place(&path).stat();
-                        stat.is_ok_and(|looks| looks.is_some_and(|looks| looks.kind == Kind::Directory))
-                    };
-                    let united = [*layer].into_iter().chain(weaker.iter().filter(is_directory).copied());
-                    open.push((path.clone(), united.collect()));
-                } else if self.is_mask(&item, layer, weaker) {
-                    continue;
-                }
-                entries.push(Entry { shown: layer.shown.join(&path), path, item });
-            }
+    /// Everything in it but the partials, each directory before what is in it; read by so many threads.
+    pub(crate) fn entries(&self, threads: usize) -> Result<Vec<Entry>> {
+        let listed = self.list()?;
+        let reopen = || self.layers.iter().map(Layer::reopen).collect::<std::result::Result<Vec<_>, _>>();
+        let read = |listed: &Listed, layers: &Vec<Layer>| match layers.get(listed.layer) {
+            Some(layer) if !listed.is_directory => item(&layer.tree.place(&listed.path)),
+            _ => Ok(Item::Directory),
+        };
+        let items = in_shares(&listed, threads, &self.layers, reopen, read);
+        let mut entries = Vec::with_capacity(listed.len());
+        for (listed, item) in listed.into_iter().zip(items) {
+            let item = item?;
+            let Some(layer) = self.layers.get(listed.layer).filter(|_| !self.is_mask(&item, &listed)) else { continue };
+            entries.push(Entry { shown: layer.shown.join(&listed.path), path: listed.path, item });
         }
-        entries.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(entries)
     }
 
+    /// Returns the paths of everything in it but the partials, in their order. Nothing but directories is read.
+    fn list(&self) -> Result<Vec<Listed>> {
+        let mut all = Vec::new();
+        let top = Listed { path: PathBuf::new(), layer: 0, is_directory: true, hides: false };
+        let mut open = vec![(top, (0..self.layers.len()).collect::<Vec<_>>())];
+        while let Some((listed, layers)) = open.pop() {
+            let mut inside = Vec::new();
+            if listed.is_directory {
+                for (name, kinds) in self.names(&listed.path, &layers)? {
+                    inside.extend(self.list_one(listed.path.join(name), &kinds)?);
+                }
+            }
+            if !listed.path.as_os_str().is_empty() {
+                all.push(listed);
+            }
+            open.extend(inside.into_iter().rev());
+        }
+        Ok(all)
+    }
+
+    /// Returns the names in a directory, each with the numbers of the layers that have it, and its types there.
+    fn names(&self, directory: &Path, layers: &[usize]) -> Result<BTreeMap<OsString, Kinds>> {
+        let mut names: BTreeMap<OsString, Kinds> = BTreeMap::new();
+        for &number in layers {
+            let Some(layer) = self.layers.get(number) else { continue };
+            for (name, kind) in layer.tree.place(&directory.join("x")).siblings_with_kinds()? {
+                names.entry(name).or_default().push((number, kind));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns what is at a path, if it is not left out, and the layers of what is in it.
+    fn list_one(&self, path: PathBuf, kinds: &[(usize, Option<Kind>)]) -> Result<Option<(Listed, Vec<usize>)>> {
+        let is_left_out = path == Path::new(PARTIALS) || self.ignored.iter().any(|glob| glob.matches(&path));
+        let Some(((layer, kind), weaker)) = kinds.split_first().filter(|_| !is_left_out) else { return Ok(None) };
+        let is_directory = |layer: &usize, kind: &Option<Kind>| match kind {
+            Some(kind) => Ok(*kind == Kind::Directory),
+            None => self.is_directory(*layer, &path),
+        };
+        let is_top_directory = is_directory(layer, kind)?;
+        let mut united = vec![*layer];
+        if is_top_directory {
+            let others = weaker.iter().filter(|(layer, kind)| is_directory(layer, kind).unwrap_or(false));
+            united.extend(others.map(|(layer, _)| *layer));
+        }
+        let listed = Listed { layer: *layer, is_directory: is_top_directory, hides: !weaker.is_empty(), path };
+        Ok(Some((listed, united)))
+    }
+
+    /// Asks a file system that does not list the types of what is in a directory.
+    fn is_directory(&self, layer: usize, path: &Path) -> Result<bool> {
+        let stat = self.layers.get(layer).map(|layer| layer.tree.place(path).stat()).transpose()?.flatten();
+        Ok(stat.is_some_and(|stat| stat.kind == Kind::Directory))
+    }
+
     /// Returns true if it stands for nothing, as [`ResourceDirs`](holo_plugin::definitions::ResourceDirs) has it.
-    fn is_mask(&self, item: &Item, layer: &Layer, weaker: &[&Layer]) -> bool {
-        let is_weakest = self.layers.last().is_none_or(|last| last.shown == layer.shown);
+    fn is_mask(&self, item: &Item, listed: &Listed) -> bool {
+        let is_weakest = listed.layer + 1 == self.layers.len();
         match item {
             Item::Directory => false,
-            Item::File { bytes, .. } => bytes.is_empty() && !weaker.is_empty(),
+            Item::File { bytes, .. } => bytes.is_empty() && listed.hides,
             Item::Symlink(target) => target == b"/dev/null" && !is_weakest,
         }
     }
@@ -226,9 +287,7 @@ fn item(place: &PathHandle) -> Result<Item> {
         Kind::Directory => Item::Directory,
         Kind::Symlink => Item::Symlink(place.read_link()?),
         Kind::File => {
-            let mut bytes = Vec::new();
-            let read = place.open()?.read_to_end(&mut bytes);
-            read.map_err(|error| PathError::new("read", place.shown(), error))?;
+            let bytes = place.read_of_size(looks.size)?;
             Item::File { bytes, executable: looks.mode & 0o100 != 0, sensitive: false }
         }
         Kind::Other => {

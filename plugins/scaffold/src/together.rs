@@ -4,6 +4,7 @@ use crate::known::Known;
 use holo_change::claims::{self, Claim, Claims};
 use holo_change::tracked::HeldPaths;
 use holo_plugin::Host;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What the scaffolds of a plugin share.
@@ -46,9 +47,11 @@ impl Together {
         self.known.get().iter().for_each(|known| known.keep(host));
     }
 
-    /// Begins a set.
-    pub(crate) fn begin(&self) {
-        *self.set() = Some(Arc::default());
+    /// Begins a set of these.
+    pub(crate) fn begin(&self, ids: &BTreeSet<String>) {
+        let only = ids.first().filter(|_| ids.len() == 1);
+        let held = only.map_or_else(HeldPaths::default, |id| HeldPaths::of_others_than(id));
+        *self.set() = Some(Arc::new(Shared { held, ..Shared::default() }));
     }
 
     /// Ends it.

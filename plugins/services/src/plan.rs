@@ -239,17 +239,16 @@ impl Planner<'_> {
 
     /// A unit that is to run cannot where its manager does not. That of a user comes and goes; what is enabled runs when it comes.
     fn without_manager(&mut self) {
-        let manager = self.circumstances.manager;
         match self.unit.scope().user() {
-            None => self.problem(&format!("cannot be started: {manager} is not running here")),
+            None => self.problem(&format!("cannot be started: {} is not running here", self.circumstances.manager)),
             Some(user) if self.wanted.enable == Some(true) => {
                 self.plan.remark = Some(format!(
-                    "{} is enabled, but not started: no {manager} of {user} is running, which comes with a session or with lingering",
+                    "{} is enabled, but not started: the user manager of {user} is not running; it comes with a session or with lingering",
                     self.unit
                 ));
             }
             Some(user) => self.problem(&format!(
-                "cannot be started: no {manager} of {user} is running; \"loginctl enable-linger {user}\" has it run without a session"
+                "cannot be started: the user manager of {user} is not running; \"loginctl enable-linger {user}\" has it run without a session"
             )),
         }
     }

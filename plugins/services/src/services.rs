@@ -82,7 +82,7 @@ impl Plugin for Services {
             known.iter().map(|(_, Orphan { remembered, .. })| (remembered.id.clone(), remembered.base.clone())),
         );
         let mut wanted: BTreeMap<String, Wanted> =
-            defined.iter().map(|(id, Defined { definition, .. })| (id.clone(), definition.wanted())).collect();
+            defined.iter().map(|(id, defined)| (id.clone(), defined.definition.wanted())).collect();
         let restored =
             |(_, Orphan { remembered, .. }): &(_, Orphan<Record>)| (remembered.id.clone(), remembered.base.restored());
         wanted.extend(known.iter().map(restored));
@@ -91,7 +91,8 @@ impl Plugin for Services {
         if let Some(id) = provider.reading_files(host).filter(|_| host.api_version() >= API_VERSION_4) {
             entities.push(Declared::orphan(Service::Files(FilesStep { id, all: Arc::clone(&all) })));
         }
-        for (id, Defined { definition, common }) in defined {
+        for (id, defined) in defined {
+            let Defined { definition, common } = *defined;
             let (Some(name), Ok(given)) = (names.get(&id).cloned(), given_name(provider, &definition)) else {
                 continue;
             };
@@ -108,7 +109,7 @@ impl Plugin for Services {
         for (name, orphan) in known {
             let Remembered { id, base, .. } = &orphan.remembered;
             let mut full_report = orphan.remembered.orphan_report();
-            full_report.edges.owns = vec![Asset::new("unit", name.qualified())];
+            full_report.edges.owns = [Asset::new("unit", name.qualified())].into();
             let (id, wanted, given) = (id.clone(), base.restored(), name.clone());
             let past = Past::Orphan(Box::new(orphan));
             let unit = Unit { id, name, given, wanted, timeout: None, full_report, past, all: all.clone() };
@@ -176,11 +177,11 @@ fn given_name(provider: &dyn ServiceProvider, definition: &definition::Service) 
 
 /// The definitions that go together; what is wrong is said.
 fn usable(
-    valid: BTreeMap<String, Defined<definition::Service>>,
+    valid: BTreeMap<String, Box<Defined<definition::Service>>>,
     names: &BTreeMap<String, UnitName>,
     host: &Host,
     output: &mut Output<'_>,
-) -> BTreeMap<String, Defined<definition::Service>> {
+) -> BTreeMap<String, Box<Defined<definition::Service>>> {
     let provider = providers::for_host(host);
     let mut usable = BTreeMap::new();
     let mut owners: BTreeMap<&UnitName, Vec<&str>> = BTreeMap::new();

@@ -120,7 +120,7 @@ impl AccountEntity {
             None => {
                 report.action = Action::because("Scrubbing", "all definition files have been deleted");
                 report.edges.orphan = true;
-                report.edges.after.clone_from(&self.after);
+                report.edges.after = self.after.as_slice().into();
             }
         }
         let itself = Asset::new(self.id.kind.word(), self.id.name.as_str());

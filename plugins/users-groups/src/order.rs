@@ -20,7 +20,7 @@ pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result
         return forget(host, id);
     }
     let mut report = EntityReport::new(id.to_string());
-    report.edges.after = after.to_vec();
+    report.edges.after = after.into();
     let (memory, remembered) = (memory(host)?, Remembered::new(&report, ()));
     let known = memory.recall(&remembered.id)?;
     if known.as_ref() == Some(&remembered) { Ok(()) } else { memory.keep(&remembered) }
@@ -29,7 +29,7 @@ pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result
 /// Returns the entities that the account came after.
 pub(crate) fn recall(host: &Host, id: &AccountId) -> Result<Vec<BString>> {
     let remembered = memory(host)?.recall::<()>(&id.to_string())?;
-    Ok(remembered.map(|remembered| remembered.orphan_report().edges.after).unwrap_or_default())
+    Ok(remembered.map(|remembered| remembered.orphan_report().edges.after.into()).unwrap_or_default())
 }
 
 /// Forgets that.

@@ -216,7 +216,7 @@ fn scan_otherwise(
 }
 
 /// Returns the entities in the order in which they are worked on.
-fn sets<'e>(harness: &mut Harness<'_, '_>, subject: &str, entities: &'e [EntityReport]) -> Vec<Vec<BString>> {
+fn sets(harness: &mut Harness<'_, '_>, subject: &str, entities: &[EntityReport]) -> Vec<Vec<BString>> {
     let mut entities: Vec<&EntityReport> = entities.iter().filter(|entity| !entity.id.contains(&0)).collect();
     entities.sort_by(|one, other| one.id.cmp(&other.id));
     let neighbours = entities.iter().zip(entities.iter().skip(1));
@@ -225,13 +225,12 @@ fn sets<'e>(harness: &mut Harness<'_, '_>, subject: &str, entities: &'e [EntityR
     let text = format!("reports {} twice; IDs should be unique", listed(&twice));
     harness.fail_unless(Rule::Names, subject, twice.is_empty(), text);
     entities.dedup_by(|one, other| one.id == other.id);
-    let node = |entity: &&'e EntityReport| Node {
-        id: entity.id.as_ref(),
-        plugin: 0.into(),
-        edges: &entity.edges,
-        origin: BStr::new(""),
+    let edges: Vec<_> = entities.iter().map(|entity| entity.edges.borrowed()).collect();
+    let node = |(entity, edges)| {
+        let entity: &EntityReport = entity;
+        Node { id: entity.id.as_ref(), plugin: 0.into(), edges, origin: BStr::new("") }
     };
-    let nodes: PerEntity<Node<'_>> = entities.iter().map(node).collect();
+    let nodes: PerEntity<Node<'_>> = entities.iter().copied().zip(&edges).map(node).collect();
     match Plan::new(&nodes) {
         Ok(plan) => {
             let all = nodes.iter().map(|_| true).collect();

@@ -17,7 +17,7 @@ use walkdir::WalkDir;
 pub(super) struct Fingerprint(u64);
 
 /// The lines in which definitions begin, by their files. A definition ends where the next one begins.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Beginnings(HashMap<PathBuf, BTreeSet<usize>>);
 
 /// The definitions as they are now. Each file is read once.

@@ -16,23 +16,25 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The entities that are watched.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) entities: PerEntity<KnownEntity>,
-    pub(super) by_id: HashMap<BString, EntityIndex>,
+    /// The entities, by their IDs.
+    by_id: Vec<EntityIndex>,
     pub(super) beginnings: Beginnings,
 }
 
 /// An entity that is watched.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KnownEntity {
     pub(super) id: BString,
     pub(super) plugin: PluginIndex,
     /// When it may be worked on, if anything is said.
-    controls: Option<Box<Controls>>,
+    controls: Option<Rc<Controls>>,
     pub(super) state: Option<State>,
     /// The entities that it requires.
     requires: Vec<EntityIndex>,
@@ -68,11 +70,12 @@ impl Known {
     pub(super) fn new(inventory: &Inventory, entities: &[EntityIndex], before: &Known) -> Known {
         let new_index: HashMap<EntityIndex, EntityIndex> =
             entities.iter().enumerate().map(|(index, &entity)| (entity, index.into())).collect();
+        let mut last = None;
         let known = |&entity: &EntityIndex| {
             let id = inventory.entities[entity].id().to_owned();
             let (plugin, controls) = (inventory.entities[entity].plugin, inventory.entities[entity].controls());
-            let controls = (controls != Controls::NONE).then(|| Box::new(controls));
-            let state = before.by_id.get(&id).and_then(|&known| before.entities[known].state);
+            let controls = (controls != Controls::NONE).then(|| shared(controls, &mut last));
+            let state = before.find(id.as_bstr()).and_then(|known| before.entities[known].state);
             KnownEntity { id, plugin, controls, state, requires: Vec::new(), dependents: Vec::new() }
         };
         let mut entities: PerEntity<KnownEntity> = entities.iter().map(known).collect();
@@ -83,15 +86,22 @@ impl Known {
                 entities[then].requires.push(first);
             }
         }
-        let by_id = entities.entries().map(|(index, entity)| (entity.id.clone(), index)).collect();
+        let mut by_id: Vec<EntityIndex> = entities.indexes().collect();
+        by_id.sort_by(|&one, &other| entities[one].id.cmp(&entities[other].id));
         Known { entities, by_id, beginnings: Beginnings::new(inventory) }
+    }
+
+    /// Returns the entity with this ID.
+    pub(super) fn find(&self, id: &BStr) -> Option<EntityIndex> {
+        let place = self.by_id.binary_search_by(|&entity| self.entities[entity].id.as_bstr().cmp(id)).ok()?;
+        self.by_id.get(place).copied()
     }
 
     /// Watches the paths of all entities.
     pub(super) fn watch(&self, inventory: &Inventory, root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
         let root = absolute(root)?;
         for entity in &inventory.entities {
-            let Some(&index) = self.by_id.get(entity.id()) else { continue };
+            let Some(index) = self.find(entity.id()) else { continue };
             for path in watched(entity) {
                 let extent = if path.ends_with(b"/") { Extent::Entries } else { Extent::Path };
                 let below = path.trim_start_with(|letter| letter == '/').to_path_lossy().into_owned();
@@ -105,10 +115,9 @@ impl Known {
     pub(super) fn causes(&self, heard: Heard) -> Causes {
         let at_paths =
             heard.entities.into_iter().map(|(entity, cause)| (entity, cause.map(|cause| cause.words().into())));
-        let told = heard
-            .touched
-            .into_iter()
-            .filter_map(|(id, reason)| Some((*self.by_id.get(&id)?, Some(reason).filter(|reason| !reason.is_empty()))));
+        let told = heard.touched.into_iter().filter_map(|(id, reason)| {
+            Some((self.find(id.as_bstr())?, Some(reason).filter(|reason| !reason.is_empty())))
+        });
         let listening = heard.listening;
         let of_listening = self.entities.entries().filter(|(_, entity)| listening.contains(&entity.plugin));
         at_paths.chain(told).chain(of_listening.map(|(entity, _)| (entity, None))).collect()
@@ -155,6 +164,14 @@ impl Known {
     }
 }
 
+/// Returns these, or the last ones if they are the same: thousands of definitions may have one limit.
+fn shared(controls: Controls, last: &mut Option<Rc<Controls>>) -> Rc<Controls> {
+    match last {
+        Some(last) if **last == controls => Rc::clone(last),
+        _ => Rc::clone(last.insert(Rc::new(controls))),
+    }
+}
+
 /// Returns true if a change of the first entity of such an edge may matter to the other one. If not, it is about the order alone.
 fn hands_on_changes(kind: EdgeKind) -> bool {
     match kind {
@@ -169,10 +186,10 @@ fn hands_on_changes(kind: EdgeKind) -> bool {
 fn watched(entity: &Entity) -> Vec<BString> {
     let edges = entity.edges();
     if !edges.watch.is_empty() || edges.always {
-        return edges.watch;
+        return edges.watch.into_iter().map(BString::from).collect();
     }
     let provided = edges.provides.into_iter().filter(|asset| asset.kind == BStr::new("path"));
-    provided.map(|asset| asset.value).collect()
+    provided.map(|asset| asset.value.to_owned()).collect()
 }
 
 /// Watches everything that decides which entities there are.

@@ -8,11 +8,12 @@ use crate::index::{EntityIndex, PluginIndex, Table, define_index};
 use bstr::{BStr, BString, ByteSlice};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs;
+use std::iter::successors;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The bytes that are read at once.
@@ -29,6 +30,9 @@ define_index! {
     /// The index of a path among those that are watched, or on the way to one.
     NodeIndex
 }
+
+/// The directory below which all others are.
+const TOP: NodeIndex = NodeIndex(0);
 
 /// The system does not let us watch.
 #[derive(Debug, thiserror::Error)]
@@ -110,18 +114,27 @@ pub(super) struct Heard {
 #[derive(Debug)]
 pub(super) struct WatchedPaths {
     inotify: OwnedFd,
-    nodes: Table<NodeIndex, Node>,
+    nodes: Nodes,
+    /// The paths of each entity, so that those of one are found without looking at all.
+    of_entities: BTreeSet<(EntityIndex, NodeIndex)>,
     /// The nodes of each directory that is watched: with links, several paths may lead to one.
     by_watch: HashMap<i32, Vec<NodeIndex>>,
     /// The directories that this user may not read, so that nothing is heard of them.
     unreadable: Vec<NodeIndex>,
 }
 
-/// A path that is watched, or on the way to one.
-#[derive(Debug, Default)]
+/// The paths that are watched, and those on the way to them.
+#[derive(Debug)]
+struct Nodes(Table<NodeIndex, Node>);
+
+/// A path that is watched, or on the way to one. There are as many as entities: what can be told from others is not in it.
+#[derive(Clone, Debug, Default)]
 struct Node {
-    path: PathBuf,
-    children: BTreeMap<BString, NodeIndex>,
+    /// The name in the directory; that of the directory below which all others are is its path.
+    name: Box<OsStr>,
+    parent: Option<NodeIndex>,
+    /// The entries of the directory that are known, by their names.
+    children: Vec<NodeIndex>,
     /// What the path itself is about.
     subjects: Vec<Subject>,
     /// What the entries of the directory are about.
@@ -137,16 +150,25 @@ impl WatchedPaths {
             Errno::MFILE => WatchError::TooManyInstances { allowed: limit("max_user_instances") },
             error => IoError::new("inotify_init", root, error.into()).into(),
         })?;
-        let nodes = Table::from(vec![Node { path: root.to_owned(), ..Node::default() }]);
-        Ok(WatchedPaths { inotify, nodes, by_watch: HashMap::new(), unreadable: Vec::new() })
+        let nodes = Nodes(Table::from(vec![Node { name: root.as_os_str().into(), ..Node::default() }]));
+        let (of_entities, by_watch) = (BTreeSet::new(), HashMap::new());
+        Ok(WatchedPaths { inotify, nodes, of_entities, by_watch, unreadable: Vec::new() })
+    }
+
+    /// Returns the same, in memory that is asked for now.
+    pub(super) fn moved(self) -> WatchedPaths {
+        let (of_entities, by_watch) = (self.of_entities.clone(), self.by_watch.clone());
+        WatchedPaths { nodes: Nodes(self.nodes.0.clone()), of_entities, by_watch, ..self }
     }
 
     /// Adds a path. One that is not below the root is none of our business.
     pub(super) fn add(&mut self, path: &Path, extent: Extent, subject: Subject) {
-        let Ok(below) = path.strip_prefix(&self.nodes[NodeIndex::from(0)].path) else { return };
-        let below: Vec<BString> = below.components().map(|name| name.as_os_str().as_bytes().into()).collect();
-        let node = below.into_iter().fold(NodeIndex::from(0), |node, name| self.child(node, name));
-        let node = &mut self.nodes[node];
+        let Ok(below) = path.strip_prefix(&*self.nodes.0[TOP].name) else { return };
+        let index = below.components().fold(TOP, |node, name| self.nodes.child(node, name.as_os_str()));
+        if let Subject::Entity(entity) = subject {
+            self.of_entities.insert((entity, index));
+        }
+        let node = &mut self.nodes.0[index];
         push_new(&mut node.subjects, subject);
         if extent != Extent::Path {
             push_new(&mut node.of_entries, subject);
@@ -155,19 +177,9 @@ impl WatchedPaths {
     }
 
     /// Returns the paths that are about an entity.
-    pub(super) fn of(&self, entity: EntityIndex) -> impl Iterator<Item = &Path> {
-        let nodes = self.nodes.iter().filter(move |node| node.subjects.contains(&Subject::Entity(entity)));
-        nodes.map(|node| node.path.as_path())
-    }
-
-    fn child(&mut self, of: NodeIndex, name: BString) -> NodeIndex {
-        if let Some(&child) = self.nodes[of].children.get(&name) {
-            return child;
-        }
-        let path = self.nodes[of].path.join(name.to_path_lossy());
-        let child = self.nodes.push(Node { path, ..Node::default() });
-        self.nodes[of].children.insert(name, child);
-        child
+    pub(super) fn of(&self, entity: EntityIndex) -> impl Iterator<Item = PathBuf> {
+        let from_here = self.of_entities.range((entity, TOP)..);
+        from_here.take_while(move |(of, _)| *of == entity).map(|(_, node)| self.nodes.path(*node))
     }
 
     /// Watches all directories that are there now, and no others. What has happened before is not heard of: it has to be looked at after
@@ -175,27 +187,28 @@ impl WatchedPaths {
     pub(super) fn arm(&mut self) -> Result<(), WatchError> {
         let mut armed: HashMap<i32, Vec<NodeIndex>> = HashMap::new();
         self.unreadable.clear();
-        let mut left = vec![NodeIndex::from(0)];
+        let mut left = vec![TOP];
         while let Some(index) = left.pop() {
-            let node = &self.nodes[index];
+            let node = &self.nodes.0[index];
             if node.children.is_empty() && node.of_entries.is_empty() {
                 continue;
             }
-            match inotify::add_watch(&self.inotify, &node.path, self.flags(node)) {
+            let path = self.nodes.path(index);
+            match inotify::add_watch(&self.inotify, &path, self.flags(node)) {
                 Ok(watch) => armed.entry(watch).or_default().push(index),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 Err(Errno::ACCESS) => self.unreadable.push(index),
                 Err(Errno::NOSPC) => {
                     let is_directory = |node: &&Node| !node.children.is_empty() || !node.of_entries.is_empty();
-                    let needed = self.nodes.iter().filter(is_directory).count();
+                    let needed = self.nodes.0.iter().filter(is_directory).count();
                     return Err(WatchError::TooManyDirectories { needed, allowed: limit("max_user_watches") });
                 }
-                Err(error) => return Err(IoError::new("inotify_add_watch", &node.path, error.into()).into()),
+                Err(error) => return Err(IoError::new("inotify_add_watch", &path, error.into()).into()),
             }
             if node.is_tree {
-                self.grow(index);
+                self.nodes.grow(index, &path);
             }
-            left.extend(self.nodes[index].children.values());
+            left.extend(&self.nodes.0[index].children);
         }
         for watch in self.by_watch.keys().filter(|watch| !armed.contains_key(watch)) {
             // Those of directories that are gone have ended by themselves.
@@ -208,7 +221,8 @@ impl WatchedPaths {
     /// Returns a warning if nothing is heard of some directories.
     pub(super) fn warning(&self) -> Option<String> {
         let (first, others) = self.unreadable.split_first()?;
-        let path = self.nodes[*first].path.display();
+        let path = self.nodes.path(*first);
+        let path = path.display();
         let others = match others.len() {
             0 => String::new(),
             1 => " and of another directory".to_owned(),
@@ -219,23 +233,10 @@ impl WatchedPaths {
 
     /// Returns what is to be heard of a directory. Two paths may lead to it: what either needs is added to what is heard already.
     fn flags(&self, node: &Node) -> WatchFlags {
-        let mut children = node.children.values().map(|&child| &self.nodes[child]);
+        let mut children = node.children.iter().map(|&child| &self.nodes.0[child]);
         let tells_changes = !node.of_entries.is_empty() || children.any(|child| !child.subjects.is_empty());
         let changes = if tells_changes { CHANGES } else { WatchFlags::empty() };
         ENTRIES | SELF | WatchFlags::MASK_ADD | changes
-    }
-
-    /// Adds the directories in one that counts with everything below it.
-    fn grow(&mut self, index: NodeIndex) {
-        let Ok(entries) = fs::read_dir(&self.nodes[index].path) else { return };
-        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        for directory in directories {
-            let child = self.child(index, directory.file_name().as_bytes().into());
-            let of_entries = self.nodes[index].of_entries.clone();
-            let node = &mut self.nodes[child];
-            of_entries.into_iter().for_each(|subject| push_new(&mut node.of_entries, subject));
-            node.is_tree = true;
-        }
     }
 
     /// Takes all events that there are by now.
@@ -253,13 +254,52 @@ impl WatchedPaths {
                 Err(Errno::WOULDBLOCK) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => {
-                    return Err(
-                        IoError::new("read inotify of", &self.nodes[NodeIndex::from(0)].path, error.into()).into()
-                    );
+                    return Err(IoError::new("read inotify of", &self.nodes.path(TOP), error.into()).into());
                 }
             }
         }
         if is_moved { self.arm() } else { Ok(()) }
+    }
+}
+
+impl Nodes {
+    /// Returns the entry of a directory with this name, which is added if it is not known.
+    fn child(&mut self, of: NodeIndex, name: &OsStr) -> NodeIndex {
+        match self.find(of, name) {
+            Ok(child) => child,
+            Err(place) => {
+                let child = self.0.push(Node { name: name.into(), parent: Some(of), ..Node::default() });
+                self.0[of].children.insert(place, child);
+                child
+            }
+        }
+    }
+
+    /// Returns the entry of a directory with this name, or the place that it would have.
+    fn find(&self, of: NodeIndex, name: &OsStr) -> Result<NodeIndex, usize> {
+        let children = &self.0[of].children;
+        let place = children.binary_search_by(|&child| (*self.0[child].name).cmp(name))?;
+        children.get(place).copied().ok_or(place)
+    }
+
+    fn path(&self, index: NodeIndex) -> PathBuf {
+        let parent = |&index: &NodeIndex| self.0[index].parent;
+        let mut names: Vec<&OsStr> = successors(Some(index), parent).map(|index| &*self.0[index].name).collect();
+        names.reverse();
+        names.into_iter().collect()
+    }
+
+    /// Adds the directories in one that counts with everything below it.
+    fn grow(&mut self, index: NodeIndex, path: &Path) {
+        let Ok(entries) = fs::read_dir(path) else { return };
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        for directory in directories {
+            let child = self.child(index, &directory.file_name());
+            let of_entries = self.0[index].of_entries.clone();
+            let node = &mut self.0[child];
+            of_entries.into_iter().for_each(|subject| push_new(&mut node.of_entries, subject));
+            node.is_tree = true;
+        }
     }
 }
 
@@ -271,13 +311,7 @@ impl AsFd for WatchedPaths {
 }
 
 /// Takes an event in directories. Returns true if other directories have to be watched from now on.
-fn hear(
-    all: &Table<NodeIndex, Node>,
-    nodes: &[NodeIndex],
-    name: Option<&BStr>,
-    flags: ReadFlags,
-    heard: &mut Heard,
-) -> bool {
+fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags, heard: &mut Heard) -> bool {
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         heard.everything = true;
         return true;
@@ -289,42 +323,36 @@ fn hear(
     let Some((name, cause)) = name.zip(Cause::of(flags)) else { return false };
     let comes_or_goes = matches!(cause, Cause::Replaced | Cause::Removed);
     let mut is_moved = false;
-    for &node in nodes {
-        let node = &all[node];
+    for &index in nodes {
+        let node = &all.0[index];
         node.of_entries.iter().for_each(|&subject| heard.concern(subject, cause));
         is_moved |= comes_or_goes && node.is_tree && flags.contains(ReadFlags::ISDIR);
-        let Some(&child) = node.children.get(name) else { continue };
+        let Ok(child) = all.find(index, &name.to_os_str_lossy()) else { continue };
         if comes_or_goes {
             // What was in a directory that is removed has been heard of. What has come with one is there now.
-            let concerns_below = |node: &Node| match cause {
+            let concerns_below = |index| match cause {
                 Cause::Removed => flags.contains(ReadFlags::MOVED_FROM),
-                _ => node.path.symlink_metadata().is_ok(),
+                _ => all.path(index).symlink_metadata().is_ok(),
             };
             concern_below(all, child, cause, concerns_below, heard);
-            is_moved |= !all[child].children.is_empty() || !all[child].of_entries.is_empty();
+            is_moved |= !all.0[child].children.is_empty() || !all.0[child].of_entries.is_empty();
         } else {
-            all[child].subjects.iter().for_each(|&subject| heard.concern(subject, cause));
+            all.0[child].subjects.iter().for_each(|&subject| heard.concern(subject, cause));
         }
     }
     is_moved
 }
 
 /// Concerns a path, and everything below it that this is true of.
-fn concern_below(
-    all: &Table<NodeIndex, Node>,
-    path: NodeIndex,
-    cause: Cause,
-    concerns: impl Fn(&Node) -> bool,
-    heard: &mut Heard,
-) {
+fn concern_below(all: &Nodes, path: NodeIndex, cause: Cause, concerns: impl Fn(NodeIndex) -> bool, heard: &mut Heard) {
     let mut left = vec![path];
     while let Some(index) = left.pop() {
-        let node = &all[index];
-        if index != path && !concerns(node) {
+        let node = &all.0[index];
+        if index != path && !concerns(index) {
             continue;
         }
         node.subjects.iter().chain(&node.of_entries).for_each(|&subject| heard.concern(subject, cause));
-        left.extend(node.children.values());
+        left.extend(&node.children);
     }
 }
 
@@ -395,6 +423,10 @@ impl Heard {
 /// Adds a subject, unless it was added last: those of thousands of entities may be one file.
 fn push_new(list: &mut Vec<Subject>, new: Subject) {
     if list.last() != Some(&new) {
+        // Most paths are about one entity.
+        if list.is_empty() {
+            list.reserve_exact(1);
+        }
         list.push(new);
     }
 }
@@ -404,3 +436,6 @@ fn limit(name: &str) -> String {
     let read = fs::read_to_string(format!("/proc/sys/fs/inotify/{name}"));
     read.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests;

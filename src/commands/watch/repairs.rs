@@ -92,7 +92,7 @@ impl Watcher<'_> {
         let mut definitions = Definitions::new(&self.known.beginnings, &self.settings.root);
         let fingerprints: Vec<_> = found.iter().map(|finding| definitions.fingerprint(&finding.sources)).collect();
         for (finding, definition) in found.into_iter().zip(fingerprints) {
-            let Some(&entity) = self.known.by_id.get(&finding.id) else { continue };
+            let Some(entity) = self.known.find(finding.id.as_bstr()) else { continue };
             let before = self.known.entities[entity].state;
             let (state, noticed) = match finding.end {
                 End::Changed => {

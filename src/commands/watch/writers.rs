@@ -52,9 +52,10 @@ impl Writers {
         if self.is_refused {
             return;
         }
-        let paths: Vec<PathBuf> = paths.of(entity).take(MAX_DIRECTORIES).map(Path::to_owned).collect();
+        let paths: Vec<PathBuf> = paths.of(entity).take(MAX_DIRECTORIES).collect();
         // What was written before is not there any more.
-        self.writes.retain(|(file, _)| paths.iter().all(|path| FileId::at(path) != Some(*file)));
+        let files: Vec<FileId> = paths.iter().filter_map(|path| FileId::at(path)).collect();
+        self.writes.retain(|(file, _)| !files.contains(file));
         if paths.is_empty() {
             return;
         }
@@ -111,7 +112,7 @@ impl Writers {
         if self.writes.is_empty() {
             return None;
         }
-        let files: Vec<FileId> = paths.of(entity).take(MAX_DIRECTORIES).filter_map(FileId::at).collect();
+        let files: Vec<FileId> = paths.of(entity).take(MAX_DIRECTORIES).filter_map(|path| FileId::at(&path)).collect();
         self.writes.iter().rev().find(|(file, _)| files.contains(file)).map(|(_, writer)| writer.clone())
     }
 

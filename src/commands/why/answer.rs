@@ -13,7 +13,7 @@ use holo_protocol::report::Information;
 use holo_protocol::{Action, FilePair};
 use holo_system::System;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The answer about an entity, or about a path that none manages.
@@ -48,24 +48,32 @@ pub(super) struct Answer {
 pub(super) enum Edit {
     /// Differences show it.
     Shown,
-    /// The mode alone is another one, of which differences show whether the owner may execute the file, and no more.
-    Mode {
-        /// The mode as it was made.
-        made: u32,
-        /// The mode that it has.
-        found: u32,
-    },
+    /// It is not in the content, and differences show of it whether the owner may execute the file, and no more.
+    Permissions { made: Permissions, found: Permissions },
+}
+
+/// The owner, group and mode of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Permissions {
+    pub(super) owner: u32,
+    pub(super) group: u32,
+    pub(super) mode: u32,
+}
+
+impl Permissions {
+    fn of_file(path: &Path) -> Option<Permissions> {
+        let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file)?;
+        Some(Permissions { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o7777 })
+    }
 }
 
 impl Edit {
-    /// Returns the change of the mode between two files that are the same otherwise.
-    pub(super) fn of_mode(pair: &FilePair) -> Option<Edit> {
-        let mode = |path: &Path| {
-            let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file)?;
-            Some(metadata.permissions().mode() & 0o7777)
-        };
-        let (made, found) = (mode(&pair.from)?, mode(&pair.to)?);
-        (made != found).then_some(Edit::Mode { made, found })
+    /// Returns the change between two files that have the same content. Of a file that does not have the owner with which it was made, the
+    /// mode alone is compared.
+    pub(super) fn of_permissions(pair: &FilePair, has_owner: bool) -> Option<Edit> {
+        let (made, found) = (Permissions::of_file(&pair.from)?, Permissions::of_file(&pair.to)?);
+        let made = if has_owner { made } else { Permissions { mode: made.mode, ..found } };
+        (made != found).then_some(Edit::Permissions { made, found })
     }
 }
 

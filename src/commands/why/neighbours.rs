@@ -54,7 +54,7 @@ impl<'a> Neighbours<'a> {
         let declaring = &nodes[edge.declared_by()];
         let named = if edge.declared_by() == edge.from { edge.to } else { edge.from };
         let written = declaring.edges.written.iter();
-        let place = |id| written.clone().find(|written| written.id == id).map(|written| written.location.clone());
+        let place = |id| written.clone().find(|written| written.id == id).map(|written| written.location.to_owned());
         let location = place(entities[named].id()).or_else(|| place(declaring.id));
         let origin = Some(declaring.origin.to_owned()).filter(|origin| !origin.is_empty());
         Neighbour {

@@ -1,6 +1,6 @@
 //! The answer as people read it.
 
-use super::answer::{Answer, Datum, Edit, Packaged, Source};
+use super::answer::{Answer, Datum, Edit, Packaged, Permissions, Source};
 use super::neighbours::Neighbour;
 use crate::report::table::Cell;
 use bstr::ByteSlice;
@@ -50,12 +50,25 @@ pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
     if let (Some(id), Some(edited)) = (&answer.id, answer.edited) {
         let text = match edited {
             Some(Edit::Shown) => format!("yes; see holo diff {id}"),
-            Some(Edit::Mode { made, found }) => format!("yes: the mode is {found:04o}, and was {made:04o}"),
+            Some(Edit::Permissions { made, found }) => format!("yes: {}", permissions(made, found)),
             None => "no".to_owned(),
         };
         shown.push(("edited", (&text).into()));
     }
     shown
+}
+
+/// Returns in words how the owner, group and mode of a file have changed.
+fn permissions(made: Permissions, found: Permissions) -> String {
+    let number =
+        |name: &str, made: u32, found: u32| (made != found).then(|| format!("the {name} is {found}, and was {made}"));
+    let mode = || format!("the mode is {:04o}, and was {:04o}", found.mode, made.mode);
+    let changes = [
+        number("owner", made.owner, found.owner),
+        number("group", made.group, found.group),
+        (made.mode != found.mode).then(mode),
+    ];
+    changes.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn source_line(source: &Source) -> String {

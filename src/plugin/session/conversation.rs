@@ -109,6 +109,8 @@ impl Session {
         };
         line.push(b'\n');
         self.process.send(&line);
+        // There may be very many entities in it.
+        drop((request, line));
         let mut idle_since = Instant::now();
         self.process.begin_waiting();
         loop {

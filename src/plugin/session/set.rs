@@ -40,7 +40,8 @@ impl<'a> Set<'a> {
 
     /// Returns the entities that have not come to an end yet, if there are any.
     pub(super) fn waiting(&self) -> Option<Vec<Job<'a>>> {
-        let waiting: Vec<_> = self.unfinished.iter().filter_map(|&index| self.jobs.get(index)).copied().collect();
+        let mut waiting = Vec::with_capacity(self.unfinished.len());
+        waiting.extend(self.unfinished.iter().filter_map(|&index| self.jobs.get(index)));
         (!waiting.is_empty()).then_some(waiting)
     }
 

@@ -2,7 +2,8 @@
 
 use super::{Content, Image, MODE_BITS, Unmanageable};
 use crate::error::{Result, at};
-use crate::path_handle::{FileStat, PathHandle};
+use crate::path_handle::{FileStat, Kind, PathHandle};
+use crate::resolution::is_trusted;
 use rustix::fs::{FileType, Stat};
 use std::fs::File;
 use std::path::Path;
@@ -11,12 +12,48 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// FAT counts time in steps of so many seconds; no file system that Linux knows has larger ones.
 const COARSEST_TICK: u64 = 2;
 
+/// The bits of a mode by which others than the owner may write; with an ACL, those of the group are its mask.
+const OTHERS_WRITE: u32 = 0o022;
+
 /// The file system's answer about a place. Nobody can change what is there, be it content, mode or owner, without changing its stamp.
 ///
 /// There is one gap: what changes twice within a tick of the file system's clock may have the same stamp both times. So a stamp says
 /// something of later times only if it was settled when it was taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp(Stat);
+pub struct Stamp {
+    device: u64,
+    inode: u64,
+    names: u64,
+    size: u64,
+    /// The seconds of both times since 1970, and the nanoseconds beside them.
+    modified: i64,
+    changed: i64,
+    modified_nsec: u32,
+    changed_nsec: u32,
+    /// The type is in it, too.
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+// There may be very many: of the kernel's answer, twice as long, only this is kept.
+impl From<Stat> for Stamp {
+    fn from(stat: Stat) -> Stamp {
+        Stamp {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            names: stat.st_nlink,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified: stat.st_mtime,
+            changed: stat.st_ctime,
+            modified_nsec: u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+            changed_nsec: u32::try_from(stat.st_ctime_nsec).unwrap_or_default(),
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+        }
+    }
+}
 
 /// Somebody's change of a file since it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +70,7 @@ impl Stamp {
     /// # Errors
     /// If it cannot be looked at.
     pub fn of(place: &PathHandle) -> Result<Option<Stamp>> {
-        place.raw_stat().map(|stat| stat.map(Stamp))
+        place.raw_stat().map(|stat| stat.map(Stamp::from))
     }
 
     /// Returns the stamp of what is at a path, or of what it leads to if `follow` is set.
@@ -42,19 +79,27 @@ impl Stamp {
     /// If it cannot be looked at.
     pub fn of_path(path: &Path, follow: bool) -> std::io::Result<Stamp> {
         let stat = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
-        Ok(Stamp(stat?))
+        Ok(Stamp::from(stat?))
     }
 
     /// Returns the number of the file on its file system.
     #[must_use]
     pub fn inode(&self) -> u64 {
-        self.0.st_ino
+        self.inode
     }
 
     /// The properties of what had this stamp.
     #[must_use]
     pub fn stat(&self) -> FileStat {
-        FileStat::from(self.0)
+        FileStat {
+            kind: Kind::of_mode(self.mode),
+            mode: self.mode & MODE_BITS,
+            uid: self.uid,
+            gid: self.gid,
+            size: self.size,
+            names: self.names,
+            device: self.device,
+        }
     }
 
     /// Returns what somebody has done to a place since it had this stamp; without one, since nothing was there. That it got or lost another
@@ -78,13 +123,13 @@ impl Stamp {
     /// # Errors
     /// If it cannot be looked at.
     pub fn of_open(file: &File, shown: &Path) -> Result<Stamp> {
-        rustix::fs::fstat(file).map(Stamp).map_err(at("stat", shown))
+        rustix::fs::fstat(file).map(Stamp::from).map_err(at("stat", shown))
     }
 
     /// Returns true if both are stamps of one file, be it changed or not.
     #[must_use]
     pub fn is_same_file(&self, other: &Stamp) -> bool {
-        (self.0.st_dev, self.0.st_ino) == (other.0.st_dev, other.0.st_ino)
+        (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// The image of what had this stamp at that place.
@@ -92,16 +137,13 @@ impl Stamp {
     /// # Errors
     /// If it is neither a file nor a symlink, or cannot be looked at.
     pub fn image(&self, place: &PathHandle) -> std::result::Result<Image, Unmanageable> {
-        let Stamp(stat) = self;
-        let content = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                Content::File { place: place.clone(), size: u64::try_from(stat.st_size).unwrap_or_default() }
-            }
+        let content = match FileType::from_raw_mode(self.mode) {
+            FileType::RegularFile => Content::File { place: place.clone(), size: self.size },
             FileType::Symlink => Content::Symlink(place.read_link()?),
             _ => return Err(Unmanageable::WrongType),
         };
-        let mode = stat.st_mode & MODE_BITS;
-        Ok(Image { content, mode, uid: stat.st_uid, gid: stat.st_gid, attributes_of: place.clone() })
+        let mode = self.mode & MODE_BITS;
+        Ok(Image { content, mode, uid: self.uid, gid: self.gid, attributes_of: place.clone() })
     }
 
     /// Returns true if nothing has happened to the file between the two stamps.
@@ -119,9 +161,7 @@ impl Stamp {
     /// Returns what all stamps of a file have in common between which nothing happens but that it gets or loses names.
     #[must_use]
     pub fn nameless(&self) -> Stamp {
-        let Stamp(mut stat) = *self;
-        (stat.st_ctime, stat.st_ctime_nsec) = (0, 0);
-        Stamp(stat)
+        Stamp { changed: 0, changed_nsec: 0, ..*self }
     }
 
     /// Returns true if whatever is written to the file from now on shows in its stamp: it has been given an earlier time of modification than
@@ -129,26 +169,34 @@ impl Stamp {
     #[must_use]
     pub fn shows_writing(&self) -> bool {
         let seconds = |time| u64::try_from(time).unwrap_or_default();
-        seconds(self.0.st_mtime) + COARSEST_TICK < seconds(self.0.st_ctime)
+        seconds(self.modified) + COARSEST_TICK < seconds(self.changed)
     }
 
     /// Returns true if both files are on the same file system.
     #[must_use]
     pub fn is_on_device_of(&self, other: &Stamp) -> bool {
-        self.0.st_dev == other.0.st_dev
+        self.device == other.device
     }
 
     /// The number of names by which the file was known.
     #[must_use]
     pub fn names(&self) -> u64 {
-        self.0.st_nlink
+        self.names
+    }
+
+    /// Returns true if this is a file that nobody but root and we can write to, unless it is open already: it has no more names than these,
+    /// and the mode lets nobody else.
+    #[must_use]
+    pub fn is_ours_alone(&self, names: u64) -> bool {
+        let stat = self.stat();
+        stat.kind == Kind::File && is_trusted(stat.uid) && stat.mode & OTHERS_WRITE == 0 && stat.names == names
     }
 
     /// Returns true if the last change was long enough before this moment for the next one to be seen by another stamp.
     #[must_use]
     pub fn is_settled(&self, moment: SystemTime) -> bool {
         let seconds = |time| u64::try_from(time).unwrap_or_default();
-        let changed = seconds(self.0.st_mtime).max(seconds(self.0.st_ctime));
+        let changed = seconds(self.modified).max(seconds(self.changed));
         let now = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         changed + COARSEST_TICK < now
     }
@@ -156,18 +204,17 @@ impl Stamp {
     /// All of it, for this machine only: device, inode, type, mode, owner, group, size, and when content and inode changed last.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Stamp(stat) = self;
         [
-            &stat.st_dev.to_ne_bytes()[..],
-            &stat.st_ino.to_ne_bytes(),
-            &stat.st_mode.to_ne_bytes(),
-            &stat.st_uid.to_ne_bytes(),
-            &stat.st_gid.to_ne_bytes(),
-            &stat.st_size.to_ne_bytes(),
-            &stat.st_mtime.to_ne_bytes(),
-            &stat.st_mtime_nsec.to_ne_bytes(),
-            &stat.st_ctime.to_ne_bytes(),
-            &stat.st_ctime_nsec.to_ne_bytes(),
+            &self.device.to_ne_bytes()[..],
+            &self.inode.to_ne_bytes(),
+            &self.mode.to_ne_bytes(),
+            &self.uid.to_ne_bytes(),
+            &self.gid.to_ne_bytes(),
+            &self.size.to_ne_bytes(),
+            &self.modified.to_ne_bytes(),
+            &u64::from(self.modified_nsec).to_ne_bytes(),
+            &self.changed.to_ne_bytes(),
+            &u64::from(self.changed_nsec).to_ne_bytes(),
         ]
         .concat()
     }

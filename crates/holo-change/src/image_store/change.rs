@@ -9,9 +9,6 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The bits of a mode by which others than the owner may write.
-const OTHERS_WRITE: u32 = 0o022;
-
 /// A change that is to be made of a target: staged piece by piece, and then [committed](crate::group::commit).
 ///
 /// In the end, a base that was the target's own file has to be [separated](ImageStore::separate_open_bases) from it if some process could
@@ -120,8 +117,7 @@ impl ImageChange {
         // The only other name may be that of a base that is replaced now.
         self.is_renamed = stamp.names() > 1;
         // By another name, or an open descriptor, it could be written to later.
-        let is_ours_alone = found.is_trusted() && found.mode & OTHERS_WRITE == 0 && stamp.names() == 1;
-        if is_ours_alone && !found.is_symlink() {
+        if stamp.is_ours_alone(1) {
             // While the folder is there, a kill is known to have left such a base.
             store.create_staging_folder()?;
             if let Ok(((), made)) = base.in_folder(|| target.link_to(&base)) {
@@ -306,7 +302,7 @@ impl Store for ImageStore {
         Ok(Unsynced { files: Vec::new(), names: vec![target] })
     }
 
-    /// What is lost of this in a crash is found by the intent.
+    /// As long as the staging folder is there, losses of this are found: so it is on disk before that goes.
     fn record(&self, change: &mut ImageChange) -> Result<Unsynced> {
         let intent = self.intent(&change.path);
         let provisioned = self.provisioned(&change.path);
@@ -324,8 +320,13 @@ impl Store for ImageStore {
         if change.writes_target && change.recording != Recording::New {
             intent.remove()?;
         }
+        let names = if change.recording == Recording::Same { Vec::new() } else { vec![provisioned] };
+        Ok(Unsynced { files: Vec::new(), names })
+    }
+
+    /// The base comes last: as long as it is there, the entity is, and what a crash leaves undone is found.
+    fn confirm(&self, change: &mut ImageChange) -> Result<Unsynced> {
         if change.recording == Recording::Nothing && !change.moves_base {
-            // The base comes last: as long as it is there, the entity is, and what a crash leaves undone is found.
             self.base(&change.path).remove()?;
         }
         Ok(Unsynced::default())
@@ -344,7 +345,8 @@ impl Store for ImageStore {
     }
 
     fn take(&self, step: Step<ImageStore>, changes: &mut [ImageChange], results: &mut Results<ImageStore>) -> Unsynced {
-        take_concurrently(self, self.threads, step, changes, results)
+        let are_freed = changes.iter().any(|change| change.recording == Recording::Nothing);
+        take_concurrently(self, step.threads(self.threads, are_freed), step, changes, results)
     }
 
     fn abandon(&self, change: &mut ImageChange, _: &PathError) {
@@ -380,7 +382,7 @@ impl ImageStore {
     /// Moves a base to the place of its target.
     fn move_base_back(&self, change: &mut ImageChange) -> Result<Unsynced> {
         let (target, base) = (self.target(&change.path), self.base(&change.path));
-        match base.rename_to(&target) {
+        match base.rename_over(&target) {
             Err(error) if error.error.kind() == ErrorKind::CrossesDevices => self.copy_base_back(change)?,
             moved => moved?,
         }

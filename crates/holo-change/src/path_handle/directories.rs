@@ -34,6 +34,8 @@ impl PathHandle {
             let place = PathHandle { tree: Arc::clone(&self.tree), path: parent.to_owned() };
             let wrong = match place.stat()? {
                 None => continue,
+                // Another thread, or program, has made it since.
+                Some(FileStat { kind: Kind::Directory, .. }) => return Ok(()),
                 Some(FileStat { kind: Kind::Symlink, .. }) => "a symlink that leads to no directory",
                 Some(_) => "not a directory",
             };

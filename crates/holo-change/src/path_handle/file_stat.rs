@@ -34,16 +34,31 @@ pub enum Kind {
     Other,
 }
 
-impl From<Stat> for FileStat {
-    fn from(stat: Stat) -> FileStat {
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
+impl Kind {
+    /// Returns the type that a mode has in it, as the kernel gives it.
+    pub(crate) fn of_mode(mode: u32) -> Kind {
+        Kind::of(FileType::from_raw_mode(mode))
+    }
+
+    fn of(file_type: FileType) -> Kind {
+        match file_type {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory,
             FileType::Symlink => Kind::Symlink,
             _ => Kind::Other,
-        };
+        }
+    }
+
+    /// Returns the type that a directory lists, if it does.
+    pub(super) fn of_entry(file_type: FileType) -> Option<Kind> {
+        (file_type != FileType::Unknown).then(|| Kind::of(file_type))
+    }
+}
+
+impl From<Stat> for FileStat {
+    fn from(stat: Stat) -> FileStat {
         FileStat {
-            kind,
+            kind: Kind::of_mode(stat.st_mode),
             mode: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,

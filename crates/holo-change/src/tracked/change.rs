@@ -130,7 +130,10 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         }
         directories.add(own)?;
         self.progress.begin(count, directories, taken);
-        // What is made may need contents that a single path needed before; if paths only come back, they become fewer.
+        if self.progress.is_journaled() && !only_puts_back {
+            self.tracker.begin_linking()?;
+        }
+        // New files may need contents that a single path needed before; if paths only come back, they become fewer.
         if !only_puts_back {
             self.progress.set_shared_contents(None);
         } else if self.progress.is_journaled() && self.progress.shared_contents().is_none() {
@@ -144,7 +147,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         if let Some(obstacle) = change.obstacle.take() {
             return Err(obstacle);
         }
-        let EntityChange { remembered, work, before, staged, steps, .. } = change;
+        let EntityChange { remembered, work, before, staged, linked, steps, .. } = change;
         *before = Some(remembered.base.tracks().clone());
         match work {
             Work::Make { paths, contents } => {
@@ -152,7 +155,8 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
                     staged.extend(self.tracker.contents.stage_bytes(bytes)?);
                 }
                 let directories = self.progress.directories();
-                *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged)?;
+                let linked = self.progress.is_journaled().then_some(linked);
+                *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged, linked)?;
             }
             Work::PutBack { paths, .. } => {
                 self.progress.taken().forget_in(remembered);
@@ -166,6 +170,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         }
         let mut unsynced = if self.progress.is_journaled() { Unsynced::default() } else { self.write_record(change)? };
         unsynced.files.extend(change.staged.iter().map(StagedContent::file));
+        unsynced.files.extend(change.linked.iter().map(|linked| linked.content.clone()));
         Ok(unsynced)
     }
 
@@ -204,10 +209,8 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
             )?);
         }
         change.steps.retain(|step| step.desired != step.current);
-        for step in &mut change.steps {
-            unsynced.names.extend(self.tracker.prepare_step(step)?);
-            unsynced.files.extend(step.temporary.clone());
-        }
+        unsynced.names.extend(self.tracker.prepare_steps(&mut change.steps, self.threads)?);
+        unsynced.files.extend(change.steps.iter().filter_map(|step| step.temporary.clone()));
         Ok(unsynced)
     }
 
@@ -216,22 +219,19 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
             let _held = self.progress.hold_takeovers();
             self.tracker.tell_others(change.remembered.base.tracks())?;
         }
-        let mut names = Vec::new();
-        match &mut change.work {
+        let names = match &mut change.work {
             Work::Make { paths, .. } => {
                 // From now on they are the entity's own.
                 for change in paths.iter().filter(|change| matches!(change.desired, State::Directory { .. })) {
                     self.progress.take_directory(&change.path)?;
                 }
-                for step in &mut change.steps {
-                    names.push(self.tracker.take_step(step)?);
-                }
+                self.tracker.take_steps(&mut change.steps, self.threads)?
             }
             Work::PutBack { paths, found, restoration } => {
                 let tracks = change.remembered.base.tracks();
-                names = self.tracker.restore(tracks, paths, restoration, found, &self.progress)?;
+                self.tracker.restore(tracks, paths, restoration, found, &self.progress)?
             }
-        }
+        };
         Ok(Unsynced { files: Vec::new(), names })
     }
 
@@ -268,6 +268,10 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
 
     /// Removes the directories that were made on the way to what has been put back.
     fn end(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
+        if self.progress.is_journaled() {
+            // One that cannot be copied now is, when everything is tidied up.
+            let _ = self.tracker.end_linking(changes.iter().flat_map(|change| &change.linked));
+        }
         if self.progress.keeps_journal() {
             self.tracker.bases.leave_journal();
         } else if self.progress.is_journaled() {
@@ -284,6 +288,8 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     fn abandon(&self, change: &mut EntityChange<T>, error: &Unmanaged) {
         change.staged.drain(..).for_each(StagedContent::discard);
         change.steps.drain(..).for_each(|mut step| step.discard());
+        // One that cannot be given up is no content of any other path, and goes when everything is tidied up.
+        change.linked.retain(|linked| !matches!(self.tracker.unlink_content(linked), Ok(true)));
         if let Work::PutBack { restoration, .. } = &mut change.work {
             restoration.discard();
         }
@@ -302,7 +308,8 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     }
 
     fn take(&self, step: Step<Self>, changes: &mut [EntityChange<T>], results: &mut Results<Self>) -> Unsynced {
-        take_concurrently(self, self.threads, step, changes, results)
+        let are_freed = changes.iter().any(|change| matches!(change.work, Work::PutBack { .. }));
+        take_concurrently(self, step.threads(self.threads, are_freed), step, changes, results)
     }
 }
 
@@ -350,7 +357,7 @@ impl Tracker {
         change: impl FnOnce(Remembered<T>) -> EntityChange<T>,
     ) -> std::result::Result<(), Unmanaged> {
         let mut changes = [change(remembered.clone())];
-        let result = commit(&TrackStore::open(self)?, &mut changes).pop();
+        let result = commit(&TrackStore::open(self)?.with_threads(self.threads), &mut changes).pop();
         let [change] = changes;
         *remembered = change.remembered;
         result.unwrap_or(Ok(()))

@@ -3,19 +3,23 @@
 use crate::error::{PathError, Result, at};
 use crate::hex::hex;
 use crate::path_handle::Durability;
-use crate::path_handle::{PathHandle, Tree};
+use crate::path_handle::{PathHandle, Tree, remove_all};
+use crate::shares::in_shares;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
 const FOLDER_MODE: u32 = 0o700;
+/// The mode of a content that was written here; none that was [linked](super::linking) has it.
+pub(super) const WRITTEN_MODE: u32 = 0o600;
 
 /// The key of a content: its SHA-256, in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,7 +42,12 @@ impl Digest {
     /// # Errors
     /// If it cannot be read.
     pub fn of(reader: &mut impl Read) -> io::Result<Digest> {
-        copy(reader, &mut io::sink())
+        copy(reader, &mut io::sink(), None)
+    }
+
+    /// The digest of a file that had so many bytes when it was looked at: if it still has, nothing is asked for beyond them.
+    pub(super) fn of_size(reader: &mut impl Read, size: u64) -> io::Result<Digest> {
+        copy(reader, &mut io::sink(), Some(size))
     }
 
     /// The digest of bytes.
@@ -59,22 +68,30 @@ impl Digest {
 }
 
 /// Returns a name that is ours alone: several threads may keep contents at the same time.
-fn temporary_name() -> String {
+pub(super) fn temporary_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    format!("{}-{}{TEMPORARY}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+    static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
+    format!("{}-{}{TEMPORARY}", *PROCESS, NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Copies, and finds out the digest on the way.
-fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<Digest> {
+pub(super) fn copy(from: &mut impl Read, to: &mut impl Write, size: Option<u64>) -> io::Result<Digest> {
     let mut hash = Sha256::new();
-    let mut buffer = vec![0; BUFFER_SIZE];
+    // There is room to see that it has grown.
+    let room = size.and_then(|size| usize::try_from(size).ok()?.checked_add(1));
+    let mut buffer = vec![0; room.map_or(BUFFER_SIZE, |room| room.min(BUFFER_SIZE))];
+    let mut total = 0;
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(Digest::from_hash(hash)),
             Ok(length) => {
-                let (read, _) = buffer.split_at(length);
+                let (read, rest) = buffer.split_at(length);
                 hash.update(read);
                 to.write_all(read)?;
+                total += length as u64;
+                if size == Some(total) && !rest.is_empty() {
+                    return Ok(Digest::from_hash(hash));
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -145,30 +162,45 @@ impl Contents {
         Ok(digest)
     }
 
-    /// Keeps many contents, all made to last at once.
+    /// Keeps many contents, written by so many threads, and all made to last at once.
     ///
     /// # Errors
     /// If one cannot be written.
-    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
+    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>, threads: usize) -> Result<()> {
+        let all: Vec<&[u8]> = all.into_iter().collect();
+        let reopen = || Ok(self.in_tree(&self.tree.reopen()?));
         let mut staged = Vec::new();
-        for bytes in all {
-            match self.stage_bytes(bytes) {
+        let mut failed = Ok(());
+        for content in in_shares(&all, threads, self, reopen, |bytes, contents| contents.stage_bytes(bytes)) {
+            match content {
                 Ok(content) => staged.extend(content),
-                Err(error) => {
-                    staged.into_iter().for_each(StagedContent::discard);
-                    return Err(error);
-                }
+                Err(error) => failed = failed.and(Err(error)),
             }
+        }
+        if failed.is_err() {
+            staged.into_iter().for_each(StagedContent::discard);
+            return failed;
         }
         keep_all(staged)
     }
 
     /// Writes bytes to be kept; none if they are kept already.
     pub(super) fn stage_bytes(&self, bytes: &[u8]) -> Result<Option<StagedContent>> {
-        if self.has(&Digest::of_bytes(bytes))? {
+        let digest = Digest::of_bytes(bytes);
+        if self.has(&digest)? {
             return Ok(None);
         }
-        self.stage(&mut &*bytes, &self.folder).map(|(_, staged)| staged)
+        let temporary = self.place(&temporary_name());
+        self.create_folder()?;
+        let written = temporary.create()?.write_all(bytes);
+        let staged = StagedContent { place: self.place(digest.as_str()), temporary };
+        match written {
+            Ok(()) => Ok(Some(staged)),
+            Err(error) => {
+                staged.discard();
+                Err(PathError::new("copy", self.folder.clone(), error))
+            }
+        }
     }
 
     /// Writes a copy of the file at a place, to be kept; none if its content is kept already.
@@ -180,7 +212,7 @@ impl Contents {
         let temporary = self.place(&temporary_name());
         self.create_folder()?;
         let mut file = temporary.create()?;
-        let staged = copy(from, &mut file).map_err(at("copy", shown)).and_then(|digest| {
+        let staged = copy(from, &mut file, None).map_err(at("copy", shown)).and_then(|digest| {
             let place = self.place(digest.as_str());
             if self.has(&digest)? {
                 temporary.remove()?;
@@ -194,13 +226,15 @@ impl Contents {
         staged
     }
 
-    /// Returns true if a content is kept. One that was lent to a path may be written to there.
+    /// Returns true if a content is kept that any path may need. One that was lent to a path may be written to there, and one that was
+    /// linked belongs to the path where it was found.
     pub(super) fn has(&self, digest: &Digest) -> Result<bool> {
-        Ok(self.place(digest.as_str()).raw_stat()?.is_some_and(|stat| stat.st_nlink == 1))
+        let stat = self.place(digest.as_str()).stat()?;
+        Ok(stat.is_some_and(|stat| stat.names == 1 && stat.mode == WRITTEN_MODE))
     }
 
     /// Makes the folder, which only we can look into: a digest would confirm a guess at a content.
-    fn create_folder(&self) -> Result<()> {
+    pub(super) fn create_folder(&self) -> Result<()> {
         let mut has_folder = self.lock_has_folder();
         if *has_folder {
             return Ok(());
@@ -255,25 +289,26 @@ impl Contents {
         Ok(bytes)
     }
 
-    /// Removes the contents that are not used any more, and what a killed run has left half written.
+    /// Removes the contents that are not used any more, and what a killed run has left half written: when this returns, that is on disk.
     ///
     /// # Errors
     /// If the folder cannot be read, or a file in it not be removed.
     pub fn keep_only(&self, used: &BTreeSet<Digest>) -> Result<()> {
         let folder = self.place("x");
-        for name in folder.siblings()? {
-            let is_used = name
-                .to_str()
-                .is_some_and(|name| Digest::try_from(name.to_owned()).is_ok_and(|digest| used.contains(&digest)));
-            if !is_used {
-                folder.sibling(&name).remove()?;
-            }
-        }
+        let is_used = |name: &OsString| {
+            let digest = name.to_str().and_then(|name| Digest::try_from(name.to_owned()).ok());
+            digest.is_some_and(|digest| used.contains(&digest))
+        };
+        let unused = folder.siblings()?.into_iter().filter(|name| !is_used(name)).map(|name| folder.sibling(&name));
+        let mut removed: Vec<PathHandle> = unused.collect();
+        remove_all(&removed)?;
         if used.is_empty() {
             *self.lock_has_folder() = false;
-            self.tree.place(&self.folder).remove_directory()?;
+            let folder = self.tree.place(&self.folder);
+            folder.remove_directory()?;
+            removed.push(folder);
         }
-        Ok(())
+        Durability::of(removed.len()).sync([], &removed)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The changes of entities that are made of paths.
 
 use super::contents::StagedContent;
+use super::linking::LinkedContent;
 use super::restore::{Found, Restoration};
 use super::state::{State, Unmanaged};
 use super::steps::Step;
@@ -49,6 +50,7 @@ pub struct EntityChange<T> {
     /// The tracks before the change.
     pub(super) before: Option<Tracks>,
     pub(super) staged: Vec<StagedContent>,
+    pub(super) linked: Vec<LinkedContent>,
     pub(super) steps: Vec<Step>,
     /// True if nothing is left of the entity in the end.
     pub(super) is_scrub: bool,
@@ -70,9 +72,20 @@ pub(super) enum Work {
 
 impl<T: HasTracks> EntityChange<T> {
     fn new(remembered: Remembered<T>, work: Work) -> EntityChange<T> {
-        let (staged, steps) = (Vec::new(), Vec::new());
+        let (staged, linked, steps) = Default::default();
         let (is_scrub, is_forgotten, is_begun) = Default::default();
-        EntityChange { remembered, work, before: None, staged, steps, is_scrub, is_forgotten, is_begun, obstacle: None }
+        EntityChange {
+            remembered,
+            work,
+            before: None,
+            staged,
+            linked,
+            steps,
+            is_scrub,
+            is_forgotten,
+            is_begun,
+            obstacle: None,
+        }
     }
 
     /// Creates the change of an entity that makes paths; a path that is as it is wanted gets a track too. The contents are those that are

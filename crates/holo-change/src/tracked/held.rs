@@ -2,7 +2,7 @@
 
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
-use super::stores::PluginStore;
+use super::stores::{PathRecord, PluginStore, TreeRecord};
 use super::tracks::{HasTracks, Origin, Track, Tracks};
 use crate::base_store::Remembered;
 use crate::canonical::CanonicalPaths;
@@ -19,7 +19,23 @@ use std::sync::{Arc, OnceLock};
 
 /// The paths that entities hold, read when they are first asked for.
 #[derive(Clone, Debug, Default)]
-pub struct HeldPaths(pub(super) Arc<OnceLock<Held>>);
+pub struct HeldPaths {
+    read: Arc<OnceLock<Held>>,
+    /// The entity of our plugin that asks, if no other one does: what it holds itself need not be read.
+    asking: Option<Arc<str>>,
+}
+
+impl HeldPaths {
+    /// The paths that entities other than one of our plugin hold, for that one alone.
+    #[must_use]
+    pub fn of_others_than(id: &str) -> HeldPaths {
+        HeldPaths { asking: Some(id.into()), ..HeldPaths::default() }
+    }
+
+    pub(super) fn get(&self, locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> &Held {
+        self.read.get_or_init(|| Held::read(locations, own, canonical, self.asking.as_deref()))
+    }
+}
 
 /// The paths that entities hold.
 #[derive(Debug, Default)]
@@ -57,30 +73,46 @@ enum Holding {
 }
 
 impl Held {
-    /// Reads what the entities of all plugins hold, each as their plugin has published it, or everything if it has not.
-    pub(crate) fn read(locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> Held {
+    /// Reads what the entities of all plugins hold, each as their plugin has published it, or everything if it has not; but for one of ours.
+    pub(crate) fn read(
+        locations: &Locations,
+        own: &PluginStore,
+        canonical: &CanonicalPaths,
+        except: Option<&str>,
+    ) -> Held {
         let mut held = Held::default();
         let mut stores = vec![own.clone()];
         stores.extend(own.others());
         for store in stores {
             // A plugin that has listed its entities in this run knows which of them there is something to be had from.
-            let ids = claims::holders(locations, &store.plugin);
-            for (id, tracks) in store.records_of(ids.as_ref()) {
-                for (path, canonical) in canonical_of(&tracks, canonical) {
-                    let Some(track) = tracks.get(&path).cloned() else { continue };
-                    held.add(canonical, &store, &id, &path, Holding::Tracked(Box::new(track)));
-                }
+            let mut ids = claims::holders(locations, &store.plugin);
+            if let (Some(ids), Some(except), true) = (&mut ids, except, store.plugin == own.plugin) {
+                ids.remove(except);
             }
-            for (id, record) in store.tree_records_of(ids.as_ref()) {
-                for (path, manifest) in store.manifests(&id, &record) {
-                    held.trees.push(HeldTree { plugin: store.plugin.clone(), id: id.clone(), path, manifest });
-                }
-                if let Some((path, digests)) = record.file() {
-                    held.add(path.clone(), &store, &id, &path, Holding::Beside(digests));
+            for (id, record) in store.records_of(ids.as_ref()) {
+                match record {
+                    PathRecord::Tracks(tracks) => held.add_tracks(&store, &id, &tracks, canonical),
+                    PathRecord::Trees(record) => held.add_trees(&store, &id, record),
                 }
             }
         }
         held
+    }
+
+    fn add_tracks(&mut self, store: &PluginStore, id: &str, tracks: &Tracks, canonical: &CanonicalPaths) {
+        for (path, canonical) in canonical_of(tracks, canonical) {
+            let Some(track) = tracks.get(&path).cloned() else { continue };
+            self.add(canonical, store, id, &path, Holding::Tracked(Box::new(track)));
+        }
+    }
+
+    fn add_trees(&mut self, store: &PluginStore, id: &str, record: TreeRecord) {
+        for (path, manifest) in store.manifests(id, &record) {
+            self.trees.push(HeldTree { plugin: store.plugin.clone(), id: id.to_owned(), path, manifest });
+        }
+        if let Some((path, digests)) = record.file() {
+            self.add(path.clone(), store, id, &path, Holding::Beside(digests));
+        }
     }
 
     fn add(&mut self, canonical: PathBuf, store: &PluginStore, id: &str, path: &Path, holding: Holding) {
@@ -232,14 +264,19 @@ impl Taken {
 /// The paths of tracks, each with its canonical one. What is below a tracked path belongs to that, wherever a symlink in its place may
 /// lead to. A path that cannot be looked at is left out.
 pub(super) fn canonical_of(tracks: &Tracks, canonical: &CanonicalPaths) -> Vec<(PathBuf, PathBuf)> {
-    let canonical = |path: PathBuf| {
-        let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last()?;
-        let below = path.strip_prefix(top).ok()?;
-        let top = canonical.of(top).ok()?;
-        let canonical = if below.as_os_str().is_empty() { top } else { top.join(below) };
-        Some((path, canonical))
-    };
-    tracks.iter().filter_map(|(path, _)| canonical(path)).collect()
+    let (mut all, mut last): (Vec<_>, Option<(PathBuf, PathBuf)>) = Default::default();
+    for (path, _) in tracks.iter() {
+        // Most are below the same path as the one before.
+        if last.as_ref().is_none_or(|(top, _)| !path.starts_with(top)) {
+            let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last();
+            last = top.and_then(|top| Some((top.to_owned(), canonical.of(top).ok()?)));
+        }
+        let Some((top, canonical)) = &last else { continue };
+        let Ok(below) = path.strip_prefix(top) else { continue };
+        let canonical = if below.as_os_str().is_empty() { canonical.clone() } else { canonical.join(below) };
+        all.push((path, canonical));
+    }
+    all
 }
 
 /// Returns true if a path in this state is what the entry says.

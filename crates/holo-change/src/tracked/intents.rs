@@ -3,6 +3,7 @@
 use super::Tracker;
 use super::contents::StagedContent;
 use super::entity_change::PathChange;
+use super::linking::LinkedContent;
 use super::made_directories::MadeDirectories;
 use super::state::{State, Unmanaged};
 use super::steps::{Step, writes_in_place};
@@ -38,13 +39,15 @@ impl Tracker {
         Ok(own)
     }
 
-    /// Notes the current states of the paths as bases, and those that are about to be made as intents. The contents of bases are staged.
+    /// Notes the current states of the paths as bases, and those that are about to be made as intents. The contents of bases are staged, or
+    /// linked if there is a list of those.
     pub(super) fn record_intents(
         &self,
         tracks: &mut Tracks,
         wanted: &[PathChange],
         directories: &MadeDirectories,
         staged: &mut Vec<StagedContent>,
+        mut linked: Option<&mut Vec<LinkedContent>>,
     ) -> std::result::Result<Vec<Step>, Unmanaged> {
         let mut steps = Vec::with_capacity(wanted.len());
         for PathChange { path, found, desired, in_place, attributes_only, sensitive } in wanted {
@@ -59,8 +62,17 @@ impl Tracker {
             let key = path_bytes(path);
             let is_known = tracks.0.contains_key(&key);
             let writes_over = *in_place && writes_in_place(&current, desired);
-            if (!is_known || writes_over) && current.content().is_some() {
-                staged.extend(self.contents.stage_file(&self.place(path))?);
+            let mut is_linked = false;
+            if let Some((content, stamp)) = current.content().zip(stamp.as_ref()).filter(|_| !is_known || writes_over) {
+                // One that does not become another file could be written to later.
+                let goes = *desired == State::Absent || (!in_place && desired.content() != Some(content));
+                let link = linked.as_ref().filter(|_| goes).map(|_| self.link_content(path, content, stamp));
+                let link = link.transpose()?.flatten();
+                is_linked = link.is_some() || self.is_linked_to(path, content, stamp)?;
+                match (link, &mut linked) {
+                    (Some(link), Some(linked)) => linked.push(link),
+                    _ => staged.extend(self.contents.stage_file(&self.place(path))?),
+                }
             }
             let track = match tracks.0.entry(key) {
                 Entry::Occupied(track) => track.into_mut(),
@@ -94,6 +106,7 @@ impl Tracker {
                 path: path.clone(),
                 current,
                 stamp,
+                is_linked,
                 desired: desired.clone(),
                 extended,
                 in_place: *in_place,

@@ -5,7 +5,7 @@ use super::directories::OwnDirectories;
 use super::stores::PluginStore;
 use crate::error::Result;
 use crate::manifest::{Manifest, ManifestEntry};
-use crate::path_handle::{Kind, PathHandle};
+use crate::path_handle::{Durability, Kind, PathHandle};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,9 @@ impl MadeDirectories {
         if gone.is_empty() {
             return Ok(());
         }
+        // One that is on no list any more stays if its removal is lost.
+        let removed: Vec<PathHandle> = gone.iter().map(|path| place(path)).collect();
+        Durability::of(removed.len()).sync([], &removed)?;
         self.own.keep_only(|path| !gone.contains(path))?;
         self.change_others(
             |list| gone.iter().any(|path| list.contains(path)),

@@ -7,7 +7,7 @@ use super::{Tracker, UNTIDY, in_place};
 use crate::base_store::Remembered;
 use crate::error::Result;
 use crate::notices::Notices;
-use crate::path_handle::PathHandle;
+use crate::path_handle::{Durability, PathHandle};
 use bstr::ByteSlice;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -81,7 +81,9 @@ impl Tracker {
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();
         let mut has_pending = false;
-        for (id, mut remembered) in self.bases.all::<T>(notices)? {
+        let mut all = self.bases.all::<T>(notices)?;
+        self.recover_linking(all.values_mut().map(|remembered| &*remembered.base.tracks()))?;
+        for (id, mut remembered) in all {
             let tracks = remembered.base.tracks();
             used.extend(tracks.contents());
             has_pending |= tracks.have_pending();
@@ -94,8 +96,13 @@ impl Tracker {
         self.own.directories()?.tidy()?;
         self.own.end_takeovers(has_pending)?;
         self.bases.tidy()?;
+        // Records that are not in their places yet are looked for only as long as there is the mark.
+        Durability::Each.sync([], [&self.bases.place("x")])?;
         untidy.remove()?;
-        // The records of the entities go last: as long as one is there, the entity is scrubbed again.
+        // The records of the entities go last: as long as one is there, the entity is scrubbed again. Without any, nobody removes the mark.
+        if !gone.is_empty() {
+            Durability::Each.sync([], [&untidy])?;
+        }
         self.bases.forget_all(&gone)?;
         self.remove_empty_folders();
         Ok(())

@@ -10,6 +10,7 @@ use crate::error::{PathError, Result};
 use crate::image::Stamp;
 use crate::path_handle::PathHandle;
 use crate::paths::path_bytes;
+use crate::shares::{self, SHARE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -94,39 +95,82 @@ impl Tracker {
     ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
         let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| tracks.get(path).is_some()).collect();
         paths.sort();
-        let mut changed = Vec::new();
         let is_gone = |path: &PathBuf| tracks.get(path).is_some_and(|track| track.base == State::Absent);
         let (gone, back): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().copied().partition(|path| is_gone(path));
-        for path in gone.into_iter().rev() {
-            // A file that was put there by others is not the one that we made.
-            if !self.is_cut_off(tracks, path)? {
-                changed.extend(self.remove_own(path, found.get(path), progress)?);
+        // Nothing is inside of files, so that they do not wait for one another.
+        let was_file = |path: &PathBuf| {
+            let provisioned = tracks.get(path).and_then(|track| track.provisioned.as_ref());
+            provisioned.is_some_and(|state| matches!(state, State::File { .. }))
+        };
+        let (files, others): (Vec<&PathBuf>, Vec<&PathBuf>) = gone.into_iter().rev().partition(|path| was_file(path));
+        // A file that was put there by others is not the one that we made.
+        let remove = |tracker: &Tracker, path: &PathBuf| {
+            if tracker.is_cut_off(tracks, path)? {
+                Ok(None)
+            } else {
+                tracker.remove_own(path, found.get(path), progress)
             }
+        };
+        let mut changed = self.with_each(&files, &remove)?;
+        for path in others {
+            changed.extend(remove(self, path)?);
         }
         for path in back {
-            let Some(track) = tracks.get(path) else { continue };
-            if self.is_cut_off(tracks, path)? {
-                let words = "a directory above it is none any more";
-                return Err(PathError::new("restore", self.place_itself(path).shown(), io::Error::other(words)).into());
-            }
-            if matches!(track.base, State::Directory { .. }) {
-                // It was there before us, even if another entity has made it anew since.
-                progress.take_directory(path)?;
-            }
-            let (current, stamp) = self.stamped(path)?;
-            let track = track.beside(&current);
-            if current != track.base {
-                self.check_found(path, &current, found.get(path))?;
-                let mut step = step_back(path, current, stamp, &track);
-                step.temporary = restoration.0.remove(path);
-                changed.push(self.take_step_back(step)?);
-            }
+            changed.extend(self.bring_back(tracks, path, restoration, found.get(path), progress)?);
         }
         restoration.discard();
         for path in paths {
             tracks.0.remove(&path_bytes(path));
         }
         Ok(changed)
+    }
+
+    /// Does something with each of these paths, by several threads where they are many, and returns the places that have changed.
+    fn with_each(
+        &self,
+        paths: &[&PathBuf],
+        act: &(impl Fn(&Tracker, &PathBuf) -> std::result::Result<Option<PathHandle>, Unmanaged> + Sync),
+    ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
+        let work = |tracker: &Tracker, share: &[&PathBuf]| {
+            share.iter().filter_map(|path| act(tracker, path).transpose()).collect::<std::result::Result<Vec<_>, _>>()
+        };
+        let reopen = || self.reopen().ok();
+        let done = shares::work_on(
+            (paths.len(), shares::threads_to_free(paths.len())),
+            paths.chunks(SHARE),
+            (self, reopen),
+            work,
+        );
+        Ok(done.into_iter().collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// Puts back what was at a path; returns its place if that has changed it.
+    fn bring_back(
+        &self,
+        tracks: &Tracks,
+        path: &Path,
+        restoration: &mut Restoration,
+        found: Option<&State>,
+        progress: &Progress,
+    ) -> std::result::Result<Option<PathHandle>, Unmanaged> {
+        let Some(track) = tracks.get(path) else { return Ok(None) };
+        if self.is_cut_off(tracks, path)? {
+            let words = "a directory above it is none any more";
+            return Err(PathError::new("restore", self.place_itself(path).shown(), io::Error::other(words)).into());
+        }
+        if matches!(track.base, State::Directory { .. }) {
+            // It was there before us, even if another entity has made it anew since.
+            progress.take_directory(path)?;
+        }
+        let (current, stamp) = self.stamped(path)?;
+        let track = track.beside(&current);
+        if current == track.base {
+            return Ok(None);
+        }
+        self.check_found(path, &current, found)?;
+        let mut step = step_back(path, current, stamp, &track);
+        step.temporary = restoration.0.remove(path);
+        self.take_step_back(step).map(Some)
     }
 
     /// Removes what we made where nothing was; returns its place.
@@ -196,6 +240,7 @@ fn step_back(path: &Path, current: State, stamp: Option<Stamp>, track: &Track) -
         path: path.to_owned(),
         current,
         stamp,
+        is_linked: false,
         desired: track.base.clone(),
         extended: track.extended.clone(),
         in_place: track.in_place,

@@ -110,7 +110,8 @@ impl State {
             FileType::RegularFile => {
                 let mut file = place.open()?;
                 let stat = rustix::fs::fstat(&file).map_err(at("stat", &place.shown()))?;
-                let content = Digest::of(&mut file).map_err(at("read", &place.shown()))?;
+                let size = u64::try_from(stat.st_size).unwrap_or_default();
+                let content = Digest::of_size(&mut file, size).map_err(at("read", &place.shown()))?;
                 State::File { content, attributes: Attributes::of(&stat) }
             }
             FileType::Symlink => {

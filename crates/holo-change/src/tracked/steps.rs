@@ -6,6 +6,7 @@ use crate::error::{PathError, Result};
 use crate::image::Stamp;
 use crate::overwriting;
 use crate::path_handle::{Durability, ExtendedAttributes, PathHandle};
+use crate::shares::in_shares_mut;
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -17,6 +18,8 @@ pub(super) struct Step {
     pub(super) current: State,
     /// The stamp that tells whether that is still there.
     pub(super) stamp: Option<Stamp>,
+    /// True if that is its own content since, by a second name.
+    pub(super) is_linked: bool,
     pub(super) desired: State,
     /// ACLs, capabilities and the like that it gets.
     pub(super) extended: ExtendedAttributes,
@@ -35,6 +38,18 @@ impl Step {
         }
     }
 
+    /// Returns true if the path is, or becomes, a directory, and was nothing else before.
+    fn makes_directory(&self) -> bool {
+        matches!(self.current, State::Absent | State::Directory { .. })
+            && matches!(self.desired, State::Directory { .. })
+    }
+
+    /// Returns true if nothing but a file is replaced or new: other paths do not depend on it.
+    fn makes_file(&self) -> bool {
+        matches!(self.current, State::Absent | State::File { .. })
+            && matches!(self.desired, State::File { .. } | State::Symlink { .. })
+    }
+
     /// Removes the new file if it did not come to take the path's place.
     pub(super) fn discard(&mut self) {
         if let Some(temporary) = self.temporary.take() {
@@ -49,6 +64,42 @@ pub(super) fn writes_in_place(current: &State, desired: &State) -> bool {
 }
 
 impl Tracker {
+    /// Prepares all steps of a change, by so many threads where their order does not matter. Returns the folders that were made.
+    pub(super) fn prepare_steps(&self, steps: &mut [Step], threads: usize) -> Result<Vec<PathHandle>> {
+        let prepared = self.each_step(steps, threads, &|step, tracker| tracker.prepare_step(step))?;
+        Ok(prepared.into_iter().flatten().collect())
+    }
+
+    /// Takes all steps of a change, by so many threads where their order does not matter. Returns the places that have changed.
+    pub(super) fn take_steps(
+        &self,
+        steps: &mut [Step],
+        threads: usize,
+    ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
+        self.each_step(steps, threads, &|step, tracker| tracker.take_step(step))
+    }
+
+    /// Does something with each step. Directories come before all files, if these are all that there is.
+    fn each_step<R: Send, E: Send>(
+        &self,
+        steps: &mut [Step],
+        threads: usize,
+        act: &(dyn Fn(&mut Step, &Tracker) -> std::result::Result<R, E> + Sync),
+    ) -> std::result::Result<Vec<R>, E> {
+        if threads < 2 || !steps.iter().all(|step| step.makes_directory() || step.makes_file()) {
+            return steps.iter_mut().map(|step| act(step, self)).collect();
+        }
+        let mut done = Vec::with_capacity(steps.len());
+        for step in steps.iter_mut().filter(|step| step.makes_directory()) {
+            done.push(act(step, self)?);
+        }
+        let mut files: Vec<&mut Step> = steps.iter_mut().filter(|step| step.makes_file()).collect();
+        for result in in_shares_mut(&mut files, threads, self, || self.reopen(), |step, tracker| act(step, tracker)) {
+            done.push(result?);
+        }
+        Ok(done)
+    }
+
     /// Makes the folder of a path that is going to be something, and writes the new file beside it. Returns the folders that were made.
     pub(super) fn prepare_step(&self, step: &mut Step) -> Result<Vec<PathHandle>> {
         if step.desired == State::Absent {
@@ -102,7 +153,9 @@ impl Tracker {
             return Ok(());
         }
         let place = self.place(&step.path);
-        let is_same = Stamp::meanwhile(step.stamp.as_ref(), &place, false)?.is_none()
+        let has_no_third_name = !step.is_linked || Stamp::of(&place)?.is_some_and(|stamp| stamp.names() <= 2);
+        let is_same = has_no_third_name
+            && Stamp::meanwhile(step.stamp.as_ref(), &place, step.is_linked)?.is_none()
             // Two changes at one moment have the same stamp.
             && (step.stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now()))
                 || self.state(&step.path)? == step.current);

@@ -2,6 +2,7 @@
 
 use super::contents::{Contents, Digest};
 use super::directories::OwnDirectories;
+use super::linking::LINKED;
 use super::tracks::Tracks;
 use super::{CONTENTS, DIRECTORIES, UNTIDY};
 use crate::base_store::{BaseStore, Remembered};
@@ -133,8 +134,13 @@ impl PluginStore {
 
     /// Returns the trees of all entities.
     pub(crate) fn trees(&self) -> Vec<(String, PathBuf)> {
-        let records = self.tree_records_of(None).into_iter();
-        records.flat_map(|(id, record)| record.trees.into_iter().map(move |tree| (id.clone(), tree))).collect()
+        let mut trees = Vec::new();
+        for (id, record) in self.records_of(None) {
+            if let PathRecord::Trees(record) = record {
+                trees.extend(record.trees.into_iter().map(|tree| (id.clone(), tree)));
+            }
+        }
+        trees
     }
 
     /// Returns the location of the manifest of an entity's tree.
@@ -176,21 +182,22 @@ impl PluginStore {
         }
     }
 
-    /// Returns those records of these entities, or of all, in which there are tracks.
-    pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, Tracks)> {
-        let tracks = |known: Remembered<Value>| Some((known.id, tracks_of(&known.base)?));
-        self.values_of(ids).into_iter().filter_map(tracks).collect()
+    /// Returns the records of these entities, or of all, as far as they are about paths.
+    pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, PathRecord)> {
+        let paths = |known: Remembered<Value>| {
+            let trees = trees_of(&known.base).map(PathRecord::Trees);
+            Some((known.id, trees.or_else(|| into_tracks(known.base).map(PathRecord::Tracks))?))
+        };
+        self.values_of(ids).into_iter().filter_map(paths).collect()
     }
 
     /// Returns all records in which there are tracks.
     pub(super) fn records(&self) -> Vec<(String, Tracks)> {
-        self.records_of(None)
-    }
-
-    /// Returns those records of these entities, or of all, that name trees.
-    pub(super) fn tree_records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, TreeRecord)> {
-        let trees = |known: Remembered<Value>| Some((known.id, trees_of(&known.base)?));
-        self.values_of(ids).into_iter().filter_map(trees).collect()
+        let tracks = |(id, record)| match record {
+            PathRecord::Tracks(tracks) => Some((id, tracks)),
+            PathRecord::Trees(_) => None,
+        };
+        self.records_of(None).into_iter().filter_map(tracks).collect()
     }
 
     /// Returns the manifests of an entity, by the directories that they are of. One that cannot be read is none.
@@ -207,7 +214,7 @@ impl PluginStore {
     /// Takes a path out of a record; its new owner has it on disk. If that has the same bases, the base stays.
     pub(crate) fn release(&self, id: &str, path: &Path, keeps_base: bool) -> Result<()> {
         let Some(mut remembered) = self.bases.recall::<Value>(id)? else { return Ok(()) };
-        let Some(mut tracks) = tracks_of(&remembered.base) else {
+        let Some(mut tracks) = into_tracks(remembered.base.clone()) else {
             return self.release_from_tree(remembered, path, keeps_base);
         };
         if tracks.get(path).is_none() {
@@ -274,6 +281,7 @@ impl PluginStore {
         let records = self.records();
         if records.is_empty() {
             self.contents().keep_only(&BTreeSet::new())?;
+            self.place(LINKED).remove()?;
             self.place(UNTIDY).remove()?;
             self.remove_empty_folders();
             return Ok(());
@@ -308,6 +316,14 @@ impl PluginStore {
 /// The names in a record of the contents that a file beside trees may have.
 const FILE_KEYS: [&str; 2] = ["incoming", "download"];
 
+/// The record of an entity that is made of paths, as far as others know it.
+pub(super) enum PathRecord {
+    /// What is known of each path.
+    Tracks(Tracks),
+    /// The trees that have manifests.
+    Trees(TreeRecord),
+}
+
 /// The part of the record of an entity with trees that others know.
 #[derive(Deserialize)]
 pub(super) struct TreeRecord {
@@ -338,9 +354,9 @@ fn trees_of(base: &Value) -> Option<TreeRecord> {
 }
 
 /// The tracks are all of a record, or a part of it that is called so.
-fn tracks_of(base: &Value) -> Option<Tracks> {
-    let entries = if base.is_array() { base } else { base.get("tracks")? };
-    serde_json::from_value(entries.clone()).ok()
+fn into_tracks(mut base: Value) -> Option<Tracks> {
+    let entries = if base.is_array() { base } else { base.get_mut("tracks")?.take() };
+    serde_json::from_value(entries).ok()
 }
 
 fn set_tracks(base: &mut Value, tracks: &Tracks) {

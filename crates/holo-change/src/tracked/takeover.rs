@@ -74,7 +74,7 @@ impl Tracker {
     }
 
     fn held(&self) -> &Held {
-        self.held.0.get_or_init(|| Held::read(&self.locations, &self.own, &self.canonical))
+        self.held.get(&self.locations, &self.own, &self.canonical)
     }
 
     /// Copies the contents that are taken over from other plugins.
@@ -94,7 +94,7 @@ impl Tracker {
                 let base = store.tree_bases().location(&origin.path());
                 match store.contents().open(digest) {
                     Ok(mut file) => {
-                        self.contents.keep_file(&mut file, &store.contents().path(digest))?;
+                        self.contents.keep_as(digest, &mut file, &store.contents().path(digest))?;
                     }
                     Err(_) if is_needed && base.exists()? => {
                         self.contents.keep(&base)?;

@@ -177,7 +177,7 @@ fn the_work_of_a_killed_run_is_not_a_persons() {
     let mut remembered = lab.remembered();
     let directories = lab.tracker.directories().unwrap();
     let wanted = [PathChange::new("/file", two.clone())];
-    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories, &mut Vec::new()).unwrap();
+    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories, &mut Vec::new(), None).unwrap();
     lab.bases.keep(&remembered).unwrap();
     fs::write(lab.path("file"), "two").unwrap();
     assert_eq!(lab.decide("/file", &two), Decision::Nothing);

@@ -17,6 +17,7 @@ use crate::stack::Stack;
 use crate::tables::tables_of;
 use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -80,8 +81,8 @@ pub struct Tables<'s, M> {
     declarations: PhantomData<M>,
 }
 
-/// A table of a file, or what stands there instead of one; and its type, if it does not declare something for all definitions.
-type OneTable<'t, 's> = (Option<&'t TableType>, Spanned<DeValue<'s>>);
+/// A table of a file, or what stands there instead of one, below the name that stands above it.
+type OneTable<'s> = (Cow<'s, str>, Spanned<DeValue<'s>>);
 
 impl<'s, M: Declaration> Tables<'s, M> {
     pub(super) fn new(types: Vec<TableType>) -> Tables<'s, M> {
@@ -96,11 +97,25 @@ impl<'s, M: Declaration> Tables<'s, M> {
 
     pub(super) fn take_files(&mut self, sources: &'s Sources, reader: &mut Reader<'_>) {
         for (index, source) in sources.iter().enumerate() {
-            match source.parse() {
-                Ok(parsed) => self.take_file(parsed, index, sources, reader),
-                Err(error) => reader.miss(error),
+            match source.parse_by_table(|table| self.names().any(|known| known == table)) {
+                Some(tables) => {
+                    for (name, table) in tables {
+                        let table = table.into_table();
+                        let (span, table) = (table.span(), DeValue::Table(table.into_inner()));
+                        self.take_table((name.into(), Spanned::new(span, table)), Vec::new(), index, sources, reader);
+                    }
+                }
+                None => match source.parse() {
+                    Ok(parsed) => self.take_file(parsed, index, sources, reader),
+                    Err(error) => reader.miss(error),
+                },
             }
         }
+    }
+
+    /// Returns the names of the tables that there can be.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.types.iter().map(|kind| kind.table).chain([M::TABLE])
     }
 
     /// Takes the tables of files in which nothing was wrong the last time, but for those that nobody has asked for and that concern nobody.
@@ -146,66 +161,71 @@ impl<'s, M: Declaration> Tables<'s, M> {
 
     fn take_file(&mut self, parsed: Parsed<'s>, index: usize, sources: &Sources, reader: &mut Reader<'_>) {
         let Parsed { table, mut duplicates, end } = parsed;
-        let tables = split::<M>(&self.types, table.into_inner(), sources, reader);
-        let mut seen: BTreeMap<(&str, String), Range<usize>> = BTreeMap::new();
+        let tables = split(&self.names().collect::<Vec<_>>(), table.into_inner(), sources, reader);
         let ends: Vec<usize> = tables.iter().skip(1).map(|(_, table)| table.span().start).chain([end]).collect();
-        for ((kind, table), end) in tables.into_iter().zip(ends) {
-            let (start, span) = (table.span().start, table.span());
+        for (table, end) in tables.into_iter().zip(ends) {
+            let start = table.1.span().start;
             let twice: Vec<_> = duplicates.extract_if(.., |(offset, _)| (start..=end).contains(offset)).collect();
-            let Some(kind) = kind else {
-                if hidden::is_hidden(&table, sources) {
-                    let problem = "a value that is encrypted in data cannot be here, as it would be shown";
-                    reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", M::TABLE)));
-                    continue;
-                }
-                if let Err(NameError { problem, .. }) = self.declared.take::<M>(table, twice) {
-                    reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", M::TABLE)));
-                }
-                continue;
-            };
-            let (id, table) = match (kind.named)(table) {
-                Ok(named) => named,
-                Err(NameError { span, problem }) => {
-                    reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", kind.table)));
-                    continue;
-                }
-            };
-            if let Some(NameError { span, problem }) = hidden::in_name(&id, &table, sources) {
-                reader.miss(sources.error(&span, &format!("[[{}]]: {problem}", kind.table)));
-                continue;
-            }
-            let stack = self.stacks.entry(kind.table).or_default().entry(id.clone()).or_default();
-            stack.problems.extend(twice.into_iter().map(|(offset, words)| (offset..offset, words)));
-            if let Some(first) = seen.get(&(kind.table, id.clone())) {
-                stack.problems.push((span, format!("is already defined in {}", sources.location(first))));
-                continue;
-            }
-            seen.insert((kind.table, id), span);
-            stack.lay(table, index, kind.united, sources);
+            self.take_table(table, twice, index, sources, reader);
         }
         for (offset, words) in duplicates {
             reader.miss(sources.error(&(offset..offset), &words));
         }
     }
+
+    /// Takes a table of a file, in which these keys stand twice.
+    fn take_table(
+        &mut self,
+        (name, table): OneTable<'s>,
+        twice: Vec<(usize, String)>,
+        index: usize,
+        sources: &Sources,
+        reader: &mut Reader<'_>,
+    ) {
+        let span = table.span();
+        let mut miss = |span: &Range<usize>, problem: &str| {
+            reader.miss(sources.error(span, &format!("[[{name}]]: {problem}")));
+        };
+        let Some(kind) = self.types.iter().find(|kind| kind.table == name) else {
+            if hidden::is_hidden(&table, sources) {
+                miss(&span, "a value that is encrypted in data cannot be here, as it would be shown");
+            } else if let Err(NameError { problem, .. }) = self.declared.take::<M>(table, twice) {
+                miss(&span, &problem);
+            }
+            return;
+        };
+        let (id, table) = match (kind.named)(table) {
+            Ok(named) => named,
+            Err(NameError { span, problem }) => return miss(&span, &problem),
+        };
+        if let Some(NameError { span, problem }) = hidden::in_name(&id, &table, sources) {
+            return miss(&span, &problem);
+        }
+        let stack = self.stacks.entry(kind.table).or_default().entry(id).or_default();
+        stack.problems.extend(twice.into_iter().map(|(offset, words)| (offset..offset, words)));
+        if stack.files.contains(&index) {
+            stack.problems.push((span, format!("is already defined in {}", sources.location(&stack.last))));
+        } else {
+            stack.lay(table, index, kind.united, sources);
+        }
+    }
 }
 
 /// Returns the tables of a file in their order.
-fn split<'t, 's, M: Declaration>(
-    types: &'t [TableType],
+fn split<'s>(
+    known: &[&'static str],
     file: DeTable<'s>,
     sources: &Sources,
     reader: &mut Reader<'_>,
-) -> Vec<OneTable<'t, 's>> {
-    let known: Vec<&'static str> = types.iter().map(|kind| kind.table).chain([M::TABLE]).collect();
+) -> Vec<OneTable<'s>> {
     let mut entries: Vec<_> = file.into_iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let mut tables = Vec::new();
     let mut has_stray = false;
     for (key, value) in entries {
         let is_stray = !matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_));
-        let kind = types.iter().find(|kind| *key.get_ref() == kind.table);
-        match tables_of(key.get_ref(), value, &known) {
-            Ok(found) => tables.extend(found.into_iter().map(|table| (kind, table))),
+        match tables_of(key.get_ref(), value, known) {
+            Ok(found) => tables.extend(found.into_iter().map(|table| (key.get_ref().clone(), table))),
             // One missing line makes strays of all keys below it.
             Err(_) if is_stray && has_stray => {}
             Err(error) => reader.miss(sources.error(&key.span(), &error.to_string())),
@@ -248,15 +268,20 @@ impl<'c> Reader<'c> {
         sources: &Sources,
         templates: &dyn Templates,
     ) -> Definitions<D> {
-        let (valid, broken, unread) = (BTreeMap::new(), BTreeSet::new(), HashSet::new());
-        let mut definitions = Definitions { valid, broken, unread, complete: self.complete };
-        for (id, stack) in stacks {
-            match self.finish(&id, stack, sources, templates) {
-                Some(defined) => drop(definitions.valid.insert(id, defined)),
-                None => drop(definitions.broken.insert(id)),
+        let mut broken = BTreeSet::new();
+        let finished = stacks.into_iter().filter_map(|(id, stack)| {
+            let defined = self.finish(&id, stack, sources, templates);
+            match defined {
+                Some(defined) => Some((id, Box::new(defined))),
+                None => {
+                    broken.insert(id);
+                    None
+                }
             }
-        }
-        definitions
+        });
+        // Collected at once, as maps that grow at one end are half empty.
+        let valid = finished.collect();
+        Definitions { valid, broken, unread: HashSet::new(), complete: self.complete }
     }
 
     /// Reads what is known of one entity; nothing if it is wrong, which is noted.
@@ -269,7 +294,7 @@ impl<'c> Reader<'c> {
     ) -> Option<Defined<D>> {
         let paths = stack.files.iter().map(|&index| sources.path(index)).collect();
         let mut wrong = std::mem::take(&mut stack.problems);
-        let (own, mut common) = common::split(stack.table);
+        let (own, mut common) = common::split(stack.take_table());
         let whole = own.span();
         hidden::refuse(&mut common, sources, &mut wrong);
         let hidden_values = hidden::hidden_values(own.get_ref(), sources);

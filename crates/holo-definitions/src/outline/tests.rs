@@ -27,7 +27,7 @@ const KEYS: &[&str] = &["name", "size", "a-b", "x_1", "2"];
 const INNER: &[&str] = &["[thing.inner]\nk = [1]\n", "[[thing.list]]\n", "[ thing . sub ]\nname = 'x'\n"];
 
 /// Returns a file of tables.
-fn file(random: &mut Random) -> String {
+pub(crate) fn file(random: &mut Random) -> String {
     let mut text = random.pick(&["", "# comment \" [[\n", "\n\n", "\t# x\r\n"]).to_string();
     for _ in 0..random.below(5) {
         let header: &&str = random.pick(&["[[thing]]\n", "[[other]] # [[x]]\n", "  [[thing]]\r\n", "[[ thing ]]\n"]);

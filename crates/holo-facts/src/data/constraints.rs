@@ -58,7 +58,8 @@ impl Constraint {
         Some((name, text.to_string_lossy().into_owned()))
     }
 
-    /// Sees to it that a value is as it has to be. What is encrypted is not looked into. The place is that of the hierarchy.
+    /// Sees to it that a value is as it has to be, also one that is encrypted, if this machine can decrypt it. The place is that of the
+    /// hierarchy.
     ///
     /// # Errors
     /// If it is missing, not valid, or the expression is not one.
@@ -82,16 +83,22 @@ impl Constraint {
             let remedy = format!("set it in one of the layers {}{}", layers.join(", "), env.collect::<String>());
             return Err(here(format!("{shown} is required, and missing; {remedy}")));
         };
-        let Some(expression) = expression.filter(|_| !super::secrets::has_any(value)) else { return Ok(()) };
-        let reason = match expression.holds_for(&serde_json::json!({ "value": value })) {
+        let Some(expression) = expression else { return Ok(()) };
+        let is_secret = super::secrets::has_any(value);
+        // What this machine cannot decrypt is an error where it is used.
+        let Ok(opened) = data.open(&self.key, value) else { return Ok(()) };
+        let reason = match expression.holds_for(&serde_json::json!({ "value": opened })) {
             Ok(true) => return Ok(()),
             Ok(false) => "it does not hold".to_owned(),
+            // The error may have a part of the value.
+            Err(_) if is_secret => "it cannot be worked out for this value".to_owned(),
             Err(error) => error.text,
         };
+        let shown_value = if is_secret { String::new() } else { format!(": {value}") };
         let origins = data.explain(Some(&self.key)).unwrap_or_default();
         let standing = origins.first().and_then(|origin| origin.from.first());
         let rule = format!("by `{}` in {}", expression.text(), at(place, self.line));
-        let text = format!("{shown}: {value} is not valid {rule}: {reason}");
+        let text = format!("{shown}{shown_value} is not valid {rule}: {reason}");
         let file = standing.map_or_else(|| place.to_owned(), |standing| standing.file.display().to_string());
         Err(LocatedError::new(file, text).at(standing.and_then(|standing| standing.line)))
     }

@@ -1,19 +1,22 @@
 //! Sessions: one process serves a whole run.
 
+mod answers;
+mod modes;
+mod set;
+
 use super::operations::messages;
 use super::{
-    adoption, applied_messages, complain, diagnoses, foresee, hindered_apply, hindered_check, listed, send, span_lines,
+    adoption, applied_messages, complain, diagnoses, hindered_apply, hindered_check, listed, span_lines,
     unknown_entity, verdict_messages,
 };
-use crate::index::{Table, define_index};
-use crate::{
-    Adopted, Adoption, Applied, Entity, FilePair, ForceTo, Host, Job, Mode, Output, Plugin, SetAnswers, Silence, Sink,
-    Verdict,
-};
+use crate::{Adopted, Adoption, Entity, FilePair, Host, Job, Output, Plugin, Silence};
+use answers::{AnswerSink, Answers};
 use bstr::{BString, ByteSlice};
-use holo_protocol::session::{Answer, Operation, Outcome, Request, Stream};
-use holo_protocol::{Message, Progress, ScanLimit, Sent, Text};
-use std::collections::{HashMap, HashSet};
+use holo_protocol::session::{Answer, Operation, Outcome, Request};
+use holo_protocol::{ScanLimit, Text};
+use modes::Modes;
+use set::SetInSession;
+use std::collections::HashMap;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::mem;
 use std::path::Path;
@@ -34,9 +37,7 @@ pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
             );
         }
     };
-    let host = host.clone();
-    let mut session =
-        Session { plugin, host, known: HashMap::new(), answers: Answers { writer, request: 0, holds_back: false } };
+    let mut session = Session { plugin, host: host.clone(), known: HashMap::new(), answers: Answers::new(writer) };
     for line in io::stdin().lock().split(b'\n') {
         let request = match line.map(|line| serde_json::from_slice::<Request>(&line)) {
             Ok(Ok(request)) => request,
@@ -59,73 +60,6 @@ struct Session<'a, P: Plugin, W: Write> {
     /// The entities that have been found so far.
     known: HashMap<BString, P::Entity>,
     answers: Answers<W>,
-}
-
-/// Answers, gathered until somebody has to see them.
-struct Answers<W: Write> {
-    writer: W,
-    request: u64,
-    /// True while the answers to several entities are gathered.
-    holds_back: bool,
-}
-
-impl<W: Write> Answers<W> {
-    fn say(&mut self, answer: &Answer) {
-        // A failure shows when the request ends.
-        let _ = serde_json::to_writer(&mut self.writer, answer)
-            .map_err(io::Error::from)
-            .and_then(|()| self.writer.write_all(b"\n"));
-    }
-
-    fn report(&mut self, text: Vec<u8>) {
-        self.say(&Answer::Report { request: self.request, text: text.into() });
-    }
-
-    fn text(&mut self, entity: Option<&BString>, text: &[u8]) {
-        if !text.is_empty() {
-            self.say(&Answer::Text { request: self.request, entity: entity.cloned().map(Text), text: text.into() });
-        }
-    }
-
-    fn output(&mut self, entity: Option<&BString>, stream: Stream, bytes: &[u8]) {
-        let (request, entity) = (self.request, entity.cloned().map(Text));
-        self.say(&Answer::Output { request, entity, stream, text: bytes.into() });
-        self.hand_over();
-    }
-
-    /// Lets the dispatcher see what has been said, unless more follows at once.
-    fn hand_over(&mut self) {
-        if !self.holds_back {
-            let _ = self.writer.flush();
-        }
-    }
-
-    fn progress(&mut self, id: &BString, progress: &Progress<'_>) {
-        let text = Text::from(progress.to_string().as_str());
-        self.say(&Answer::Progress { request: self.request, entity: Text(id.clone()), text });
-        let _ = self.writer.flush();
-    }
-
-    fn diff(&mut self, id: &BString, pair: &FilePair) {
-        self.say(&pair.to_answer(self.request, id.as_bstr()));
-    }
-
-    fn result(&mut self, id: &BString, messages: impl IntoIterator<Item = Message>, result: Outcome) {
-        let messages = messages.into_iter().map(|message| Text(message.to_line())).collect();
-        self.say(&Answer::Result { request: self.request, entity: Text(id.clone()), messages, result });
-    }
-}
-
-/// The sink of output that belongs to an entity, or to a scan.
-struct AnswerSink<'a, W: Write> {
-    answers: &'a mut Answers<W>,
-    entity: Option<&'a BString>,
-}
-
-impl<W: Write> Sink for AnswerSink<'_, W> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        self.answers.output(self.entity, stream, bytes);
-    }
 }
 
 impl<P: Plugin, W: Write> Session<'_, P, W> {
@@ -163,8 +97,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
                 _ => Outcome::Failed,
             },
         };
-        self.answers.say(&Answer::End { request: request.request, result });
-        self.answers.writer.flush()
+        self.answers.end(result)
     }
 
     fn scan(&mut self, limit: Option<ScanLimit<'_>>) -> Outcome {
@@ -325,17 +258,11 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         modes: &Modes<'_>,
         work: impl FnOnce(&P, &Host, &[Job<'_, P::Entity>], &mut SetInSession<'_, P::Entity, W>),
     ) -> Outcome {
-        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?, modes.wanted_of(id))));
-        let entities: Table<JobIndex, (&BString, &P::Entity, &[BString])> = entities.collect();
-        let jobs = entities.iter().map(|(id, entity, _)| Job { entity: *entity, mode: modes.of_entity(id, force) });
+        let entities = ids.iter().filter_map(|id| Some((id, self.known.get(id)?)));
+        let jobs = entities.clone().map(|(id, entity)| Job { entity, mode: modes.of_entity(id, force) });
         let set: Vec<Job<'_, P::Entity>> = jobs.collect();
-        let mut answers = SetInSession {
-            host: &self.host,
-            entities,
-            answers: &mut self.answers,
-            speaker: JobIndex::from(0),
-            sent: HashMap::new(),
-        };
+        let entities = entities.map(|(id, entity)| (id, entity, modes.wanted_of(id)));
+        let mut answers = SetInSession::new(&self.host, entities, &mut self.answers);
         work(self.plugin, &self.host, &set, &mut answers);
         Outcome::Done
     }
@@ -349,149 +276,5 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
             self.answers.result(&id, None, Outcome::Done);
         }
         Outcome::Done
-    }
-}
-
-/// The parts of a request that are about single entities.
-struct Modes<'a> {
-    /// Those that are to be refreshed, or would be.
-    refreshed: HashSet<&'a BString>,
-    pending: HashSet<&'a BString>,
-    received: HashMap<&'a BString, Vec<BString>>,
-    wanted: HashMap<&'a BString, Vec<BString>>,
-}
-
-impl<'a> Modes<'a> {
-    fn from_request(request: &'a Request) -> Modes<'a> {
-        let values = |values: &[Text]| values.iter().map(|value| value.0.clone()).collect();
-        Modes {
-            refreshed: request.refresh.iter().map(|id| &id.0).collect(),
-            pending: request.pending.iter().map(|id| &id.0).collect(),
-            received: request.received.iter().map(|received| (&received.entity.0, values(&received.values))).collect(),
-            wanted: request.wanted.iter().map(|wanted| (&wanted.entity.0, values(&wanted.names))).collect(),
-        }
-    }
-
-    fn of_entity(&self, id: &BString, force: bool) -> Mode<'_> {
-        let received = self.received.get(id).map(Vec::as_slice).unwrap_or_default();
-        let (refresh, pending) = (self.refreshed.contains(id), self.pending.contains(id));
-        Mode { force, refresh, pending, received, wanted: self.wanted_of(id) }
-    }
-
-    fn wanted_of(&self, id: &BString) -> &[BString] {
-        self.wanted.get(id).map(Vec::as_slice).unwrap_or_default()
-    }
-}
-
-define_index! {
-    /// The index of an entity in a set.
-    JobIndex
-}
-
-/// The answers to a set, each with the ID of its entity.
-struct SetInSession<'a, E, W: Write> {
-    host: &'a Host,
-    /// The entities, each with its ID and the names of the values that others receive from it.
-    entities: Table<JobIndex, (&'a BString, &'a E, &'a [BString])>,
-    answers: &'a mut Answers<W>,
-    /// The entity that output belongs to.
-    speaker: JobIndex,
-    /// The values that entities send, or want kept, until they end.
-    sent: HashMap<JobIndex, Vec<Message>>,
-}
-
-impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
-    /// One that is only looked at is not in danger if we die.
-    fn begin(&mut self, _: usize) {}
-
-    fn output(&mut self, place: usize) -> Output<'_> {
-        self.speaker = JobIndex::from(place);
-        Output::new(self)
-    }
-
-    fn end(&mut self, place: usize, verdict: Verdict) {
-        let place = JobIndex::from(place);
-        let (id, entity, wanted) = self.entities[place];
-        self.speaker = place;
-        foresee(entity, &verdict, self.host, wanted, &mut Output::new(self));
-        let sent = self.sent.remove(&place).unwrap_or_default();
-        if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
-            && let Some(pair) = entity.diff(self.host)
-        {
-            self.answers.diff(id, &pair);
-        }
-        match verdict_messages(&verdict) {
-            Some(messages) => self.answers.result(id, messages.into_iter().chain(sent), Outcome::Done),
-            None => self.answers.result(id, None, Outcome::Failed),
-        }
-    }
-}
-
-impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
-    fn begin(&mut self, place: usize) {
-        let request = self.answers.request;
-        let (id, ..) = self.entities[JobIndex::from(place)];
-        self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
-        // If we die, it has to be known with what in our hands.
-        self.answers.hand_over();
-    }
-
-    fn output(&mut self, place: usize) -> Output<'_> {
-        self.speaker = JobIndex::from(place);
-        Output::new(self)
-    }
-
-    fn end(&mut self, place: usize, applied: Applied) {
-        let place = JobIndex::from(place);
-        let (id, entity, wanted) = self.entities[place];
-        self.speaker = place;
-        send(entity, &applied, self.host, wanted, &mut Output::new(self));
-        let mut messages = applied_messages(&applied);
-        messages.extend(self.sent.remove(&place).unwrap_or_default());
-        let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
-        if applied == Applied::NeedsForce(ForceTo::Overwrite)
-            && let Some(pair) = entity.diff(self.host)
-        {
-            self.answers.diff(id, &pair);
-        }
-        let changed = applied != Applied::Unchanged;
-        self.answers.result(id, messages, result);
-        // The user may be waiting for it.
-        if changed {
-            self.answers.hand_over();
-        }
-    }
-
-    fn hold_back(&mut self) {
-        self.answers.holds_back = true;
-    }
-
-    fn flush(&mut self) {
-        self.answers.holds_back = false;
-        self.answers.hand_over();
-    }
-}
-
-impl<E, W: Write> Sink for SetInSession<'_, E, W> {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        let (id, ..) = self.entities[self.speaker];
-        self.answers.output(Some(id), stream, bytes);
-    }
-
-    fn progress(&mut self, progress: &Progress<'_>) {
-        let (id, ..) = self.entities[self.speaker];
-        self.answers.progress(id, progress);
-    }
-
-    fn send(&mut self, sent: &Sent) {
-        self.sent.entry(self.speaker).or_default().push(Message::Send(sent.clone()));
-    }
-
-    fn replaced(&mut self, text: &str) {
-        self.sent.entry(self.speaker).or_default().push(Message::Replaced(text.into()));
-    }
-
-    fn keep(&mut self, text: &str) {
-        self.sent.entry(self.speaker).or_default().push(Message::Keep(text.into()));
     }
 }

@@ -5,6 +5,7 @@ use super::line::Line;
 use crate::environment::API_VERSION_4;
 use crate::sent::is_name;
 use bstr::{BStr, BString, ByteSlice};
+use thin_vec::ThinVec;
 
 const ORPHAN: &str = "ORPHAN";
 const ALWAYS: &str = "ALWAYS";
@@ -13,32 +14,35 @@ const LISTED: &str = "LISTED";
 const RECEIVES: &str = "RECEIVES";
 
 /// The edges between an entity and others.
+///
+/// There may be very many entities, most of which have few edges: an empty list takes one word, and the text of a report can be borrowed
+/// (`S` is `&BStr` then).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Edges {
+pub struct Edges<S = BString> {
     /// Comes after these entities, where they are in the run (`AFTER`).
-    pub after: Vec<BString>,
+    pub after: ThinVec<S>,
     /// Comes before these entities, where they are in the run (`BEFORE`).
-    pub before: Vec<BString>,
+    pub before: ThinVec<S>,
     /// Comes after these entities, and only if they are in their desired state (`REQUIRES`).
-    pub requires: Vec<BString>,
+    pub requires: ThinVec<S>,
     /// Comes after these entities, and is refreshed when one of them changed (`SUBSCRIBES`).
-    pub subscribes: Vec<BString>,
+    pub subscribes: ThinVec<S>,
     /// Comes before these entities, and refreshes them when it changed (`NOTIFIES`).
-    pub notifies: Vec<BString>,
+    pub notifies: ThinVec<S>,
     /// Assets that others may need (`PROVIDES`).
-    pub provides: Vec<Asset>,
+    pub provides: ThinVec<Asset<S>>,
     /// Assets that some other entity may provide (`NEEDS`).
-    pub needs: Vec<Asset>,
+    pub needs: ThinVec<Asset<S>>,
     /// Assets that only this entity may define (`OWNS`): canonical names, as two entities that own the same thing are both in error.
-    pub owns: Vec<Asset>,
+    pub owns: ThinVec<Asset<S>>,
     /// Keys whose values other entities send, after which it comes (`RECEIVES`).
-    pub receives: Vec<Receipt>,
+    pub receives: ThinVec<Receipt<S>>,
     /// The names by which it can send values (`SENDS`).
-    pub sends: Vec<BString>,
+    pub sends: ThinVec<S>,
     /// Paths where a change may mean drift (`WATCH`).
-    pub watch: Vec<BString>,
+    pub watch: ThinVec<S>,
     /// IDs among those above that a person has written, and their locations (`WRITTEN`): if there is no such entity, it is a slip.
-    pub written: Vec<Written>,
+    pub written: ThinVec<Written<S>>,
     /// True if nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
     pub orphan: bool,
     /// True if lists of entities leave it out unless it is asked for (`LISTED: no`).
@@ -49,56 +53,56 @@ pub struct Edges {
 
 /// Something that an entity provides, needs or owns: a word that says of which kind it is, and which one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Asset {
+pub struct Asset<S = BString> {
     /// Such as `path`, `user`, `package`. Only `path` has a meaning beyond being equal: what is needed is provided by the nearest
     /// ancestor that anybody provides.
-    pub kind: BString,
+    pub kind: S,
     /// Such as `/etc/motd`.
-    pub value: BString,
+    pub value: S,
 }
 
 /// A key of an entity whose value another one sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt {
+pub struct Receipt<S = BString> {
     /// The key, such as `content`.
-    pub key: BString,
+    pub key: S,
     /// The ID of the entity that sends it.
-    pub sender: BString,
+    pub sender: S,
     /// The name by which that does.
-    pub name: BString,
+    pub name: S,
 }
 
 /// An entity ID that a person has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct Written<S = BString> {
     /// The file and line, such as `/usr/share/holo/exec/01.toml:12`.
-    pub location: BString,
+    pub location: S,
     /// The ID.
-    pub id: BString,
+    pub id: S,
 }
 
-impl Edges {
+impl<S> Edges<S> {
     /// No edges at all.
-    pub const NONE: Edges = Edges {
-        after: Vec::new(),
-        before: Vec::new(),
-        requires: Vec::new(),
-        subscribes: Vec::new(),
-        notifies: Vec::new(),
-        provides: Vec::new(),
-        needs: Vec::new(),
-        owns: Vec::new(),
-        receives: Vec::new(),
-        sends: Vec::new(),
-        watch: Vec::new(),
-        written: Vec::new(),
+    pub const NONE: Edges<S> = Edges {
+        after: ThinVec::new(),
+        before: ThinVec::new(),
+        requires: ThinVec::new(),
+        subscribes: ThinVec::new(),
+        notifies: ThinVec::new(),
+        provides: ThinVec::new(),
+        needs: ThinVec::new(),
+        owns: ThinVec::new(),
+        receives: ThinVec::new(),
+        sends: ThinVec::new(),
+        watch: ThinVec::new(),
+        written: ThinVec::new(),
         orphan: false,
         unlisted: false,
         always: false,
     };
 
     /// Returns the IDs of other entities that are named.
-    pub fn named(&self) -> impl Iterator<Item = &BString> {
+    pub fn named(&self) -> impl Iterator<Item = &S> {
         let Edges { after, before, requires, subscribes, notifies, receives, .. } = self;
         let senders = receives.iter().map(|receipt| &receipt.sender);
         [after, before, requires, subscribes, notifies].into_iter().flatten().chain(senders)
@@ -123,12 +127,49 @@ impl Edges {
         } = self;
         written.shrink_to_fit();
         receives.shrink_to_fit();
-        [after, before, requires, subscribes, notifies, watch, sends].into_iter().for_each(Vec::shrink_to_fit);
-        [provides, needs, owns].into_iter().for_each(Vec::shrink_to_fit);
+        [after, before, requires, subscribes, notifies, watch, sends].into_iter().for_each(ThinVec::shrink_to_fit);
+        [provides, needs, owns].into_iter().for_each(ThinVec::shrink_to_fit);
+    }
+}
+
+impl Edges {
+    /// Returns the same edges, whose text is borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> Edges<&BStr> {
+        fn each<'a, T, B>(list: &'a ThinVec<T>, borrow: impl Fn(&'a T) -> B) -> ThinVec<B> {
+            list.iter().map(borrow).collect()
+        }
+        let ids = |list| each(list, |id: &BString| id.as_bstr());
+        let assets =
+            |list| each(list, |Asset { kind, value }: &Asset| Asset { kind: kind.as_bstr(), value: value.as_bstr() });
+        Edges {
+            after: ids(&self.after),
+            before: ids(&self.before),
+            requires: ids(&self.requires),
+            subscribes: ids(&self.subscribes),
+            notifies: ids(&self.notifies),
+            provides: assets(&self.provides),
+            needs: assets(&self.needs),
+            owns: assets(&self.owns),
+            receives: each(&self.receives, |receipt| Receipt {
+                key: receipt.key.as_bstr(),
+                sender: receipt.sender.as_bstr(),
+                name: receipt.name.as_bstr(),
+            }),
+            sends: ids(&self.sends),
+            watch: ids(&self.watch),
+            written: each(&self.written, |written| Written {
+                location: written.location.as_bstr(),
+                id: written.id.as_bstr(),
+            }),
+            orphan: self.orphan,
+            unlisted: self.unlisted,
+            always: self.always,
+        }
     }
 
     /// Returns the lists of paths and entity IDs, with their keys.
-    fn lists(&self) -> [(&'static str, &Vec<BString>); 7] {
+    fn lists(&self) -> [(&'static str, &ThinVec<BString>); 7] {
         let Edges { after, before, requires, subscribes, notifies, sends, watch, .. } = self;
         [
             ("AFTER", after),
@@ -167,10 +208,12 @@ impl Edges {
             line(WRITTEN.as_bytes(), &[&location[..], b": ", id].concat());
         }
     }
+}
 
+impl<'a, S: From<&'a BStr>> Edges<S> {
     /// Returns the edges of an entity of version 4, given the lines of its [`Outline`](super::Outline).
     #[must_use]
-    pub fn from_lines(lines: &[u8]) -> Edges {
+    pub fn from_lines(lines: &'a [u8]) -> Edges<S> {
         let mut edges = Edges::NONE;
         for line in Line::each(lines) {
             if let Line::Attribute { key, value, .. } = line
@@ -183,30 +226,38 @@ impl Edges {
     }
 
     /// Takes a line.
-    pub(super) fn take(&mut self, line: &EdgeLine<'_>) {
+    pub(super) fn take(&mut self, line: &EdgeLine<'a>) {
         let Edges { after, before, requires, subscribes, notifies, watch, provides, needs, owns, .. } = self;
         match *line {
-            EdgeLine::After(id) => after.push(id.into()),
-            EdgeLine::Before(id) => before.push(id.into()),
-            EdgeLine::Requires(id) => requires.push(id.into()),
-            EdgeLine::Subscribes(id) => subscribes.push(id.into()),
-            EdgeLine::Notifies(id) => notifies.push(id.into()),
-            EdgeLine::Watch(path) => watch.push(path.into()),
-            EdgeLine::Provides(kind, value) => provides.push(Asset::new(kind, value)),
-            EdgeLine::Needs(kind, value) => needs.push(Asset::new(kind, value)),
-            EdgeLine::Owns(kind, value) => owns.push(Asset::new(kind, value)),
+            EdgeLine::After(id) => add(after, id.into()),
+            EdgeLine::Before(id) => add(before, id.into()),
+            EdgeLine::Requires(id) => add(requires, id.into()),
+            EdgeLine::Subscribes(id) => add(subscribes, id.into()),
+            EdgeLine::Notifies(id) => add(notifies, id.into()),
+            EdgeLine::Watch(path) => add(watch, path.into()),
+            EdgeLine::Provides(kind, value) => add(provides, Asset { kind: kind.into(), value: value.into() }),
+            EdgeLine::Needs(kind, value) => add(needs, Asset { kind: kind.into(), value: value.into() }),
+            EdgeLine::Owns(kind, value) => add(owns, Asset { kind: kind.into(), value: value.into() }),
             EdgeLine::Written(location, id) => {
-                self.written.push(Written { location: location.into(), id: id.into() });
+                add(&mut self.written, Written { location: location.into(), id: id.into() });
             }
-            EdgeLine::Sends(name) => self.sends.push(name.into()),
+            EdgeLine::Sends(name) => add(&mut self.sends, name.into()),
             EdgeLine::Receives(key, sender, name) => {
-                self.receives.push(Receipt { key: key.into(), sender: sender.into(), name: name.into() });
+                add(&mut self.receives, Receipt { key: key.into(), sender: sender.into(), name: name.into() });
             }
             EdgeLine::Orphan(orphan) => self.orphan = orphan,
             EdgeLine::Unlisted(unlisted) => self.unlisted = unlisted,
             EdgeLine::Always(always) => self.always = always,
         }
     }
+}
+
+/// Adds an item to a list, which most often has only one.
+fn add<T>(list: &mut ThinVec<T>, item: T) {
+    if list.is_empty() {
+        list.reserve_exact(1);
+    }
+    list.push(item);
 }
 
 /// A line about edges.
@@ -279,6 +330,14 @@ impl<'a> EdgeLine<'a> {
             b"ALWAYS" => EdgeLine::Always(value == "yes"),
             _ => return Ok(None),
         }))
+    }
+}
+
+impl Receipt<&BStr> {
+    /// Returns the same receipt, with a text of its own.
+    #[must_use]
+    pub fn to_owned(&self) -> Receipt {
+        Receipt { key: self.key.to_owned(), sender: self.sender.to_owned(), name: self.name.to_owned() }
     }
 }
 

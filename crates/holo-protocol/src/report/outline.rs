@@ -62,6 +62,7 @@ impl ReportReader {
 
     /// Takes the next piece, which need not be whole lines.
     pub fn take(&mut self, piece: &[u8]) {
+        make_room(&mut self.text, piece.len());
         self.text.extend_from_slice(piece);
         if let Some(last) = piece.rfind_byte(b'\n') {
             let end = self.text.len() - piece.len() + last + 1;
@@ -81,6 +82,19 @@ impl ReportReader {
     }
 }
 
+/// The size of a list, in bytes, from which on it is expected to become large.
+const MANY: usize = 1 << 16;
+/// The size that it gets then. Allocators map as much as this by itself, so that it grows without a copy, and leaves no holes.
+const VERY_MANY: usize = 1 << 22;
+
+/// Makes room in a list that may become very long.
+fn make_room<T>(list: &mut Vec<T>, more: usize) {
+    let many = VERY_MANY / size_of::<T>().max(1);
+    if list.len() + more > list.capacity() && list.capacity() < many && size_of_val(list.as_slice()) >= MANY {
+        list.reserve(many.saturating_sub(list.len()).max(more));
+    }
+}
+
 impl OutlinedReport {
     /// Returns the IDs of the entities.
     pub fn ids(&self) -> impl Iterator<Item = &BStr> {
@@ -88,7 +102,7 @@ impl OutlinedReport {
     }
 
     /// Returns the edges of each entity with its ID.
-    pub fn edges(&self) -> impl Iterator<Item = (&BStr, Edges)> {
+    pub fn edges(&self) -> impl Iterator<Item = (&BStr, Edges<&BStr>)> {
         let edges = |outline: &Outline| Edges::from_lines(self.text.get(outline.lines.clone()).unwrap_or_default());
         self.ids().zip(self.outlines.iter().map(edges))
     }
@@ -156,6 +170,7 @@ impl Outliner {
                 let end = self.read + line.len();
                 let lines = self.read..end;
                 let id = end - id.len()..end;
+                make_room(&mut self.outlines, 1);
                 self.outlines.push(Outline { lines, id, has_edges: false, has_controls: false, is_listed: true });
                 Ok(())
             }

@@ -123,8 +123,10 @@ fn a_report_takes_from_another_what_it_does_not_have() {
         let expected = [("b", of_first), ("e", " ENTITY: e\nLISTED: no\nBEFORE: b\n"), ("f", "ENTITY: f")];
         assert_eq!(entities, expected.map(|(id, lines)| (id.to_owned(), lines.to_owned())));
         assert!(!report.outlines[1].is_listed && report.outlines[1].has_edges);
-        let named: Vec<BString> =
-            report.edges().flat_map(|(_, edges)| edges.named().cloned().collect::<Vec<_>>()).collect();
+        let named: Vec<BString> = report
+            .edges()
+            .flat_map(|(_, edges)| edges.named().map(|id| BString::from(*id)).collect::<Vec<_>>())
+            .collect();
         assert_eq!(named, [if first.is_empty() { "d" } else { "c" }, "b"]);
     }
 }

@@ -5,20 +5,14 @@ use super::state::{CurrentFile, CurrentState, DownloadState};
 use crate::error::ArchiveError;
 use crate::record::{ArchiveRecord, DownloadRecord};
 use holo_change::base_store::Remembered;
-use holo_change::error::PathError;
 use holo_change::manifest::Ownership;
 use holo_change::tree_store::{Adoption, OwnedTree, PendingEntry, TreeError};
 use holo_change::{Durability, Stamp, set_ownership};
-use holo_download::{self, CompleteDownload, Download, DownloadError, PreviousDownload, Request, Timeouts, Validators};
-use holo_download::{Address, Credentials};
+use holo_download::{self, CompleteDownload, Download, DownloadError, PreviousDownload, Validators};
 use holo_plugin::{ForceTo, Output};
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Seek;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
-
-/// The number of bytes of a file with a password or certificates that are read, as it might be anything.
-const SMALL_FILE: u64 = 4 << 20;
 
 /// A download that is in place.
 pub(super) struct LocalArchive {
@@ -118,26 +112,6 @@ impl Deployment<'_> {
         holo_download::download(&request, &state.path, self.host, output)
     }
 
-    pub(super) fn request<'r>(
-        &'r self,
-        previous: Option<PreviousDownload>,
-        addresses: &'r [Address],
-    ) -> Result<Request<'r>, PathError> {
-        let headers = self.archive.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        Ok(Request {
-            addresses,
-            headers,
-            credentials: self.credentials()?,
-            authorities: self.archive.ca_file.as_deref().map(|path| self.read_bounded(path)).transpose()?,
-            checksum: self.archive.checksum(),
-            previous,
-            checksums: &self.store.checksums,
-            max_size: self.archive.max_size.unwrap_or(holo_download::MAX_SIZE),
-            deadline: Instant::now().checked_add(self.timeout.unwrap_or(holo_download::TIME_LIMIT)),
-            timeouts: Timeouts::default(),
-        })
-    }
-
     /// Returns true if there is something new to download; none if only the server knows, and a check must not ask it.
     pub(super) fn has_source_changed(&self, state: &CurrentState) -> Result<Option<bool>, ArchiveError> {
         let is_there = matches!(state.download, DownloadState::Present | DownloadState::CleanedUp);
@@ -162,32 +136,6 @@ impl Deployment<'_> {
     /// Returns true if the download is a file of this machine.
     pub(super) fn is_local(&self) -> bool {
         self.archive.addresses().first().is_some_and(|address| address.file().is_some())
-    }
-
-    fn credentials(&self) -> Result<Option<Credentials>, PathError> {
-        let Some(username) = self.archive.username.clone() else { return Ok(None) };
-        let password = match (&self.archive.password, &self.archive.password_file) {
-            (Some(password), _) => password.clone(),
-            (None, Some(path)) => self.read_password(path)?,
-            // Rejected when the definition was read.
-            (None, None) => return Ok(None),
-        };
-        Ok(Some(Credentials { username, password }))
-    }
-
-    fn read_password(&self, path: &str) -> Result<String, PathError> {
-        let invalid = |error| PathError::new("read", path, std::io::Error::new(std::io::ErrorKind::InvalidData, error));
-        let text = String::from_utf8(self.read_bounded(path)?).map_err(invalid)?;
-        Ok(text.lines().next().unwrap_or_default().to_owned())
-    }
-
-    /// Reads a small file of this machine that the definition names.
-    fn read_bounded(&self, path: &str) -> Result<Vec<u8>, PathError> {
-        let path = self.store.trees.root().place(Path::new(path)).followed()?;
-        let mut content = Vec::new();
-        let read = path.open()?.take(SMALL_FILE).read_to_end(&mut content);
-        read.map_err(|error| PathError::new("read", path.shown(), error))?;
-        Ok(content)
     }
 
     /// Moves a download to its path, after the base of the file there has been saved.

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 pub(crate) const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
-const KEY: &str = "RWRob2xvdGVzdFXG6H/E4mjZbOYbcFcv1om4H892LvC8v+MTgCq1r2em";
+pub(crate) const KEY: &str = "RWRob2xvdGVzdFXG6H/E4mjZbOYbcFcv1om4H892LvC8v+MTgCq1r2em";
 /// The signature of the body by the key.
 pub(crate) const SIGNATURE: &str = "untrusted comment: a signature
 RURob2xvdGVzdM2e6foX3P4+R+VZWKtspiNcoxQdW4TVURIFUa3622rU5wgBWN4U9/vT1MB/RNXqMsMmk0xap9wOweNOTJ2/0wg=

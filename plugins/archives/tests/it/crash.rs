@@ -3,6 +3,7 @@
 //! `strace` does it: to the N-th call of a kind, for every N there is. Afterwards no file is torn, what was there before us is still
 //! somewhere, and one more apply ends with exactly the tree that an undisturbed one makes, without anybody being asked for force.
 
+use crate::authenticity::{BODY, KEY, SIGNATURE};
 use crate::support::samples::{Tar, gzip, zstd};
 use crate::support::{define, sha256};
 use bstr::{BString, ByteSlice};
@@ -21,9 +22,11 @@ struct Case {
     then: fn(&ScratchRoot),
 }
 
-static CASES: [Case; 20] = [
+static CASES: [Case; 22] = [
     Case { name: "the first version, over a person's files", before: first, then: nothing },
     Case { name: "the first version, from a server", before: served, then: nothing },
+    Case { name: "a download with a signature", before: signed, then: nothing },
+    Case { name: "an upgrade to a download with a signature", before: upgrade_to_signed, then: nothing },
     Case { name: "an upgrade", before: upgrade, then: nothing },
     Case { name: "an upgrade with the download removed", before: upgrade_and_clean_up, then: nothing },
     Case { name: "an upgrade beside a file that is kept", before: upgrade_beside_kept, then: nothing },
@@ -66,7 +69,11 @@ fn version_2() -> Vec<u8> {
 }
 
 fn server() -> Server {
-    Server::new(|asked| Reply::rest(asked, &version_1(), "\"one\""))
+    Server::new(|asked| match &*asked.path {
+        "/signed" => Reply::rest(asked, BODY, "\"signed\""),
+        "/signed.minisig" => Reply::of(SIGNATURE),
+        _ => Reply::rest(asked, &version_1(), "\"one\""),
+    })
 }
 
 fn first(root: &ScratchRoot, _: &Server) {
@@ -120,6 +127,23 @@ fn served(root: &ScratchRoot, server: &Server) {
             sha256(&version_1())
         ),
     );
+}
+
+/// A person's file is where something with a signature goes.
+fn signed(root: &ScratchRoot, server: &Server) {
+    root.write("srv/app.tar", "a person's\n");
+    define_signed(root, server);
+}
+
+/// What was downloaded before had no signature, and was extracted.
+fn upgrade_to_signed(root: &ScratchRoot, server: &Server) {
+    applied(root, server);
+    define_signed(root, server);
+}
+
+fn define_signed(root: &ScratchRoot, server: &Server) {
+    let (url, signature) = (server.url("/signed"), server.url("/signed.minisig"));
+    define(root, &format!("url = {url:?}\nsignature_url = {signature:?}\nminisign_key = {KEY:?}"));
 }
 
 fn applied(root: &ScratchRoot, server: &Server) {
@@ -287,7 +311,7 @@ fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
         }
     }
     if let Ok(download) = fs::read(root.join("srv/app.tar")) {
-        let whole = [version_1(), version_2(), b"a person's\n".to_vec()];
+        let whole = [version_1(), version_2(), BODY.to_vec(), b"a person's\n".to_vec()];
         assert!(whole.contains(&download), "{moment}: the download is torn");
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Declaration {
     pub(super) canonical: PathBuf,
     /// The symlinks that the path leads through.
     pub(super) symlinks: Vec<PathBuf>,
-    pub(super) defined: Defined<FileDefinition>,
+    pub(super) defined: Box<Defined<FileDefinition>>,
     /// The reason why it cannot be applied.
     pub(super) problem: Option<String>,
 }
@@ -52,19 +52,20 @@ impl Declaration {
     }
 
     pub(super) fn into_entity(self, overlay: Option<FileEntity>, host: &Host) -> Declared<DeclaredFile> {
-        let template = self.defined.definition.source.as_ref().filter(|source| source.ends_with(TEMPLATE_SUFFIX));
+        let Defined { definition, common } = *self.defined;
+        let template = definition.source.as_ref().filter(|source| source.ends_with(TEMPLATE_SUFFIX));
         let template = template.map(|source| host.resources().shown(Path::new(source)));
         let entity = DeclaredFile {
             path: self.path,
             canonical: self.canonical,
-            sources: self.defined.common.sources.clone(),
+            sources: common.sources.clone(),
             template,
-            timeout: self.defined.common.keys.timeout,
-            definition: Some(self.defined.definition),
+            timeout: common.keys.timeout,
+            definition: Some(definition),
             overlay,
             orphan: None,
         };
-        Declared::new(entity, self.defined.common)
+        Declared::new(entity, common)
     }
 }
 

@@ -32,7 +32,8 @@ pub(crate) struct Contradicted {
 /// Managed files that are declared, were declared, or had to do with one of those.
 #[derive(Default)]
 pub(crate) struct Files {
-    pub(crate) declared: Vec<Declared<DeclaredFile>>,
+    #[expect(clippy::vec_box, reason = "they are large, stay where they are from here on, and there may be very many")]
+    pub(crate) declared: Vec<Box<Declared<DeclaredFile>>>,
     /// Those that have an overlay now.
     pub(crate) leaving: BTreeMap<PathBuf, DeclaredFile>,
     pub(crate) contradicted: Vec<Contradicted>,
@@ -79,8 +80,8 @@ impl Found {
         let orphans: Vec<&Remembered<Tracks>> =
             self.records.get().values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
         let mut declarations = Table::new();
-        for (id, defined) in &self.definitions.valid {
-            let (id, path, defined) = (id.clone(), defined.definition.path().to_owned(), defined.clone());
+        for (id, defined) in self.definitions.valid {
+            let path = defined.definition.path().to_owned();
             let (canonical, symlinks) = (paths.canonical(&path), paths.symlinks(&path));
             declarations.push(Declaration { id, canonical, symlinks, path, defined, problem: None });
         }
@@ -110,7 +111,7 @@ impl Found {
             let problem = declaration.problem.take();
             let entity = declaration.into_entity(overlay, host);
             match problem {
-                None => files.declared.push(entity),
+                None => files.declared.push(Box::new(entity)),
                 Some(reason) => {
                     if said.insert(reason.clone()) {
                         output.error(&reason);
@@ -148,7 +149,7 @@ impl Found {
             if overlays.contains_key(&path) {
                 files.leaving.insert(path, entity);
             } else if files.contradicted.iter().all(|contradicted| contradicted.report.id != remembered.id) {
-                files.declared.push(Declared::orphan(entity));
+                files.declared.push(Box::new(Declared::orphan(entity)));
             }
         }
         files

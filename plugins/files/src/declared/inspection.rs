@@ -9,7 +9,7 @@ use holo_change::claims::{Claim, Claims};
 use holo_change::tracked::{Decision, Found, State, Tracker, Tracks};
 use holo_plugin::{Entity, FilePair, ForceTo, Host, Preview, Shown, Verdict};
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// The folder of all records of declared files: version 3 has the rest of the state directory.
@@ -199,11 +199,16 @@ impl<'a> Inspection<'a> {
         // The content may be one that was never kept, as it is not ours.
         let (below, preview) = (Path::new("file"), Preview::new(self.host, entity.id().as_bytes()).ok()?);
         let content = std::fs::read(&there).ok()?;
-        let mode = made.attributes().map_or(0, |attributes| attributes.mode);
-        Shown::File { content, mode }.write(&preview.from(below)).ok()?;
-        // As it is shown by more than a difference.
-        std::fs::set_permissions(preview.from(below), Permissions::from_mode(mode & 0o7777)).ok()?;
-        let pair = FilePair::new(preview.from(below), there);
+        let attributes = made.attributes();
+        let mode = attributes.map_or(0, |attributes| attributes.mode);
+        let copy = preview.from(below);
+        Shown::File { content, mode }.write(&copy).ok()?;
+        // Owner and mode are shown by more than a difference; none but root can give the owner.
+        if let Some(attributes) = attributes.filter(|_| rustix::process::geteuid().is_root()) {
+            chown(&copy, Some(attributes.uid), Some(attributes.gid)).ok()?;
+        }
+        std::fs::set_permissions(&copy, Permissions::from_mode(mode & 0o7777)).ok()?;
+        let pair = FilePair::new(copy, there);
         Some(pair.with_applied_label(entity.id()))
     }
 

@@ -161,5 +161,5 @@ fn as_edits<D>(
     definitions
         .valid
         .into_iter()
-        .map(move |(id, Defined { definition, common })| (id, Defined { definition: edit(definition), common }))
+        .map(move |(id, defined)| (id, Defined { definition: edit(defined.definition), common: defined.common }))
 }

@@ -8,10 +8,6 @@ use crate::overlay::provision::{self, Unchanged};
 use crate::overlay::scrub;
 use holo_plugin::{Job, Output, SetAnswers, Sink, Stream};
 use std::os::unix::ffi::OsStrExt;
-use std::thread;
-
-/// The number of entities from which a thread is worth starting.
-const WORTH_A_THREAD: usize = 64;
 
 /// A job, with the index of its entity in the set.
 pub(crate) type Indexed<'a, 'e> = (usize, &'a Job<'e, FileEntity>);
@@ -74,31 +70,23 @@ impl Context<'_> {
 
     /// Does the same with each of many, with as many threads as there are processors, and returns the results in their order.
     pub(crate) fn in_shares<T: Sync, R: Send>(&self, all: &[T], work: impl Fn(&T, &Layout) -> R + Sync) -> Vec<R> {
-        let work = |share: &[T], layout: &Layout| -> Vec<R> { share.iter().map(|one| work(one, layout)).collect() };
-        let mut shares = all.chunks(all.len().div_ceil(self.threads).max(WORTH_A_THREAD));
-        let own = shares.next().unwrap_or_default();
-        thread::scope(|scope| {
-            let others: Vec<_> = shares
-                .map(|share| {
-                    // Threads with the same open directories would wait for one another.
-                    let elsewhere = || Layout::open(self.host).map(|layout| work(share, &layout));
-                    (share, thread::Builder::new().spawn_scoped(scope, elsewhere))
-                })
-                .collect();
-            let mut results = work(own, &self.layout);
-            for (share, thread) in others {
-                let done = thread.ok().and_then(|thread| thread.join().ok()?.ok());
-                // The share of a thread that could not work is done by this one.
-                results.extend(done.unwrap_or_else(|| work(share, &self.layout)));
-            }
-            results
-        })
+        let reopen = || Layout::open(self.host);
+        holo_change::in_shares(all, self.threads, &self.layout, reopen, work)
     }
 
-    /// Returns true if the change of an entity can be prepared while others are: nothing but files has a part in it.
+    /// Returns true if the change of an entity can be prepared while others are: nothing but files and programs of its own has a part in it.
     pub(crate) fn can_prepare_concurrently(&self, entity: &FileEntity) -> bool {
-        let is_plain = entity.is_orphan() || entity.deciding_resources().is_some() && !entity.runs_programs();
-        self.threads > 1 && !self.recovery.was_needed() && is_plain
+        let is_independent = entity.is_orphan() || entity.deciding_resources().is_some() || entity.runs_programs();
+        self.works_concurrently() && is_independent
+    }
+
+    fn works_concurrently(&self) -> bool {
+        self.threads > 1 && !self.recovery.was_needed()
+    }
+
+    /// Returns the number of entities with programs whose changes are prepared together.
+    pub(crate) fn programs_at_a_time(&self) -> usize {
+        if self.works_concurrently() { self.threads } else { 1 }
     }
 
     /// Begins to work on many entities, and prepares their changes.
@@ -109,11 +97,15 @@ impl Context<'_> {
             self.record.forget(job.entity.path.as_os_str().as_bytes());
         }
         answers.flush();
-        self.in_shares(jobs, |&(index, job), layout| {
+        let prepare = |&(index, job): &Indexed<'_, '_>, layout: &Layout| {
             let mut said = Said::default();
             let change = self.prepare_in(index, job, layout, &mut Output::new(&mut said));
             Prepared { change, said }
-        })
+        };
+        if jobs.iter().any(|(_, job)| job.entity.runs_programs()) {
+            return holo_change::one_by_one(jobs, self.threads, &self.layout, || Layout::open(self.host), prepare);
+        }
+        self.in_shares(jobs, prepare)
     }
 
     /// Prepares the change of one entity.

@@ -22,9 +22,10 @@ const ENSURE: [&str; 6] =
 const MORE: [&str; 7] = ["", "", "", "", "retries = 1\n", "if = \"false\"\n", "# path = \"/x\"\n"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 4] = [
+    let cases: [Case; 5] = [
         ("a limited scan says what a whole one says", &[], random_sites),
         ("of known files, only what is asked for is read", &[Need::Program("strace")], others_are_not_read),
+        ("the records of others are read when all files are applied", &[], others_records_are_left),
         ("a definition that is changed in a known file is noticed", &[], changed),
         ("a mistake is said again as long as it is there", &[], mistaken),
     ];
@@ -181,6 +182,22 @@ fn others_are_not_read() {
     fs::remove_file(root.join(DEFINITIONS[0])).unwrap();
     assert!(root.holo(&["apply"]).success());
     assert!(!root.exists(RECORD) && !root.exists("var/lib/holo/files/.declared"), "{}", root.dump());
+}
+
+fn others_records_are_left() {
+    let root = site();
+    let record = "var/lib/holo/files/.declared/base/file:%2fetc%2ftwo.json";
+    let (kept, untidy) = (root.read(record).to_string(), root.join("var/lib/holo/files/.declared/untidy"));
+    root.write(record, "{");
+    root.write("etc/one", "a person's\n");
+    let run = root.holo(&["apply", "--force", "file:/etc/one"]);
+    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    assert_ne!(root.read("etc/one"), "a person's\n");
+    // The next apply of everything tidies up.
+    assert!(untidy.exists());
+    root.write(record, &kept);
+    assert!(root.holo(&["apply"]).success());
+    assert!(!untidy.exists());
 }
 
 fn changed() {

@@ -31,8 +31,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("force overwrites all the same", &[], forced),
         trial_of("a script finds what was applied before it", &[], earlier_work),
         trial_of("scripts that a check runs, run at the same time", &[], checked_together),
+        trial_of("scripts that an apply runs, run at the same time", &[], applied_together),
         trial_of("a base is not a file that a process can write to", &[], open_file),
         trial_of("nor is it after a kill", disturb::NEEDS, open_file_and_kill),
+        trial_of("what a declared file replaces is not kept as a file that a process can write to", &[], open_declared),
+        trial_of("nor is that after a kill", disturb::NEEDS, open_declared_and_kill),
     ]
 }
 
@@ -172,6 +175,23 @@ fn earlier_work() {
 }
 
 fn checked_together() {
+    let (root, run) = met(&["apply", "--dry-run", "--jobs", "2"]);
+    assert_eq!(run.status, Some(3), "{run}");
+    assert_eq!(root.read("etc/one"), STOCK);
+}
+
+fn applied_together() {
+    let (root, run) = met(&["apply", "--jobs", "2"]);
+    assert_eq!(run.status, Some(0), "{run}");
+    for name in ["etc/one", "etc/two"] {
+        assert_eq!(root.read(name), WANTED, "{run}");
+    }
+    let run = root.holo(&["apply", "--jobs", "2"]);
+    assert!(run.success() && run.stdout.is_empty(), "{run}");
+}
+
+/// Runs a command with two scripts of which each waits until the other one runs. What is said is in the order of the plan.
+fn met(arguments: &[&str]) -> (ScratchRoot, Run) {
     let mut root = root();
     for name in ["one", "two"] {
         let path = format!("etc/{name}");
@@ -183,11 +203,11 @@ fn checked_together() {
             ),
         );
     }
-    let run = root.holo(&["apply", "--dry-run", "--jobs", "2"]);
-    assert_eq!(run.status, Some(3), "{run}");
-    for name in ["one", "two"] {
-        assert!(run.stdout_lossy().contains(&format!("file:/etc/{name}")), "{run}");
-    }
+    let run = root.holo(arguments);
+    let shown = run.stdout_lossy().to_string();
+    let [one, two] = ["file:/etc/one", "file:/etc/two"].map(|id| shown.find(id));
+    assert!(one.is_some() && one < two, "{run}");
+    (root, run)
 }
 
 fn open_file() {
@@ -225,4 +245,60 @@ fn open_file_and_kill() {
         was_killed
     });
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
+}
+
+/// The files that are declared together, so many that what they replace is not copied.
+const DECLARED: usize = 10;
+
+/// Declares files, of which two have the same content before; returns those that write to them.
+fn declared_and_open(root: &ScratchRoot) -> Vec<File> {
+    let mut definitions = String::new();
+    for number in 0..DECLARED {
+        root.write(format!("etc/many/{number}"), declared_stock(number));
+        definitions += &format!("[[file]]\npath = \"/etc/many/{number}\"\ncontent = {WANTED:?}\n");
+    }
+    root.write("usr/share/holo/files/many.toml", definitions);
+    let writer = |number| File::options().append(true).open(root.join(format!("etc/many/{number}"))).unwrap();
+    (0..DECLARED).map(writer).collect()
+}
+
+fn declared_stock(number: usize) -> String {
+    format!("stock {}\n", number.max(1))
+}
+
+/// After the writers have written, everything comes back as it was found.
+fn declared_come_back(root: &ScratchRoot, writers: Vec<File>, moment: &str) {
+    for mut writer in writers {
+        writer.write_all(b"later\n").unwrap();
+    }
+    for number in 0..DECLARED {
+        assert_eq!(root.read(format!("etc/many/{number}")), WANTED, "{moment}");
+    }
+    fs::remove_file(root.join("usr/share/holo/files/many.toml")).unwrap();
+    applied(root, &[]);
+    for number in 0..DECLARED {
+        assert_eq!(root.read(format!("etc/many/{number}")), *declared_stock(number), "{moment}");
+    }
+    assert!(!root.exists("var/lib/holo/files/.declared"), "{moment}");
+}
+
+fn open_declared() {
+    let root = root();
+    let writers = declared_and_open(&root);
+    applied(&root, &[]);
+    declared_come_back(&root, writers, "undisturbed");
+}
+
+fn open_declared_and_kill() {
+    let calls = ["linkat", "renameat", "unlinkat", "syncfs"];
+    let kills = disturb::everywhere(&calls, |call, number| {
+        let root = root();
+        let writers = declared_and_open(&root);
+        let (_, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
+        let moment = format!("killed at {call} number {number}");
+        applied(&root, &[]);
+        declared_come_back(&root, writers, &moment);
+        was_killed
+    });
+    assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }

@@ -43,7 +43,9 @@ const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/nul
 fn waits(root: &ScratchRoot, locked_for: &dyn Fn(u32) -> String, words: &str) {
     must(root, &locked_for(3));
     applied(root, &["baz", "foo"], &["installed baz 1.0-1"]);
-    must(root, &locked_for(60));
+    // Whoever lets go of the lock first has done so for good.
+    must(root, "while kill -0 $(cat $R/other) 2>/dev/null; do sleep 0.1; done");
+    must(root, &locked_for(600));
     let run = apply(root, &["bar timeout=\"2s\"", "baz", "foo", "old ensure=\"absent\""], &[], 1);
     must(root, "kill $(cat $R/other)");
     assert!(run.stderr_lossy().contains(words), "{run}");

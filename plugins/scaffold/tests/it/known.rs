@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("changed data are noticed", &[], changed_data),
         trial_of("a file that is gone is made again", &[], gone),
         trial_of("a run reads and writes once what is known", &[Need::Program("strace")], once),
+        trial_of("a template takes few calls", &[Need::Program("strace")], few_calls),
         trial_of("many scaffolds take no more each than few", &[Need::Program("strace")], linear),
     ]
 }
@@ -150,6 +151,40 @@ fn linear() {
     let (none, few, many) = (calls(0), calls(20), calls(80));
     for (none, (few, many)) in none.into_iter().zip(few.into_iter().zip(many)) {
         assert!((many - none) * 2 <= (few - none) * 4 * 3, "{none} for none, {few} for 20, {many} for 80");
+    }
+}
+
+/// The number of system calls that a command makes for so many templates of one scaffold: for the first time, and when nothing has to be done.
+fn calls_for_templates(count: usize) -> [usize; 3] {
+    let mut root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("scaffold")
+        .env("HOLO_SCAFFOLD_RECORD", "1")
+        .file(DEFINITION, "[[scaffold]]\ntarget = \"/srv/site\"\nsource = \"site\"\n")
+        .dir("srv");
+    for number in 0..count {
+        let path = format!("usr/share/holo/scaffold/site/{:02}/{number:04}", number / 100);
+        root = root.file(&path, format!("number {number}, {{{{ 1 + 1 }}}}\n"));
+    }
+    let traced = |command: &str| {
+        let log = root.join("tmp/strace");
+        let run =
+            root.run("strace", &["-f", "-qq", "-o", log.to_str().unwrap(), built("holo").to_str().unwrap(), command]);
+        assert!(run.success(), "{run}");
+        let calls = fs::read(&log).unwrap();
+        calls.lines().filter(|line| !line.contains_str("futex") && !line.contains_str("resumed")).count()
+    };
+    let first = traced("apply");
+    sleep(Duration::from_millis(3100));
+    unchanged(&root);
+    [first, traced("apply"), traced("check")]
+}
+
+fn few_calls() {
+    let (few, many) = (calls_for_templates(100), calls_for_templates(300));
+    for ((few, many), most) in few.into_iter().zip(many).zip([42, 8, 8]) {
+        let each = (many - few) as f64 / 200.0;
+        assert!(each <= f64::from(most), "{each} calls for each template: {few} for 100, {many} for 300");
     }
 }
 

@@ -197,7 +197,7 @@ fn a_users_unit_runs_where_the_users_manager_does() {
     let planned = |wanted: &Wanted, state: &UnitState| plan(&unit, wanted, state, circumstances());
     let enabled = planned(&wanted(Running, Some(true), None), &state);
     assert_eq!((enabled.steps, enabled.problems), (vec![Step::Enable], vec![]));
-    assert!(enabled.remark.unwrap().contains("not started: no the manager of alice is running"));
+    assert!(enabled.remark.unwrap().contains("not started: the user manager of alice is not running"));
     let only_running = planned(&wanted(Running, None, None), &state);
     assert!(only_running.steps.is_empty() && only_running.remark.is_none());
     assert!(only_running.problems[0].contains("loginctl enable-linger alice"));

@@ -85,8 +85,8 @@ impl Live {
     fn state(&self, subject: &Subject<'_>, known: &Known) -> Result<UnitState, ManagerError> {
         let name = subject.unit.as_str();
         let script = self.root.text(Path::new(SCRIPTS).join(name));
-        let marked = || script.as_ref().and_then(|_| marked(subject.unit)).map(Ok);
-        let status = known.statuses.get(name).cloned().or_else(marked).transpose()?;
+        let unlisted = || script.as_ref().map(|_| unlisted(subject.unit));
+        let status = known.statuses.get(name).cloned().or_else(unlisted).transpose()?;
         let runlevels = known.levels.of(name);
         let is_there = status.is_some() || script.is_some();
         let enablement = match (runlevels.is_empty(), is_there) {
@@ -165,10 +165,27 @@ fn is_marked(unit: &UnitName, state: &str) -> bool {
     Path::new(RUN).join(state).join(unit.as_str()).is_symlink()
 }
 
-/// Returns the status of a service by its mark alone: one whose script is younger than what OpenRC knows of dependencies is in no list.
-fn marked(unit: &UnitName) -> Option<Status> {
-    let word = ["starting", "stopping", "inactive", "started"].into_iter().find(|state| is_marked(unit, state));
-    status::of_word(word.unwrap_or("stopped")).ok()
+/// Returns the status of a service that is in no list, as its script is younger than what OpenRC knows of dependencies.
+///
+/// # Errors
+/// If OpenRC says a word for it that is not known.
+fn unlisted(unit: &UnitName) -> Result<Status, ManagerError> {
+    let marks = ["starting", "stopping", "inactive", "started"];
+    match marks.into_iter().find(|state| is_marked(unit, state)) {
+        // A service that has crashed keeps this mark.
+        Some(started @ "started") => status::of_word(asked(unit).as_deref().unwrap_or(started)),
+        word => status::of_word(word.unwrap_or("stopped")),
+    }
+}
+
+/// Returns the word of OpenRC for the state of a service that runs or has crashed; `None` if its script says something else.
+fn asked(unit: &UnitName) -> Option<String> {
+    // Its end says the same by a number.
+    let captured = tool("rc-service", &["--", unit.as_str(), "status"]).timeout(QUESTION_LIMIT).output().ok()?;
+    let text = [captured.stdout, captured.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let word = text.lines().find_map(|line| line.trim().trim_start_matches("* ").strip_prefix("status: "))?;
+    Some(word.trim().to_owned())
 }
 
 /// Returns true if the script of a service has a command `reload`.

@@ -143,7 +143,7 @@ fn without_manager(host: &Host) {
     let alice = User::new(host, "alice");
     alice.unit("sync.service", UNIT);
     alice.declare("sync", "enable = true");
-    let remark = ">> sync.service of alice is enabled, but not started: no systemd of alice is running";
+    let remark = ">> sync.service of alice is enabled, but not started: the user manager of alice is not running";
     let check = host.check();
     assert_eq!(check.status, Some(3), "{check}");
     let said = host.apply();
@@ -165,7 +165,7 @@ fn without_manager(host: &Host) {
     alice.declare("sync", "");
     let said = host.apply_fails();
     assert!(
-        said.contains("sync.service of alice cannot be started: no systemd of alice is running")
+        said.contains("sync.service of alice cannot be started: the user manager of alice is not running")
             && said.contains("enable-linger alice"),
         "{said}"
     );

@@ -1,0 +1,139 @@
+//! The directories and files that take their places, and those that leave them.
+
+use super::TreeChange;
+use crate::bases::replace_by_copy;
+use crate::error::Result;
+use crate::manifest::{EntryKind, ManifestEntry};
+use crate::path_handle::{Durability, Kind, PathHandle, TEMPORARY, Touched, Tree};
+use crate::tree_store::TreeError;
+use crate::tree_store::plan::Plan;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl TreeChange {
+    /// Makes the new directories, and moves those that are moved as a whole; returns these.
+    pub(super) fn make_directories(&self, directory: &Arc<Tree>) -> Result<BTreeSet<PathBuf>> {
+        let mut moved = BTreeSet::new();
+        for path in self.plan.directories.paths() {
+            let path = &path?;
+            let place = directory.place(path);
+            if is_in(path, &moved) {
+                continue;
+            }
+            if let Some(staged) = self.staged.as_ref().filter(|_| self.plan.whole.contains(path))
+                && move_directory(&staged.tree().place(path), &place)?
+            {
+                moved.insert(path.clone());
+                continue;
+            }
+            place.create_directory(0o700)?;
+            self.plan.give_properties(path, &place)?;
+        }
+        Ok(moved)
+    }
+
+    /// Moves all files but those that were moved with their directories.
+    pub(super) fn move_files(
+        &self,
+        directory: &Arc<Tree>,
+        whole: &BTreeSet<PathBuf>,
+        touched: &mut Touched,
+    ) -> std::result::Result<(), TreeError> {
+        let Some(staged) = &self.staged else { return Ok(()) };
+        for path in self.plan.moved.paths() {
+            let path = &path?;
+            let (from, to) = (staged.tree().place(path), self.location.at(directory, path));
+            if is_in(path, whole) {
+                // It is there already.
+            } else if self.location.is_overlaid(path) {
+                replace_by_copy(&from, &self.location.overlay_base_on_its_way(), &to)?;
+            } else {
+                move_file(&from, &to)?;
+            }
+            touched.add(to)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_files(&self, directory: &Arc<Tree>) -> std::result::Result<(), TreeError> {
+        let mut restored = Touched::default();
+        let has_bases = self.location.store.bases.are_any()?;
+        for path in self.plan.gone.paths() {
+            let path = &path?;
+            let file = directory.place(path);
+            if has_bases && self.location.has_base(path)? {
+                self.location.restore_base(path, &file)?;
+                restored.add(file)?;
+            } else {
+                file.remove()?;
+            }
+        }
+        Ok(restored.sync()?)
+    }
+
+    pub(super) fn remove_directories(&self, directory: &Arc<Tree>) -> std::result::Result<(), TreeError> {
+        for row in self.plan.gone_directories.backwards() {
+            let (path, ()) = &row?;
+            let place = directory.place(path);
+            let is_gone = place.remove_directory()?;
+            // A directory of ours may be where a file was before.
+            if self.location.has_base(path)? {
+                if !is_gone {
+                    let obstacle = "a directory that is not empty";
+                    return Err(TreeError::BaseNotRestored { path: place.shown(), obstacle });
+                }
+                self.location.restore_base(path, &place)?;
+                Durability::Each.sync([], [&place])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn remove_obstacle(path: &PathHandle) -> std::result::Result<(), TreeError> {
+    match path.stat()?.map(|stat| stat.kind) {
+        None => Ok(()),
+        Some(Kind::Directory) if !path.remove_directory()? => Err(TreeError::DirectoryNotEmpty(path.shown())),
+        Some(Kind::Directory) => Ok(()),
+        Some(_) => Ok(path.remove()?),
+    }
+}
+
+impl Plan {
+    /// Gives a new directory its owner and its mode.
+    pub(super) fn give_properties(&self, path: &Path, place: &PathHandle) -> Result<()> {
+        let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path)? else {
+            return Ok(());
+        };
+        place.give_to(owner.uid, owner.gid)?;
+        place.change_mode(mode)
+    }
+}
+
+/// Returns true if a path is one of these directories, or in one of them. None of them is in another.
+pub(super) fn is_in(path: &Path, directories: &BTreeSet<PathBuf>) -> bool {
+    directories
+        .range::<Path, _>((Bound::Unbounded, Bound::Included(path)))
+        .next_back()
+        .is_some_and(|directory| path.starts_with(directory))
+}
+
+/// Moves a directory with everything in it, in one step; returns false if it has to be made anew.
+fn move_directory(from: &PathHandle, to: &PathHandle) -> Result<bool> {
+    match from.rename_to_free(to) {
+        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => Ok(false),
+        other => other,
+    }
+}
+
+/// Moves a file in one step; if another file system is mounted in between, by a copy.
+fn move_file(from: &PathHandle, to: &PathHandle) -> std::result::Result<(), TreeError> {
+    match from.rename_to(to) {
+        Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => {
+            Ok(replace_by_copy(from, &to.temporary(TEMPORARY), to)?)
+        }
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,148 @@
+//! The steps of a change, in their order.
+
+use super::TreeChange;
+use super::places::{is_in, remove_obstacle};
+use super::unneeded::sweep_bases;
+use crate::error::Result;
+use crate::group::{Store, Unsynced};
+use crate::manifest::Manifest;
+use crate::path_handle::{Durability, Touched};
+use crate::table::Table;
+use crate::tree_store::{TreeError, TreeStore};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+impl Store for TreeStore {
+    type Change = TreeChange;
+    type Error = TreeError;
+
+    fn reopen(&self) -> Result<TreeStore> {
+        Ok(TreeStore { root: self.root.reopen()?, state: self.state.reopen()?, ..self.clone() })
+    }
+
+    fn forget_directories(&self) {
+        TreeStore::forget_directories(self);
+    }
+
+    fn files(&self, change: &TreeChange) -> usize {
+        change.plan.moved.inserted().max(change.plan.gone.inserted())
+    }
+
+    fn stage(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        if let Some(manifest) = &mut change.manifest {
+            sweep_bases(&change.location, manifest, &change.owners)?;
+        }
+        let plan = &change.plan;
+        let needs_bases = !plan.foreign.is_empty() || !plan.adopted.is_empty();
+        let Some(directory) = change.location.directory.clone().filter(|_| needs_bases) else {
+            return Ok(Unsynced::default());
+        };
+        // If this run is killed before anything is replaced, the next one removes the bases.
+        let manifest = change.manifest.get_or_insert_with(|| Manifest::new(&change.location.spill()));
+        manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
+        manifest.save(&change.location.manifest)?;
+        let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| change.location.full(path)).collect();
+        let files = plan.foreign.iter().map(|path| change.location.at(&directory, path));
+        self.bases.save(paths.iter().map(PathBuf::as_path).zip(files))?;
+        for (path, (adoption, _)) in &plan.adopted {
+            self.save_adopted_base(&change.location.full(path), adoption)?;
+        }
+        Ok(Unsynced::default())
+    }
+
+    fn keep(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        if change.manifest.as_ref().is_some_and(|manifest| manifest.unfinished) {
+            self.plugin.tidy_others()?;
+        }
+        let union = change.union()?;
+        union.save(&change.location.manifest)?;
+        change.manifest = Some(union);
+        {
+            // They are on the manifest already, which keeps other entities from removing them as unneeded.
+            let _locked = self.lock_directories();
+            let mut directories = Vec::new();
+            for row in change.plan.entries.iter() {
+                let (path, entry) = row?;
+                directories.extend(entry.is_directory().then(|| change.location.full(&path)));
+            }
+            self.claim_directories(directories)?;
+        }
+        change.take_from_orphans()?;
+        self.release(change.plan.adopted.values().map(|(adoption, _)| adoption))?;
+        Ok(Unsynced::default())
+    }
+
+    fn prepare(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        let Some(staged) = &change.staged else { return Ok(Unsynced::default()) };
+        for path in change.plan.directories.paths() {
+            let path = path?;
+            if is_in(&path, &change.plan.whole) {
+                change.plan.give_properties(&path, &staged.tree().place(&path))?;
+            }
+        }
+        // All are on one file system: if there are many, that is synced as a whole.
+        let files = change.plan.moved.paths().take(Durability::MANY);
+        let files = files.map(|path| path.map(|path| staged.tree().place(&path))).collect::<Result<_>>()?;
+        Ok(Unsynced { files, names: Vec::new() })
+    }
+
+    fn replace(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        change.has_begun.set(true);
+        let Some(directory) = change.location.directory.clone() else { return Ok(Unsynced::default()) };
+        let plan = &change.plan;
+        for path in plan.orphaned.keys() {
+            self.bases.tidy_beside(&directory.place(path))?;
+        }
+        for path in &plan.in_the_way {
+            remove_obstacle(&directory.place(path))?;
+        }
+        let whole = change.make_directories(&directory)?;
+        let mut touched = Touched::default();
+        change.move_files(&directory, &whole, &mut touched)?;
+        for path in plan.directories.paths() {
+            touched.add(directory.place(&path?))?;
+        }
+        touched.sync()?;
+        change.remove_files(&directory)?;
+        change.remove_directories(&directory)?;
+        Ok(Unsynced { files: Vec::new(), names: vec![directory.place(Path::new("x"))] })
+    }
+
+    fn record(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        let plan = std::mem::take(&mut change.plan);
+        let mut entries = Table::new(&change.location.spill());
+        entries.extend(plan.entries.iter().map(|row| row.map(|(path, entry)| (path, vec![entry]))))?;
+        let waiting: BTreeSet<PathBuf> = plan.waiting.keys().cloned().collect();
+        entries.extend(plan.waiting.into_iter().map(Ok))?;
+        let dropped = change.dropped(&entries)?;
+        let is_needed = change.staged.is_some() || !waiting.is_empty() || !dropped.is_empty();
+        let recipe = std::mem::take(&mut change.recipe);
+        let manifest = Manifest { recipe, entries, dropped, waiting, ..Manifest::default() };
+        if is_needed {
+            manifest.save(&change.location.manifest)?;
+        }
+        change.manifest = Some(manifest);
+        Ok(Unsynced::default())
+    }
+
+    fn confirm(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
+        let Some(manifest) = &mut change.manifest else { return Ok(Unsynced::default()) };
+        let has_dropped = !manifest.dropped.is_empty();
+        sweep_bases(&change.location, manifest, &change.owners)?;
+        if change.staged.is_none() && manifest.entries.is_empty() {
+            change.manifest = None;
+            change.location.manifest.remove()?;
+            Durability::Each.sync([], [&change.location.manifest])?;
+            change.location.manifest.remove_empty_folders(Path::new(""));
+        } else if has_dropped {
+            manifest.save(&change.location.manifest)?;
+        }
+        if let Some(staged) = &change.staged {
+            staged.remove()?;
+        }
+        Ok(Unsynced::default())
+    }
+
+    /// The next run takes up where this one has stopped.
+    fn abandon(&self, _: &mut TreeChange, _: &TreeError) {}
+}

@@ -1,0 +1,136 @@
+//! The answers to a set of entities that a plugin works on at once.
+
+use super::answers::Answers;
+use crate::index::{Table, define_index};
+use crate::serve::{applied_messages, foresee, send, verdict_messages};
+use crate::{Applied, Entity, ForceTo, Host, Output, SetAnswers, Sink, Verdict};
+use bstr::BString;
+use holo_protocol::session::{Answer, Outcome, Stream};
+use holo_protocol::{Message, Progress, Sent, Text};
+use std::collections::HashMap;
+use std::io::Write;
+
+define_index! {
+    /// The index of an entity in a set.
+    JobIndex
+}
+
+/// The answers to a set, each with the ID of its entity.
+pub(super) struct SetInSession<'a, E, W: Write> {
+    host: &'a Host,
+    /// The entities, each with its ID and the names of the values that others receive from it.
+    entities: Table<JobIndex, (&'a BString, &'a E, &'a [BString])>,
+    answers: &'a mut Answers<W>,
+    /// The entity that output belongs to.
+    speaker: JobIndex,
+    /// The values that entities send, or want kept, until they end.
+    sent: HashMap<JobIndex, Vec<Message>>,
+}
+
+impl<'a, E, W: Write> SetInSession<'a, E, W> {
+    /// Returns the answers to a set of entities, each of them with its ID and the names of the values that others receive from it.
+    pub(super) fn new(
+        host: &'a Host,
+        entities: impl Iterator<Item = (&'a BString, &'a E, &'a [BString])>,
+        answers: &'a mut Answers<W>,
+    ) -> SetInSession<'a, E, W> {
+        SetInSession { host, entities: entities.collect(), answers, speaker: JobIndex::from(0), sent: HashMap::new() }
+    }
+}
+
+impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
+    /// One that is only looked at is not in danger if we die.
+    fn begin(&mut self, _: usize) {}
+
+    fn output(&mut self, index: usize) -> Output<'_> {
+        self.speaker = JobIndex::from(index);
+        Output::new(self)
+    }
+
+    fn end(&mut self, index: usize, verdict: Verdict) {
+        let index = JobIndex::from(index);
+        let (id, entity, wanted) = self.entities[index];
+        self.speaker = index;
+        foresee(entity, &verdict, self.host, wanted, &mut Output::new(self));
+        let sent = self.sent.remove(&index).unwrap_or_default();
+        if verdict == Verdict::NeedsForce(ForceTo::Overwrite)
+            && self.host.shows_differences()
+            && let Some(pair) = entity.diff(self.host)
+        {
+            self.answers.diff(id, &pair);
+        }
+        match verdict_messages(&verdict) {
+            Some(messages) => self.answers.result(id, messages.into_iter().chain(sent), Outcome::Done),
+            None => self.answers.result(id, None, Outcome::Failed),
+        }
+    }
+}
+
+impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
+    fn begin(&mut self, index: usize) {
+        let request = self.answers.request;
+        let (id, ..) = self.entities[JobIndex::from(index)];
+        self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
+        // If we die, it has to be known with what in our hands.
+        self.answers.hand_over();
+    }
+
+    fn output(&mut self, index: usize) -> Output<'_> {
+        self.speaker = JobIndex::from(index);
+        Output::new(self)
+    }
+
+    fn end(&mut self, index: usize, applied: Applied) {
+        let index = JobIndex::from(index);
+        let (id, entity, wanted) = self.entities[index];
+        self.speaker = index;
+        send(entity, &applied, self.host, wanted, &mut Output::new(self));
+        let mut messages = applied_messages(&applied);
+        messages.extend(self.sent.remove(&index).unwrap_or_default());
+        let result = if matches!(applied, Applied::Failed { .. }) { Outcome::Failed } else { Outcome::Done };
+        if applied == Applied::NeedsForce(ForceTo::Overwrite)
+            && self.host.shows_differences()
+            && let Some(pair) = entity.diff(self.host)
+        {
+            self.answers.diff(id, &pair);
+        }
+        let changed = applied != Applied::Unchanged;
+        self.answers.result(id, messages, result);
+        // The user may be waiting for it.
+        if changed {
+            self.answers.hand_over();
+        }
+    }
+
+    fn hold_back(&mut self) {
+        self.answers.hold_back(true);
+    }
+
+    fn flush(&mut self) {
+        self.answers.hold_back(false);
+    }
+}
+
+impl<E, W: Write> Sink for SetInSession<'_, E, W> {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        let (id, ..) = self.entities[self.speaker];
+        self.answers.output(Some(id), stream, bytes);
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        let (id, ..) = self.entities[self.speaker];
+        self.answers.progress(id, progress);
+    }
+
+    fn send(&mut self, sent: &Sent) {
+        self.sent.entry(self.speaker).or_default().push(Message::Send(sent.clone()));
+    }
+
+    fn replaced(&mut self, text: &str) {
+        self.sent.entry(self.speaker).or_default().push(Message::Replaced(text.into()));
+    }
+
+    fn keep(&mut self, text: &str) {
+        self.sent.entry(self.speaker).or_default().push(Message::Keep(text.into()));
+    }
+}

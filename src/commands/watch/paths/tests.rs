@@ -1,0 +1,53 @@
+//! Tests of the paths that are watched.
+
+use super::{Extent, Subject, WatchedPaths};
+use crate::index::EntityIndex;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const ROOT: &str = "/nowhere";
+
+fn entity(index: usize) -> Subject {
+    Subject::Entity(EntityIndex::from(index))
+}
+
+fn of(paths: &WatchedPaths, index: usize) -> Vec<PathBuf> {
+    paths.of(EntityIndex::from(index)).collect()
+}
+
+#[test]
+fn paths_are_found_by_what_they_are_about() {
+    let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
+    for (path, extent, subject) in [
+        ("/nowhere/etc/one", Extent::Path, entity(1)),
+        ("/nowhere/etc/both", Extent::Path, entity(1)),
+        ("/nowhere/etc/both", Extent::Path, entity(0)),
+        ("/nowhere/etc/both", Extent::Path, entity(1)),
+        ("/nowhere/etc", Extent::Entries, entity(2)),
+        ("/nowhere/etc/holo", Extent::Tree, Subject::Definitions),
+        ("/elsewhere", Extent::Path, entity(3)),
+    ] {
+        paths.add(Path::new(path), extent, subject);
+    }
+    assert_eq!(of(&paths, 0), [Path::new("/nowhere/etc/both")]);
+    assert_eq!(of(&paths, 1), [Path::new("/nowhere/etc/one"), Path::new("/nowhere/etc/both")]);
+    assert_eq!(of(&paths, 2), [Path::new("/nowhere/etc")]);
+    assert!(of(&paths, 3).is_empty());
+    assert_eq!(of(&paths.moved(), 1), [Path::new("/nowhere/etc/one"), Path::new("/nowhere/etc/both")]);
+}
+
+#[test]
+fn the_paths_of_one_entity_are_found_without_looking_at_all() {
+    const COUNT: usize = 20_000;
+    let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
+    let begin = Instant::now();
+    for index in 0..COUNT {
+        paths.add(&Path::new(ROOT).join(index.to_string()), Extent::Path, entity(index));
+    }
+    let added = begin.elapsed();
+    let begin = Instant::now();
+    let found: usize = (0..COUNT).map(|index| of(&paths, index).len()).sum();
+    assert_eq!(found, COUNT);
+    // Both grow with the number of entities alone, and asking is less than adding, however busy the machine is.
+    assert!(begin.elapsed() < 10 * added, "{:?} after {added:?}", begin.elapsed());
+}
