@@ -90,6 +90,14 @@ impl<E: Entity> Entity for Declared<E> {
 }
 
 impl<E> Declared<E> {
+    /// Ends the apply of an entity that was found to be in its desired state: it has to be healthy, too.
+    pub fn apply_in_desired_state(&self, host: &Host, output: &mut Output<'_>) -> Applied {
+        match self.left_out() {
+            Some(reason) => Applied::Skipped(reason),
+            None => self.healthy(host, Applied::Unchanged, output),
+        }
+    }
+
     /// Returns the reason for which an apply leaves it out, if it does. A dispatcher that knows `noop` asks for no apply of what has it.
     fn left_out(&self) -> Option<String> {
         let noop = || self.common.keys.noop.then(|| "it is only checked (noop)".to_owned());

@@ -1,5 +1,6 @@
 //! The `exec` plugin: commands that are run, unless there is a reason not to.
 
+mod ahead;
 mod call;
 mod command;
 mod conditions;

@@ -1,5 +1,6 @@
 //! The scan for commands.
 
+use crate::ahead::{self, Placed};
 use crate::definition;
 use crate::entity::ExecEntity;
 use crate::last_run;
@@ -29,19 +30,24 @@ impl Plugin for Exec {
         };
         Ok(definitions.valid.into_iter().map(entity).collect())
     }
+
     /// Guards change nothing and may be run side by side. Commands follow one another, but for those between which nobody else's stands and that
     /// may run at the same time.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<ExecEntity>>], answers: &mut dyn SetAnswers) {
-        let jobs: Vec<(usize, &Job<'_, Declared<ExecEntity>>)> = set.iter().enumerate().collect();
-        let is_parallel = |(_, job): &(usize, &Job<'_, Declared<ExecEntity>>)| job.entity.entity.exec.parallel;
+        let commands: Vec<Placed<'_, '_>> = set.iter().enumerate().collect();
+        let is_parallel = |(_, job): &Placed<'_, '_>| job.entity.entity.exec.parallel;
         // All commands that are only printed are noted in one file.
         let threads = if host.test_mode() { 1 } else { host.jobs() };
-        for together in jobs.chunk_by(|one, next| is_parallel(one) && is_parallel(next)) {
-            in_threads(together.to_vec(), threads, answers, &|(place, job), answers| {
-                answers.begin(place);
-                let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
-                answers.end(place, applied);
-            });
+        for alike in commands.chunk_by(|one, next| is_parallel(one) == is_parallel(next)) {
+            if alike.first().is_some_and(is_parallel) {
+                in_threads(alike.to_vec(), threads, answers, &|(place, job), answers| {
+                    answers.begin(place);
+                    let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
+                    answers.end(place, applied);
+                });
+            } else {
+                ahead::apply(host, alike, threads, answers);
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ type Case = (&'static str, &'static [Need], fn());
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 29] = [
+    let cases: [Case; 31] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -44,6 +44,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("each attempt has the time limit for itself", &[], limit_of_attempts),
         ("commands that may run at the same time do, and others follow one another", NEEDS, parallel),
         ("guards that a check runs, run at the same time", NEEDS, guards_together),
+        ("guards of commands that need not run, run at the same time", NEEDS, guards_ahead),
+        ("what a guard has said counts until a command has run", NEEDS, guards_again),
         ("one that may run beside others does not run beside those that may not", NEEDS, beside_none),
         ("the examples of the man page do what it says", NEEDS, examples),
     ];
@@ -577,6 +579,31 @@ fn guards_together() {
     let run = four(&["--dry-run"], "4", guarded);
     assert!(run.success(), "{run}");
     assert!(run.stdout.is_empty(), "{run}");
+}
+
+fn guards_ahead() {
+    let run = four(&[], "4", |number| match number {
+        1 | 2 => format!("command = 'exit 1'\nunless_command = 'echo from {number} >&2; {}'", meets(number, 2)),
+        _ => "command = 'exit 1'\nunless_command = 'echo from the others >&2'".to_owned(),
+    });
+    assert!(run.success(), "{run}");
+    let said: Vec<String> = run.stderr_lossy().lines().map(str::to_owned).collect();
+    let guards: Vec<&str> = said.iter().filter_map(|line| line.strip_prefix("from ")).collect();
+    assert_eq!(guards, ["the others", "1", "2", "the others"], "{run}");
+}
+
+fn guards_again() {
+    // Ahead of the command, the third guard still finds what it removes, and the fourth does not find yet what it makes.
+    let run = four(&[], "4", |number| {
+        let [command, guard] = match number {
+            0 => ["exit 1", "touch /tmp/there"],
+            1 => ["touch /tmp/made; rm /tmp/there", "test -e /tmp/made"],
+            2 => ["echo ran after it", "test -e /tmp/there"],
+            _ => ["exit 1", "test -e /tmp/made"],
+        };
+        format!("command = '{command}'\nunless_command = '{guard}'")
+    });
+    assert!(run.success() && run.stdout_lossy().contains("ran after it\n"), "{run}");
 }
 
 fn beside_none() {
