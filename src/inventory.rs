@@ -124,7 +124,7 @@ impl Inventory {
         let paths = paths.filter(|path| !known.iter().any(|known| path.starts_with(known)) && path.exists());
         let mut paths: BTreeSet<PathBuf> = paths.collect();
         if !paths.is_empty() {
-            // What an entity makes is made again.
+            // An entity makes its things again.
             let provided =
                 self.entities.iter().filter(|entity| entity.has_edges()).flat_map(|entity| entity.edges().provides);
             let provided = provided.filter(|asset| asset.kind == "path");

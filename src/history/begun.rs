@@ -60,7 +60,7 @@ impl BegunFile {
         text.resize(text.len().next_multiple_of(BLOCK).max(self.length), b'\n');
         self.file.write_all_at(&text, 0)?;
         self.length = text.len();
-        // What is not needed in memory is written to the disk, without anybody waiting for it.
+        // Records that are not needed in memory are written to the disk, without anybody waiting for it.
         let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The records of earlier runs, as they are read: the newest first, and no more of them than are wanted.
 //!
-//! What cannot be understood is passed over: a crash may have cut a line off, and a disk may have lost one.
+//! Lines that cannot be understood are passed over: a crash may have cut a line off, and a disk may have lost one.
 
 mod search;
 
@@ -196,7 +196,7 @@ impl Month {
             Record::Entity(entity) => self.run(entity.run.as_str()).lines.push(range),
             Record::Ended(ended) => {
                 let run = self.run(ended.run.as_str());
-                // What is written later counts.
+                // The later one counts.
                 run.ended.get_or_insert(ended);
             }
             Record::Began(began) => {

@@ -31,7 +31,7 @@ pub struct Recorder<'a> {
     /// The time at which the run began, on a clock that nobody sets.
     start: Instant,
     state: State,
-    /// What has been said of the entity at work.
+    /// Everything that has been said of the entity at work.
     draft: Draft,
     counts: Counts,
     journal: Journal,
@@ -214,7 +214,7 @@ impl<'a> Recorder<'a> {
 
 impl Reporter for Recorder<'_> {
     fn event(&mut self, event: Event<'_>) {
-        // What is said of an entity is on record before others can act on it.
+        // The words of an entity are on record before others can act on it.
         if self.observes {
             self.observe(&event);
         }

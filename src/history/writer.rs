@@ -261,7 +261,7 @@ fn overwrite(path: &Path, mut content: Vec<u8>) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags.bits().cast_signed());
     let file = file.open(path)?;
-    // What was there before goes in the same call.
+    // The text before it goes in the same call.
     content.resize(content.len().max(LAST_SIZE), b'\n');
     file.write_all_at(&content, 0)
 }

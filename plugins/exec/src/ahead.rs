@@ -13,7 +13,7 @@ const AHEAD: usize = 4;
 /// Applies commands in this order, one after the other. The guards of those that come next are run by several threads as long as no command
 /// has to run: what they say counts until one has run, as that may have changed it.
 pub(crate) fn apply(host: &Host, mut commands: &[Placed<'_, '_>], threads: usize, answers: &mut dyn SetAnswers) {
-    // Where each command has to run, none of its guards is run twice.
+    // Commands that all have to run have no guard run twice.
     let mut ahead = 1;
     while let Some((first, _)) = commands.first() {
         answers.begin(*first);
@@ -42,14 +42,14 @@ pub(crate) fn apply(host: &Host, mut commands: &[Placed<'_, '_>], threads: usize
     }
 }
 
-/// What was said of a command, and what came out.
+/// The words of a command's guards, and the verdict.
 #[derive(Default)]
 struct Look {
     said: Vec<(Stream, Vec<u8>)>,
     verdict: Option<Verdict>,
 }
 
-/// What was seen of several commands.
+/// The looks at several commands.
 struct Seen {
     looks: Vec<Look>,
     /// The index of the one that is spoken of.

@@ -12,7 +12,7 @@ pub(crate) enum ExecError {
     Failed { command: String, reason: RunError },
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// What test mode remembers cannot be read or written.
+    /// The memory of test mode cannot be read or written.
     #[error(transparent)]
     Mocks(#[from] PathError),
 }

@@ -31,7 +31,7 @@ pub(crate) struct Executor<'a> {
     has_begun: Cell<bool>,
     warnings: RefCell<Vec<String>>,
 }
-/// What is remembered of a scaffold.
+/// The record of a scaffold.
 struct Remembrance {
     remembered: Remembered<Record>,
     /// The entities that it takes over from.

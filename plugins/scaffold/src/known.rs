@@ -16,7 +16,7 @@ const RECORD: &str = ".unchanged";
 #[derive(Debug)]
 pub(crate) struct Known {
     record: RwLock<UnchangedRecord>,
-    /// Where it is kept; none if it is not.
+    /// The place of its file; none if it is not kept.
     place: Option<PathHandle>,
     /// True if scaffolds were applied: a run that only reads keeps nothing.
     is_to_keep: AtomicBool,

@@ -11,9 +11,9 @@ use holo_plugin::{FilePair, Host, Output, Preview, SENSITIVE, Shown};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What a path would be.
+/// A path as it would be.
 pub(crate) enum After {
-    /// What was rendered.
+    /// The content that was rendered.
     Item(Item),
     /// What was there before; nothing if it is not known, or goes.
     State(Option<State>),

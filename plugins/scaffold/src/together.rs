@@ -16,7 +16,7 @@ pub(crate) struct Together {
     known: Arc<OnceLock<Known>>,
 }
 
-/// What is read once.
+/// The records that are read once.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// The paths that entities hold.

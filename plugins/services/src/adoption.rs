@@ -61,7 +61,7 @@ pub(crate) fn candidates(
         return Ok(Vec::new());
     }
     known.ask(host, &noticed.iter().map(|noticed| noticed.unit.clone()).collect::<Vec<_>>())?;
-    // What does not run as it should is not described by its package.
+    // A unit that does not run as it should is not described by its package.
     noticed.retain(|noticed| {
         noticed.notice != Notice::EnabledAsUsual || known.state(host, &noticed.unit).is_ok_and(|state| runs(&state))
     });
@@ -115,7 +115,7 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionEr
     }
     let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?.in_scope(scope));
     let state = known.state(host, &unit).map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
-    // What test mode only imagines is not there.
+    // Nothing that test mode only imagines is there.
     let definition = definition(provider.short_name(&unit), unit.scope(), &state).filter(|_| !state.is_imagined);
     definition.ok_or(AdoptionError::Missing(unit))
 }
@@ -140,7 +140,7 @@ fn definition(name: &str, scope: &Scope, state: &UnitState) -> Option<String> {
     match state.enablement {
         Enablement::Masked => text += "mask = true\n",
         enablement => {
-            // Where no manager runs, nobody knows if it is wanted to.
+            // Nobody knows if it is wanted to if no manager runs.
             match state.phase {
                 // They are unmanaged anyway.
                 _ if *scope == Scope::AllUsers => {}

@@ -3,17 +3,18 @@
 mod also;
 mod item;
 mod journal;
+pub(crate) mod reading;
 
 use crate::entity::{FilesStep, Service};
 use crate::plan::{Circumstances, Ensure, Step, plan};
-use crate::provider::{Done, FOLDER, Manager, ManagerError, ServiceProvider, Subject, Task};
+use crate::provider::{Done, Manager, ManagerError, ServiceProvider, Subject, Task};
 use crate::providers;
-use crate::scope::Scope;
 use crate::state::{Aspects, UnitState};
 use holo_change::base_store::BaseStore;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Applied, Host, Job, SetAnswers, Stream};
 use item::Item;
+use reading::ReadError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
         }
     }
     items.iter().for_each(|item| item.unit.all.forget_states());
-    let read = read_changed_files(&*manager, &mut items);
+    let read = reading::read_changed_files(&*manager, &mut items);
     if let (Some(item), Ok(others)) = (items.first(), &read) {
         item.unit.all.note_read(others.clone());
     }
@@ -44,7 +45,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
         let applied = match &read {
             Ok(others) => {
                 let others: BTreeSet<String> = all.take_read().union(others).cloned().collect();
-                if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading(&others)]) }
+                if others.is_empty() { Applied::Unchanged } else { Applied::Changed(vec![reading::words_for(&others)]) }
             }
             Err(error) => {
                 answers.output(index).error(error.error.to_string());
@@ -82,51 +83,6 @@ enum ApplyError {
     States(ManagerError),
     #[error("cannot read the files of units again: {0}")]
     Files(ManagerError),
-}
-
-/// An error in reading the files of units again.
-struct ReadError {
-    error: ApplyError,
-    /// The end of everything that depends on it.
-    applied: Applied,
-}
-
-/// Has the files of all units read again if any has changed; returns the names of those that belong to none of these units.
-///
-/// A manager may say of units that their files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
-/// another.
-fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<BTreeSet<String>, ReadError> {
-    let cannot = |error, applied| ReadError { error: ApplyError::Files(error), applied };
-    let mut changes = manager.unread_files().map_err(|error| cannot(error, Applied::FAILED_UNCHANGED))?;
-    if changes.is_empty() {
-        return Ok(BTreeSet::new());
-    }
-    manager.read_files(&Scope::System).map_err(|error| {
-        // After its time is over, they may have been read.
-        let is_unread = manager.unread_files().is_ok_and(|unread| unread == changes);
-        cannot(error, if is_unread { Applied::FAILED_UNCHANGED } else { Applied::FAILED })
-    })?;
-    let mut told = BTreeSet::new();
-    for item in items {
-        let own = item.unit.file_names();
-        if !own.is_disjoint(&changes) {
-            item.note_read();
-        }
-        told.extend(own);
-    }
-    // A new file in a directory is told by its own name. One that is gone may have been removed after all units, which is nothing to tell.
-    changes.retain(|name| name != FOLDER && !told.contains(name));
-    Ok(changes)
-}
-
-/// Returns the words for reading changed files again, as they read after "would" and by themselves.
-pub(crate) fn reading(names: &BTreeSet<String>) -> String {
-    match &names.iter().collect::<Vec<_>>()[..] {
-        [] => "read the files of units again".to_owned(),
-        [name] => format!("read {name} again"),
-        [first, second] => format!("read {first} and {second} again"),
-        [first, rest @ ..] => format!("read {first} and {} other files of units again", rest.len()),
-    }
 }
 
 define_index! {
@@ -191,44 +147,6 @@ impl Run<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// Has all files read again if those of one unit have changed: only all of them can be read.
-    fn read_files(&mut self) -> Result<(), ApplyError> {
-        let outdated = self.indexes(|item| item.state.is_outdated);
-        if outdated.is_empty() {
-            return Ok(());
-        }
-        for &index in &outdated {
-            self.begin(index);
-        }
-        for &index in &outdated {
-            self.items[index].is_tried = true;
-        }
-        let scopes: BTreeSet<Scope> =
-            outdated.iter().map(|&index| self.items[index].unit.name.scope().clone()).collect();
-        for scope in scopes {
-            self.read_files_of(&scope)?;
-        }
-        let outdated: Vec<ItemIndex> = outdated.into_iter().filter(|&index| self.items[index].is_at_work()).collect();
-
-        for &index in &outdated {
-            self.items[index].note_read();
-        }
-        self.query(&self.indexes(|_| true))
-    }
-
-    /// Has one manager read its files again. That of a user who gets in the way of it fails that user's units alone.
-    fn read_files_of(&mut self, scope: &Scope) -> Result<(), ApplyError> {
-        match self.manager.read_files(scope).map_err(ApplyError::Files) {
-            Err(error) if !scope.is_system() => {
-                for index in self.indexes(|item| item.state.is_outdated && item.unit.name.scope() == scope) {
-                    self.fail(index, &error.to_string());
-                }
-                Ok(())
-            }
-            read => read,
-        }
     }
 
     fn plan(&mut self, indexes: &[ItemIndex], says_problems: bool) {

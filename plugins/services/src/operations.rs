@@ -27,7 +27,7 @@ impl Entity for Service {
             Service::Unit(unit) => unit.check(host, mode, output),
             Service::Files(FilesStep { all, .. }) => match all.changes_of_others(host) {
                 Ok(names) if names.is_empty() => Verdict::InDesiredState,
-                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::reading(&names))]),
+                Ok(names) => Verdict::WouldChange(vec![format!("would {}", apply::reading::words_for(&names))]),
                 Err(error) => {
                     output.error(error.to_string());
                     Verdict::Failed

@@ -120,7 +120,7 @@ impl Plugin for Services {
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         let provider = providers::for_host(host);
-        // Where nothing runs, nothing is kept in mind.
+        // Nothing is kept in mind if nothing runs.
         if provider.reading_files(host).is_none() {
             return Vec::new();
         }
@@ -147,7 +147,7 @@ impl Plugin for Services {
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
-        // Where there is no manager of services, nobody has told it anything.
+        // Nobody has told a manager anything if there is none.
         if providers::for_host(host).programs().iter().any(|program| process::find(program).is_none()) {
             return Ok(Vec::new());
         }

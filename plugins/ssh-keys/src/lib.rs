@@ -8,6 +8,7 @@ mod cases;
 mod home;
 mod key_line;
 mod keyset;
+mod name;
 mod record;
 mod scan;
 mod section;

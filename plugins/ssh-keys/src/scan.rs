@@ -3,7 +3,8 @@
 use crate::account;
 use crate::adoption;
 use crate::home::Home;
-use crate::keyset::{Family, KeySet, Name, is_user_name};
+use crate::keyset::{Family, KeySet};
+use crate::name::{Name, is_user_name};
 use crate::record::Record;
 use crate::source::{BadLine, Source};
 use bstr::BStr;

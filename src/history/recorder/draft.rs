@@ -15,7 +15,7 @@ const MAX_DIFF: usize = 64 << 10;
 /// The number of bytes that are kept of what was printed about an entity that failed.
 const MAX_OUTPUT: usize = 4 << 10;
 
-/// What has been said of the entity at work.
+/// Everything that has been said of the entity at work.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) refreshed_by: Vec<Text>,

@@ -14,7 +14,7 @@ pub(crate) fn name(download: &Path) -> Option<PathBuf> {
     let is_ending = |ending: &str| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known));
     download.extension()?.to_str().filter(|ending| is_ending(ending))?;
     let stem = Path::new(download.file_stem()?);
-    // What is named like a tar and is none is damaged.
+    // A file that is named like a tar and is none is damaged.
     let is_tar = stem.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tar"));
     (!is_tar).then(|| stem.to_owned())
 }

@@ -51,7 +51,7 @@ impl<'a> Work<'a> {
     /// Sees to it that no other entity makes one of the paths too, or something else of one above them.
     pub(super) fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
         for path in self.paths() {
-            // What somebody makes in a tree is known only when it has been made.
+            // The files that somebody makes in a tree are known only when they have been made.
             let claims = self.shared.claims(executor.host);
             let rival = || executor.tracker.rival(&path, &self.entity.id(), &claims.all);
             let other = claims.paths.conflict(&path, false);

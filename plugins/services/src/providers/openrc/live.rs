@@ -43,7 +43,7 @@ pub(super) fn verb(step: Step) -> &'static str {
 
 fn tool(name: &str, arguments: &[&str]) -> Program {
     let mut program = Program::new(name);
-    // What a service leaves behind may keep the pipes.
+    // Processes that a service leaves behind may keep the pipes.
     program.arg("--nocolor").args(arguments).plain_locale().linger(Duration::ZERO);
     program
 }

@@ -34,7 +34,7 @@ pub(super) fn of_word(word: &str) -> Result<Status, ManagerError> {
 
 fn phase(word: &str) -> Result<Phase, ManagerError> {
     match word {
-        // What is inactive was started, and waits for something from outside.
+        // An inactive service was started, and waits for something from outside.
         "started" | "inactive" => Ok(Phase::Up),
         "starting" => Ok(Phase::Coming),
         "stopping" => Ok(Phase::Going),

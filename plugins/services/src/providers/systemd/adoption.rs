@@ -45,7 +45,7 @@ pub(super) fn noticed(root: &Path, is_live: bool) -> Result<Vec<Noticed>, Manage
 
 fn notice(name: &str, enablement: Enablement, preset: &str, presets: &Presets<'_>, root: &Root) -> Option<Notice> {
     match enablement {
-        // What only starts others reads no configuration of its own.
+        // A unit that only starts others reads no configuration of its own.
         Enablement::Enabled if presets.enables(name, preset) => {
             let has_processes = [".service", ".socket"].iter().any(|kind| name.ends_with(kind));
             has_processes.then_some(Notice::EnabledAsUsual)

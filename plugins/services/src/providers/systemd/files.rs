@@ -87,7 +87,7 @@ pub(super) fn in_the_way_of_a_mask(root: &Root, name: &UnitName) -> Option<PathB
 pub(super) fn starts_unseen(name: &UnitName, file: &Path) -> bool {
     let has_more = |directory: &&str| Path::new("/").join(directory).join(format!("{name}.d")).exists();
     let is_service = name.as_str().ends_with(".service");
-    // What is in other files would have to be put together as systemd does.
+    // Settings in other files would have to be put together as systemd does.
     is_service && (OF_SYSTEM.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
 }
 

@@ -27,7 +27,7 @@ fn also_in(root: &Root, directories: &Directories, name: &UnitName) -> Vec<UnitN
         found.get(index).map(|unit| files::path(root, directories, unit).and_then(|path| root.text(path)))
     {
         index += 1;
-        // What has a specifier in it is no name.
+        // A text with a specifier in it is no name.
         for other in
             named(text.as_deref().unwrap_or_default()).into_iter().filter_map(|name| names::complete(name).ok())
         {

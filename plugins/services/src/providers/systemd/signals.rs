@@ -74,7 +74,7 @@ fn follow(
     hear: &mut dyn FnMut(UnitEvent<'_>) -> bool,
 ) -> bool {
     for message in messages {
-        // What cannot be read is nothing that systemd says of units.
+        // Messages that cannot be read are none that systemd sends about units.
         let Ok(message) = message else { break };
         let is_heard = match signal(&message) {
             Some(Signal::State { unit, state }) if states.get(&unit) != Some(&state) => {

@@ -139,7 +139,7 @@ pub(super) fn act(
 ) -> Result<Vec<Done>, ProgramError> {
     let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
     let mut program = tool.systemctl(arguments(step), &units);
-    // What is done to files alone never takes long.
+    // Steps that change files alone never take long.
     if timeout.is_some() || !step.is_of_files() {
         program.timeout(timeout);
     }

@@ -82,7 +82,7 @@ fn whole(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
         Value::Uint(number) => i64::try_from(*number).unwrap_or(i64::MAX),
-        // What is too large becomes the least number on the processors that Go is used on most.
+        // A number that is too large becomes the least number on the processors that Go is used on most.
         Value::Float(number) if number.is_nan() || number.abs() >= 9_223_372_036_854_775_808.0 => i64::MIN,
         Value::Float(number) => *number as i64,
         Value::Bool(truth) => i64::from(*truth),

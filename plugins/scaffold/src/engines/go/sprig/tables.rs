@@ -69,7 +69,7 @@ fn tables<'a>(a: &Arguments<'a>, from: usize) -> std::result::Result<Vec<&'a Tab
     (from..a.values.len()).map(|index| a.table(index)).collect()
 }
 
-/// What is there and not empty stays.
+/// Values that are there and not empty stay.
 fn merge(table: &mut Table, other: &Table) {
     for (key, value) in other {
         match (table.get_mut(key), value) {
