@@ -5,7 +5,7 @@ use super::generation::{Generation, VERSION};
 use super::inputs::{self, Found, InputError, Places, Today};
 use super::pack::Writer;
 use super::pin::Pin;
-use super::stamps::Stamps;
+use super::stamps::{self, Stamps};
 use super::store::{GenerationError, Store, contents_of, sync_directory_of};
 use super::tree::{self, Access, Inputs, Node};
 use crate::error::IoError;
@@ -43,13 +43,10 @@ pub struct Request {
 pub struct Reading {
     root: Root,
     store: Store,
-    number: u32,
-    inputs: Inputs,
-    tree: Digest,
-    stamps: Stamps,
+    /// The generation, but for the run that keeps it and what is not kept.
+    generation: Generation,
+    stamps: Option<stamps::Finished>,
     writer: Writer,
-    packs: BTreeSet<u32>,
-    generated: Generated,
     outside: Vec<PathBuf>,
 }
 
@@ -115,44 +112,50 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
         let kept = digest.filter(|digest| known.contains_key(digest));
         *digest = packing.content(found, kept)?;
     }
-    let mut stamps = Stamps::new(&found, &digests, moment);
+    // They are of use only with the pack, and made anew where they are missing.
+    let stamps = stamps::Unfinished::begin(&store.stamps(), &found, &digests, moment);
     let inputs = inputs_of(found, digests, &places)?;
     let mut trees = HashSet::new();
     let tree = tree::write(&inputs, |digest, bytes| {
         trees.insert(digest);
         packing.directory(digest, bytes)
     })?;
-    stamps.set_tree(tree);
+    let stamps = stamps.and_then(|stamps| stamps.finish(tree)).ok();
     let writer = packing.writer;
     let last = last.and_then(|last| store.generation(last).ok());
     if let Some(Generation { number, .. }) = last.filter(|last| last.tree == tree) {
         drop(writer);
         let _ = fs::remove_file(store.unfinished());
-        // Without them, everything is read again.
-        let _ = stamps.write(&store.stamps());
+        let _ = stamps.map(stamps::Finished::take_place);
         return Ok(Recorded::Same(number));
     }
     let packs = trees.iter().copied().chain(contents_of(&inputs)).filter_map(|digest| known.get(&digest).copied());
-    let (packs, number) = (packs.collect(), store.next_number()?);
-    Ok(Recorded::New(Box::new(Reading {
-        root: places.root,
-        store,
-        number,
-        inputs,
+    let packs: BTreeSet<u32> = packs.collect();
+    let mut generation = Generation {
+        version: VERSION,
+        number: store.next_number()?,
+        time: now(),
+        run: String::new(),
+        since: String::new(),
         tree,
-        stamps,
-        writer,
-        packs,
-        generated,
-        outside,
-    })))
+        packs: packs.into_iter().collect(),
+        files: inputs.values().filter(|node| !matches!(node, Node::Directory(_))).count(),
+        counts: None,
+        differences: Vec::new(),
+        generated: generated.iter().map(|(file, generator)| (text(file), text(generator))).collect(),
+        not_kept: Vec::new(),
+    };
+    if let Some((_, before)) = store.last()? {
+        generation.note_differences(&before, &inputs);
+    }
+    Ok(Recorded::New(Box::new(Reading { root: places.root, store, generation, stamps, writer, outside })))
 }
 
 impl Reading {
     /// Returns the number that the generation gets.
     #[must_use]
     pub fn number(&self) -> u32 {
-        self.number
+        self.generation.number
     }
 
     /// Makes the generation. `since` is the ID of the first run that may have had these inputs, `run` that of this one. `elsewhere` are the paths of files that definitions name outside of all inputs; `keep` is the number of generations
@@ -161,35 +164,25 @@ impl Reading {
     /// # Errors
     /// If it cannot be written.
     pub fn keep(self, run: &str, since: &str, elsewhere: &[PathBuf], keep: usize) -> Result<u32, RecordingError> {
-        let Reading { root, store, number, inputs, tree, stamps, writer, packs, generated, outside } = self;
-        let text = |path: &Path| Text::from(path.as_os_str().as_bytes());
+        let Reading { root, store, mut generation, stamps, writer, outside } = self;
+        let number = generation.number;
         let not_kept: BTreeSet<&PathBuf> = outside.iter().chain(elsewhere).collect();
-        let mut generation = Generation {
-            version: VERSION,
-            number,
-            time: now(),
-            run: run.to_owned(),
-            since: since.to_owned(),
-            tree,
-            packs: packs.into_iter().collect(),
-            files: inputs.values().filter(|node| !matches!(node, Node::Directory(_))).count(),
-            counts: None,
-            differences: Vec::new(),
-            generated: generated.iter().map(|(file, generator)| (text(file), text(generator))).collect(),
-            not_kept: not_kept.into_iter().map(|path| text(path)).collect(),
-        };
-        if let Some((_, before)) = store.last()? {
-            generation.note_differences(&before, &inputs);
-        }
+        generation.time = now();
+        run.clone_into(&mut generation.run);
+        since.clone_into(&mut generation.since);
+        generation.not_kept = not_kept.into_iter().map(|path| text(path)).collect();
         let (unfinished, pack) = (store.unfinished(), store.pack(number));
         let failed = |error| IoError::new("write", &pack, error);
         writer.finish(generation).map_err(failed)?;
         fs::rename(unfinished, &pack).and_then(|()| sync_directory_of(&pack)).map_err(failed)?;
-        // They are of use only with the pack, and made anew where they are missing.
-        let _ = stamps.write(&store.stamps());
+        let _ = stamps.map(stamps::Finished::take_place);
         store.tidy(keep, Pin::read(&root).ok().flatten().map(|pin| pin.generation))?;
         Ok(number)
     }
+}
+
+fn text(path: &Path) -> Text {
+    Text::from(path.as_os_str().as_bytes())
 }
 
 /// Returns inputs with the digests of those that are files.

@@ -1,22 +1,19 @@
 //! The stamps of the inputs that are those of the last generation, so that what is as it was need not be read.
 
-use super::digest::Digest;
+use super::digest::{Digest, Hasher};
 use super::inputs::Found;
 use holo_change::Kind;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-const MAGIC: &[u8; 8] = b"holost\x001";
+const MAGIC: &[u8; 8] = b"holost\x002";
 
-/// The bytes before the entries: that these are stamps, and the digest of the topmost directory.
-const HEADER: usize = MAGIC.len() + 32;
-
-/// The bytes of an entry beside its path, if it has all: three lengths, a stamp and a digest.
-const LONGEST_BESIDE_PATH: usize = 3 * 4 + 68 + 32;
+/// The bytes after the entries: the digest of the topmost directory, and that of everything before it.
+const TRAILER: usize = 2 * 32;
 
 /// The stamps of inputs, with their digests.
 ///
@@ -25,8 +22,20 @@ const LONGEST_BESIDE_PATH: usize = 3 * 4 + 68 + 32;
 pub(super) struct Stamps {
     /// The digest of the topmost directory.
     pub(super) tree: Option<Digest>,
-    /// The entries after the header, in the order of their paths; empty if nothing is known.
+    /// The entries, in the order of their paths, after the bytes that say what they are; empty if nothing is known.
     bytes: Vec<u8>,
+}
+
+/// Stamps that are being written, beside those that there are.
+pub(super) struct Unfinished {
+    path: PathBuf,
+    file: BufWriter<File>,
+    hasher: Hasher,
+}
+
+/// Stamps that can take the place of those that there are.
+pub(super) struct Finished {
+    path: PathBuf,
 }
 
 struct Entry<'a> {
@@ -38,34 +47,6 @@ struct Entry<'a> {
 }
 
 impl Stamps {
-    /// Returns the stamps of inputs that were found at this moment, with the digests of those that are files. What is known of the topmost
-    /// directory is set later.
-    pub(super) fn new(found: &[Found], digests: &[Option<Digest>], moment: SystemTime) -> Stamps {
-        let length = |found: &Found| found.path.as_os_str().len() + LONGEST_BESIDE_PATH;
-        let mut bytes = Vec::with_capacity(HEADER + found.iter().map(length).sum::<usize>() + 32);
-        bytes.resize(HEADER, 0);
-        let mut text = |text: &[u8]| {
-            let length = u32::try_from(text.len()).unwrap_or_default();
-            bytes.extend(length.to_le_bytes());
-            bytes.extend(text);
-        };
-        for (found, digest) in found.iter().zip(digests) {
-            text(found.path.as_os_str().as_bytes());
-            if found.stamp.is_settled(moment) {
-                text(&found.stamp.to_bytes());
-            } else {
-                text(&[]);
-            }
-            text(digest.as_ref().map_or(&[], |digest| digest.as_bytes()));
-        }
-        Stamps { tree: None, bytes }
-    }
-
-    /// Says which topmost directory these inputs make.
-    pub(super) fn set_tree(&mut self, tree: Digest) {
-        self.tree = Some(tree);
-    }
-
     /// Returns the digest of each input that is a file and is as it was.
     pub(super) fn known(&self, found: &[Found]) -> Vec<Option<Digest>> {
         let mut entries = self.entries().peekable();
@@ -92,26 +73,66 @@ impl Stamps {
 
     fn parse(mut bytes: Vec<u8>) -> Option<Stamps> {
         let (own, digest) = bytes.split_at_checked(bytes.len().checked_sub(32)?)?;
-        if Digest::new(own).as_bytes() != digest {
+        if !own.starts_with(MAGIC) || Digest::new(own).as_bytes() != digest {
             return None;
         }
-        let tree = Digest::from_bytes(Reader(own.strip_prefix(MAGIC)?).take(32)?);
-        bytes.truncate(bytes.len() - 32);
+        let entries = bytes.len().checked_sub(TRAILER)?;
+        let tree = Digest::from_bytes(own.get(entries..)?);
+        bytes.truncate(entries);
         Some(Stamps { tree, bytes })
     }
 
-    /// Writes the stamps, in the place of others. They are of use only if nothing is missing, and that they can tell.
-    pub(super) fn write(mut self, path: &Path) -> io::Result<()> {
-        let Some(tree) = self.tree else { return Ok(()) };
-        let header = [&MAGIC[..], tree.as_bytes()].concat();
-        self.bytes.splice(..HEADER, header);
-        let digest = Digest::new(&self.bytes);
-        self.bytes.extend(digest.as_bytes());
-        super::store::replace(path, &self.bytes)
+    fn entries(&self) -> Entries<'_> {
+        Entries(Reader(self.bytes.get(MAGIC.len()..).unwrap_or_default()))
+    }
+}
+
+impl Unfinished {
+    /// Begins to write the stamps of inputs that were found at this moment, with the digests of those that are files, beside a path.
+    pub(super) fn begin(
+        path: &Path,
+        found: &[Found],
+        digests: &[Option<Digest>],
+        moment: SystemTime,
+    ) -> io::Result<Unfinished> {
+        let file = BufWriter::new(super::store::create_beside(path)?);
+        let mut unfinished = Unfinished { path: path.to_owned(), file, hasher: Hasher::default() };
+        unfinished.add(MAGIC)?;
+        for (found, digest) in found.iter().zip(digests) {
+            unfinished.add_text(found.path.as_os_str().as_bytes())?;
+            if found.stamp.is_settled(moment) {
+                unfinished.add_text(&found.stamp.to_bytes())?;
+            } else {
+                unfinished.add_text(&[])?;
+            }
+            unfinished.add_text(digest.as_ref().map_or(&[], |digest| digest.as_bytes()))?;
+        }
+        Ok(unfinished)
     }
 
-    fn entries(&self) -> Entries<'_> {
-        Entries(Reader(self.bytes.get(HEADER..).unwrap_or_default()))
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.file.write_all(bytes)
+    }
+
+    fn add_text(&mut self, text: &[u8]) -> io::Result<()> {
+        self.add(&u32::try_from(text.len()).unwrap_or_default().to_le_bytes())?;
+        self.add(text)
+    }
+
+    /// Ends them with the digest of the topmost directory that these inputs make.
+    pub(super) fn finish(mut self, tree: Digest) -> io::Result<Finished> {
+        self.add(tree.as_bytes())?;
+        self.file.write_all(self.hasher.finish().as_bytes())?;
+        self.file.flush()?;
+        Ok(Finished { path: self.path })
+    }
+}
+
+impl Finished {
+    /// Has them take the place of those that there are. They are of use only if nothing is missing, and that they can tell.
+    pub(super) fn take_place(self) -> io::Result<()> {
+        super::store::take_place(&self.path)
     }
 }
 
@@ -169,10 +190,12 @@ mod tests {
         let digest = Digest::new(b"x");
         let all = [found("a"), found("b"), found("c")];
         let later = SystemTime::now() + Duration::from_secs(60);
-        let mut stamps = Stamps::new(&all, &[Some(digest); 3], later);
-        stamps.set_tree(digest);
         let file = path("stamps");
-        stamps.write(&file).unwrap();
+        let write = |moment| {
+            let unfinished = Unfinished::begin(&file, &all, &[Some(digest); 3], moment).unwrap();
+            unfinished.finish(digest).unwrap().take_place().unwrap();
+        };
+        write(later);
         let stamps = Stamps::read(&file);
         assert!(stamps.is_of(&all));
         assert!(!stamps.is_of(&all[..2]));
@@ -181,8 +204,8 @@ mod tests {
         let now = [found("b"), found("c")];
         assert_eq!(stamps.known(&now), [None, Some(digest)]);
         // A file that was changed just before may be changed again without another stamp.
-        let fresh = Stamps::new(&all, &[Some(digest); 3], SystemTime::now());
-        assert_eq!(fresh.known(&all), [None; 3]);
+        write(SystemTime::now());
+        assert_eq!(Stamps::read(&file).known(&all), [None; 3]);
         for damage in 0..fs::metadata(&file).unwrap().len() {
             let mut bytes = fs::read(&file).unwrap();
             bytes[usize::try_from(damage).unwrap()] ^= 1;

@@ -342,21 +342,22 @@ pub(super) fn contents_of(inputs: &Inputs) -> impl Iterator<Item = Digest> {
     inputs.values().filter_map(|node| if let Node::File { content, .. } = node { Some(*content) } else { None })
 }
 
-/// Writes a file in the place of another. It is not synced: what is read later tells if it is whole.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    fs::rename(new, path)
+/// Begins a file that is to take the place of another.
+pub(super) fn create_beside(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path.with_extension("new"))
+}
+
+/// Has it take the place. It is not synced: what is read later tells if it is whole.
+pub(super) fn take_place(path: &Path) -> io::Result<()> {
+    fs::rename(path.with_extension("new"), path)
 }
 
 /// Writes a file in the place of another, and returns when that is on disk.
 pub(super) fn replace_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut file = create_beside(path)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(new, path)?;
+    take_place(path)?;
     sync_directory_of(path)
 }
 
