@@ -14,7 +14,7 @@ use crate::select;
 use crate::subject::Subject;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::report::OutlinedReport;
-use holo_protocol::{Edges, ScanLimit};
+use holo_protocol::{Asset, Edges, ScanLimit};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -56,6 +56,10 @@ pub fn scan(
     interrupt: &Interrupt,
 ) -> Result<HashMap<usize, Answered>, FatalError> {
     let ids: Vec<BString> = match interest {
+        // What looks like an ID is hardly ever a path, and whoever does not have that has to be asked for everything.
+        Interest::Subject(subject) if !subject.is_path() && select::looks_like_id(subject.given.as_bstr()) => {
+            vec![subject.given.clone()]
+        }
         Interest::Subject(subject) => subject.names(),
         _ => interest.selectors().iter().map(|selector| selector.as_bytes().into()).collect(),
     };
@@ -67,8 +71,8 @@ pub fn scan(
     };
     let looks_limited = match limit {
         _ if matches!(interest, Interest::Subject(_)) => true,
-        ScanLimit::Ids(ids) => ids.iter().all(|id| select::looks_like_id(id.as_bstr())),
         ScanLimit::Prefix(prefix) => select::looks_like_id(prefix),
+        _ => ids.iter().all(|id| select::looks_like_id(id.as_bstr())),
     };
     if !looks_limited || !plugins.iter().any(|plugin| plugin.can_limit(limit)) {
         return Ok(HashMap::new());
@@ -77,28 +81,44 @@ pub fn scan(
     answers.ask(plugins.iter_mut().enumerate(), limit, at_once, interrupt)?;
     let suffices = match (interest, limit) {
         (Interest::Subject(subject), _) => {
-            let (found, neighbours) = answers.about(subject);
-            let others = answers.missing(neighbours);
-            if !others.is_empty() {
-                let limit = ScanLimit::Ids(&others);
-                let limited = plugins.iter_mut().enumerate().filter(|(_, plugin)| plugin.can_limit(limit));
-                answers.ask(limited, limit, at_once, interrupt)?;
+            let mut about = answers.about(subject);
+            if !about.is_found && ids.len() < subject.names().len() {
+                let all = subject.names();
+                answers.ask_again(plugins, ScanLimit::Ids(&all), at_once, interrupt)?;
+                about = answers.about(subject);
             }
-            found
+            let About { is_found, named, needs, provides } = about;
+            let others = answers.missing(named);
+            if !others.is_empty() {
+                answers.ask_again(plugins, ScanLimit::Ids(&others), at_once, interrupt)?;
+            }
+            if is_found && !(needs.is_empty() && provides.is_empty()) {
+                let neighbours = ScanLimit::Neighbours { needs: &needs, provides: &provides };
+                answers.ask_again(plugins, neighbours, at_once, interrupt)?;
+            }
+            is_found
         }
         (_, ScanLimit::Prefix(prefix)) => answers.ids().any(|id| id.starts_with(prefix)),
-        (_, ScanLimit::Ids(ids)) => {
-            let others = answers.missing(answers.named_by(ids));
+        _ => {
+            let others = answers.missing(answers.named_by(&ids));
             if !others.is_empty() {
-                let limit = ScanLimit::Ids(&others);
-                let limited = plugins.iter_mut().enumerate().filter(|(_, plugin)| plugin.can_limit(limit));
-                answers.ask(limited, limit, at_once, interrupt)?;
+                answers.ask_again(plugins, ScanLimit::Ids(&others), at_once, interrupt)?;
             }
             answers.missing(ids.iter().chain(&others).cloned()).is_empty()
         }
     };
     answers.0.retain(|_, answered| suffices || !answered.is_limited);
     Ok(answers.0)
+}
+
+/// What is known of the entities that a subject stands for.
+#[derive(Default)]
+struct About {
+    is_found: bool,
+    /// The IDs that they name.
+    named: HashSet<BString>,
+    needs: Vec<Asset>,
+    provides: Vec<Asset>,
 }
 
 /// The answers of plugins, by their indexes.
@@ -133,6 +153,20 @@ impl Answers {
         })
     }
 
+    /// Asks the plugins again that were asked for some entities only: for others, or for all if they cannot be asked for those.
+    fn ask_again(
+        &mut self,
+        plugins: &mut Table<PluginIndex, Plugin>,
+        limit: ScanLimit<'_>,
+        at_once: usize,
+        interrupt: &Interrupt,
+    ) -> Result<(), FatalError> {
+        let was_limited = |index: &usize| self.0.get(index).is_some_and(|answered| answered.is_limited);
+        let limited: HashSet<usize> = (0..plugins.len()).filter(was_limited).collect();
+        let again = plugins.iter_mut().enumerate().filter(|(index, _)| limited.contains(index));
+        self.ask(again, limit, at_once, interrupt)
+    }
+
     /// Adds an answer, or what it has beyond the plugin's first one. Of the rest of that, everything has been said.
     fn add(&mut self, plugin: usize, new: Answered) {
         match self.0.get_mut(&plugin) {
@@ -154,18 +188,20 @@ impl Answers {
         of_ids.flat_map(|(_, edges)| edges.named().map(|id| BString::from(*id)).collect::<Vec<_>>()).collect()
     }
 
-    /// Returns true if an entity is about a subject, and what these entities name or need.
-    fn about(&self, subject: &Subject) -> (bool, HashSet<BString>) {
+    /// Returns what is known of the entities that a subject stands for.
+    fn about(&self, subject: &Subject) -> About {
         let reports = self.0.values().flat_map(|answered| &answered.answer);
         let with_edges = reports.flat_map(OutlinedReport::edges);
-        let mut found = self.ids().any(|id| subject.is_of(id, &Edges::NONE));
-        let mut neighbours = HashSet::new();
+        let is_found = self.ids().any(|id| subject.is_of(id, &Edges::NONE));
+        let mut about = About { is_found, ..About::default() };
+        let owned = |asset: Asset<&BStr>| Asset::new(asset.kind, asset.value);
         for (_, edges) in with_edges.filter(|(id, edges)| subject.is_of(id, edges)) {
-            found = true;
-            neighbours.extend(edges.named().map(|id| BString::from(*id)));
-            neighbours.extend(edges.needs.into_iter().map(|asset| BString::from(asset.value)));
+            about.is_found = true;
+            about.named.extend(edges.named().map(|id| BString::from(*id)));
+            about.needs.extend(edges.needs.into_iter().map(owned));
+            about.provides.extend(edges.provides.into_iter().map(owned));
         }
-        (found, neighbours)
+        about
     }
 
     /// Returns those of some IDs that no entity has.

@@ -66,9 +66,14 @@ impl Plugin {
     /// Returns true if it can be asked for some entities only in this way.
     #[must_use]
     pub fn can_limit(&self, limit: ScanLimit<'_>) -> bool {
+        let (info, is_session) = (&self.identity.handshake.info, matches!(self.transport, Transport::Session(_)));
         // A command line is for IDs alone.
-        let can_say = matches!(limit, ScanLimit::Ids(_)) || matches!(self.transport, Transport::Session(_));
-        self.identity.handshake.info.limits_scan && can_say
+        let can_say = match limit {
+            ScanLimit::Ids(_) => true,
+            ScanLimit::Prefix(_) => is_session,
+            ScanLimit::Neighbours { .. } => is_session && info.finds_neighbours,
+        };
+        info.limits_scan && can_say
     }
 
     /// Tells it that nothing more is wanted: a session may begin to end before it is waited for.

@@ -84,6 +84,8 @@ struct Manner {
     also_version_4: bool,
     /// True if it says that its scans can be limited.
     limits_scan: bool,
+    /// True if it says that scans can be limited to the neighbours of an entity.
+    finds_neighbours: bool,
     /// The number of entities that it may work on at a time, in version 4.
     jobs: u32,
     /// True if it says that it has the operation `preview`.
@@ -109,6 +111,7 @@ impl Manner {
         also_version_3: false,
         also_version_4: false,
         limits_scan: false,
+        finds_neighbours: false,
         jobs: 1,
         previews: false,
         doctors: false,
@@ -122,9 +125,20 @@ impl Manner {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
         let jobs = info.concurrency.map_or(JOBS, |most| most.min(JOBS));
-        let &Info { limits_scan, preview: previews, doctor: doctors, health: checks_health, adopts, blames, .. } = info;
-        let version_4 =
-            Manner { api_version, limits_scan, jobs, previews, doctors, checks_health, adopts, blames, ..Manner::INFO };
+        let &Info { limits_scan, finds_neighbours, preview: previews, doctor: doctors, .. } = info;
+        let &Info { health: checks_health, adopts, blames, .. } = info;
+        let version_4 = Manner {
+            api_version,
+            limits_scan,
+            finds_neighbours,
+            jobs,
+            previews,
+            doctors,
+            checks_health,
+            adopts,
+            blames,
+            ..Manner::INFO
+        };
         if info.session && api_version >= API_VERSION_4 {
             // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });

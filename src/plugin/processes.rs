@@ -32,7 +32,7 @@ pub(super) fn scan(
 ) -> Result<(), OperationError> {
     let ids = match limit {
         Some(ScanLimit::Ids(ids)) => ids,
-        Some(ScanLimit::Prefix(_)) | None => &[],
+        Some(ScanLimit::Prefix(_) | ScanLimit::Neighbours { .. }) | None => &[],
     };
     let ids = ids.iter().map(|id| OsStr::from_bytes(id));
     let program = Program {

@@ -37,7 +37,7 @@ impl Slot {
         on_report: &mut dyn FnMut(&[u8]),
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<(), OperationError> {
-        self.ask_for_report(plugin, scan(limit), interrupt, on_report, on_output)
+        self.ask_for_report(plugin, Request::scan(limit), interrupt, on_report, on_output)
     }
 
     pub(super) fn report(
@@ -203,17 +203,6 @@ impl Slot {
         Ok(end)
     }
 }
-
-/// Returns the request for a scan, which the session numbers.
-fn scan(limit: Option<ScanLimit<'_>>) -> Request {
-    let request = Request::new(0, Operation::Scan);
-    match limit {
-        Some(ScanLimit::Ids(ids)) => Request { entities: ids.iter().cloned().map(Text).collect(), ..request },
-        Some(ScanLimit::Prefix(prefix)) => Request { prefix: Some(Text::from(prefix)), ..request },
-        None => request,
-    }
-}
-
 /// Returns the request for an operation on entities, which the session numbers.
 fn work_on(operation: Operation, jobs: &[Job<'_>]) -> Request {
     let text = |job: &Job<'_>| Text::from(job.id);

@@ -40,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         data_that_templates_read_is_named,
         data_of_what_plugins_render_is_named,
         a_mode_that_was_changed_is_an_edit,
+        what_is_needed_and_provided_is_around_it,
         without_configuration_there_are_packages_still
     ];
     trials.push(trial_of("an owner that was changed is an edit", &[Need::Root], an_owner_that_was_changed_is_an_edit));
@@ -154,6 +155,63 @@ fn a_mode_that_was_changed_is_an_edit() {
     }
     root.write("srv/a", "b");
     has(&why(&root, "/srv/a", 0), "edited yes; see holo diff file:/srv/a");
+}
+
+/// Declared files, overlays, accounts and scaffolds are near each other, and others are not, however little plugins are asked for.
+fn what_is_needed_and_provided_is_around_it() {
+    let root = ScratchRoot::new()
+        .binary(built("holo"))
+        .plugin("files")
+        .plugin("users-groups")
+        .env("HOLO_FILES_RECORD", "1")
+        .file("etc/os-release", "ID=debian\n")
+        .file("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+        .file("etc/group", "root:x:0:\nfred:x:2000:\n")
+        .dir("srv")
+        .symlink("link", "srv")
+        .resource("users-groups/a.toml", "[[group]]\nname = \"fred\"\ngid = 2000\n")
+        .resource("files/10-x/srv/a/b/over", "hello\n")
+        .resource("files/10-x/other/over", "hello\n");
+    let text = |path: &str, more: &str| format!("[[file]]\npath = \"{path}\"\n{more}\n");
+    let directory = "ensure = \"directory\"";
+    let definitions = [
+        text("/srv", directory),
+        text("/srv/a", directory),
+        text("/srv/a/b", directory),
+        text("/srv/a/b/c", "content = \"c\""),
+        text("/srv/a/x/y/z", "content = \"z\""),
+        text("/link/linked", "content = \"linked\""),
+        text("/srv/of-fred", "content = \"x\"\ngroup = \"fred\""),
+        text("/other/file", "content = \"x\""),
+    ];
+    root.write("usr/share/holo/files/a.toml", definitions.concat());
+    let around = |subject: &str| -> Vec<String> {
+        let lines = why(&root, subject, 0).into_iter();
+        let lines = lines.filter(|line| line.starts_with("after ") || line.starts_with("before "));
+        lines.map(|line| line.split(" (").next().unwrap_or_default().to_owned()).collect()
+    };
+    for is_learned in [false, true] {
+        if is_learned {
+            // From then on, definitions are known to be right.
+            std::thread::sleep(std::time::Duration::from_secs(4));
+            let _ = root.holo(&["apply"]);
+        }
+        assert_eq!(
+            around("file:/srv"),
+            ["before file:/link/linked", "before file:/srv/a", "before file:/srv/of-fred"],
+            "{is_learned}"
+        );
+        for subject in ["file:/srv/a", "/srv/a"] {
+            let expected = ["after file:/srv", "before file:/srv/a/b", "before file:/srv/a/x/y/z"];
+            assert_eq!(around(subject), expected, "{is_learned}");
+        }
+        let expected = ["after file:/srv/a", "before file:/srv/a/b/c", "before file:/srv/a/b/over"];
+        assert_eq!(around("file:/srv/a/b"), expected, "{is_learned}");
+        assert_eq!(around("file:/srv/a/x/y/z"), ["after file:/srv/a"], "{is_learned}");
+        assert_eq!(around("file:/srv/of-fred"), ["after file:/srv", "after group:fred"], "{is_learned}");
+        assert_eq!(around("group:fred"), ["before file:/srv/of-fred"], "{is_learned}");
+        assert_eq!(around("file:/other/over"), [""; 0], "{is_learned}");
+    }
 }
 
 fn without_configuration_there_are_packages_still() {

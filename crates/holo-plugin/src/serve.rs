@@ -74,6 +74,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
             health: true,
             blames: true,
             limits_scan: true,
+            finds_neighbours: true,
             adopts: P::ADOPTS,
             watches: P::WATCHES,
             sends: P::SENDS

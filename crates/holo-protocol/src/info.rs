@@ -23,6 +23,8 @@ pub struct Info {
     pub blames: bool,
     /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
     pub limits_scan: bool,
+    /// True if a scan in a session can be limited to the neighbours of an entity (`NEIGHBOURS=1`, version 4).
+    pub finds_neighbours: bool,
     /// True if it can tell what could get resource files, and write those (`ADOPT=1`, version 4).
     pub adopts: bool,
     /// True if it has the operation `watch` (`WATCH=1`, version 4).
@@ -60,6 +62,7 @@ const DOCTOR: &str = "DOCTOR";
 const HEALTH: &str = "HEALTH";
 const BLAME: &str = "BLAME";
 const SCAN: &str = "SCAN";
+const NEIGHBOURS: &str = "NEIGHBOURS";
 const ADOPT: &str = "ADOPT";
 const WATCH: &str = "WATCH";
 const SENDS: &str = "SENDS";
@@ -96,6 +99,7 @@ impl Info {
             health: flag(HEALTH),
             blames: flag(BLAME),
             limits_scan: flag(SCAN),
+            finds_neighbours: flag(NEIGHBOURS),
             adopts: flag(ADOPT),
             watches: flag(WATCH),
             sends: value(SENDS).filter(|_| may_say_more).map(sent).transpose()?.unwrap_or_default(),
@@ -115,6 +119,7 @@ impl Info {
             health,
             blames,
             limits_scan,
+            finds_neighbours,
             adopts,
             watches,
             ref sends,
@@ -128,6 +133,7 @@ impl Info {
             (health, HEALTH),
             (blames, BLAME),
             (limits_scan, SCAN),
+            (finds_neighbours, NEIGHBOURS),
             (adopts, ADOPT),
             (watches, WATCH),
         ];
@@ -173,6 +179,7 @@ mod tests {
                 health: !limits_scan,
                 blames: limits_scan,
                 limits_scan,
+                finds_neighbours: !limits_scan,
                 adopts: !limits_scan,
                 watches: limits_scan,
                 sends: if limits_scan {

@@ -1,7 +1,7 @@
 //! Limited scans: those that are about some entities only.
 
 use crate::EntityReport;
-use crate::report::Asset;
+use crate::report::{Asset, Edges};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashSet;
 
@@ -13,6 +13,13 @@ pub enum ScanLimit<'a> {
     Ids(&'a [BString]),
     /// Those whose IDs begin so.
     Prefix(&'a BStr),
+    /// Those that may come right before or after an entity because of what one of both needs.
+    Neighbours {
+        /// What the entity needs.
+        needs: &'a [Asset],
+        /// What it provides.
+        provides: &'a [Asset],
+    },
 }
 
 impl ScanLimit<'_> {
@@ -24,6 +31,9 @@ impl ScanLimit<'_> {
         let ids: HashSet<&BStr> = match self {
             ScanLimit::Ids(ids) => ids.iter().map(|id| id.as_bstr()).collect(),
             ScanLimit::Prefix(prefix) => return all.map(|report| report.id.starts_with_str(prefix)).collect(),
+            ScanLimit::Neighbours { needs, provides } => {
+                return all.map(|report| is_neighbour(&report.edges, needs, provides)).collect();
+            }
         };
         let mut found = HashSet::new();
         let mut asked = Vec::new();
@@ -40,6 +50,14 @@ impl ScanLimit<'_> {
         };
         all.zip(asked).map(|(report, asked)| asked || may_contradict(report)).collect()
     }
+}
+
+/// Returns true if an entity with these edges can come right before or after one that needs and provides these assets. One that provides a
+/// part of what that provides may be between it and a third one.
+fn is_neighbour(edges: &Edges, needs: &[Asset], provides: &[Asset]) -> bool {
+    let is_within =
+        |inner: &[Asset], outer: &[Asset]| inner.iter().any(|inner| outer.iter().any(|outer| inner.is_within(outer)));
+    is_within(needs, &edges.provides) || is_within(&edges.needs, provides) || is_within(&edges.provides, provides)
 }
 
 /// Returns the names by which an entity can be asked for.
@@ -81,6 +99,42 @@ mod tests {
         assert!(wants(ScanLimit::Prefix("a:".into()), lines));
         assert!(!wants(ScanLimit::Prefix("a:b".into()), lines));
     }
+
+    #[test]
+    fn neighbours_need_or_provide_what_the_other_one_provides_or_needs() {
+        let asset = |value: &str| match value.split_once(' ') {
+            Some((kind, value)) => Asset::new(kind, value),
+            None => Asset::new("path", value),
+        };
+        let (needs, provides) = (["/srv/a", "user fred"].map(asset), ["/srv/a/b"].map(asset));
+        let is_wanted = |lines: &str| {
+            let report = EntityReport::parse_all(format!("ENTITY: x:y\n{lines}\n").as_bytes(), 4).unwrap();
+            ScanLimit::Neighbours { needs: &needs, provides: &provides }.wanted(report.iter())[0]
+        };
+        for lines in [
+            "PROVIDES: path /srv/a",
+            "PROVIDES: path /",
+            "PROVIDES: path /srv/./x/../a/",
+            "PROVIDES: user fred",
+            "NEEDS: path /srv/a/b",
+            "NEEDS: path /srv/a/b/c",
+            "NEEDS: path /srv/a//b/c/",
+            "PROVIDES: path /srv/a/b/c",
+        ] {
+            assert!(is_wanted(lines), "{lines}");
+        }
+        for lines in [
+            "PROVIDES: path /srv/c",
+            "PROVIDES: group fred",
+            "NEEDS: path /srv/a",
+            "NEEDS: path /srv/a/bc",
+            "NEEDS: user fred",
+            "AFTER: z\nOWNS: path /srv/a/b",
+        ] {
+            assert!(!is_wanted(lines), "{lines}");
+        }
+    }
+
     #[test]
     fn what_owns_something_is_left_out_only_if_all_that_is_asked_for_is_there_and_does_not_own_it() {
         let lines = "ENTITY: a:b\nOWNS: path /x\n\nENTITY: c:d\nOWNS: path /y\nOWNS: path /x\n\nENTITY: e:f\nOWNS: user /x\n\n\

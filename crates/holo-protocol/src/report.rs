@@ -1,12 +1,14 @@
 //! The scan report: which entities there are, as lines `KEY: VALUE`.
 
+mod asset;
 mod edges;
 mod line;
 mod outline;
 #[cfg(test)]
 mod tests;
 
-pub use edges::{Asset, Edges, Receipt, Written};
+pub use asset::Asset;
+pub use edges::{Edges, Receipt, Written};
 pub use outline::{Outline, OutlinedReport, ReportReader};
 
 use crate::controls::{ControlError, Controls};

@@ -5,7 +5,8 @@
 
 mod fields;
 
-use crate::Text;
+use crate::report::Asset;
+use crate::{ScanLimit, Text};
 use serde::{Deserialize, Serialize};
 
 /// A request of the dispatcher.
@@ -22,6 +23,12 @@ pub struct Request {
     /// The beginning of the IDs that a scan is limited to, if it is limited so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Text>,
+    /// What the entity needs whose neighbours a scan is limited to, each `KIND VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Text>,
+    /// What the entity provides whose neighbours a scan is limited to, each `KIND VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub provides: Vec<Text>,
     /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
@@ -63,6 +70,8 @@ impl Request {
             operation,
             entities: Vec::new(),
             prefix: None,
+            needs: Vec::new(),
+            provides: Vec::new(),
             refresh: Vec::new(),
             pending: Vec::new(),
             received: Vec::new(),
@@ -74,6 +83,33 @@ impl Request {
             adopt_resolved: None,
             adopt_with: Vec::new(),
         }
+    }
+
+    /// Returns the request for a scan, which a session numbers.
+    #[must_use]
+    pub fn scan(limit: Option<ScanLimit<'_>>) -> Request {
+        let request = Request::new(0, Operation::Scan);
+        let texts = |assets: &[Asset]| assets.iter().map(|asset| Text(asset.to_text())).collect();
+        match limit {
+            Some(ScanLimit::Ids(ids)) => Request { entities: ids.iter().cloned().map(Text).collect(), ..request },
+            Some(ScanLimit::Prefix(prefix)) => Request { prefix: Some(Text::from(prefix)), ..request },
+            Some(ScanLimit::Neighbours { needs, provides }) => {
+                Request { needs: texts(needs), provides: texts(provides), ..request }
+            }
+            None => request,
+        }
+    }
+
+    /// Returns what the entity needs whose neighbours are asked for. What is no asset is left out.
+    #[must_use]
+    pub fn needs(&self) -> Vec<Asset> {
+        self.needs.iter().filter_map(|text| Asset::from_text(&text.0)).collect()
+    }
+
+    /// Returns what it provides, in the same way.
+    #[must_use]
+    pub fn provides(&self) -> Vec<Asset> {
+        self.provides.iter().filter_map(|text| Asset::from_text(&text.0)).collect()
     }
 }
 
@@ -294,9 +330,16 @@ mod tests {
             ..Request::new(4, Operation::Adopt)
         };
         let limited = Request { prefix: Some("file:/etc/m".into()), ..Request::new(1, Operation::Scan) };
+        let (needs, provides) = ([Asset::new("path", "/srv")], [Asset::new("path", "/srv/a b"), Asset::new("x", "y")]);
+        let neighbours = Request::scan(Some(ScanLimit::Neighbours { needs: &needs, provides: &provides }));
+        assert_eq!((neighbours.needs(), neighbours.provides()), (needs.to_vec(), provides.to_vec()));
         for (json, request) in [
             (r#"{"request":1,"operation":"scan"}"#, Request::new(1, Operation::Scan)),
             (r#"{"request":1,"operation":"scan","prefix":"file:/etc/m"}"#, limited),
+            (
+                r#"{"request":0,"operation":"scan","needs":["path /srv"],"provides":["path /srv/a b","x y"]}"#,
+                neighbours,
+            ),
             (
                 r#"{"request":4,"operation":"adopt","entities":["x:y"],"adopt_dir":"/tmp/a","adopt_resolved":"/tmp/b","adopt_with":["x:z"]}"#,
                 adopted,

@@ -101,7 +101,10 @@ impl Plugin for Files {
                 overlay::scan::some(host, ids, output)?
             }
             ScanLimit::Prefix(prefix) if read.edits.is_empty() => overlay::scan::beginning(host, prefix, output)?,
-            ScanLimit::Ids(_) | ScanLimit::Prefix(_) => overlay::scan::all(host, output)?,
+            ScanLimit::Neighbours { needs, provides } if read.declared.is_empty() && read.edits.is_empty() => {
+                overlay::scan::neighbours(host, needs, provides, output)?
+            }
+            _ => overlay::scan::all(host, output)?,
         };
         let files = read.into_entities(host, overlays, output);
         self.found(&files, true);

@@ -92,6 +92,9 @@ impl KnownFiles for ScannedFiles<'_> {
                 Some(tables.iter().map(|(_, id)| id.as_ref().is_none_or(begins)).collect())
             }
             ScanLimit::Ids(ids) => Related::new(tables, self.host)?.to(ids),
+            ScanLimit::Neighbours { needs, provides } => {
+                Related::new(tables, self.host)?.to_neighbours(needs, provides)
+            }
         }
     }
 }

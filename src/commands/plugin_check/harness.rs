@@ -88,7 +88,7 @@ impl<'a, 'f> Harness<'a, 'f> {
     pub(super) fn scan(&mut self) -> Result<Heard, FatalError> {
         if self.manner.session {
             let subject = self.subject("scan", &[]);
-            return self.request_scan(&Request::new(0, Operation::Scan), &subject);
+            return self.request_scan(&Request::scan(None), &subject);
         }
         let directories = self.scratch.directories().clone();
         self.scan_in(&directories, self.manner.api_version)
@@ -96,16 +96,13 @@ impl<'a, 'f> Harness<'a, 'f> {
 
     /// Asks for the scan report on some entities.
     pub(super) fn scan_limited(&mut self, limit: ScanLimit<'_>, subject: &str) -> Result<Heard, FatalError> {
-        let request = Request::new(0, Operation::Scan);
-        let request = match limit {
-            ScanLimit::Ids(ids) if !self.manner.session => {
-                let environment = self.environment(self.scratch.directories(), self.manner.api_version);
-                return self.call("scan", ids, environment, false);
-            }
-            ScanLimit::Ids(ids) => Request { entities: ids.iter().cloned().map(Text).collect(), ..request },
-            ScanLimit::Prefix(prefix) => Request { prefix: Some(Text::from(prefix)), ..request },
-        };
-        self.request_scan(&request, subject)
+        if let ScanLimit::Ids(ids) = limit
+            && !self.manner.session
+        {
+            let environment = self.environment(self.scratch.directories(), self.manner.api_version);
+            return self.call("scan", ids, environment, false);
+        }
+        self.request_scan(&Request::scan(Some(limit)), subject)
     }
 
     fn request_scan(&mut self, request: &Request, subject: &str) -> Result<Heard, FatalError> {

@@ -26,6 +26,11 @@ pub(super) fn judge(harness: &mut Harness<'_, '_>, all: &[EntityReport]) -> Resu
         let prefix = first.id.get(..end).unwrap_or_default().as_bstr();
         let subject = format!("{} with the prefix {}", harness.subject("scan", &[]), plain(prefix));
         compare(harness, all, ScanLimit::Prefix(prefix), &subject)?;
+        let (needs, provides) = (&first.edges.needs[..], &first.edges.provides[..]);
+        if harness.manner.finds_neighbours && !(needs.is_empty() && provides.is_empty()) {
+            let subject = format!("{} of the neighbours of {}", harness.subject("scan", &[]), plain(&first.id));
+            compare(harness, all, ScanLimit::Neighbours { needs, provides }, &subject)?;
+        }
     }
     Ok(())
 }

@@ -77,8 +77,15 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let result = match request.operation {
             Operation::Scan => {
                 let ids: Vec<BString> = ids().collect();
-                let prefix = request.prefix.as_ref().map(|prefix| ScanLimit::Prefix(prefix.as_bstr()));
-                self.scan(prefix.or((!ids.is_empty()).then_some(ScanLimit::Ids(&ids))))
+                let (needs, provides) = (request.needs(), request.provides());
+                let is_about_neighbours = !needs.is_empty() || !provides.is_empty();
+                let limit = match &request.prefix {
+                    Some(prefix) => Some(ScanLimit::Prefix(prefix.as_bstr())),
+                    None if !ids.is_empty() => Some(ScanLimit::Ids(&ids)),
+                    None if is_about_neighbours => Some(ScanLimit::Neighbours { needs: &needs, provides: &provides }),
+                    None => None,
+                };
+                self.scan(limit)
             }
             Operation::Check => self.check(ids().collect(), &Modes::from_request(request)),
             Operation::Apply => self.apply(ids().collect(), false, &Modes::from_request(request)),

@@ -1,6 +1,7 @@
 //! The edges between entities, as a scan report declares them.
 
 use super::ReportErrorKind;
+use super::asset::Asset;
 use super::line::Line;
 use crate::environment::API_VERSION_4;
 use crate::sent::is_name;
@@ -49,16 +50,6 @@ pub struct Edges<S = BString> {
     pub unlisted: bool,
     /// True if the entity is something to be done rather than a state, so that it is done at every apply (`ALWAYS: yes`).
     pub always: bool,
-}
-
-/// Something that an entity provides, needs or owns: a word that says of which kind it is, and which one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Asset<S = BString> {
-    /// Such as `path`, `user`, `package`. Only `path` has a meaning beyond being equal: what is needed is provided by the nearest
-    /// ancestor that anybody provides.
-    pub kind: S,
-    /// Such as `/etc/motd`.
-    pub value: S,
 }
 
 /// A key of an entity whose value another one sends.
@@ -338,13 +329,5 @@ impl Receipt<&BStr> {
     #[must_use]
     pub fn to_owned(&self) -> Receipt {
         Receipt { key: self.key.to_owned(), sender: self.sender.to_owned(), name: self.name.to_owned() }
-    }
-}
-
-impl Asset {
-    /// Returns an asset of a kind.
-    #[must_use]
-    pub fn new(kind: impl Into<BString>, value: impl Into<BString>) -> Asset {
-        Asset { kind: kind.into(), value: value.into() }
     }
 }

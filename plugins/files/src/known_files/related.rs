@@ -1,9 +1,9 @@
 //! The declarations that may have to do with some of all: they are about the same file, or one is in the way of the other.
 
 use crate::declared::Paths;
-use bstr::BString;
-use holo_plugin::Host;
+use bstr::{BString, ByteSlice};
 use holo_plugin::definitions::OutlinedTable;
+use holo_plugin::{Asset, Host};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -72,8 +72,38 @@ impl<'t> Related<'t> {
         if found.len() != asked.len() {
             return None;
         }
+        Some(self.with_related(|_, id| is_asked(id)))
+    }
+
+    /// Returns for each table true if its entity may come right before or after one that needs and provides these assets, or has to do with
+    /// such an entity; none if that cannot be told.
+    pub(super) fn to_neighbours(&self, needs: &[Asset], provides: &[Asset]) -> Option<Vec<bool>> {
+        // Declared files need nothing else than paths and accounts, and provide paths alone.
+        if provides.iter().any(|asset| asset.kind != "path") {
+            return None;
+        }
+        let paths = |assets: &'_ [Asset]| -> Vec<PathBuf> {
+            assets.iter().filter(|asset| asset.kind == "path").map(|asset| asset.value.to_path_lossy().into()).collect()
+        };
+        let (needs, provides) = (paths(needs), paths(provides));
+        let is_within = |path: &Path| provides.iter().any(|provided| path.starts_with(provided));
+        let is_needed = |path: &Path| needs.iter().any(|needed| needed.starts_with(path));
+        let is_neighbour = |index: usize| {
+            self.directory_of(index).is_some_and(|(directory, name)| {
+                [directory.path, &directory.canonical].into_iter().any(|directory| {
+                    let path = directory.join(name);
+                    is_within(directory) || is_within(&path) || is_needed(&path)
+                })
+            })
+        };
+        Some(self.with_related(|index, _| is_neighbour(index)))
+    }
+
+    /// Returns for each table true if it is meant, or may concern others, or has to do with one of those.
+    fn with_related(&self, is_meant: impl Fn(usize, &Option<String>) -> bool) -> Vec<bool> {
         // Tables that may concern others are read anyway.
-        let mut chosen: Vec<bool> = self.tables.iter().map(|(_, id)| id.is_none() || is_asked(id)).collect();
+        let tables = self.tables.iter().enumerate();
+        let mut chosen: Vec<bool> = tables.map(|(index, (_, id))| id.is_none() || is_meant(index, id)).collect();
         let mut new = chosen.clone();
         while new.contains(&true) {
             let mut wanted = Wanted::default();
@@ -83,7 +113,7 @@ impl<'t> Related<'t> {
             new = self.found_by(&wanted, &chosen);
             chosen.iter_mut().zip(&new).for_each(|(chosen, is_new)| *chosen |= is_new);
         }
-        Some(chosen)
+        chosen
     }
 
     /// Returns true if nothing can be in what a table is about.

@@ -7,7 +7,7 @@ use holo_change::PathHandle;
 use holo_change::error::PathError;
 use holo_change::image_store::{BASE, PROVISIONED};
 use holo_plugin::definitions::{ListError, ResourceFile};
-use holo_plugin::{Host, Output, ScanError};
+use holo_plugin::{Asset, Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, FileType};
@@ -37,6 +37,34 @@ pub(crate) fn some(host: &Host, ids: &[BString], output: &mut Output<'_>) -> Res
     let ids: BTreeSet<BString> = ids.iter().map(id).collect();
     let found = ids.iter().map(|id| one(host, id.as_bstr(), output));
     found.filter_map(Result::transpose).collect()
+}
+
+/// Finds those managed files whose paths are needed, or which may need what is provided.
+pub(crate) fn neighbours(
+    host: &Host,
+    needs: &[Asset],
+    provides: &[Asset],
+    output: &mut Output<'_>,
+) -> Result<Vec<FileEntity>, ScanError> {
+    let paths = |assets: &[Asset]| -> Vec<BString> {
+        assets.iter().filter(|asset| asset.kind == "path").map(|asset| asset.value.clone()).collect()
+    };
+    let (needed, provided) = (paths(needs), paths(provides));
+    // One that provides a path above what is needed would be in the way of that.
+    let above = needed.iter().flat_map(|path| Path::new(OsStr::from_bytes(path)).ancestors());
+    let above = above.map(|path| path.as_os_str().as_bytes().into());
+    let mut found = some(host, &above.chain(provided.iter().cloned()).collect::<Vec<BString>>(), output)?;
+    for path in provided {
+        let path = path.trim_with(|letter| letter == '/');
+        let within = if path.is_empty() { BString::default() } else { [path, b"/"].concat().into() };
+        // A file where a directory would be leads there, too, and not all that is laid over it does.
+        let is_within =
+            |entity: &FileEntity| entity.path.as_os_str().as_bytes().get(1..).unwrap_or_default().starts_with(&within);
+        found.extend(below(host, &within, output)?.into_iter().filter(is_within));
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found.dedup_by(|one, other| one.path == other.path);
+    Ok(found)
 }
 
 /// Lists the managed files whose paths, without the slash before them, begin so.

@@ -136,7 +136,7 @@ fn random_sites() {
         };
         for path in PATHS {
             let id = format!("file:{path}");
-            for verb in ["scan", "check", "diff"] {
+            for verb in ["scan", "check", "diff", "why"] {
                 is_the_same(&root, &[verb, &id], about);
             }
         }
@@ -165,15 +165,18 @@ fn others_are_not_read() {
     let root = site();
     let holo = built("holo");
     let log = root.join("tmp/strace");
-    let is_read = |environment: &str| {
+    let is_read_by = |verb: &str, environment: &str| {
         let strace = ["-f", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=openat,openat2", "-E", environment];
-        let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), "check", "file:/etc/one"]].concat());
+        let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), verb, "file:/etc/one"]].concat());
         assert!(run.success(), "{run}");
         let calls = fs::read(&log).unwrap();
         ["one", "two"].map(|name| calls.contains_str(format!("file:%2fetc%2f{name}.json")))
     };
+    let is_read = |environment: &str| is_read_by("check", environment);
     assert_eq!(is_read("HOLO_VERIFY=1"), [true, true]);
     assert_eq!(is_read("UNUSED=1"), [false, false]);
+    // What it is made by is compared with what is there.
+    assert_eq!(is_read_by("why", "UNUSED=1"), [true, false]);
     // Without the record, everything is read.
     fs::remove_file(root.join(RECORD)).unwrap();
     assert_eq!(is_read("UNUSED=1"), [true, true]);
