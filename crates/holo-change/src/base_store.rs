@@ -45,17 +45,17 @@ pub struct Remembered<T> {
     /// The entity's ID.
     pub id: String,
     /// The assets that it needed when it was last defined: an orphan is scrubbed before those.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    needs: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    needs: Box<[(String, String)]>,
     /// The assets that it provided when it was last defined: an orphan is scrubbed after what needed them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    provides: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    provides: Box<[(String, String)]>,
     /// The assets that it owned when it was last defined: whoever owns them now takes over from it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    owns: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    owns: Box<[(String, String)]>,
     /// The entities that it came after.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    after: Vec<String>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    after: Box<[String]>,
     /// The state in which it was found.
     pub base: T,
 }

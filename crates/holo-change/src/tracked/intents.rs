@@ -83,7 +83,7 @@ impl Tracker {
                     if track.base.attributes().is_some() {
                         track.extended = ExtendedAttributes::of(&self.place(path))?;
                     }
-                    vacant.insert(track)
+                    vacant.insert(Box::new(track))
                 }
             };
             // An earlier intent that came true is what we made.

@@ -56,7 +56,7 @@ impl Tracker {
             }
             let track = held.track(&self.own, self.state(&path).ok())?;
             let track = Track { taken_from: Some(held.origin.clone()), over: None, ..track };
-            tracks.0.insert(path_bytes(&path), track);
+            tracks.0.insert(path_bytes(&path), Box::new(track));
         }
         Ok(from)
     }

@@ -302,7 +302,7 @@ fn the_leftovers_of_a_killed_step_are_ours() {
         let mut tracks = Tracks::default();
         let new = Track::new(State::Absent);
         let track = Track { provisioned: Some(made.clone()), intent: Some(intent.clone()), ..new };
-        tracks.0.insert("/x".into(), track);
+        tracks.0.insert("/x".into(), Box::new(track));
         tracks
     };
     let directory = lab.directory(0o755);

@@ -12,9 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Everything that an entity has made, by path.
+///
+/// Most entities have made one path, and a map has room for several values at once: so it has room for their addresses alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
-pub struct Tracks(pub(super) BTreeMap<BString, Track>);
+pub struct Tracks(pub(super) BTreeMap<BString, Box<Track>>);
 
 /// The record of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,13 +80,13 @@ struct Entry {
 
 impl From<Vec<Entry>> for Tracks {
     fn from(entries: Vec<Entry>) -> Self {
-        Tracks(entries.into_iter().map(|entry| (entry.path.0, entry.track)).collect())
+        Tracks(entries.into_iter().map(|entry| (entry.path.0, Box::new(entry.track))).collect())
     }
 }
 
 impl From<Tracks> for Vec<Entry> {
     fn from(tracks: Tracks) -> Self {
-        tracks.0.into_iter().map(|(path, track)| Entry { path: Text(path), track }).collect()
+        tracks.0.into_iter().map(|(path, track)| Entry { path: Text(path), track: *track }).collect()
     }
 }
 
@@ -164,12 +166,12 @@ impl Tracks {
     /// Returns the record of a path.
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<&Track> {
-        self.0.get(&path_bytes(path))
+        self.0.get(&path_bytes(path)).map(|track| &**track)
     }
 
     /// All paths, in their order, with their records.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &Track)> {
-        self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), track))
+        self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), &**track))
     }
 
     /// Returns true if there is no record of any path.
@@ -222,7 +224,7 @@ impl Tracks {
     /// The contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
-        self.0.values().flat_map(Track::contents).cloned().collect()
+        self.0.values().flat_map(|track| track.contents()).cloned().collect()
     }
 }
 

@@ -370,5 +370,7 @@ fn locations(table: &DeTable<'_>, sources: &Sources) -> Vec<(String, Location)> 
             locations.push((format!("{}.{}", key.get_ref(), inner.get_ref()), sources.location(&inner.span())));
         }
     }
+    // There may be very many tables.
+    locations.shrink_to_fit();
     locations
 }

@@ -62,7 +62,7 @@ impl Declaration {
             template,
             timeout: common.keys.timeout,
             definition: Some(definition),
-            overlay,
+            overlay: overlay.map(Box::new),
             orphan: None,
         };
         Declared::new(entity, common)

@@ -22,16 +22,16 @@ pub(crate) struct DeclaredFile {
     /// The declaration; `None` for an orphan.
     pub(crate) definition: Option<FileDefinition>,
     /// The overlay that the path had before, and that still has to be taken away.
-    pub(crate) overlay: Option<FileEntity>,
+    pub(crate) overlay: Option<Box<FileEntity>>,
     /// The edges from when it was declared, for an orphan.
-    pub(crate) orphan: Option<EntityReport>,
+    pub(crate) orphan: Option<Box<EntityReport>>,
 }
 
 impl DeclaredFile {
     pub(super) fn to_report(&self) -> EntityReport {
         let path = self.path.display().to_string();
         let Some(definition) = &self.definition else {
-            return self.orphan.clone().unwrap_or_else(|| EntityReport::new(self.id()));
+            return self.orphan.as_deref().cloned().unwrap_or_else(|| EntityReport::new(self.id()));
         };
         let mut report = EntityReport::new(self.id());
         match definition.ensure {

@@ -144,7 +144,7 @@ impl Found {
                 timeout: None,
                 definition: None,
                 overlay: None,
-                orphan: Some(report),
+                orphan: Some(Box::new(report)),
             };
             if overlays.contains_key(&path) {
                 files.leaving.insert(path, entity);

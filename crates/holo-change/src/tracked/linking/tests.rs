@@ -129,7 +129,7 @@ fn what_a_killed_run_has_linked_is_copied_if_it_is_open() {
         let stamp = Stamp::of(&lab.tracker.place(&path)).unwrap();
         assert!(lab.tracker.link_content(&path, &digest, &stamp.unwrap()).unwrap().is_some());
         fs::remove_file(lab.path(path.strip_prefix("/").unwrap().to_str().unwrap())).unwrap();
-        tracks.0.insert(crate::paths::path_bytes(&path), super::super::Track::new(state));
+        tracks.0.insert(crate::paths::path_bytes(&path), Box::new(super::super::Track::new(state)));
     }
     fs::write(content(&lab, "third").shown(), "altered").unwrap();
     let remembered = Remembered::new(&EntityReport::new("thing:x"), tracks);
