@@ -21,6 +21,7 @@ use crate::templates::Templates;
 use reader::{Reader, TableType, Tables};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// All definitions of one type.
 #[derive(Debug)]
@@ -51,8 +52,8 @@ pub struct Common {
     pub location: Location,
     /// The locations of the keys that only its type has, and of those in their tables as `KEY.KEY`.
     pub key_locations: Vec<(String, Location)>,
-    /// The keys that every definition can have.
-    pub keys: CommonKeys,
+    /// The keys that every definition can have; those that have none of them share these.
+    pub keys: Arc<CommonKeys>,
     /// The reason why its own conditions leave the entity out, if they do.
     pub skipped: Option<String>,
     /// The received keys without a value; the definition has something else for them.

@@ -89,6 +89,6 @@ impl Stack {
         let (timeout, shared) = (keys.timeout, Arc::clone(shared));
         let entity =
             AccountEntity { id, definition: Some(definition), left_out, groups, after, timeout, history, shared };
-        Declared::new(entity, Common { sources: files, keys, skipped, hindrances, ..Common::default() })
+        Declared::new(entity, Common { sources: files, keys: keys.into(), skipped, hindrances, ..Common::default() })
     }
 }

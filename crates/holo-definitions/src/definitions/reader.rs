@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -65,6 +66,8 @@ pub struct Reader<'c> {
     received: &'c dyn Received,
     /// False if there is a mistake that may hide the definition of an entity.
     pub(super) complete: bool,
+    /// The common keys of all definitions that have none: there may be very many.
+    no_keys: Arc<CommonKeys>,
 }
 
 /// The tables about each entity, by its ID.
@@ -245,7 +248,7 @@ impl<'c> Reader<'c> {
         types: &[TableType],
     ) -> (Sources, Reader<'c>) {
         let (sources, unread) = Sources::read(directories, templates);
-        let mut reader = Reader { findings: Vec::new(), received, complete: true };
+        let mut reader = Reader { findings: Vec::new(), received, complete: true, no_keys: Arc::default() };
         for finding in unread {
             match finding {
                 Finding::Folder(_) if types.iter().any(|kind| kind.has_folders) => {}
@@ -329,6 +332,7 @@ impl<'c> Reader<'c> {
             .extend(doubts.map(|doubt| Finding::Doubt(located(&hidden::shown(at_key(&doubt), &hidden_values)))));
         match (definition, keys) {
             (Some(definition), Some(keys)) if wrong.is_empty() => {
+                let keys = if common.get_ref().is_empty() { self.no_keys.clone() } else { Arc::new(keys) };
                 let (location, key_locations) = (sources.location(&whole), locations(own.get_ref(), sources));
                 let skipped = skipped.flatten();
                 let common = Common { sources: paths, location, key_locations, keys, skipped, hindrances };

@@ -3,6 +3,7 @@ use super::*;
 use crate::Plugin;
 use crate::definitions::CommonKeys;
 use crate::{ScanError, Sink, Stream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl Entity for Fails {
 fn declared(fails: u32, retries: u32, skipped: Option<&str>, checks: &str) -> Declared<Fails> {
     let mut keys: CommonKeys = toml::from_str(&format!("health_check = [{checks}]")).unwrap();
     (keys.retries, keys.retry_delay) = (retries, Some(Duration::from_millis(1)));
-    let common = Common { keys, skipped: skipped.map(str::to_owned), ..Common::default() };
+    let common = Common { keys: keys.into(), skipped: skipped.map(str::to_owned), ..Common::default() };
     Declared::new(Fails(fails.into()), common)
 }
 
@@ -134,7 +135,8 @@ fn failures_are_tried_again_as_often_as_declared() {
 fn delays_between_attempts_grow_if_that_is_declared() {
     let heard = apply(|| {
         let mut entity = declared(9, 2, None, "");
-        (entity.common.keys.retry_backoff, entity.common.keys.retry_delay) = (true, Some(Duration::from_millis(2)));
+        let keys = Arc::make_mut(&mut entity.common.keys);
+        (keys.retry_backoff, keys.retry_delay) = (true, Some(Duration::from_millis(2)));
         vec![entity]
     });
     assert_eq!(heard.said, ">> trying again in 2ms (1 of 2)\n>> trying again in 3ms (2 of 2)\n");
@@ -180,7 +182,7 @@ fn checks_of_several_entities_run_at_the_same_time_and_are_told_in_order() {
 fn what_is_only_checked_is_not_applied_whoever_asks_for_it() {
     let noop = || {
         let mut entity = declared(0, 0, None, "");
-        entity.common.keys.noop = true;
+        Arc::make_mut(&mut entity.common.keys).noop = true;
         entity
     };
     let heard = apply(|| vec![noop()]);
@@ -227,7 +229,7 @@ fn a_possible_change_of_an_attempt_is_not_forgotten() {
             toml::from_str::<CommonKeys>(&text).unwrap()
         };
         let entity = |attempts: &[Applied]| {
-            Declared::new(Ends(attempts.to_vec().into()), Common { keys: keys(), ..Common::default() })
+            Declared::new(Ends(attempts.to_vec().into()), Common { keys: keys().into(), ..Common::default() })
         };
         let mut heard = Heard::default();
         let alone = entity(&attempts).apply(&host(), Mode::default(), &mut Output::new(&mut heard));
