@@ -232,6 +232,14 @@ impl BaseStore {
         }
     }
 
+    /// Returns the stamp of the folder of the records, by which it is seen that one has come, was replaced or is gone; none if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be looked at.
+    pub fn folder_stamp(&self) -> Result<Option<Stamp>> {
+        Stamp::of(&self.state.place(&self.folder.join(FOLDER)))
+    }
+
     /// Returns the stamp of an entity's record, by which a change of it is seen without reading.
     ///
     /// # Errors

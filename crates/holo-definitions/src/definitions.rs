@@ -6,6 +6,7 @@
 mod known_files;
 mod reader;
 mod several;
+mod unread;
 
 pub use known_files::KnownFiles;
 pub use several::{DefinitionSet, read_several, read_some_of_several};
@@ -19,9 +20,10 @@ use crate::receive::{Hindrance, Received};
 use crate::resource_dirs::ResourceDirs;
 use crate::templates::Templates;
 use reader::{Reader, TableType, Tables};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use unread::UnreadIds;
 
 /// All definitions of one type.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub struct Definitions<D> {
     pub valid: BTreeMap<String, Box<Defined<D>>>,
     broken: BTreeSet<String>,
     /// Those that are right, and were not asked for.
-    unread: HashSet<String>,
+    unread: UnreadIds,
     complete: bool,
 }
 

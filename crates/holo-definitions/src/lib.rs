@@ -79,7 +79,7 @@ pub use holo_protocol::duration;
 pub use located_error::LocatedError;
 pub use location::Location;
 pub use naming::{NameError, NameKeys};
-pub use outline::OutlinedTable;
+pub use outline::{OutlinedTable, TableId};
 pub use receive::{Candidate, Filled, Keys, ReceiveError, fill_with};
 pub use receive::{Hindrance, NothingReceived, Received, ReceivedFile, ReceivedValue};
 pub use resource_dirs::{ListError, MaskedError, ResourceDirs, ResourceFile};

@@ -3,6 +3,9 @@
 //! Most of the time of a command that is about a few of very many definitions would be spent on reading all others. The outline takes a look at
 //! each statement that is only long enough to find its end, so it makes no sense of a file in which something is wrong.
 
+use bstr::ByteSlice;
+use std::fmt;
+
 /// A table of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlinedTable<'s> {
@@ -12,8 +15,21 @@ pub struct OutlinedTable<'s> {
     pub(crate) text: &'s str,
     /// The offset of the text in the file.
     pub(crate) start: usize,
-    /// True if there are tables in it.
-    has_tables: bool,
+    /// The text that its naming key has.
+    pub(crate) name: Option<&'s str>,
+    /// True if it says something that may concern others.
+    pub(crate) may_concern_others: bool,
+}
+
+/// The meaning of a key of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It names the entity.
+    Name,
+    /// It concerns the entity alone.
+    SelfContained,
+    /// It may concern others.
+    Other,
 }
 
 /// A statement: a key, and the text of its value.
@@ -23,16 +39,7 @@ impl<'s> OutlinedTable<'s> {
     /// Returns the text that a key has, if that is a string on one line without escapes.
     #[must_use]
     pub fn text_of(&self, key: &str) -> Option<&'s str> {
-        let (_, value) = self.statements().find(|(found, _)| *found == key)?;
-        let quote = value.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
-        let text = value.strip_prefix(quote)?.strip_suffix(quote)?;
-        (!text.contains([quote, '\\', '\n'])).then_some(text)
-    }
-
-    /// Returns true if it says nothing but these keys.
-    #[must_use]
-    pub fn has_only(&self, known: impl Fn(&str) -> bool) -> bool {
-        !self.has_tables && self.statements().all(|(key, _)| known(key))
+        self.statements().find(|(found, _)| *found == key).and_then(|(_, value)| plain(value))
     }
 
     /// Returns the statements below the first line.
@@ -46,8 +53,51 @@ impl<'s> OutlinedTable<'s> {
     }
 }
 
-/// Returns the tables of a text that is valid TOML; none if there is something in it that an outline cannot show.
-pub(crate) fn outline(text: &str) -> Option<Vec<OutlinedTable<'_>>> {
+/// Returns the text of a string on one line without escapes.
+fn plain(value: &str) -> Option<&str> {
+    let quote = value.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
+    let text = value.strip_prefix(quote)?.strip_suffix(quote)?;
+    (!text.contains([quote, '\\', '\n'])).then_some(text)
+}
+
+/// The ID of the entity that a table is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TableId<'s> {
+    pub(crate) entity_type: &'static str,
+    /// The key that has the name.
+    pub key: &'static str,
+    /// What is behind the colon.
+    pub name: &'s str,
+}
+
+impl TableId<'_> {
+    /// Returns true if the ID begins so.
+    #[must_use]
+    pub fn starts_with(&self, prefix: &[u8]) -> bool {
+        let [kind, name] = [self.entity_type, self.name].map(str::as_bytes);
+        match prefix.strip_prefix(kind) {
+            Some([]) => true,
+            Some(rest) => rest.strip_prefix(b":").is_some_and(|rest| name.starts_with(rest)),
+            None => kind.starts_with(prefix),
+        }
+    }
+
+    /// Returns true if this is the ID.
+    #[must_use]
+    pub fn is(&self, id: &[u8]) -> bool {
+        id.len() == self.entity_type.len() + 1 + self.name.len() && self.starts_with(id)
+    }
+}
+
+impl fmt::Display for TableId<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}:{}", self.entity_type, self.name)
+    }
+}
+
+/// Returns the tables of a text that is valid TOML, given the roles of keys by the table and the key; none if there is something in it that an
+/// outline cannot show.
+pub(crate) fn outline(text: &str, role: impl Fn(&str, &str) -> Role) -> Option<Vec<OutlinedTable<'_>>> {
     let mut tables: Vec<OutlinedTable<'_>> = Vec::new();
     let mut lines = Lines { rest: text };
     loop {
@@ -56,15 +106,22 @@ pub(crate) fn outline(text: &str) -> Option<Vec<OutlinedTable<'_>>> {
         let end = text.len() - lines.rest.len();
         match line {
             Line::Tables(table) => {
-                tables.push(OutlinedTable { table, text: text.get(start..end)?, start, has_tables: false });
+                let (name, may_concern_others) = Default::default();
+                tables.push(OutlinedTable { table, text: text.get(start..end)?, start, name, may_concern_others });
             }
             Line::Inner(outer) => {
                 let last = tables.last_mut().filter(|last| last.table == outer)?;
-                (last.has_tables, last.text) = (true, text.get(last.start..end)?);
+                (last.may_concern_others, last.text) = (true, text.get(last.start..end)?);
             }
-            Line::Statement(_) => {
+            Line::Statement((key, value)) => {
                 let last = tables.last_mut()?;
                 last.text = text.get(last.start..end)?;
+                // What is below a table in it is that one's.
+                match role(last.table, key) {
+                    Role::Name if !last.may_concern_others => last.name = plain(value),
+                    Role::Name | Role::SelfContained => {}
+                    Role::Other => last.may_concern_others = true,
+                }
             }
             Line::Odd => return None,
         }
@@ -176,18 +233,25 @@ fn string_length(bytes: &[u8], quote: u8) -> Option<usize> {
     let is_long = bytes.starts_with(&[quote; 3]);
     let mut at = if is_long { 3 } else { 1 };
     loop {
-        match *bytes.get(at)? {
-            b'\\' if quote == b'"' => at += 1,
-            b'\n' if !is_long => return None,
-            byte if byte == quote && !is_long => return Some(at + 1),
-            byte if byte == quote && bytes.get(at..)?.starts_with(&[quote; 3]) => {
-                // Up to two more quotes are a part of the text.
-                let more = bytes.get(at + 3..)?.iter().take(2).take_while(|&&byte| byte == quote).count();
-                return Some(at + 3 + more);
-            }
-            _ => {}
+        let (start, rest) = (at, bytes.get(at..)?);
+        at += rest.find_byte(quote)?;
+        let before = bytes.get(start..at)?;
+        if !is_long && before.contains(&b'\n') {
+            return None;
         }
-        at += 1;
+        // Of what is between two quotes, no backslash belongs to one before that.
+        let backslashes = before.iter().rev().take_while(|&&byte| byte == b'\\').count();
+        if quote == b'"' && backslashes % 2 == 1 {
+            at += 1;
+        } else if !is_long {
+            return Some(at + 1);
+        } else if bytes.get(at..)?.starts_with(&[quote; 3]) {
+            // Up to two more quotes are a part of the text.
+            let more = bytes.get(at + 3..)?.iter().take(2).take_while(|&&byte| byte == quote).count();
+            return Some(at + 3 + more);
+        } else {
+            at += 1;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::compact_table::CompactTable;
 use crate::finding::{DefinitionError, Finding};
 use crate::location::Location;
-use crate::outline::{OutlinedTable, outline};
+use crate::outline::{OutlinedTable, Role, outline};
 use crate::reading::{is_duplicate, syntax};
 use crate::resource_dirs::{ListError, ResourceDirs, ResourceFile};
 use crate::templates::{MISTAKE, Rendered, Templates};
@@ -19,6 +19,8 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// The suffix of files that are rendered before they are read.
 const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 const SUFFIX: &str = ".toml";
+/// The number of bytes whose lines are counted together: a number a line would be a large part of a file of short lines.
+const BLOCK: usize = 1024;
 
 /// All files, as if they stood one after the other: so a place in any of them is one number.
 #[derive(Default)]
@@ -55,8 +57,8 @@ pub(crate) struct Source {
     path: Arc<PathBuf>,
     state: FileState,
     text: String,
-    /// The ends of its lines.
-    line_ends: Vec<usize>,
+    /// The number of lines that end before each of its blocks.
+    lines_before: Vec<usize>,
     /// The length of the text in the files before.
     offset: usize,
     rendered: bool,
@@ -96,8 +98,9 @@ impl Sources {
         let hidden = content.hidden();
         let Rendered { text, disguised } = content;
         let offset = self.0.last().map_or(0, |source| source.offset + source.text.len() + 1);
-        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(place, _)| place).collect();
-        self.0.push(Source { path: Arc::new(path), state, text, line_ends, offset, rendered, hidden, disguised });
+        let count = |lines: &mut usize, block: &[u8]| Some(std::mem::replace(lines, *lines + newlines(block)));
+        let lines_before = text.as_bytes().chunks(BLOCK).scan(0, count).collect();
+        self.0.push(Source { path: Arc::new(path), state, text, lines_before, offset, rendered, hidden, disguised });
     }
 
     /// Returns the states of the files; none if what is in one of them depends on more than the file.
@@ -137,7 +140,9 @@ impl Sources {
 
 impl Source {
     fn location(&self, offset: usize) -> Location {
-        let line = 1 + self.line_ends.partition_point(|&end| end < offset);
+        let block = (offset / BLOCK).min(self.lines_before.len().saturating_sub(1));
+        let within = self.text.as_bytes().get(block * BLOCK..offset.min(self.text.len())).unwrap_or_default();
+        let line = 1 + self.lines_before.get(block).unwrap_or(&0) + newlines(within);
         Location::new(Arc::clone(&self.path), line, self.rendered)
     }
 
@@ -161,8 +166,8 @@ impl Source {
     }
 
     /// Returns the tables of the file without their values; none if there is something in it that an outline cannot show.
-    pub(crate) fn outline(&self) -> Option<Vec<OutlinedTable<'_>>> {
-        outline(&self.text)
+    pub(crate) fn outline(&self, role: impl Fn(&str, &str) -> Role) -> Option<Vec<OutlinedTable<'_>>> {
+        outline(&self.text, role)
     }
 
     /// Returns the tables of the file one by one, with the names that stand above them; none if that is only certain of the file as a whole:
@@ -173,7 +178,7 @@ impl Source {
         &'s self,
         is_known: impl Fn(&str) -> bool,
     ) -> Option<Vec<(&'s str, CompactTable<'s>)>> {
-        let outline = self.outline().filter(|outline| {
+        let outline = self.outline(|_, _| Role::Other).filter(|outline| {
             !outline.is_empty()
                 && self.disguised.is_none()
                 && self.hidden.is_empty()
@@ -222,6 +227,13 @@ impl Source {
         let offset = self.offset + start;
         Ok(Parsed { table: shift_table(table, offset), duplicates, end: offset + text.len() })
     }
+}
+
+/// Returns the number of newlines among some bytes.
+fn newlines(bytes: &[u8]) -> usize {
+    // So many as fit into a byte are counted by a few instructions.
+    let count = |some: &[u8]| usize::from(some.iter().map(|&byte| u8::from(byte == b'\n')).sum::<u8>());
+    bytes.chunks(usize::from(u8::MAX)).map(count).sum()
 }
 
 /// Returns the place of the first key, at whatever depth, of which something is true.

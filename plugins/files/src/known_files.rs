@@ -4,12 +4,12 @@
 
 mod related;
 
-use bstr::ByteSlice;
-use holo_change::{Fingerprint, Tree, UnchangedRecord};
-use holo_plugin::definitions::{FileState, KnownFiles, OutlinedTable};
+use holo_change::{Fingerprint, Stamp, Tree, UnchangedRecord};
+use holo_plugin::definitions::{FileState, KnownFiles, OutlinedTable, TableId};
 use holo_plugin::{Host, ScanLimit};
 use related::Related;
 use std::cell::RefCell;
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -18,31 +18,56 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The file of the record in the state directory, and its name until it is whole.
 const RECORD: &str = ".definitions";
 const STAGED: &str = ".definitions.new";
-/// The only entry of the record.
+/// The entries of the record: the definition files, and the records of earlier applies beside them.
 const ALL: &[u8] = b"definitions";
+const RECORDS: &[u8] = b"records";
 /// No clock of a file system has a tick longer than this, in seconds.
 const COARSEST_TICK: u64 = 2;
 
 /// The news for the record, from a scan to the next apply.
 #[derive(Debug, Default)]
-pub(crate) struct News(Mutex<Option<Vec<FileState>>>);
+pub(crate) struct News(Mutex<Learned>);
+
+/// What a scan has learned.
+#[derive(Debug, Default)]
+struct Learned {
+    /// The definition files, if nothing is wrong in them.
+    files: Option<Vec<FileState>>,
+    /// The definition files and the folder of records, if they define all entities that have records.
+    records: Option<Fingerprint>,
+}
 
 impl News {
-    /// Forgets the news, as something else is wrong that is to be said again.
-    pub(crate) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn change(&self, change: impl FnOnce(&mut Learned)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Keeps for the next scan that nothing is wrong in the files as they are. Whatever cannot be kept costs no more than time.
+    /// Forgets the news, as something else is wrong that is to be said again.
+    pub(crate) fn forget(&self) {
+        self.change(|learned| *learned = Learned::default());
+    }
+
+    /// Keeps for the next scan what is as it should be. Whatever cannot be kept costs no more than time.
     pub(crate) fn keep(&self, host: &Host) {
-        let news = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(files), Ok(state)) = (news, Tree::open(host.state_dir())) else { return };
+        let mut news = Learned::default();
+        self.change(|learned| news = mem::take(learned));
+        let Learned { files, records } = news;
+        if files.is_none() && records.is_none() {
+            return;
+        }
+        let Ok(state) = Tree::open(host.state_dir()) else { return };
         let place = state.place(Path::new(RECORD));
         let mut record = UnchangedRecord::open(&place);
-        if files.is_empty() {
-            record.forget(ALL);
-        } else {
-            record.insert(ALL, fingerprint(&files));
+        match files {
+            Some(files) if files.is_empty() => {
+                record.forget(ALL);
+                record.forget(RECORDS);
+            }
+            Some(files) => record.insert(ALL, fingerprint(&files, None)),
+            None => {}
+        }
+        if let Some(records) = records {
+            record.insert(RECORDS, records);
         }
         record.keep(&place, &state.place(Path::new(STAGED)));
     }
@@ -56,40 +81,73 @@ pub(crate) struct ScannedFiles<'a> {
     begun: SystemTime,
     news: &'a News,
     record: RefCell<Option<UnchangedRecord>>,
+    /// The files, if nothing is wrong in them.
+    right: RefCell<Vec<FileState>>,
 }
 
 impl<'a> ScannedFiles<'a> {
     pub(crate) fn new(host: &'a Host, limit: Option<ScanLimit<'a>>, news: &'a News) -> ScannedFiles<'a> {
-        ScannedFiles { host, limit, begun: SystemTime::now(), news, record: RefCell::new(None) }
+        ScannedFiles {
+            host,
+            limit,
+            begun: SystemTime::now(),
+            news,
+            record: RefCell::default(),
+            right: RefCell::default(),
+        }
     }
 
-    fn knows(&self, files: &[FileState]) -> bool {
+    /// Returns true if all entities with records were defined, by files as they are, when the folder of the records was as it is.
+    pub(crate) fn define_all_of(&self, folder: Option<&Stamp>) -> bool {
+        let right = self.right.borrow();
+        !right.is_empty() && folder.is_some() && self.knows(RECORDS, fingerprint(&right, folder))
+    }
+
+    /// Notes it if they are, given the stamp that the folder had before it was read. That is asked only if it is not known yet.
+    pub(crate) fn found_all_of(&self, folder: &Stamp, are_defined: impl FnOnce() -> bool) {
+        let right = self.right.borrow();
+        let found = fingerprint(&right, Some(folder));
+        if !right.is_empty() && folder.is_settled(self.begun) && !self.knows(RECORDS, found) && are_defined() {
+            self.news.change(|learned| learned.records = Some(found));
+        }
+    }
+
+    fn knows(&self, entry: &[u8], state: Fingerprint) -> bool {
         let open =
             || Tree::open(self.host.state_dir()).map(|state| UnchangedRecord::open(&state.place(Path::new(RECORD))));
         let mut record = self.record.borrow_mut();
         let record = record.get_or_insert_with(|| open().unwrap_or_else(|_| UnchangedRecord::none()));
-        record.knows(ALL, fingerprint(files))
+        record.knows(entry, state)
     }
 }
 
 impl KnownFiles for ScannedFiles<'_> {
     fn are_right(&self, files: &[FileState]) -> bool {
-        self.limit.is_some() && !self.host.verifies() && !files.is_empty() && self.knows(files)
+        let are_right = self.limit.is_some()
+            && !self.host.verifies()
+            && !files.is_empty()
+            && self.knows(ALL, fingerprint(files, None));
+        if are_right {
+            *self.right.borrow_mut() = files.to_vec();
+        }
+        are_right
     }
 
     fn found_right(&self, files: &[FileState]) {
         let begun = self.begun.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         // A second change within the same tick of the file system's clock would not show.
         let are_settled = files.iter().all(|file| file.changed_at() + COARSEST_TICK < begun);
-        let news = (are_settled && !self.knows(files)).then(|| files.to_vec());
-        *self.news.0.lock().unwrap_or_else(PoisonError::into_inner) = news;
+        let news = (are_settled && !self.knows(ALL, fingerprint(files, None))).then(|| files.to_vec());
+        self.news.change(|learned| *learned = Learned { files: news, records: None });
+        if are_settled {
+            *self.right.borrow_mut() = files.to_vec();
+        }
     }
 
-    fn choose(&self, tables: &[(OutlinedTable<'_>, Option<String>)]) -> Option<Vec<bool>> {
+    fn choose(&self, tables: &[(OutlinedTable<'_>, Option<TableId<'_>>)]) -> Option<Vec<bool>> {
         match self.limit? {
             ScanLimit::Prefix(prefix) => {
-                let begins = |id: &String| id.as_bytes().starts_with_str(prefix);
-                Some(tables.iter().map(|(_, id)| id.as_ref().is_none_or(begins)).collect())
+                Some(tables.iter().map(|(_, id)| id.is_none_or(|id| id.starts_with(prefix))).collect())
             }
             ScanLimit::Ids(ids) => Related::new(tables, self.host)?.to(ids),
             ScanLimit::Neighbours { needs, provides } => {
@@ -99,9 +157,10 @@ impl KnownFiles for ScannedFiles<'_> {
     }
 }
 
-/// Returns the fingerprint of files, and of the program that has read them: another one may find something wrong.
-fn fingerprint(files: &[FileState]) -> Fingerprint {
+/// Returns the fingerprint of files, and of the program that has read them: another one may find something wrong. The folder of the records
+/// may be a part of it.
+fn fingerprint(files: &[FileState], folder: Option<&Stamp>) -> Fingerprint {
     let program = std::env::current_exe().and_then(std::fs::metadata);
     let program = program.map(|program| (program.ino(), program.size(), program.mtime(), program.mtime_nsec())).ok();
-    Fingerprint::new(&[], &(files, program))
+    Fingerprint::new(folder.copied().map(Some).as_slice(), &(files, program))
 }

@@ -2,12 +2,13 @@
 
 use crate::declared::{self, Contradicted};
 use crate::edits::{self, EditTables, Neighbour};
+use crate::known_files::ScannedFiles;
 use crate::managed::ManagedFile;
 use crate::overlay::{FileEntity, OverlayDefinition};
 use crate::sidecars;
 use bstr::ByteSlice;
 use holo_change::{CanonicalPaths, Tree};
-use holo_plugin::definitions::{self, Definitions, KnownFiles};
+use holo_plugin::definitions::{self, Definitions};
 use holo_plugin::{Entity, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,10 +22,10 @@ pub(crate) struct Read {
 
 impl Read {
     /// Reads the definition files; what is wrong is said on `output`.
-    pub(crate) fn new(host: &Host, known: &dyn KnownFiles, output: &mut Output<'_>) -> Read {
+    pub(crate) fn new(host: &Host, known: &ScannedFiles<'_>, output: &mut Output<'_>) -> Read {
         let (declared, (overlays, edits)): (_, (_, EditTables)) =
             definitions::read_some_of_several(host, known, output);
-        let declared = declared::Found::new(declared, host, output);
+        let declared = declared::Found::new(declared, host, known, output);
         Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
     }
 

@@ -1,6 +1,6 @@
 //! Files that are known to be right.
 
-use crate::outline::OutlinedTable;
+use crate::outline::{OutlinedTable, TableId};
 use crate::source::FileState;
 
 /// Files in which nothing was wrong the last time, so that not all that is in them has to be read.
@@ -13,5 +13,5 @@ pub trait KnownFiles {
 
     /// Returns for each table true if it is to be read; none if all are to be. Those that concern nobody but their entities have the IDs of
     /// these; all others are read anyway.
-    fn choose(&self, tables: &[(OutlinedTable<'_>, Option<String>)]) -> Option<Vec<bool>>;
+    fn choose(&self, tables: &[(OutlinedTable<'_>, Option<TableId<'_>>)]) -> Option<Vec<bool>>;
 }

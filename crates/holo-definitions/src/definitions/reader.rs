@@ -1,6 +1,7 @@
 //! Reading all definition files: their tables, by type and entity, and what is wrong with them.
 
 use super::known_files::KnownFiles;
+use super::unread::UnreadIds;
 use super::{Common, Defined, Definitions};
 use crate::common::{self, CommonKeys};
 use crate::declarations::{Declaration, DeclaredTables};
@@ -9,16 +10,16 @@ use crate::finding::{DefinitionError, Finding};
 use crate::hidden;
 use crate::location::Location;
 use crate::naming::{self, NameError, NameKeys};
-use crate::outline::OutlinedTable;
+use crate::outline::{OutlinedTable, Role, TableId};
 use crate::receive::{Candidate, Filled, Received, fill};
 use crate::resource_dirs::ResourceDirs;
-use crate::source::{Parsed, Source, Sources};
+use crate::source::{Parsed, Sources};
 use crate::stack::Stack;
 use crate::tables::tables_of;
 use crate::templates::Templates;
 use crate::tolerant::{Problem, Read, read_all};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,10 +54,17 @@ impl TableType {
     }
 
     /// Returns the ID of the entity that a table is about, if it can be left out where nobody asks for it: it concerns nobody but that.
-    fn id_without_reading(&self, table: &OutlinedTable<'_>) -> Option<String> {
-        let is_known = |key: &str| self.self_contained.contains(&key) || common::is_self_contained(key);
-        let name = table.text_of(self.key).filter(|_| table.has_only(is_known))?;
-        Some(format!("{}:{name}", self.entity_type))
+    fn id_without_reading<'s>(&self, table: &OutlinedTable<'s>) -> Option<TableId<'s>> {
+        let name = table.name.filter(|_| !table.may_concern_others)?;
+        Some(TableId { entity_type: self.entity_type, key: self.key, name })
+    }
+
+    fn role(&self, key: &str) -> Role {
+        match key {
+            _ if !self.self_contained.contains(&key) && !common::is_self_contained(key) => Role::Other,
+            _ if key == self.key => Role::Name,
+            _ => Role::SelfContained,
+        }
     }
 }
 
@@ -79,7 +87,7 @@ pub struct Tables<'s, M> {
     /// By the name of the tables.
     stacks: BTreeMap<&'static str, Stacks<'s>>,
     /// The entities whose tables were not read, by the name of the tables.
-    unread: BTreeMap<&'static str, HashSet<String>>,
+    unread: BTreeMap<&'static str, UnreadIds>,
     pub(super) declared: DeclaredTables<'s>,
     declarations: PhantomData<M>,
 }
@@ -124,23 +132,28 @@ impl<'s, M: Declaration> Tables<'s, M> {
     /// Takes the tables of files in which nothing was wrong the last time, but for those that nobody has asked for and that concern nobody.
     /// Returns false if that cannot be done.
     pub(super) fn take_some(&mut self, sources: &'s Sources, known: &dyn KnownFiles, reader: &mut Reader<'_>) -> bool {
-        let outlines: Option<Vec<Vec<OutlinedTable<'s>>>> = sources.iter().map(Source::outline).collect();
+        let role = |table: &str, key: &str| {
+            self.types.iter().find(|kind| kind.table == table).map_or(Role::Other, |kind| kind.role(key))
+        };
+        let outlines: Option<Vec<_>> = sources.iter().map(|source| source.outline(role)).collect();
         let Some(outlines) = outlines else { return false };
-        let all: Vec<(OutlinedTable<'s>, Option<String>)> = outlines
-            .iter()
+        let lengths: Vec<usize> = outlines.iter().map(Vec::len).collect();
+        let all: Vec<(OutlinedTable<'s>, Option<TableId<'s>>)> = outlines
+            .into_iter()
             .flatten()
             .map(|table| {
                 let kind = self.types.iter().find(|kind| kind.table == table.table);
-                (table.clone(), kind.and_then(|kind| kind.id_without_reading(table)))
+                let id = kind.and_then(|kind| kind.id_without_reading(&table));
+                (table, id)
             })
             .collect();
         let Some(chosen) = known.choose(&all) else { return false };
         let mut tables = all.into_iter().zip(chosen);
-        for (index, (source, outline)) in sources.iter().zip(&outlines).enumerate() {
-            for ((table, id), chosen) in tables.by_ref().take(outline.len()) {
+        for (index, (source, length)) in sources.iter().zip(lengths).enumerate() {
+            for ((table, id), chosen) in tables.by_ref().take(length) {
                 match (id, self.types.iter().find(|kind| kind.table == table.table)) {
                     (Some(id), Some(kind)) if !chosen => {
-                        self.unread.entry(kind.table).or_default().insert(id);
+                        self.unread.entry(kind.table).or_default().add(id);
                     }
                     _ => match source.parse_table(&table) {
                         Ok(parsed) => self.take_file(parsed, index, sources, reader),
@@ -153,7 +166,7 @@ impl<'s, M: Declaration> Tables<'s, M> {
     }
 
     /// Takes out the names of the entities of a type whose tables were not read.
-    pub(super) fn take_unread<D: Definition>(&mut self) -> HashSet<String> {
+    pub(super) fn take_unread<D: Definition>(&mut self) -> UnreadIds {
         self.unread.remove(D::TABLE).unwrap_or_default()
     }
 
@@ -284,7 +297,7 @@ impl<'c> Reader<'c> {
         });
         // Collected at once, as maps that grow at one end are half empty.
         let valid = finished.collect();
-        Definitions { valid, broken, unread: HashSet::new(), complete: self.complete }
+        Definitions { valid, broken, unread: UnreadIds::default(), complete: self.complete }
     }
 
     /// Reads what is known of one entity; nothing if it is wrong, which is noted.

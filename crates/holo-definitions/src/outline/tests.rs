@@ -22,9 +22,20 @@ const VALUES: &[&str] = &[
     "true # \"comment",
     "1979-05-27 07:32:00",
     "[\n\"\"\"\n]\n\"\"\"\n]",
+    "\"\\\\\\\"\\\\\"",
+    "\"\"\"\\\\\"\\\"\"\\\\\"\"\"",
 ];
 const KEYS: &[&str] = &["name", "size", "a-b", "x_1", "2"];
 const INNER: &[&str] = &["[thing.inner]\nk = [1]\n", "[[thing.list]]\n", "[ thing . sub ]\nname = 'x'\n"];
+
+/// The roles of keys: only the size concerns others.
+fn role(_: &str, key: &str) -> Role {
+    match key {
+        "name" => Role::Name,
+        "size" => Role::Other,
+        _ => Role::SelfContained,
+    }
+}
 
 /// Returns a file of tables.
 pub(crate) fn file(random: &mut Random) -> String {
@@ -56,7 +67,7 @@ fn what_is_outlined_is_what_is_read() {
     random::cases(2000, |random| {
         let text = file(random);
         let whole: Table = text.parse().unwrap_or_else(|error| panic!("{text}\n{error}"));
-        let outlined = outline(&text).unwrap_or_else(|| panic!("no outline of\n{text}"));
+        let outlined = outline(&text, role).unwrap_or_else(|| panic!("no outline of\n{text}"));
         let mut again = Table::new();
         for table in &outlined {
             assert_eq!(&text[table.start..table.start + table.text.len()], table.text);
@@ -65,9 +76,12 @@ fn what_is_outlined_is_what_is_read() {
             assert_eq!(one.len(), 1, "{}", table.text);
             let read = one[0].as_table().unwrap();
             let is_plain = read.values().all(|value| !value.is_table() && !value.is_array());
-            assert!(!is_plain || table.has_only(|key| read.contains_key(key)), "{}", table.text);
-            assert!(!read.contains_key("size") || !table.has_only(|key| key != "size"), "{}", table.text);
-            if let Some(name) = table.text_of("name") {
+            let name = table.text_of("name");
+            assert!(!is_plain || table.may_concern_others == read.contains_key("size"), "{}", table.text);
+            assert!(table.may_concern_others || table.name == name, "{}", table.text);
+            let has_tables = ["inner", "list", "sub"].into_iter().any(|key| read.contains_key(key));
+            assert!(table.may_concern_others || !has_tables && !read.contains_key("size"), "{}", table.text);
+            if let Some(name) = name {
                 assert_eq!(read["name"].as_str(), Some(name), "{}", table.text);
             }
             match again.entry(table.table).or_insert_with(|| toml::Value::Array(Vec::new())) {
@@ -94,13 +108,26 @@ fn what_an_outline_cannot_show_has_none() {
         "[[thing]]\nname\n",
         "[[thing\n",
     ] {
-        assert_eq!(outline(text), None, "{text}");
+        assert_eq!(outline(text, role), None, "{text}");
     }
 }
 
 #[test]
 fn the_text_of_a_key_is_told_if_it_is_a_plain_string() {
-    let outlined = outline("[[thing]]\na = \"x y\"\nb = 'x\\y'\nc = \"x\\ny\"\nd = 1\ne = \"\"\"x\"\"\"\n").unwrap();
+    let outlined =
+        outline("[[thing]]\na = \"x y\"\nb = 'x\\y'\nc = \"x\\ny\"\nd = 1\ne = \"\"\"x\"\"\"\n", role).unwrap();
     let texts = ["a", "b", "c", "d", "e", "f"].map(|key| outlined[0].text_of(key));
     assert_eq!(texts, [Some("x y"), None, None, None, None, None]);
+}
+
+#[test]
+fn an_id_is_compared_without_being_made() {
+    let id = TableId { entity_type: "file", key: "path", name: "/a:b" };
+    assert_eq!(id.to_string(), "file:/a:b");
+    for prefix in ["", "fi", "file", "file:", "file:/a", "file:/a:b"] {
+        assert!(id.starts_with(prefix.as_bytes()) && id.is(prefix.as_bytes()) == (prefix == "file:/a:b"), "{prefix}");
+    }
+    for other in ["file:/a:bc", "file/", "files", "file:/b", "x", "file:/a:c"] {
+        assert!(!id.starts_with(other.as_bytes()) && !id.is(other.as_bytes()), "{other}");
+    }
 }

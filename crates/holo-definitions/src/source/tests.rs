@@ -75,3 +75,29 @@ fn a_file_with_an_unknown_table_or_a_key_twice_is_read_as_a_whole() {
     }
     assert_eq!(by_table(&sources("[[thing]]\n[[other]]\n")).map(|tables| tables.len()), Some(2));
 }
+
+#[test]
+fn a_line_is_counted_wherever_it_is_in_a_long_file() {
+    random::cases(50, |random| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut texts = Vec::new();
+        for name in ["a.toml", "b.toml"] {
+            let lines = (0..random.below(300)).map(|_| "x".repeat(*random.pick(&[0, 1, 20, 1500])) + "\n");
+            texts.push(lines.collect::<String>());
+            fs::write(folder.path().join(name), texts.last().unwrap()).unwrap();
+        }
+        let (sources, unread) = Sources::read(&folder.path().to_owned().into(), &crate::testing::NoTemplates);
+        assert!(unread.is_empty());
+        let whole = texts.join(" ");
+        for _ in 0..100 {
+            let at = random.below(whole.len() + 1);
+            let (name, before) = match at.checked_sub(texts[0].len() + 1) {
+                Some(within) => ("b.toml", &texts[1][..within]),
+                None => ("a.toml", &texts[0][..at]),
+            };
+            let line = 1 + before.matches('\n').count();
+            let expected = format!("{}:{line}", folder.path().join(name).display());
+            assert_eq!(sources.location(&(at..at)).to_string(), expected, "{at}");
+        }
+    });
+}

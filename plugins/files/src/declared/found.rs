@@ -5,6 +5,7 @@ use super::declaration::{Declaration, Paths, find_contradictions, publish};
 use super::entity::DeclaredFile;
 use super::inspection;
 use super::records::Records;
+use crate::known_files::ScannedFiles;
 use crate::overlay::{FileEntity, PREFIX};
 use bstr::ByteSlice;
 use holo_change::base_store::Remembered;
@@ -41,10 +42,26 @@ pub(crate) struct Files {
 
 impl Found {
     /// Takes what is declared, beside what is remembered.
-    pub(crate) fn new(definitions: Definitions<FileDefinition>, host: &Host, output: &mut Output<'_>) -> Found {
-        let records = inspection::bases(host).and_then(|bases| match definitions.is_whole() {
-            true => bases.all(output).map(Records::All),
-            false => bases.all_but(|id| definitions.is_defined(id), output).map(Records::Orphans),
+    pub(crate) fn new(
+        definitions: Definitions<FileDefinition>,
+        host: &Host,
+        known: &ScannedFiles<'_>,
+        output: &mut Output<'_>,
+    ) -> Found {
+        let records = inspection::bases(host).and_then(|bases| {
+            let folder = bases.folder_stamp()?;
+            // Of very many records, only listing their names takes longer than all else.
+            if !definitions.is_whole() && !bases.has_journal()? && known.define_all_of(folder.as_ref()) {
+                return Ok(Records::Orphans(BTreeMap::new()));
+            }
+            let records = match definitions.is_whole() {
+                true => Records::All(bases.all(output)?),
+                false => Records::Orphans(bases.all_but(|id| definitions.is_defined(id), output)?),
+            };
+            if let Some(folder) = folder {
+                known.found_all_of(&folder, || records.get().keys().all(|id| definitions.is_defined(id)));
+            }
+            Ok(records)
         });
         let records = records.unwrap_or_else(|error| {
             output.error(error.to_string());

@@ -2,17 +2,17 @@
 
 use crate::declared::Paths;
 use bstr::{BString, ByteSlice};
-use holo_plugin::definitions::OutlinedTable;
+use holo_plugin::definitions::{OutlinedTable, TableId};
 use holo_plugin::{Asset, Host};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The key whose value is the path that a table is about.
 const PATH: &str = "path";
 
 /// Tables, by what their paths have to do with each other.
 pub(super) struct Related<'t> {
-    tables: &'t [(OutlinedTable<'t>, Option<String>)],
+    tables: &'t [(OutlinedTable<'t>, Option<TableId<'t>>)],
     /// The directory and the name that each table is about.
     names: Vec<(usize, &'t str)>,
     directories: Vec<Directory<'t>>,
@@ -41,22 +41,28 @@ struct Wanted {
 
 impl<'t> Related<'t> {
     /// Returns none if it cannot be told what one of the tables is about.
-    pub(super) fn new(tables: &'t [(OutlinedTable<'t>, Option<String>)], host: &Host) -> Option<Related<'t>> {
+    pub(super) fn new(tables: &'t [(OutlinedTable<'t>, Option<TableId<'t>>)], host: &Host) -> Option<Related<'t>> {
         let paths = Paths::new(host);
         let (mut names, mut directories, mut by_path) = (Vec::with_capacity(tables.len()), Vec::new(), HashMap::new());
-        for (table, _) in tables {
-            let path = table.text_of(PATH)?;
+        let mut last: Option<(&str, usize)> = None;
+        for (table, id) in tables {
+            let path = id.filter(|id| id.key == PATH).map(|id| id.name).or_else(|| table.text_of(PATH))?;
             let (directory, name) = path.rsplit_once('/').filter(|(_, name)| !["", ".", ".."].contains(name))?;
-            let index = *by_path.entry(directory).or_insert_with(|| {
-                let shown = if directory.is_empty() { "/" } else { directory };
-                let within = Path::new(shown).join("x");
-                directories.push(Directory {
-                    path: Path::new(shown),
-                    canonical: paths.canonical(&within).parent().map(Path::to_owned).unwrap_or_default(),
-                    symlinks: paths.symlinks(&within),
+            // Most often a directory is that of the table before.
+            if last.is_none_or(|(last, _)| last != directory) {
+                let index = *by_path.entry(directory).or_insert_with(|| {
+                    let shown = if directory.is_empty() { "/" } else { directory };
+                    let within = Path::new(shown).join("x");
+                    directories.push(Directory {
+                        path: Path::new(shown),
+                        canonical: paths.canonical(&within).parent().map(Path::to_owned).unwrap_or_default(),
+                        symlinks: paths.symlinks(&within),
+                    });
+                    directories.len() - 1
                 });
-                directories.len() - 1
-            });
+                last = Some((directory, index));
+            }
+            let index = last.map_or(0, |(_, index)| index);
             names.push((index, name));
         }
         Some(Related { tables, names, directories })
@@ -66,13 +72,27 @@ impl<'t> Related<'t> {
     /// nobody else.
     pub(super) fn to(&self, ids: &[BString]) -> Option<Vec<bool>> {
         let asked: HashSet<&[u8]> = ids.iter().map(|id| id.as_slice()).collect();
-        let is_asked = |id: &Option<String>| id.as_ref().is_some_and(|id| asked.contains(id.as_bytes()));
-        let found: HashSet<&str> =
-            self.tables.iter().filter(|(_, id)| is_asked(id)).filter_map(|(_, id)| id.as_deref()).collect();
+        let names: HashSet<&[u8]> = asked.iter().filter_map(|id| Some(id.split_once_str(":")?.1)).collect();
+        let may_be = |name: &[u8]| match ids {
+            // Comparing is faster than hashing.
+            [only] => only.ends_with(name),
+            _ => names.contains(name),
+        };
+        let is_asked = |id: &Option<TableId<'_>>| {
+            id.is_some_and(|id| may_be(id.name.as_bytes()) && asked.iter().any(|asked| id.is(asked)))
+        };
+        let are_asked: Vec<bool> = self.tables.iter().map(|(_, id)| is_asked(id)).collect();
+        let found: HashSet<TableId<'_>> = self
+            .tables
+            .iter()
+            .zip(&are_asked)
+            .filter(|(_, is_asked)| **is_asked)
+            .filter_map(|((_, id), _)| *id)
+            .collect();
         if found.len() != asked.len() {
             return None;
         }
-        Some(self.with_related(|_, id| is_asked(id)))
+        Some(self.with_related(|index| are_asked.get(index) == Some(&true)))
     }
 
     /// Returns for each table true if its entity may come right before or after one that needs and provides these assets, or has to do with
@@ -86,24 +106,32 @@ impl<'t> Related<'t> {
             assets.iter().filter(|asset| asset.kind == "path").map(|asset| asset.value.to_path_lossy().into()).collect()
         };
         let (needs, provides) = (paths(needs), paths(provides));
-        let is_within = |path: &Path| provides.iter().any(|provided| path.starts_with(provided));
-        let is_needed = |path: &Path| needs.iter().any(|needed| needed.starts_with(path));
+        if needs.iter().chain(&provides).any(|path| path.components().any(|part| part == Component::ParentDir)) {
+            return None;
+        }
+        let ends: HashSet<&Path> =
+            needs.iter().flat_map(|path| path.ancestors()).chain(provides.iter().map(PathBuf::as_path)).collect();
+        let parents: HashSet<&Path> = ends.iter().filter_map(|path| path.parent()).collect();
+        let ways = |directory: &Directory<'t>| [directory.path.to_owned(), directory.canonical.clone()];
+        let is_within = |path: &PathBuf| provides.iter().any(|provided| path.starts_with(provided));
+        let within: Vec<bool> =
+            self.directories.iter().map(|directory| ways(directory).iter().any(is_within)).collect();
+        let is_near = |path: &PathBuf| parents.contains(path.as_path());
+        let near: Vec<bool> = self.directories.iter().map(|directory| ways(directory).iter().any(is_near)).collect();
         let is_neighbour = |index: usize| {
-            self.directory_of(index).is_some_and(|(directory, name)| {
-                [directory.path, &directory.canonical].into_iter().any(|directory| {
-                    let path = directory.join(name);
-                    is_within(directory) || is_within(&path) || is_needed(&path)
-                })
-            })
+            let Some((directory, name)) = self.names.get(index) else { return false };
+            let is_end = |directory: &Directory<'t>| ways(directory).iter().any(|way| ends.contains(&*way.join(name)));
+            within.get(*directory) == Some(&true)
+                || near.get(*directory) == Some(&true) && self.directories.get(*directory).is_some_and(is_end)
         };
-        Some(self.with_related(|index, _| is_neighbour(index)))
+        Some(self.with_related(is_neighbour))
     }
 
     /// Returns for each table true if it is meant, or may concern others, or has to do with one of those.
-    fn with_related(&self, is_meant: impl Fn(usize, &Option<String>) -> bool) -> Vec<bool> {
+    fn with_related(&self, is_meant: impl Fn(usize) -> bool) -> Vec<bool> {
         // Tables that may concern others are read anyway.
         let tables = self.tables.iter().enumerate();
-        let mut chosen: Vec<bool> = tables.map(|(index, (_, id))| id.is_none() || is_meant(index, id)).collect();
+        let mut chosen: Vec<bool> = tables.map(|(index, (_, id))| id.is_none() || is_meant(index)).collect();
         let mut new = chosen.clone();
         while new.contains(&true) {
             let mut wanted = Wanted::default();

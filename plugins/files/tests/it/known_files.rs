@@ -22,9 +22,10 @@ const ENSURE: [&str; 6] =
 const MORE: [&str; 7] = ["", "", "", "", "retries = 1\n", "if = \"false\"\n", "# path = \"/x\"\n"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ("a limited scan says what a whole one says", &[], random_sites),
         ("of known files, only what is asked for is read", &[Need::Program("strace")], others_are_not_read),
+        ("records that are known to be defined are not listed", &[Need::Program("strace")], records_are_not_listed),
         ("the records of others are read when all files are applied", &[], others_records_are_left),
         ("a definition that is changed in a known file is noticed", &[], changed),
         ("a mistake is said again as long as it is there", &[], mistaken),
@@ -185,6 +186,42 @@ fn others_are_not_read() {
     fs::remove_file(root.join(DEFINITIONS[0])).unwrap();
     assert!(root.holo(&["apply"]).success());
     assert!(!root.exists(RECORD) && !root.exists("var/lib/holo/files/.declared"), "{}", root.dump());
+}
+
+fn records_are_not_listed() {
+    let root = site();
+    let (holo, log, records) = (built("holo"), root.join("tmp/strace"), "var/lib/holo/files/.declared/base");
+    let is_listed = |environment: &str| {
+        let strace = ["-f", "-y", "-qq", "-o", log.to_str().unwrap(), "-e", "trace=getdents64", "-E", environment];
+        let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), "check", "file:/etc/one"]].concat());
+        assert!(run.success(), "{run}");
+        fs::read(&log).unwrap().contains_str(format!("{records}>"))
+    };
+    assert!(is_listed("HOLO_VERIFY=1") && !is_listed("UNUSED=1"), "{}", root.dump());
+    // A record of what nothing defines is noticed.
+    let orphan = format!("{records}/file:%2fetc%2fsix.json");
+    let record = root.read(format!("{records}/file:%2fetc%2ftwo.json")).to_string();
+    root.write(&orphan, record.replace("/etc/two", "/etc/six"));
+    let selectors = || root.holo(&["selectors", "--prefix=file:/etc/"]).stdout_lossy().into_owned();
+    for _ in 0..2 {
+        assert!(is_listed("UNUSED=1"));
+        assert!(selectors().contains("file:/etc/six"), "{}", selectors());
+        // It is not taken for known, either.
+        settle();
+        assert!(root.holo(&["apply", "file:/etc/one"]).success());
+    }
+    // An apply of one file learns that it is gone.
+    fs::remove_file(root.join(&orphan)).unwrap();
+    settle();
+    assert!(is_listed("UNUSED=1") && !selectors().contains("file:/etc/six"));
+    assert!(root.holo(&["apply", "file:/etc/one"]).success());
+    assert!(!is_listed("UNUSED=1"), "{}", root.dump());
+    // So does the one after a change.
+    root.write("etc/one", "a person's\n");
+    assert!(root.holo(&["apply", "--force", "file:/etc/one"]).success());
+    settle();
+    assert!(root.holo(&["apply", "file:/etc/one"]).success());
+    assert!(!is_listed("UNUSED=1"), "{}", root.dump());
 }
 
 fn others_records_are_left() {
