@@ -15,7 +15,6 @@ mod wanted;
 mod words;
 
 use access::Accesses;
-pub(crate) use declaration::Paths;
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, remove_empty_folder, tidy};

@@ -7,6 +7,7 @@ mod files;
 mod known_files;
 mod managed;
 mod overlay;
+mod paths;
 mod read;
 mod sidecars;
 

@@ -5,9 +5,9 @@ use crate::edits::{self, EditTables, Neighbour};
 use crate::known_files::ScannedFiles;
 use crate::managed::ManagedFile;
 use crate::overlay::{FileEntity, OverlayDefinition};
+use crate::paths::Paths;
 use crate::sidecars;
 use bstr::ByteSlice;
-use holo_change::{CanonicalPaths, Tree};
 use holo_plugin::definitions::{self, Definitions};
 use holo_plugin::{Entity, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,11 +75,8 @@ fn with_declared(
 
 /// Adds the edits. A file that is made as a whole, or has resource files, is not edited: where both are defined, neither is applied.
 fn with_edits(host: &Host, found: edits::Found, files: Vec<ManagedFile>, output: &mut Output<'_>) -> Vec<ManagedFile> {
-    let canonical = Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root));
-    let canonical = |file: &ManagedFile| {
-        let path = file.path()?;
-        canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).or_else(|| Some(path.to_owned()))
-    };
+    let paths = Paths::new(host);
+    let canonical = |file: &ManagedFile| file.path().map(|path| paths.canonical(path));
     let mut neighbours: BTreeMap<PathBuf, Vec<Neighbour>> = BTreeMap::new();
     for file in files.iter().filter(|file| !file.is_left_out()) {
         let Some(path) = canonical(file) else { continue };

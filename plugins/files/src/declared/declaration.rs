@@ -8,7 +8,6 @@ use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;
 use holo_change::claims::{self, Claim};
 use holo_change::tracked::Tracks;
-use holo_change::{CanonicalPaths, Tree};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Defined;
 use holo_plugin::index::{Table, define_index};
@@ -146,25 +145,5 @@ pub(super) fn publish(
     }
     if let Err(error) = claims::publish(host.locations(), &claims, &holders) {
         output.error(error.to_string());
-    }
-}
-
-/// Finds the canonical paths of many.
-pub(crate) struct Paths {
-    canonical: Option<CanonicalPaths>,
-}
-
-impl Paths {
-    pub(crate) fn new(host: &Host) -> Paths {
-        Paths { canonical: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
-    }
-
-    /// Returns the path itself if it cannot be looked at.
-    pub(crate) fn canonical(&self, path: &Path) -> PathBuf {
-        self.canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).unwrap_or_else(|| path.to_owned())
-    }
-
-    pub(crate) fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
-        self.canonical.as_ref().and_then(|canonical| canonical.symlinks(path).ok()).unwrap_or_default()
     }
 }

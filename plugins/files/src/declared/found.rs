@@ -1,12 +1,13 @@
 //! All files that are declared, or were, and the entities that they are.
 
 use super::FileDefinition;
-use super::declaration::{Declaration, Paths, find_contradictions, publish};
+use super::declaration::{Declaration, find_contradictions, publish};
 use super::entity::DeclaredFile;
 use super::inspection;
 use super::records::Records;
 use crate::known_files::ScannedFiles;
 use crate::overlay::{FileEntity, PREFIX};
+use crate::paths::Paths;
 use bstr::ByteSlice;
 use holo_change::base_store::Remembered;
 use holo_change::tracked::{State, Tracks};

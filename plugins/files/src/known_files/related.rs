@@ -1,6 +1,6 @@
 //! The declarations that may have to do with some of all: they are about the same file, or one is in the way of the other.
 
-use crate::declared::Paths;
+use crate::paths::Paths;
 use bstr::{BString, ByteSlice};
 use holo_plugin::definitions::{OutlinedTable, TableId};
 use holo_plugin::{Asset, Host};
