@@ -89,6 +89,7 @@ pub(super) fn find(places: &Places, generated: &Generated) -> Result<Today, Inpu
     }
     today.found.sort_by(|one, other| one.path.cmp(&other.path));
     today.found.dedup_by(|one, other| one.path == other.path);
+    today.found.shrink_to_fit();
     let inputs: Vec<PathBuf> = FOLLOWED.iter().chain(&RESOURCES).map(|below| root.join(below)).collect();
     today.outside.retain(|path| !inputs.iter().any(|input| path.starts_with(input)));
     today.outside.sort();
@@ -126,12 +127,14 @@ impl Today {
     }
 
     /// Takes what is at a path, if there is anything.
-    fn take(&mut self, at: &Path, path: PathBuf, follow: bool) -> Result<(), InputError> {
+    fn take(&mut self, at: &Path, mut path: PathBuf, follow: bool) -> Result<(), InputError> {
         let stamp = match Stamp::of_path(at, follow) {
             Ok(stamp) => stamp,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(source) => return Err(InputError { path: at.to_owned(), source }),
         };
+        // There may be very many.
+        path.shrink_to_fit();
         let found = Found { path, stamp };
         match found.kind() {
             // A FIFO or device holds no resource.

@@ -112,6 +112,8 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
         let kept = digest.filter(|digest| known.contains_key(digest));
         *digest = packing.content(found, kept)?;
     }
+    // A directory that has the content of a file is kept beside that.
+    packing.own = HashSet::new();
     // They are of use only with the pack, and made anew where they are missing.
     let stamps = stamps::Unfinished::begin(&store.stamps(), &found, &digests, moment);
     let inputs = inputs_of(found, digests, &places)?;
