@@ -2,29 +2,32 @@
 
 use crate::entity::ExecEntity;
 use holo_plugin::declared::Declared;
-use holo_plugin::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict, in_threads};
-
-/// A command, with its place in the set.
-pub(crate) type Placed<'j, 'e> = (usize, &'j Job<'e, Declared<ExecEntity>>);
+use holo_plugin::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict, check_concurrently};
 
 /// So many guards for each thread are run ahead at most.
 const AHEAD: usize = 4;
 
 /// Applies commands in this order, one after the other. The guards of those that come next are run by several threads as long as no command
-/// has to run: what they say counts until one has run, as that may have changed it.
-pub(crate) fn apply(host: &Host, mut commands: &[Placed<'_, '_>], threads: usize, answers: &mut dyn SetAnswers) {
+/// has to run: what they say counts until one has run, as that may have changed it. With one thread, no guard is run before its turn.
+pub(crate) fn apply(
+    host: &Host,
+    commands: &[Job<'_, Declared<ExecEntity>>],
+    threads: usize,
+    answers: &mut dyn SetAnswers,
+) {
     // Commands that all have to run have no guard run twice.
     let mut ahead = 1;
-    while let Some((first, _)) = commands.first() {
-        answers.begin(*first);
-        let (next, _) = commands.split_at(ahead.min(commands.len()));
+    let mut done = 0;
+    while let Some(rest) = commands.get(done..).filter(|rest| !rest.is_empty()) {
+        answers.begin(done);
+        let (next, _) = rest.split_at(ahead.min(rest.len()));
         let seen = if ahead > 1 { Seen::of(host, next, threads) } else { Seen::nothing(1) };
-        let mut has_run = false;
-        for (index, ((place, job), look)) in next.iter().zip(seen.looks).enumerate() {
-            if index > 0 {
-                answers.begin(*place);
+        let (first, mut has_run) = (done, false);
+        for (job, look) in next.iter().zip(seen.looks) {
+            if done > first {
+                answers.begin(done);
             }
-            let mut output = answers.output(*place);
+            let mut output = answers.output(done);
             let applied = if look.verdict == Some(Verdict::InDesiredState) {
                 look.said.iter().for_each(|(stream, bytes)| output.relay(*stream, bytes));
                 job.entity.apply_in_desired_state(host, &mut output)
@@ -32,13 +35,13 @@ pub(crate) fn apply(host: &Host, mut commands: &[Placed<'_, '_>], threads: usize
                 job.entity.apply(host, job.mode, &mut output)
             };
             has_run = applied.may_have_changed();
-            answers.end(*place, applied);
-            commands = commands.get(1..).unwrap_or_default();
+            answers.end(done, applied);
+            done += 1;
             if has_run {
                 break;
             }
         }
-        ahead = if has_run { 1 } else { (ahead * 2).min(threads * AHEAD) };
+        ahead = if has_run || threads < 2 { 1 } else { (ahead * 2).min(threads * AHEAD) };
     }
 }
 
@@ -61,12 +64,9 @@ impl Seen {
         Seen { looks: std::iter::repeat_with(Look::default).take(commands).collect(), at: 0 }
     }
 
-    fn of(host: &Host, commands: &[Placed<'_, '_>], threads: usize) -> Seen {
+    fn of(host: &Host, commands: &[Job<'_, Declared<ExecEntity>>], threads: usize) -> Seen {
         let mut seen = Seen::nothing(commands.len());
-        in_threads(commands.iter().enumerate().collect(), threads, &mut seen, &|(index, (_, job)), seen| {
-            let verdict = job.entity.check(host, job.mode, &mut seen.output(index));
-            seen.end(index, verdict);
-        });
+        check_concurrently(host, commands, threads, &mut seen);
         seen
     }
 }

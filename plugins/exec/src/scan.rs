@@ -1,12 +1,12 @@
 //! The scan for commands.
 
-use crate::ahead::{self, Placed};
+use crate::ahead;
 use crate::definition;
 use crate::entity::ExecEntity;
 use crate::last_run;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Defined};
-use holo_plugin::{Entity, Host, Job, Output, Plugin, ScanError, SetAnswers, in_threads};
+use holo_plugin::{Host, Job, Output, Part, Plugin, ScanError, SetAnswers, apply_concurrently};
 
 /// The plugin `exec`.
 pub(crate) struct Exec;
@@ -34,20 +34,19 @@ impl Plugin for Exec {
     /// Guards change nothing and may be run side by side. Commands follow one another, but for those between which nobody else's stands and that
     /// may run at the same time.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<ExecEntity>>], answers: &mut dyn SetAnswers) {
-        let commands: Vec<Placed<'_, '_>> = set.iter().enumerate().collect();
-        let is_parallel = |(_, job): &Placed<'_, '_>| job.entity.entity.exec.parallel;
+        let is_parallel = |job: &Job<'_, Declared<ExecEntity>>| job.entity.entity.exec.parallel;
         // All commands that are only printed are noted in one file.
         let threads = if host.test_mode() { 1 } else { host.jobs() };
-        for alike in commands.chunk_by(|one, next| is_parallel(one) == is_parallel(next)) {
+        let mut first = 0;
+        for alike in set.chunk_by(|one, next| is_parallel(one) == is_parallel(next)) {
+            let places: Vec<usize> = (first..first + alike.len()).collect();
+            let mut answers = Part { places: places.into(), answers: &mut *answers };
             if alike.first().is_some_and(is_parallel) {
-                in_threads(alike.to_vec(), threads, answers, &|(place, job), answers| {
-                    answers.begin(place);
-                    let applied = job.entity.apply(host, job.mode, &mut answers.output(place));
-                    answers.end(place, applied);
-                });
+                apply_concurrently(host, alike, threads, &mut answers);
             } else {
-                ahead::apply(host, alike, threads, answers);
+                ahead::apply(host, alike, threads, &mut answers);
             }
+            first += alike.len();
         }
     }
 }
