@@ -8,7 +8,7 @@ use crate::provider::{Done, Manager, ManagerError, Subject, Task};
 use crate::scope::Scope;
 use crate::state::{Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
-use holo_plugin::process::{Captured, Program};
+use holo_plugin::process::Program;
 use holo_plugin::system::Root;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -49,8 +49,8 @@ fn tool(name: &str, arguments: &[&str]) -> Program {
 }
 
 /// Returns the lines of a call's output without the stars before them.
-fn lines(captured: &Captured) -> Vec<String> {
-    let text = String::from_utf8_lossy(&captured.stderr);
+fn lines(output: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(output);
     let lines = text.lines().map(|line| line.trim().trim_start_matches("* ").trim());
     lines.filter(|line| !line.is_empty() && *line != "[ !! ]").map(str::to_owned).collect()
 }
@@ -60,8 +60,8 @@ fn run(name: &str, arguments: &[&str], limit: Option<Duration>) -> Result<String
     let captured = tool(name, arguments).timeout(limit).output().map_err(|error| vec![error.to_string()])?;
     match captured.ended.failure() {
         None => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
-        Some(failure) if captured.ended.timed_out.is_some() || lines(&captured).is_empty() => Err(vec![failure]),
-        Some(_) => Err(lines(&captured)),
+        Some(failure) if captured.ended.timed_out.is_some() || lines(&captured.stderr).is_empty() => Err(vec![failure]),
+        Some(_) => Err(lines(&captured.stderr)),
     }
 }
 
@@ -180,18 +180,16 @@ fn unlisted(unit: &UnitName) -> Result<Status, ManagerError> {
 
 /// Returns the word of OpenRC for the state of a service that runs or has crashed; `None` if its script says something else.
 fn asked(unit: &UnitName) -> Option<String> {
-    // Its end says the same by a number.
+    // `rc-service` exits with 0 only if the service runs, so its output is read in any case.
     let captured = tool("rc-service", &["--", unit.as_str(), "status"]).timeout(QUESTION_LIMIT).output().ok()?;
-    let text = [captured.stdout, captured.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    let word = text.lines().find_map(|line| line.trim().trim_start_matches("* ").strip_prefix("status: "))?;
-    Some(word.trim().to_owned())
+    let mut said = [&captured.stdout, &captured.stderr].into_iter().flat_map(|output| lines(output));
+    said.find_map(|line| line.strip_prefix("status: ").map(|word| word.trim().to_owned()))
 }
 
 /// Returns true if the script of a service has a command `reload`.
 fn can_reload(name: &str) -> bool {
     let described = tool("rc-service", &["--", name, "describe"]).timeout(QUESTION_LIMIT).output();
-    described.is_ok_and(|described| lines(&described).iter().any(|line| line.starts_with("reload:")))
+    described.is_ok_and(|described| lines(&described.stderr).iter().any(|line| line.starts_with("reload:")))
 }
 
 impl Manager for Live {
