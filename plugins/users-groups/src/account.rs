@@ -115,6 +115,15 @@ impl Account {
         ]
     }
 
+    /// Returns the name and both values of each attribute, other than comment and auxiliary groups, that is set to different values.
+    pub(crate) fn conflicts(&self, other: &Account) -> Vec<(&'static str, String, String)> {
+        let pairs = self.essentials().into_iter().zip(other.essentials());
+        pairs
+            .filter_map(|((what, own), (_, others))| Some((what, own?, others?)))
+            .filter(|(_, own, others)| own != others)
+            .collect()
+    }
+
     /// Takes what is not set here from another, but for auxiliary groups.
     pub(crate) fn fill_single_from(&mut self, other: &Account) {
         self.number = self.number.or(other.number);

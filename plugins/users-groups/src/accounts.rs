@@ -1,12 +1,14 @@
 //! The users and groups that there are: `/etc/passwd` and `/etc/group` below the root.
 
 use crate::account::{Account, AccountId, Kind};
-use bstr::ByteSlice;
-use holo_change::error::{PathError, Result};
-use holo_change::{Stamp, Tree};
+use crate::error::AccountError;
+use bstr::{BStr, ByteSlice};
+use holo_change::error::PathError;
+use holo_change::{PathHandle, Stamp, Tree};
 use holo_plugin::Host;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +16,10 @@ use std::time::SystemTime;
 
 /// The files, in the order in which they are read.
 pub(crate) const FILES: [&str; 2] = ["/etc/passwd", "/etc/group"];
+/// What they list.
+const KINDS: [Kind; 2] = [Kind::User, Kind::Group];
+
+type Result<T> = std::result::Result<T, AccountError>;
 
 /// The content of the files, read when it is needed, and not again while they are unchanged.
 #[derive(Debug, Default)]
@@ -22,30 +28,37 @@ pub(crate) struct Accounts(Mutex<Option<(Vec<u8>, Arc<Database>)>>);
 impl Accounts {
     /// The account as it is now; none if there is no such account.
     pub(crate) fn find(&self, host: &Host, id: &AccountId) -> Result<Option<Account>> {
-        Ok(self.database(host)?.find(id))
+        self.database(host)?.find(id)
     }
 
     /// Returns all accounts that there are, in no order.
     pub(crate) fn all(&self, host: &Host) -> Result<Vec<Account>> {
         let database = self.database(host)?;
-        Ok(database.users.values().chain(database.groups.values()).cloned().collect())
+        Ok(database.users()?.accounts.values().chain(database.groups()?.accounts.values()).cloned().collect())
     }
 
     /// The login group of a user by its number.
     pub(crate) fn login_group(&self, host: &Host, user: &str) -> Result<Option<u32>> {
-        Ok(self.database(host)?.login_groups.get(user).copied())
+        Ok(self.database(host)?.users()?.login_groups.get(user).copied())
     }
 
     /// The name of the group with this number.
     pub(crate) fn group_name(&self, host: &Host, number: u32) -> Result<Option<String>> {
-        Ok(self.database(host)?.names.get(&number).cloned())
+        Ok(self.database(host)?.groups()?.names.get(&number).cloned())
     }
 
     /// Returns whether a group is the login group of one user, and nobody else is in it.
     pub(crate) fn is_alone(&self, host: &Host, group: &str) -> Result<bool> {
         let database = self.database(host)?;
         let has_it_for_login = |user: &&Account| user.group.as_deref() == Some(group);
-        Ok(database.users.values().filter(has_it_for_login).count() == 1 && !database.members.contains(group))
+        let is_login_group_of_one = database.users()?.accounts.values().filter(has_it_for_login).count() == 1;
+        Ok(is_login_group_of_one && !database.groups()?.with_members.contains(group))
+    }
+
+    /// Returns whether both files can be read.
+    pub(crate) fn are_readable(&self, host: &Host) -> bool {
+        // Reading the users takes the groups.
+        self.database(host).is_ok_and(|database| database.users().is_ok())
     }
 
     /// Forgets what was read: a program has been run.
@@ -55,16 +68,15 @@ impl Accounts {
 
     fn database(&self, host: &Host) -> Result<Arc<Database>> {
         let root = Tree::open(host.root())?;
-        let places = FILES.map(|file| root.place(Path::new(file)).followed());
         let now = SystemTime::now();
         let (mut stamps, mut are_settled) = (Vec::new(), true);
-        let mut texts = Vec::new();
-        for place in places {
-            let place = place?;
-            let stamp = Stamp::of(&place)?;
+        let mut places = Vec::new();
+        for (file, kind) in FILES.into_iter().zip(KINDS) {
+            let place = root.place(Path::new(file)).followed().map_err(|error| unreadable(kind, error))?;
+            let stamp = Stamp::of(&place).map_err(|error| unreadable(kind, error))?;
             are_settled &= stamp.is_none_or(|stamp| stamp.is_settled(now));
             stamps.extend(stamp.map(|stamp| stamp.to_bytes()).unwrap_or_default());
-            texts.push(place);
+            places.push((place, kind));
         }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known_stamps, database)) = &*known
@@ -72,16 +84,13 @@ impl Accounts {
         {
             return Ok(Arc::clone(database));
         }
-        let mut contents = Vec::new();
-        for place in texts {
-            let mut content = Vec::new();
-            if let Some(mut file) = place.open_if_file()? {
-                file.read_to_end(&mut content).map_err(|error| PathError::new("read", place.shown(), error))?;
-            }
-            contents.push(content);
+        let mut files = Vec::new();
+        for (place, kind) in &places {
+            let content = read(place).map_err(|error| unreadable(*kind, error))?;
+            files.push((place.shown().display().to_string(), content));
         }
-        let mut contents = contents.into_iter();
-        let database = Database::parse(&contents.next().unwrap_or_default(), &contents.next().unwrap_or_default());
+        let mut files = files.iter().map(|(file, content)| (file.as_str(), content.as_slice()));
+        let database = Database::parse(files.next().unwrap_or_default(), files.next().unwrap_or_default());
         let database = Arc::new(database);
         // A file that was changed a moment ago may be changed again without looking different.
         *known = are_settled.then(|| (stamps, Arc::clone(&database)));
@@ -89,83 +98,164 @@ impl Accounts {
     }
 }
 
-/// All users and groups.
-#[derive(Debug, Default)]
+/// Returns the content of a file; empty if it does not exist.
+fn read(place: &PathHandle) -> holo_change::error::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    if let Some(mut file) = place.open_if_file()? {
+        file.read_to_end(&mut content).map_err(|error| PathError::new("read", place.shown(), error))?;
+    }
+    Ok(content)
+}
+
+/// Returns the error of a file that cannot be read, or has an entry that cannot.
+fn unreadable(kind: Kind, reason: impl fmt::Display) -> AccountError {
+    format!("cannot read {} database: {reason}", kind.word()).into()
+}
+
+/// All users and groups, each unless its file has a malformed entry. Users need the groups as well.
+#[derive(Debug)]
 struct Database {
-    users: HashMap<String, Account>,
-    groups: HashMap<String, Account>,
-    /// The names of groups, by their numbers.
+    groups: Result<Groups>,
+    users: Result<Users>,
+}
+
+/// The groups that there are.
+#[derive(Debug, Default)]
+struct Groups {
+    accounts: HashMap<String, Account>,
+    /// Their names, by their numbers.
     names: HashMap<u32, String>,
-    /// The groups that have members.
-    members: HashSet<String>,
+    /// Those that have members.
+    with_members: HashSet<String>,
+    /// The groups of each member.
+    memberships: HashMap<String, Vec<String>>,
+}
+
+/// The users that there are.
+#[derive(Debug, Default)]
+struct Users {
+    accounts: HashMap<String, Account>,
     /// The numbers of login groups, whether or not they have names.
     login_groups: HashMap<String, u32>,
 }
 
 impl Database {
-    fn parse(passwd: &[u8], group: &[u8]) -> Database {
-        let mut database = Database::default();
-        let mut memberships: HashMap<String, Vec<String>> = HashMap::new();
-        for fields in records(group) {
-            let [name, _, number, members @ ..] = &fields[..] else { continue };
-            let Some((name, number)) = named(name, number) else { continue };
-            for member in
-                members.iter().flat_map(|members| members.split_str(",")).filter_map(|name| name.to_str().ok())
-            {
+    /// Reads both files, each given by its path for error messages and its content.
+    fn parse((passwd_path, passwd): (&str, &[u8]), (group_path, group): (&str, &[u8])) -> Database {
+        let malformed = |kind, path: &str, Malformed { line, reason }| {
+            let editor = if kind == Kind::User { "vipw" } else { "vigr" };
+            unreadable(kind, format!("{path}:{line}: {reason}; correct the line with {editor}"))
+        };
+        let groups = Groups::parse(group).map_err(|error| malformed(Kind::Group, group_path, error));
+        let users = groups
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|groups| Users::parse(passwd, groups).map_err(|error| malformed(Kind::User, passwd_path, error)));
+        Database { groups, users }
+    }
+
+    fn groups(&self) -> Result<&Groups> {
+        self.groups.as_ref().map_err(Clone::clone)
+    }
+
+    fn users(&self) -> Result<&Users> {
+        self.users.as_ref().map_err(Clone::clone)
+    }
+
+    fn find(&self, id: &AccountId) -> Result<Option<Account>> {
+        let accounts = match id.kind {
+            Kind::Group => &self.groups()?.accounts,
+            Kind::User => &self.users()?.accounts,
+        };
+        Ok(accounts.get(&id.name).cloned())
+    }
+}
+
+impl Groups {
+    fn parse(text: &[u8]) -> std::result::Result<Groups, Malformed> {
+        let mut groups = Groups::default();
+        for (line, fields) in entries(text) {
+            let [name, _, number, members, ..] = &fields[..] else {
+                return Err(Malformed::too_short(line, &fields, 4));
+            };
+            let number = parse_number("GID", number, line)?;
+            let Some(name) = parse_name(name) else { continue };
+            for member in members.split_str(",").filter_map(|name| name.to_str().ok()) {
                 let member = member.trim();
                 if !member.is_empty() {
-                    database.members.insert(name.clone());
+                    groups.with_members.insert(name.clone());
                 }
-                memberships.entry(member.to_owned()).or_default().push(name.clone());
+                groups.memberships.entry(member.to_owned()).or_default().push(name.clone());
             }
-            database.names.entry(number).or_insert_with(|| name.clone());
+            groups.names.entry(number).or_insert_with(|| name.clone());
             let id = AccountId { kind: Kind::Group, name: name.clone() };
             let account = Account { number: Some(number), ..Account::bare(id) };
-            database.groups.entry(name).or_insert(account);
+            groups.accounts.entry(name).or_insert(account);
         }
-        for fields in records(passwd) {
-            let [name, _, number, group, comment, home, rest @ ..] = &fields[..] else { continue };
-            let Some((name, number)) = named(name, number) else { continue };
-            let group = group.to_str().ok().and_then(|number| number.parse().ok());
+        Ok(groups)
+    }
+}
+
+impl Users {
+    fn parse(text: &[u8], groups: &Groups) -> std::result::Result<Users, Malformed> {
+        let mut users = Users::default();
+        for (line, fields) in entries(text) {
+            // The C library takes an entry without a shell.
+            let [name, _, number, group, comment, home, rest @ ..] = &fields[..] else {
+                return Err(Malformed::too_short(line, &fields, 7));
+            };
+            let (number, group) = (parse_number("UID", number, line)?, parse_number("GID", group, line)?);
+            let Some(name) = parse_name(name) else { continue };
             let mut account = Account {
                 id: AccountId { kind: Kind::User, name: name.clone() },
                 number: Some(number),
-                comment: text(comment),
-                home: text(home),
-                group: group.and_then(|number: u32| database.names.get(&number).cloned()),
-                groups: memberships.get(&name).cloned().unwrap_or_default(),
-                shell: rest.first().and_then(|shell| text(shell)),
+                comment: parse_text(comment),
+                home: parse_text(home),
+                group: groups.names.get(&group).cloned(),
+                groups: groups.memberships.get(&name).cloned().unwrap_or_default(),
+                shell: rest.first().and_then(|shell| parse_text(shell)),
             };
             account.sort_groups();
-            if let Entry::Vacant(vacant) = database.users.entry(name.clone()) {
+            if let Entry::Vacant(vacant) = users.accounts.entry(name.clone()) {
                 vacant.insert(account);
-                group.and_then(|number| database.login_groups.insert(name, number));
+                users.login_groups.insert(name, group);
             }
         }
-        database
-    }
-
-    fn find(&self, id: &AccountId) -> Option<Account> {
-        let accounts = match id.kind {
-            Kind::Group => &self.groups,
-            Kind::User => &self.users,
-        };
-        accounts.get(&id.name).cloned()
+        Ok(users)
     }
 }
 
-/// The lines that stand for something, without comments and what network services add.
-fn records(text: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
-    let lines = text.lines().filter(|line| !matches!(line.first(), None | Some(b'#' | b'+' | b'-')));
-    lines.map(|line| line.split_str(":").collect())
+/// An entry that cannot be read.
+#[derive(Debug)]
+struct Malformed {
+    line: usize,
+    reason: String,
 }
 
-fn named(name: &[u8], number: &[u8]) -> Option<(String, u32)> {
-    let name = name.to_str().ok().filter(|name| !name.is_empty())?;
-    Some((name.to_owned(), number.to_str().ok()?.parse().ok()?))
+impl Malformed {
+    fn too_short(line: usize, fields: &[&[u8]], wanted: usize) -> Malformed {
+        Malformed { line, reason: format!("expected {wanted} fields, found {}", fields.len()) }
+    }
 }
 
-fn text(field: &[u8]) -> Option<String> {
+/// Returns the fields of each entry with its line number. Blank lines, comments and what network services add are no entries.
+fn entries(text: &[u8]) -> impl Iterator<Item = (usize, Vec<&[u8]>)> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with_str("#"));
+    let lines = lines.filter(|(_, line)| !line.starts_with_str("+") && !line.starts_with_str("-"));
+    lines.map(|(index, line)| (index + 1, line.split_str(":").collect()))
+}
+
+fn parse_number(what: &str, field: &[u8], line: usize) -> std::result::Result<u32, Malformed> {
+    let number = field.to_str().ok().and_then(|field| field.parse().ok());
+    number.ok_or_else(|| Malformed { line, reason: format!("the {what} {:?} is not a number", BStr::new(field)) })
+}
+
+/// Returns a name; none if it cannot be managed.
+fn parse_name(field: &[u8]) -> Option<String> {
+    field.to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+fn parse_text(field: &[u8]) -> Option<String> {
     (!field.is_empty()).then(|| field.to_str_lossy().into_owned())
 }
 
@@ -174,7 +264,7 @@ mod tests {
     use super::*;
 
     fn find(passwd: &[u8], group: &[u8], id: &str) -> Option<Account> {
-        Database::parse(passwd, group).find(&AccountId::parse(id).unwrap())
+        Database::parse(("passwd", passwd), ("group", group)).find(&AccountId::parse(id).unwrap()).unwrap()
     }
 
     #[test]
@@ -192,14 +282,49 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_passed_over() {
-        let passwd =
-            b"# joe:x:1:1::/:\n\n+joe:x:2:2::/:\n+\n-@x\nshort:x:1\njoe:x:many:1::/:\n:x:3:3::/:\n\xff:x:4:4::/:\n\
-                       joe:x:5:5:\xffcomment:/h:/s\njoe:x:6:6::/:\n";
-        let joe = find(passwd, b"joe:x:5:\nempty::7\nbad:x\n+:::\nlist:x:8:, joe ,\xff\n", "user:joe").unwrap();
+    fn lines_that_are_no_entries_are_passed_over() {
+        let passwd = b"# joe:x:1:1::/:\n\n+joe:x:2:2::/:\n+\n-@x\n \t\n:x:3:3::/:\n\xff:x:4:4::/:\n\
+                       joe:x:5:5:\xffcomment:/h:/s\njoe:x:6:6::/:\nkim:x:7:7::/\n";
+        let group = b"joe:x:5:\n+:::\n+\nlist:x:8:, joe ,\xff\n";
+        let joe = find(passwd, group, "user:joe").unwrap();
         assert_eq!(joe.number, Some(5));
         assert_eq!(joe.comment.as_deref(), Some("\u{fffd}comment"));
         assert_eq!((joe.group.as_deref(), joe.groups), (Some("joe"), vec!["list".to_owned()]));
-        assert_eq!(find(b"", b"empty::7", "group:empty").unwrap().number, Some(7));
+        assert_eq!(find(passwd, group, "user:kim").unwrap().shell, None);
+    }
+
+    #[test]
+    fn malformed_entries_make_their_file_unreadable() {
+        let (good_passwd, good_group) = (&b"joe:x:5:5::/:/s\n"[..], &b"crew:x:5:\n"[..]);
+        let outcome = |passwd: &[u8], group: &[u8], id: &str| {
+            let database = Database::parse(("passwd", passwd), ("group", group));
+            database.find(&AccountId::parse(id).unwrap()).map(|account| account.is_some()).map_err(|error| error.0)
+        };
+        for (entry, reason) in [
+            ("kim:x:6", "expected 7 fields, found 3"),
+            ("kim", "expected 7 fields, found 1"),
+            ("kim:x:6:6:", "expected 7 fields, found 5"),
+            ("kim:x:many:6::/:/s", "the UID \"many\" is not a number"),
+            ("kim:x::6::/:/s", "the UID \"\" is not a number"),
+            ("kim:x:6:-1::/:/s", "the GID \"-1\" is not a number"),
+        ] {
+            let passwd = format!("# users\njoe:x:5:5::/:/s\n{entry}\n");
+            let error = format!("cannot read user database: passwd:3: {reason}; correct the line with vipw");
+            assert_eq!(outcome(passwd.as_bytes(), good_group, "user:joe"), Err(error));
+            assert_eq!(outcome(passwd.as_bytes(), good_group, "group:crew"), Ok(true));
+        }
+        for (entry, reason) in [
+            ("team:x:6", "expected 4 fields, found 3"),
+            ("team", "expected 4 fields, found 1"),
+            ("team:::", "the GID \"\" is not a number"),
+            ("team:x:4294967296:", "the GID \"4294967296\" is not a number"),
+        ] {
+            let group = format!("crew:x:5:\n{entry}\n");
+            let error = format!("cannot read group database: group:2: {reason}; correct the line with vigr");
+            // A user's groups cannot be told either.
+            for id in ["group:crew", "user:joe"] {
+                assert_eq!(outcome(good_passwd, group.as_bytes(), id), Err(error.clone()));
+            }
+        }
     }
 }

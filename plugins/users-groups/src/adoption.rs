@@ -2,9 +2,9 @@
 
 use crate::account::{Account, AccountId, Kind, check_name};
 use crate::accounts::Accounts;
+use crate::error::AccountError;
 use crate::images::to_text;
 use crate::origin::Packages;
-use holo_change::error::PathError;
 use holo_plugin::system::Root;
 use holo_plugin::{Adopted, Candidate, Host, Output};
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ impl Numbers {
 }
 
 /// Lists the accounts that people have made, but for those that are defined.
-pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<Vec<Candidate>, PathError> {
+pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<Vec<Candidate>, AccountError> {
     let accounts = Accounts::default().all(host)?;
     let mut found = made_by_hand(&Root::new(host.root()), &accounts);
     found.retain(|(id, _)| !defined.contains(id));

@@ -12,7 +12,6 @@ use crate::provider::Creation;
 use crate::run::CommandError;
 use crate::state::AccountState;
 use crate::{changes, order, renamed};
-use holo_change::error::PathError;
 use holo_plugin::{Applied, Host, Output};
 
 /// The number that the system would have chosen, where nothing is really made.
@@ -51,7 +50,7 @@ struct Work<'a, 'b> {
 }
 
 impl Work<'_, '_> {
-    fn actual(&self) -> Result<Option<Account>, PathError> {
+    fn actual(&self) -> Result<Option<Account>, AccountError> {
         self.entity.actual(self.host)
     }
 

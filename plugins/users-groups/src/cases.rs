@@ -33,6 +33,8 @@ struct Definition {
     values: Values,
     system: bool,
     skips_base_groups: bool,
+    /// True if the file says `gid = 0`, which asks for no number.
+    has_zero_gid: bool,
 }
 
 /// An ID, in the order in which version 3 applies.
@@ -268,6 +270,7 @@ fn definition(id: &str, random: &mut Random) -> Definition {
     let number = random.chance(40).then(|| if name.is_empty() { 1 } else { number_for(name, random) });
     let mut definition = Definition { system: random.chance(20), ..Definition::default() };
     definition.values.number = number;
+    definition.has_zero_gid = kind == "group" && number.is_none() && random.chance(20);
     if kind == "user" {
         let values = &mut definition.values;
         let mut maybe = |choices: &[&str]| set(&one_of(choices, random)).filter(|_| random.chance(50));
@@ -299,13 +302,16 @@ fn definitions(random: &mut Random) -> Vec<File> {
 
 fn to_toml(file: &File) -> String {
     let mut text = String::new();
-    for (id, Definition { values, system, skips_base_groups }) in file {
+    for (id, Definition { values, system, skips_base_groups, has_zero_gid }) in file {
         let (kind, name) = parts(id);
         writeln!(text, "[[{kind}]]").unwrap();
         if !name.is_empty() {
             writeln!(text, "name = {name:?}").unwrap();
         }
         text.push_str(&values_toml(kind, values));
+        if *has_zero_gid {
+            text.push_str("gid = 0\n");
+        }
         for (key, _) in [("system", system), ("skipBaseGroups", skips_base_groups)].iter().filter(|(_, set)| **set) {
             writeln!(text, "{key} = true").unwrap();
         }
@@ -423,6 +429,7 @@ fn stated(files: &[File], folder: &std::path::Path) -> Stated {
                     values,
                     system: known.system || definition.system,
                     skips_base_groups: known.skips_base_groups || definition.skips_base_groups,
+                    has_zero_gid: false,
                 };
                 stated.defined.insert(id.clone(), merged);
             }
@@ -509,8 +516,9 @@ impl Model {
             (None, Some(_)) => return Ending("restore", None),
             (Some(actual), Some(provisioned)) => {
                 let expected = definition.values.filled(provisioned);
-                // All that is set there is as it is.
-                if expected.filled(actual) != *actual {
+                let groups_conflict = !expected.groups.is_empty() && !actual.groups.is_empty();
+                if !conflicts(id, &expected, actual).is_empty() || (groups_conflict && expected.groups != actual.groups)
+                {
                     return Ending("overwrite", None);
                 }
             }
@@ -757,6 +765,7 @@ fn numbered_definitions(machine: &Machine, random: &mut Random) -> File {
             let known = machine.actual(&id).and_then(|values| values.number);
             let mut definition = definition(&id, random);
             definition.values.number = Some(known.unwrap_or(number)).filter(|_| random.chance(90));
+            definition.has_zero_gid &= definition.values.number.is_none();
             file.push((id, definition));
         }
     }

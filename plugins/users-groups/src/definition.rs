@@ -22,13 +22,12 @@ impl Definition {
     /// Adds another definition of the same account. What they contradict each other in is returned in words, and stays as it was.
     pub(crate) fn merge(&mut self, later: &Definition) -> Vec<String> {
         let (own, others) = (&mut self.account, &later.account);
-        let conflicts = own.essentials().into_iter().zip(others.essentials()).filter_map(|pair| match pair {
-            ((what, Some(one)), (_, Some(two))) if one != two => {
-                Some(format!("conflicting {what} for {} ({one} vs. {two})", own.id))
-            }
-            _ => None,
-        });
-        let conflicts = conflicts.collect();
+        let id = own.id.clone();
+        let conflicts = own
+            .conflicts(others)
+            .into_iter()
+            .map(|(what, one, two)| format!("conflicting {what} for {id} ({one} vs. {two})"))
+            .collect();
         if others.comment.is_some() {
             own.comment.clone_from(&others.comment);
         }

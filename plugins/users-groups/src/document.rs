@@ -260,7 +260,9 @@ impl Draft<'_> {
         let group_name = |name| if is_image { Ok(name) } else { group_name(name) };
         let account = &mut self.definition.account;
         match key {
-            "gid" | "uid" => account.number = Some(number(value)?),
+            // As in version 3, a definition with the GID 0 leaves the number open. UID 0 is a number like any other.
+            "gid" => account.number = Some(number(value)?).filter(|&gid| is_image || gid != 0),
+            "uid" => account.number = Some(number(value)?),
             "system" => self.definition.system = read_value(value)?,
             "create_home" => self.definition.create_home = read_value(value)?,
             "skipBaseGroups" => self.definition.skip_base_groups = read_value(value)?,

@@ -77,7 +77,7 @@ impl Shared {
 
 impl AccountEntity {
     /// The account as it is now.
-    pub(crate) fn actual(&self, host: &Host) -> holo_change::error::Result<Option<Account>> {
+    pub(crate) fn actual(&self, host: &Host) -> Result<Option<Account>, AccountError> {
         self.shared.accounts.find(host, &self.id)
     }
 
@@ -97,7 +97,7 @@ impl AccountEntity {
     }
 
     /// The group of the same name.
-    pub(crate) fn namesake(&self, host: &Host) -> holo_change::error::Result<Option<Account>> {
+    pub(crate) fn namesake(&self, host: &Host) -> Result<Option<Account>, AccountError> {
         let group = AccountId { kind: Kind::Group, name: self.id.name.clone() };
         self.shared.accounts.find(host, &group)
     }

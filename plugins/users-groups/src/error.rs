@@ -4,7 +4,7 @@ use crate::images::ImageError;
 use holo_change::error::PathError;
 
 /// The reason why an account is not as it should be, in words.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct AccountError(pub(crate) String);
 

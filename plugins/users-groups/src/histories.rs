@@ -3,9 +3,9 @@
 use crate::account::{Account, AccountId};
 use crate::accounts::Accounts;
 use crate::entity::History;
+use crate::error::AccountError;
 use crate::images::{Images, Moment};
 use crate::stack::Stack;
-use holo_change::error::Result;
 use holo_plugin::Host;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ impl Histories {
         sources: Sources<'_>,
         renamed: BTreeMap<AccountId, Vec<String>>,
         orphans: &mut BTreeSet<AccountId>,
-    ) -> Result<Histories> {
+    ) -> Result<Histories, AccountError> {
         let mut histories = Histories::default();
         for (id, names) in renamed {
             histories.entry(&id).names = names;
@@ -41,7 +41,8 @@ impl Histories {
         for id in sources.images.all(Moment::Intended)? {
             histories.entry(&id).is_interrupted = true;
         }
-        if !orphans.is_empty() {
+        // If they cannot be read, applying any account fails, and gives the reason.
+        if !orphans.is_empty() && sources.accounts.are_readable(sources.host) {
             histories.find_leftovers(sources, orphans)?;
             histories.find_predecessors(sources, orphans)?;
         }
@@ -75,7 +76,7 @@ impl Histories {
     }
 
     /// Finds orphans that are another account by now, which a killed apply could not say any more.
-    fn find_leftovers(&mut self, sources: Sources<'_>, orphans: &mut BTreeSet<AccountId>) -> Result<()> {
+    fn find_leftovers(&mut self, sources: Sources<'_>, orphans: &mut BTreeSet<AccountId>) -> Result<(), AccountError> {
         let Sources { host, accounts, known, .. } = sources;
         for (id, history) in self.all.iter_mut().filter(|(id, _)| known.contains(id)) {
             for name in history.names.iter().filter(|name| **name != id.name) {
@@ -91,12 +92,16 @@ impl Histories {
     }
 
     /// Finds the orphan that each new account takes over from: the one with the number that is defined, or which had its name before us.
-    fn find_predecessors(&mut self, sources: Sources<'_>, orphans: &mut BTreeSet<AccountId>) -> Result<()> {
+    fn find_predecessors(
+        &mut self,
+        sources: Sources<'_>,
+        orphans: &mut BTreeSet<AccountId>,
+    ) -> Result<(), AccountError> {
         let Sources { host, images, accounts, defined, known } = sources;
         let actual: BTreeMap<AccountId, Account> = orphans
             .iter()
             .filter_map(|id| accounts.find(host, id).map(|found| Some((id.clone(), found?))).transpose())
-            .collect::<Result<_>>()?;
+            .collect::<Result<_, AccountError>>()?;
         let provisioned: BTreeSet<AccountId> = images.all(Moment::Provisioned)?.into_iter().collect();
         for (id, stack) in defined.iter().filter(|(id, stack)| stack.is_defined() && !provisioned.contains(id)) {
             let names = self.all.get(id).map(|history| &history.names[..]).unwrap_or_default();

@@ -80,25 +80,17 @@ pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, know
     }
 }
 
-/// Returns whether applying the definition could overwrite what somebody else has done. These are the rules of version 3.
+/// Returns whether applying the definition could overwrite a change of somebody else, by the rules of version 3.
 ///
-/// Once something was provisioned, the account has to be as the definition says, or as it was provisioned where the definition says nothing:
-/// so a definition that has changed needs force too. Before that, it must not contradict the definition in what only one can decide.
+/// An account that was provisioned is expected to be as the definition says, or as it was provisioned where the definition says nothing, so
+/// a definition with a new value needs force too. Auxiliary groups conflict only if both sides have some; comments never conflict.
 fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Account>) -> bool {
-    match provisioned {
-        Some(provisioned) => {
-            let mut expected = definition.clone();
-            expected.fill_from(provisioned);
-            expected.sort_groups();
-            !expected.differences(actual).is_empty()
-        }
-        None => {
-            let pairs = definition.essentials().into_iter().zip(actual.essentials());
-            pairs
-                .into_iter()
-                .any(|((_, defined), (_, actual))| defined.is_some() && actual.is_some() && defined != actual)
-        }
-    }
+    let Some(provisioned) = provisioned else { return !definition.conflicts(actual).is_empty() };
+    let mut expected = definition.clone();
+    expected.fill_from(provisioned);
+    expected.sort_groups();
+    let groups_conflict = !expected.groups.is_empty() && !actual.groups.is_empty() && expected.groups != actual.groups;
+    groups_conflict || !expected.conflicts(actual).is_empty()
 }
 
 /// Returns the step of scrubbing.
@@ -176,12 +168,6 @@ mod tests {
         assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&us), Some(&us)), "Overwrite");
         assert_eq!(line(&definition(8, "", &[]), &bare, Some(&us), Some(&us)), "Overwrite");
         assert_eq!(line(&definition(0, "", &["a", "b"]), &bare, Some(&us), Some(&us)), "Overwrite");
-        let commented = |comment: &str| {
-            let mut definition = definition(0, "", &[]);
-            definition.account.comment = Some(comment.to_owned());
-            definition
-        };
-        assert_eq!(line(&commented("new"), &bare, Some(&us), Some(&us)), "Overwrite");
         // A person was faster.
         let new = account(7, "/bin/new", &["a"]);
         assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&new), Some(&us)), "keep");
@@ -194,15 +180,32 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_changed_needs_force_comment_and_groups_included() {
+    fn new_comments_and_first_groups_of_a_definition_need_no_force() {
+        let (bare, us) = (account(0, "", &[]), Account { comment: Some("us".into()), ..account(7, "/bin/us", &[]) });
+        let mut wants = definition(7, "", &["a"]);
+        assert_eq!(line(&wants, &bare, Some(&us), Some(&us)), "usermod --groups a x");
+        wants.account.comment = Some("new".into());
+        assert_eq!(line(&wants, &bare, Some(&us), Some(&us)), "usermod --comment new --groups a x");
+        let uncommented = Account { comment: None, ..us };
+        assert_eq!(line(&wants, &bare, Some(&uncommented), Some(&uncommented)), "usermod --comment new --groups a x");
+    }
+
+    #[test]
+    fn what_another_program_changed_needs_force_except_comments_and_emptied_attributes() {
         let (bare, us) = (account(0, "", &[]), Account { comment: Some("us".into()), ..account(7, "/bin/us", &["a"]) });
         let nothing = definition(0, "", &[]);
         assert_eq!(line(&nothing, &bare, Some(&us), Some(&us)), "keep");
-        assert_eq!(line(&nothing, &bare, Some(&Account { comment: None, ..us.clone() }), Some(&us)), "Overwrite");
-        assert_eq!(line(&nothing, &bare, Some(&Account { shell: None, ..us.clone() }), Some(&us)), "Overwrite");
+        let uncommented = Account { comment: None, ..us.clone() };
+        assert_eq!(line(&nothing, &bare, Some(&uncommented), Some(&us)), "usermod --comment us x");
+        let commented = Account { comment: Some("person".into()), ..us.clone() };
+        assert_eq!(line(&nothing, &bare, Some(&commented), Some(&us)), "keep");
+        let without_shell = Account { shell: None, ..us.clone() };
+        assert_eq!(line(&nothing, &bare, Some(&without_shell), Some(&us)), "usermod --shell /bin/us x");
+        assert_eq!(line(&nothing, &bare, Some(&Account { number: Some(8), ..us.clone() }), Some(&us)), "Overwrite");
         let groups = |groups: &[&str]| Account { comment: us.comment.clone(), ..account(7, "/bin/us", groups) };
         assert_eq!(line(&nothing, &bare, Some(&groups(&["a", "b"])), Some(&us)), "Overwrite");
-        assert_eq!(line(&nothing, &bare, Some(&groups(&[])), Some(&us)), "Overwrite");
+        assert_eq!(line(&nothing, &bare, Some(&groups(&["b"])), Some(&us)), "Overwrite");
+        assert_eq!(line(&nothing, &bare, Some(&groups(&[])), Some(&us)), "usermod --groups a x");
         // An attribute that was never set belongs to nobody.
         let homeless = Account { home: Some("/h".into()), ..us.clone() };
         assert_eq!(line(&nothing, &bare, Some(&homeless), Some(&us)), "keep");

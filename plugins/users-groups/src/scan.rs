@@ -3,6 +3,7 @@
 use crate::account::{AccountId, Kind};
 use crate::document::{self, Entry};
 use crate::entity::{AccountEntity, Shared, groups_of};
+use crate::error::AccountError;
 use crate::histories::{Histories, Sources};
 use crate::images::{Images, Moment};
 use crate::order;
@@ -180,7 +181,7 @@ impl Definitions {
         host: &Host,
         shared: &Arc<Shared>,
         output: &mut Output<'_>,
-    ) -> Result<Vec<Declared<AccountEntity>>, PathError> {
+    ) -> Result<Vec<Declared<AccountEntity>>, AccountError> {
         let images = Images::open(host)?;
         let known: BTreeSet<AccountId> = images.all(Moment::Base)?.into_iter().collect();
         let mut orphans: BTreeSet<AccountId> = known.iter().filter(|id| !self.is_defined(id)).cloned().collect();

@@ -44,6 +44,22 @@ fn what_is_empty_is_not_set() {
 }
 
 #[test]
+fn gid_zero_of_a_definition_is_no_number_but_uid_zero_is_one() {
+    let numbers = |document: Document| -> Vec<Option<u32>> {
+        let entries = document.entries.into_iter();
+        let stated = entries.map(|entry| match entry {
+            Entry::Definition(stated) => stated.definition.account.number,
+            Entry::Broken(_, problems) => panic!("{problems:?}"),
+        });
+        stated.collect()
+    };
+    let text = b"[[group]]\nname = 'g'\ngid = 0\n[[user]]\nname = 'u'\nuid = 0\n";
+    assert_eq!(numbers(read_definitions(text)), [None, Some(0)]);
+    // The image of an existing group with the GID 0 must not look like that of a group that did not exist.
+    assert_eq!(numbers(parse_image(text)), [Some(0), Some(0)]);
+}
+
+#[test]
 fn problems_name_place_and_line() {
     let text = "[[group]]\n[[user]]\nname = ''\n[[user]]\nname = 'a b'\n[[user]]\nname = 'u'\nuid = -1\nhome = '/a:/b'\n\
                 system = 1\ngroups = ['x,y']\ngroup = '-x'\n[[user]]\nname = 'v'\ngroups = [1]\nuid = 4294967295\n";
