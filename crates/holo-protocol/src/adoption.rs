@@ -1,28 +1,28 @@
-//! The answers to `adopt`: what could get a resource file, and how it ended for one of them.
+//! Answers to `adopt`: candidates for resource files, and the outcome for one entity.
 
 use bstr::{BString, ByteSlice};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// The fourth column of a candidate that is one only when something else of its group is.
+/// The fourth column of a companion.
 const COMPANION: &[u8] = b"companion";
 
-/// Something on this system that no resource file describes, or that is not as they have it.
+/// An entity on this system that no resource file describes, or that differs from its resource files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The ID of the entity that it would be.
+    /// The ID that the entity would get.
     pub id: BString,
-    /// The reason for which it should be kept, in a few words.
+    /// The reason to adopt it, in a few words.
     pub reason: BString,
-    /// The name of those that belong together, such as a package.
+    /// The group of related candidates, such as a package.
     pub group: Option<BString>,
-    /// True if it is one only when something else of its group is.
+    /// True if this is only a candidate when its group has another one.
     pub is_companion: bool,
 }
 
 impl Candidate {
-    /// Returns a candidate that is in no group.
+    /// Returns a candidate without a group.
     #[must_use]
     pub fn new(id: impl Into<BString>, reason: impl Into<BString>) -> Candidate {
         Candidate { id: id.into(), reason: reason.into(), group: None, is_companion: false }
@@ -34,13 +34,14 @@ impl Candidate {
         Candidate { group: Some(group.into()), ..self }
     }
 
-    /// Makes it a candidate only if something else of its group is one.
+    /// Makes this a companion: a candidate only if its group has another one.
     #[must_use]
     pub fn as_companion(self) -> Candidate {
         Candidate { is_companion: true, ..self }
     }
 
-    /// Parses a line `ID TAB REASON`, `ID TAB REASON TAB GROUP` or `ID TAB REASON TAB GROUP TAB companion`; any other line is none.
+    /// Parses a line `ID TAB REASON`, `ID TAB REASON TAB GROUP` or `ID TAB REASON TAB GROUP TAB companion`. Returns
+    /// `None` for any other line.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Candidate> {
         let columns: Vec<&[u8]> = line.split_str("\t").collect();
@@ -59,7 +60,7 @@ impl Candidate {
         })
     }
 
-    /// Returns all that are in a text, each in a line.
+    /// Returns the candidates in a text, one per line. Other lines are skipped.
     pub fn parse_all(text: &[u8]) -> impl Iterator<Item = Candidate> {
         text.split_str("\n").filter_map(Candidate::parse)
     }
@@ -79,16 +80,17 @@ impl Candidate {
     }
 }
 
-/// A message about something that was to be adopted, on file descriptor 3.
+/// A message about an entity being adopted, on file descriptor 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdoptMessage {
-    /// The plugin does not know such a thing (`unknown`).
+    /// The plugin does not know this entity (`unknown`).
     Unknown,
-    /// It is as the resource files have it (`not changed`).
+    /// The entity matches its resource files (`not changed`).
     NotChanged,
-    /// The path is that of the entity with this ID, which is to be asked for instead (`entity: ID`).
+    /// The path belongs to the entity with this ID, which must be adopted instead (`entity: ID`).
     Entity(BString),
-    /// Both a person and the resource files have changed the same of it. A file has both, with markers around them (`conflict: PATH`).
+    /// A manual change and the resource files conflict. The file at this path has both, between conflict markers
+    /// (`conflict: PATH`).
     Conflict(PathBuf),
 }
 

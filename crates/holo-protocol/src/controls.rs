@@ -1,4 +1,4 @@
-//! What an entity says about when, and how often, it may be worked on.
+//! Limits on when, and how often, an entity may be checked or changed.
 
 mod schedule;
 
@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The least time between two polls.
+/// The shortest polling interval.
 const LEAST: Duration = Duration::from_secs(1);
 
 const NOOP: &str = "NOOP";
@@ -19,76 +19,76 @@ const LIMIT: &str = "LIMIT";
 const SEMAPHORE: &str = "SEMAPHORE";
 const SCHEDULE: &str = "SCHEDULE";
 
-/// When, and how often, an entity may be worked on.
+/// When, and how often, an entity may be checked or changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controls {
-    /// True if it is only ever checked (`NOOP: yes`).
+    /// True if the entity is only checked, never applied (`NOOP: yes`).
     pub noop: bool,
-    /// A watch checks it at this interval (`POLL`).
+    /// The interval at which a watch checks the entity (`POLL`).
     pub poll: Option<Duration>,
-    /// A watch repairs it so often at most (`LIMIT`).
+    /// The maximum rate at which a watch repairs the entity (`LIMIT`).
     pub limit: Option<Limit>,
-    /// So many entities of the same name are worked on at a time (`SEMAPHORE`).
+    /// The maximum number of entities of this semaphore applied concurrently (`SEMAPHORE`).
     pub semaphore: Option<Semaphore>,
-    /// It is changed at these times only (`SCHEDULE`).
+    /// The only times at which the entity is changed (`SCHEDULE`).
     pub schedule: Option<Schedule>,
 }
 
-/// A number of repairs in a time: `3/10m`.
+/// A maximum number of repairs in a period: `3/10m`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// So many times …
+    /// The maximum number of repairs.
     pub times: u32,
-    /// … in this time.
+    /// The period.
     pub within: Duration,
 }
 
-/// A name, and a number of entities that may have it while they are worked on: `db:2`.
+/// A named limit on the number of entities worked on concurrently: `db:2`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Semaphore {
     /// The name.
     pub name: String,
-    /// The number.
+    /// The maximum number of entities.
     pub count: u32,
 }
 
-/// A value that is not what it has to be.
+/// A control with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// Not `yes`.
+    /// Neither absent nor `yes`.
     #[error("expected \"yes\", or no such line")]
     Noop,
-    /// Not a duration.
+    /// An invalid duration.
     #[error(transparent)]
     Duration(#[from] DurationError),
-    /// Shorter than a second.
+    /// An interval shorter than a second.
     #[error("that is too short: a second is the least")]
     TooShort,
-    /// Not a limit.
+    /// An invalid limit.
     #[error("expected a number, a slash and a duration, as in \"3/10m\"")]
     Limit,
-    /// A limit of no repairs at all.
+    /// A limit of zero repairs.
     #[error("at least one repair has to be allowed; what is never to be changed has \"noop\"")]
     NoRepair,
-    /// Not a semaphore.
+    /// An invalid semaphore.
     #[error("expected a name, a colon and a number of entities, at least 1, as in \"db:2\"")]
     Semaphore,
-    /// Not hours.
+    /// Invalid hours.
     #[error("expected ranges of hours, as in \"2-5\", \"22-4\" or \"2-5,12:30-13\"")]
     Hours,
-    /// Not days.
+    /// Invalid days.
     #[error("expected days of the week, as in \"mon-fri\" or \"sat,sun\"")]
     Days,
-    /// Not a schedule.
+    /// An invalid schedule.
     #[error("expected \"hours=RANGES\", \"days=RANGES\" or both, as in \"hours=2-5 days=mon-fri\"")]
     Schedule,
 }
 
 impl Controls {
-    /// Nothing is said.
+    /// No limits at all.
     pub const NONE: Controls = Controls { noop: false, poll: None, limit: None, semaphore: None, schedule: None };
 
-    /// Takes a line of a scan report. Returns true if it is about this.
+    /// Parses a line of a scan report. Returns true if its key is a control.
     pub(crate) fn take(&mut self, key: &BStr, value: &BStr) -> Result<bool, ControlError> {
         let text = value.to_str().unwrap_or_default().trim();
         match key.to_str().unwrap_or_default() {
@@ -103,7 +103,7 @@ impl Controls {
         Ok(true)
     }
 
-    /// Writes the lines of all that is said.
+    /// Writes a line for each control that is set.
     pub(crate) fn write(&self, line: &mut impl FnMut(&[u8], &[u8])) {
         let Controls { noop, poll, limit, semaphore, schedule } = self;
         let values = [
@@ -119,7 +119,7 @@ impl Controls {
     }
 }
 
-/// Returns a duration that is not too short to come again and again.
+/// Checks that an interval is long enough for polling.
 ///
 /// # Errors
 /// If it is shorter than a second.
@@ -128,7 +128,7 @@ pub fn interval(duration: Duration) -> Result<Duration, ControlError> {
 }
 
 impl Limit {
-    /// The limit of entities that have none of their own.
+    /// The limit for entities that do not set one.
     pub const DEFAULT: Limit = Limit { times: 3, within: Duration::from_secs(10 * 60) };
 }
 

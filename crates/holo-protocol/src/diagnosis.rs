@@ -1,30 +1,30 @@
-//! The diagnoses of a plugin on file descriptor 3: a line a diagnosis.
+//! Diagnoses that a plugin writes to file descriptor 3, one per line.
 
 use bstr::{BString, ByteSlice};
 
-/// A diagnosis of something that only the plugin knows of: a line of the operation `doctor`. Version 4.
+/// A diagnosis that only the plugin can make: a line of the operation `doctor`. Version 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
     /// The diagnosis, in a few words on one line.
     pub title: BString,
-    /// What a person can do about it; empty if there is nothing to do.
+    /// The remedy; empty if no action is needed.
     pub remedy: BString,
 }
 
-/// The level of a diagnosis.
+/// The severity of a diagnosis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// Something should be looked into.
+    /// A possible problem.
     Warning,
-    /// Something is wrong.
+    /// An error.
     Error,
 }
 
-/// A line is not a diagnosis.
+/// A line that is not a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a diagnosis: ok, warning or error, a tab, a title, a tab, and what to do")]
 pub struct DiagnosisError(BString);
@@ -32,7 +32,7 @@ pub struct DiagnosisError(BString);
 impl Level {
     const ALL: [Level; 3] = [Level::Ok, Level::Warning, Level::Error];
 
-    /// Returns the word for it.
+    /// Returns the word used in the line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Level {
 }
 
 impl Diagnosis {
-    /// Returns a diagnosis. Whatever would end a line or a column in the texts is a blank there.
+    /// Returns a diagnosis. Characters that would end the line or column are replaced with blanks.
     #[must_use]
     pub fn new(level: Level, title: impl AsRef<[u8]>, remedy: impl AsRef<[u8]>) -> Diagnosis {
         let column = |text: &[u8]| {
@@ -54,10 +54,10 @@ impl Diagnosis {
         Diagnosis { level, title: column(title.as_ref()), remedy: column(remedy.as_ref()) }
     }
 
-    /// Returns the diagnosis that a line is.
+    /// Parses a line.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not a diagnosis.
     pub fn parse(line: &[u8]) -> Result<Diagnosis, DiagnosisError> {
         let mut columns = line.splitn_str(3, "\t");
         let word = columns.next().unwrap_or_default();
@@ -69,7 +69,7 @@ impl Diagnosis {
         }
     }
 
-    /// Returns the line, with its newline.
+    /// Returns the line, including its newline.
     #[must_use]
     pub fn to_line(&self) -> BString {
         [self.level.word().as_bytes(), b"\t", &self.title, b"\t", &self.remedy, b"\n"].concat().into()

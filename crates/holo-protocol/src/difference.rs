@@ -1,4 +1,4 @@
-//! The two files that show how an entity differs from what it was, and what they are called.
+//! The two files that show the difference between an entity and its last applied state, and their labels.
 
 use crate::session::Answer;
 use crate::{API_VERSION_4, Text};
@@ -8,27 +8,27 @@ use std::fmt::Display;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Two files: the entity as it was last applied, and as it is.
+/// Two files to compare: the entity as last applied, and as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilePair {
-    /// The entity as it was last applied.
+    /// The entity as last applied.
     pub from: PathBuf,
-    /// The entity as it is.
+    /// The entity as it is now.
     pub to: PathBuf,
-    /// The name to show instead of the first path.
+    /// The label shown instead of the first path.
     pub from_label: Option<Label>,
-    /// The name to show instead of the second path.
+    /// The label shown instead of the second path.
     pub to_label: Option<Label>,
 }
 
 impl FilePair {
-    /// Returns a pair of files that are shown under their paths.
+    /// Returns a pair of files without labels; their paths are shown.
     #[must_use]
     pub fn new(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> FilePair {
         FilePair { from: from.into(), to: to.into(), from_label: None, to_label: None }
     }
 
-    /// Labels the first file `ID (applied)`: it is a copy in the cache directory, whose path is another one in each run.
+    /// Labels the first file `ID (applied)`: its own path is a copy in the cache directory, which differs in each run.
     #[must_use]
     pub fn with_applied_label(self, id: impl Display) -> FilePair {
         FilePair { from_label: Label::new(format!("{id} (applied)").as_bytes()), ..self }
@@ -46,9 +46,10 @@ impl FilePair {
         FilePair { to_label: Label::new(label), ..self }
     }
 
-    /// Parses what a plugin writes to file descriptor 3 during `diff`. There is no pair if that is less than two paths.
+    /// Parses the text that a plugin writes to file descriptor 3 during `diff`. Returns `None` if it has fewer than two
+    /// paths.
     ///
-    /// Version 4 has two labels after them, of which each may be empty. Anything that follows is ignored.
+    /// In version 4, two labels follow, each of which may be empty. The rest is ignored.
     #[must_use]
     pub fn parse(said: &[u8], version: u32) -> Option<FilePair> {
         let mut parts = said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0"));
@@ -62,7 +63,7 @@ impl FilePair {
         }
     }
 
-    /// Returns how many bytes more than those that were said may still matter.
+    /// Returns the maximum number of further bytes that can be relevant after these.
     #[must_use]
     pub fn room(said: &[u8], version: u32) -> usize {
         let mut ends = said.find_iter(b"\0");
@@ -73,7 +74,7 @@ impl FilePair {
         (2 * (Label::MAX_BYTES + 1)).saturating_sub(said.len() - end_of_paths - 1)
     }
 
-    /// Returns the bytes that [`FilePair::parse`] understands. Version 3 has no labels.
+    /// Returns the bytes for [`FilePair::parse`]. Version 3 has no labels.
     #[must_use]
     pub fn to_bytes(&self, version: u32) -> Vec<u8> {
         let paths = [&self.from, &self.to].map(|path| path.as_os_str().as_bytes());
@@ -85,7 +86,7 @@ impl FilePair {
         parts.into_iter().flat_map(|part| [part, b"\0"]).collect::<Vec<_>>().concat()
     }
 
-    /// Returns the pair that an answer [`Answer::Diff`] names, and none for any other answer.
+    /// Returns the pair of an [`Answer::Diff`], or `None` for any other answer.
     #[must_use]
     pub fn from_answer(answer: &Answer) -> Option<FilePair> {
         let Answer::Diff { from, to, from_label, to_label, .. } = answer else { return None };
@@ -94,7 +95,7 @@ impl FilePair {
         Some(FilePair { from: path(from), to: path(to), from_label: label(from_label), to_label: label(to_label) })
     }
 
-    /// Returns the answer that names the pair.
+    /// Returns the [`Answer::Diff`] with this pair.
     #[must_use]
     pub fn to_answer(&self, request: u64, entity: &BStr) -> Answer {
         let path = |path: &PathBuf| Text::from(path.as_os_str().as_bytes());
@@ -111,18 +112,20 @@ impl FilePair {
     }
 }
 
-/// The name under which a difference shows a file whose path says nothing to its reader.
+/// The name under which a diff shows a file whose path means little to users.
 ///
-/// It is not empty, has no control characters, and is at most [`Label::MAX_BYTES`] long. It need not be UTF-8, as entity IDs need not.
+/// It is not empty, contains no control characters, and has at most [`Label::MAX_BYTES`] bytes. Like entity IDs, it
+/// need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label(BString);
 
 impl Label {
-    /// The longest label, in bytes. An entity's ID may be a path, so this is more than a path has.
+    /// The maximum length of a label in bytes. This exceeds the maximum length of a path, as an entity's ID may contain
+    /// one.
     pub const MAX_BYTES: usize = 8192;
 
-    /// Makes a label of anything, so that it cannot be taken for other lines of a difference and does nothing to a terminal: control
-    /// characters become U+FFFD, and what is too long is cut off. There is none if nothing was said.
+    /// Returns a label that can neither be mistaken for other lines of a diff nor control a terminal: control
+    /// characters become U+FFFD, and text beyond [`Label::MAX_BYTES`] is cut off. Returns `None` if the text is empty.
     #[must_use]
     pub fn new(said: &[u8]) -> Option<Label> {
         let mut label = BString::default();
@@ -137,7 +140,7 @@ impl Label {
         (!label.is_empty()).then_some(Label(label))
     }
 
-    /// Returns true if what a plugin says is shown as it is.
+    /// Returns true if the text is shown unchanged as a label.
     #[must_use]
     pub fn is_sound(said: &[u8]) -> bool {
         Label::new(said).map_or(said.is_empty(), |label| label.as_bstr() == said)
@@ -184,7 +187,7 @@ mod tests {
             assert_eq!(FilePair::parse(&pair.to_bytes(API_VERSION_4), API_VERSION_3), Some(FilePair::new("a", "b")));
             assert_eq!(FilePair::from_answer(&pair.to_answer(1, "x:y".into())), Some(pair));
         }
-        // One that is not ended is none.
+        // An incomplete label is ignored.
         assert_eq!(FilePair::parse(b"a\0b\0c\0d", API_VERSION_4), pair("a", "b"));
     }
 

@@ -1,28 +1,28 @@
-//! Durations as people write them: on command lines, in the environment and in definitions.
+//! Human-readable durations, as in command lines, the environment and definitions.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The longest text that is looked at, and the most digits in a row: what is longer is not meant.
+/// The maximum length of a duration, and of a run of digits in it.
 const MAX_LENGTH: usize = 100;
 const MAX_DIGITS: usize = 9;
 
 /// A text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It is longer than any that is meant.
+    /// The text is longer than any sensible duration.
     #[error("that is too long for a duration")]
     TooLong,
-    /// It cannot be represented.
+    /// The duration is too large to represent.
     #[error("that is too long, or too exact, for a duration")]
     Overflow,
     /// A number has no unit.
     #[error("a duration needs a unit, as in {0}s, {0}m or {0}h")]
     NoUnit(u64),
-    /// A unit means nothing.
+    /// A unit is unknown.
     #[error("{0:?} is not a unit of durations, which are ms, s, m, h and d")]
     UnknownUnit(String),
-    /// It is something else.
+    /// The text has another form.
     #[error("a duration is a number with a unit, or several, as in 500ms, 90s, 1m30s, 1.5h or 1d")]
     Form,
 }
@@ -30,7 +30,7 @@ pub enum DurationError {
 /// Parses numbers with units: `500ms`, `90s`, `1m30s`, `1.5h`, `1d`. A number without a unit is not a duration.
 ///
 /// # Errors
-/// If it is something else.
+/// If the text is not a duration.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let is_too_long = text.split(|letter: char| !letter.is_ascii_digit()).any(|digits| digits.len() > MAX_DIGITS);
     if is_too_long || text.len() > MAX_LENGTH {
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     })
 }
 
-/// Returns a duration in the same form.
+/// Formats a duration as [`parse`] reads it.
 pub fn shown(duration: Duration) -> impl fmt::Display {
     humantime::format_duration(duration)
 }
@@ -87,7 +87,7 @@ mod tests {
             let result = parse(text);
             assert!(says.is_empty() || result.clone().unwrap_err().to_string().contains(says), "{text}: {result:?}");
         }
-        // However much is added up, nothing panics.
+        // Overflow is an error, not a panic.
         let most = ["999999999y"; 10].concat();
         assert!(parse(&most).is_ok() && parse(&format!("{most}1s")).is_err());
     }

@@ -1,11 +1,11 @@
-//! The health of entities on file descriptor 3: a line an entity.
+//! Health of entities on file descriptor 3, one line per entity.
 
 use bstr::{BString, ByteSlice};
 
 /// The health of an entity: a line of the operation `health`. Version 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How it is.
+    /// The state.
     pub state: HealthState,
     /// The ID of the entity.
     pub id: BString,
@@ -13,20 +13,20 @@ pub struct Health {
     pub text: BString,
 }
 
-/// The state that a health check finds, as Nagios has it, from the best to the worst.
+/// The result of a health check, with the states of Nagios, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthState {
-    /// All is well.
+    /// Healthy.
     Ok,
-    /// Something should be looked into.
+    /// A possible problem.
     Warning,
-    /// The check has not come to an answer.
+    /// The check gave no result.
     Unknown,
-    /// It does not work.
+    /// The entity does not work.
     Critical,
 }
 
-/// A line does not say the health of an entity.
+/// A line that does not report the health of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not the health of an entity: ok, warning, critical or unknown, a tab, an entity ID, a tab, and a reason"
@@ -36,7 +36,7 @@ pub struct HealthError(BString);
 impl HealthState {
     const ALL: [HealthState; 4] = [HealthState::Ok, HealthState::Warning, HealthState::Unknown, HealthState::Critical];
 
-    /// Returns the state that an exit status stands for.
+    /// Returns the state for the exit status of a check.
     #[must_use]
     pub fn from_exit_status(status: i32) -> HealthState {
         match status {
@@ -47,7 +47,7 @@ impl HealthState {
         }
     }
 
-    /// Returns the word for it.
+    /// Returns the word used in the line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -60,10 +60,10 @@ impl HealthState {
 }
 
 impl Health {
-    /// Returns the health that a line says.
+    /// Parses a line.
     ///
     /// # Errors
-    /// If it says none.
+    /// If it does not report the health of an entity.
     pub fn parse(line: &[u8]) -> Result<Health, HealthError> {
         let mut columns = line.splitn_str(3, "\t");
         let word = columns.next().unwrap_or_default();
@@ -77,7 +77,8 @@ impl Health {
         }
     }
 
-    /// Returns the line, with its newline. Whatever would end a line or a column in the reason is a blank there.
+    /// Returns the line, including its newline. Characters in the reason that would end the line or column are replaced
+    /// with blanks.
     #[must_use]
     pub fn to_line(&self) -> BString {
         let bytes = self.text.trim().iter();

@@ -4,44 +4,46 @@ use crate::environment::API_VERSION_4;
 use crate::sent::is_name;
 use bstr::{BStr, BString, ByteSlice};
 
-/// The versions that a plugin speaks, and what it can do beyond version 3.
+/// The versions that a plugin supports, and its capabilities beyond version 3.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// The oldest version of the interface that the plugin speaks.
+    /// The oldest interface version that the plugin supports.
     pub min_api_version: u32,
-    /// The newest version of the interface that the plugin speaks.
+    /// The newest interface version that the plugin supports.
     pub max_api_version: u32,
     /// True if one process can serve a whole run (`SESSION=1`, version 4).
     pub session: bool,
-    /// True if it has the operation `preview` in sessions too (`PREVIEW=1`, version 4).
+    /// True if it supports the operation `preview`, in sessions too (`PREVIEW=1`, version 4).
     pub preview: bool,
-    /// True if it has the operation `doctor` (`DOCTOR=1`, version 4).
+    /// True if it supports the operation `doctor` (`DOCTOR=1`, version 4).
     pub doctor: bool,
-    /// True if it has the operation `health` (`HEALTH=1`, version 4).
+    /// True if it supports the operation `health` (`HEALTH=1`, version 4).
     pub health: bool,
-    /// True if it has the operation `blame` (`BLAME=1`, version 4).
+    /// True if it supports the operation `blame` (`BLAME=1`, version 4).
     pub blames: bool,
     /// True if a scan can be limited to some entities (`SCAN=1`, version 4).
     pub limits_scan: bool,
     /// True if a scan in a session can be limited to the neighbours of an entity (`NEIGHBOURS=1`, version 4).
     pub finds_neighbours: bool,
-    /// True if it can tell what could get resource files, and write those (`ADOPT=1`, version 4).
+    /// True if it can list candidates for adoption and write resource files for them (`ADOPT=1`, version 4).
     pub adopts: bool,
-    /// True if it has the operation `watch` (`WATCH=1`, version 4).
+    /// True if it supports the operation `watch` (`WATCH=1`, version 4).
     pub watches: bool,
-    /// The values that all its entities of a type can send (`SENDS=TYPE#NAME TYPE#NAME…`, version 4): the type and the name of each.
+    /// The values that every entity of a type can send, as pairs of type and name (`SENDS=TYPE#NAME TYPE#NAME…`,
+    /// version 4).
     pub sends: Vec<(String, String)>,
-    /// The maximal number of entities worked on at a time (`CONCURRENCY=N`, version 4); as many as the plugin is told if it does not say.
+    /// The maximum number of entities worked on concurrently (`CONCURRENCY=N`, version 4); `None` if only
+    /// [`JOBS`](crate::environment::JOBS) limits it.
     pub concurrency: Option<u32>,
 }
 
-/// The reason why the output of `info` cannot be used.
+/// The reason why the output of `info` is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfoError {
-    /// A required key does not occur.
+    /// A required key is missing.
     #[error("info does not say {0}=N")]
     Missing(&'static str),
-    /// The values that can be sent are not said as they have to be.
+    /// The list of values that entities can send has another form than `TYPE#NAME`.
     #[error("info says SENDS={0}, where TYPE#NAME is needed, with a name of letters, digits and _")]
     NotSent(BString),
     /// A value is not a positive integer.
@@ -49,7 +51,7 @@ pub enum InfoError {
     NotANumber {
         /// The key.
         key: &'static str,
-        /// The value as it was given.
+        /// The value.
         value: BString,
     },
 }
@@ -69,7 +71,7 @@ const SENDS: &str = "SENDS";
 const CONCURRENCY: &str = "CONCURRENCY";
 
 impl Info {
-    /// Reads `KEY=VALUE` lines; unknown keys and lines of any other form are ignored, as version 3 says.
+    /// Parses `KEY=VALUE` lines. Unknown keys and lines of any other form are ignored, as in version 3.
     ///
     /// # Errors
     /// If a version is missing, or a number is not a positive integer.
@@ -87,7 +89,7 @@ impl Info {
         };
         let version = |key: &'static str| number(key)?.ok_or(InfoError::Missing(key));
         let max_api_version = version(MAX_API_VERSION);
-        // To a plugin that knows nothing newer than version 3, this is one of the keys that are ignored.
+        // A plugin that only supports version 3 may use these keys for its own purposes, and they are ignored.
         let may_say_more = max_api_version.as_ref().is_ok_and(|&version| version >= API_VERSION_4);
         let flag = |key: &str| may_say_more && value(key).is_some_and(|given| given == "1");
         Ok(Info {
@@ -144,7 +146,7 @@ impl Info {
         format!("{MIN_API_VERSION}={min_api_version}\n{MAX_API_VERSION}={max_api_version}\n{flags}{sends}{concurrency}")
     }
 
-    /// Returns the highest version up to `newest` that the plugin speaks too, if there is one from `oldest` on.
+    /// Returns the highest version from `oldest` to `newest` that the plugin supports, if any.
     #[must_use]
     pub fn common_version(&self, oldest: u32, newest: u32) -> Option<u32> {
         let version = self.max_api_version.min(newest);
@@ -152,7 +154,7 @@ impl Info {
     }
 }
 
-/// Reads `TYPE#NAME TYPE#NAME…`.
+/// Parses `TYPE#NAME TYPE#NAME…`.
 fn sent(given: &BStr) -> Result<Vec<(String, String)>, InfoError> {
     let one = |text: &[u8]| {
         let (of, name) = text.split_once_str("#")?;

@@ -1,7 +1,7 @@
-//! The plugin interface as types: what is said, never how it travels.
+//! Types of the plugin interface: messages and their formats, independent of their transport.
 //!
-//! Nothing here reads, writes, spawns or asks the environment. The forms are described for authors of plugins in
-//! `holo-plugin-interface(7)`; a change here is a change of that page.
+//! This crate does no I/O, spawns no processes and does not read the environment. `holo-plugin-interface(7)` describes
+//! the formats for authors of plugins; change that page with this crate.
 
 mod adoption;
 pub mod controls;

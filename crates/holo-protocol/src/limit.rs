@@ -1,32 +1,33 @@
-//! Limited scans: those that are about some entities only.
+//! Limited scans, which report only some entities.
 
 use crate::EntityReport;
 use crate::report::{Asset, Edges};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashSet;
 
-/// The entities that a limited scan is about.
+/// The entities that a limited scan reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanLimit<'a> {
-    /// Those with these IDs, and all that others have to know of. In place of an ID there may be the part of it behind the colon, a resource
-    /// file, or something that is provided, such as a path.
+    /// Entities with these IDs, and all that reference other entities. Instead of an ID, the part after its colon, a
+    /// resource file or a provided asset, such as a path, may be given.
     Ids(&'a [BString]),
-    /// Those whose IDs begin so.
+    /// Entities whose IDs start with this prefix.
     Prefix(&'a BStr),
-    /// Those that may come right before or after an entity because of what one of both needs.
+    /// Entities that may come directly before or after an entity because one needs an asset of the other.
     Neighbours {
-        /// What the entity needs.
+        /// The assets that the entity needs.
         needs: &'a [Asset],
-        /// What it provides.
+        /// The assets that it provides.
         provides: &'a [Asset],
     },
 }
 
 impl ScanLimit<'_> {
-    /// Returns for each of these reports true if the scan report has to have it, given the reports of all entities of the plugin.
+    /// Returns, for each report, true if the limited scan must include it. `all` are the reports of all entities of the
+    /// plugin.
     ///
-    /// An entity that owns something may contradict one of another plugin. So it can be left out only if all that is asked for is the plugin's
-    /// own, and owns nothing of that.
+    /// An entity that owns an asset may contradict an entity of another plugin. It can therefore only be left out if
+    /// every requested entity belongs to this plugin and none owns the same asset.
     pub fn wanted<'r>(&self, all: impl Iterator<Item = &'r EntityReport> + Clone) -> Vec<bool> {
         let ids: HashSet<&BStr> = match self {
             ScanLimit::Ids(ids) => ids.iter().map(|id| id.as_bstr()).collect(),
@@ -52,15 +53,15 @@ impl ScanLimit<'_> {
     }
 }
 
-/// Returns true if an entity with these edges can come right before or after one that needs and provides these assets. One that provides a
-/// part of what that provides may be between it and a third one.
+/// Returns true if an entity with these edges can come directly before or after one that needs and provides these
+/// assets. An entity that provides a part of the other's assets counts, as it may come between that and a third entity.
 fn is_neighbour(edges: &Edges, needs: &[Asset], provides: &[Asset]) -> bool {
     let is_within =
         |inner: &[Asset], outer: &[Asset]| inner.iter().any(|inner| outer.iter().any(|outer| inner.is_within(outer)));
     is_within(needs, &edges.provides) || is_within(&edges.needs, provides) || is_within(&edges.provides, provides)
 }
 
-/// Returns the names by which an entity can be asked for.
+/// Returns the names that select an entity.
 fn names(report: &EntityReport) -> impl Iterator<Item = &BStr> {
     let EntityReport { id, sources, edges, .. } = report;
     let name = id.split_once_str(":").map(|(_, name)| name.as_bstr());

@@ -1,42 +1,43 @@
-//! The messages of a plugin about an entity on file descriptor 3: a line a message.
+//! Messages about an entity on file descriptor 3, one per line.
 
 use crate::environment::API_VERSION_4;
 use crate::sent::Sent;
 use bstr::{BStr, BString, ByteSlice};
 
-/// One line on file descriptor 3.
+/// A line on file descriptor 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The entity is in its desired state already: nothing was done, or would be.
+    /// The entity is already in its desired state, so that an apply makes no change.
     NotChanged,
-    /// A person changed the entity since it was last applied, and it was left as it is.
+    /// The entity was changed manually since it was last applied, and was left unchanged.
     RequiresForceToOverwrite,
-    /// A person deleted the entity since it was last applied, and it was left deleted.
+    /// The entity was deleted manually since it was last applied, and was not restored.
     RequiresForceToRestore,
-    /// Without `--force`, this speaks against applying the entity. Version 4.
+    /// The reason why the entity is not applied without `--force`. Version 4.
     RequiresForce(BString),
-    /// The effect that applying the entity would have, such as `would install nginx`. Version 4, of `check`.
+    /// The effect that an apply would have, such as `would install nginx`. Version 4, for `check` only.
     WouldChange(BString),
-    /// It cannot be told what applying the entity would do. Version 4, of `check`.
+    /// The effect of an apply cannot be determined. Version 4, for `check` only.
     Unknown,
     /// The change that was made to the entity, as a fragment in the past tense. Version 4.
     Changed(BString),
-    /// The same, as a detail: shown on a terminal and by `--json`, but not where version 3 shows nothing. Version 4.
+    /// Like `Changed`, but a detail: shown on a terminal and by `--json`, but not where version 3 has no output.
+    /// Version 4.
     ChangedQuietly(BString),
-    /// By its own declaration, the entity is not for this system, or not for now: nothing was done, or would be. Version 4.
+    /// The entity's definition excludes this system or the present time, so that an apply makes no change. Version 4.
     Skipped(BString),
-    /// A value for the entities that receive it, or are refreshed because this one changed: `KEY=VALUE`, or JSON. Version 4.
+    /// A value for the entities that receive it, or that this change refreshes: `KEY=VALUE`, or JSON. Version 4.
     Send(Sent),
-    /// A value that belongs to the state that the entity is in now, and is given back when the system is brought back to this: `KEY=VALUE`.
-    /// Version 4.
+    /// A value that belongs to the present state of the entity, and that the plugin receives again when this state is
+    /// restored: `KEY=VALUE`. Version 4.
     Keep(BString),
-    /// A file that the change replaces, for the record of the run: `COPY PATH`, where the copy is what was there, or `/dev/null` if there was
-    /// nothing, and the path that of the file below the root; or `FROM TAB TO TAB NAME`, two files that show what an entity was and has become.
-    /// Version 4.
+    /// A file that the change replaces, for the run's record. Either `COPY PATH`, with a copy of the old file
+    /// (`/dev/null` if it did not exist) and its path below the root; or `FROM TAB TO TAB NAME`, two files that show
+    /// the entity before and after the change. Version 4.
     Replaced(BString),
-    /// The progress of the work on the entity, for a person who waits: a [`Progress`](crate::Progress). Version 4.
+    /// The progress of the entity's operation: a [`Progress`](crate::Progress). Version 4.
     Progress(BString),
-    /// A line that was meant to be a message, but cannot be one. Version 4.
+    /// A line with the form of a message, but an invalid value. Version 4.
     Malformed(BString),
 }
 
@@ -58,7 +59,7 @@ const REPLACED: &[u8] = b"replaced: ";
 const PROGRESS: &[u8] = b"progress: ";
 
 impl Message {
-    /// Returns the message that a line is in this version. Other lines are ignored, so there is no error.
+    /// Parses a line according to this version. Lines that are not messages are ignored, so there is no error.
     #[must_use]
     pub fn parse(line: &[u8], version: u32) -> Option<Message> {
         match line {
@@ -95,7 +96,7 @@ impl Message {
         }
     }
 
-    /// Returns the line, without its newline.
+    /// Returns the line without its newline.
     #[must_use]
     pub fn to_line(&self) -> BString {
         let with = |prefix: &[u8], text: &BStr| BString::from([prefix, text.as_bytes()].concat());
@@ -118,26 +119,27 @@ impl Message {
         }
     }
 
-    /// Returns true if the entity was left as it is for want of `--force`.
+    /// Returns true if the entity was left unchanged because `--force` was not given.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self, Message::RequiresForceToOverwrite | Message::RequiresForceToRestore | Message::RequiresForce(_))
     }
 
-    /// Returns true if something was done.
+    /// Returns true if the entity was changed.
     #[must_use]
     pub fn is_change(&self) -> bool {
         matches!(self, Message::Changed(_) | Message::ChangedQuietly(_))
     }
 
-    /// Returns true if there was, or is, nothing to do.
+    /// Returns true if an apply makes no change.
     #[must_use]
     pub fn is_nothing_to_do(&self) -> bool {
         matches!(self, Message::NotChanged | Message::Skipped(_))
     }
 }
 
-/// Returns true if it has the form `KEY=VALUE`, with a key such as a variable of a shell has, and an environment can hold it.
+/// Returns true if the text has the form `KEY=VALUE`, the key is a valid shell variable name, and the value can be
+/// stored in an environment variable.
 #[must_use]
 pub fn can_be_sent(text: &BStr) -> bool {
     Sent::parse(text).is_some()

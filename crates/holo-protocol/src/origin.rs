@@ -1,34 +1,34 @@
-//! The answer to `blame`: the origins of the lines of a file.
+//! Answers to `blame`: the origins of the lines of a file.
 
 use bstr::{BString, ByteSlice};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// Where a line of a file has come from.
+/// The origin of a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// It was there before the file was managed (`base`).
+    /// The line comes from the base, the file as it was before it was managed (`base`).
     Base,
-    /// A person has written it since the file was last applied (`edited`).
+    /// The line was changed manually since the file was last applied (`edited`).
     Edited,
-    /// It stands in a resource file (`resource PATH:LINE`).
+    /// The line comes from a resource file (`resource PATH:LINE`).
     Resource {
         /// The resource file.
         path: PathBuf,
-        /// The line in it, from 1 on.
+        /// The line number in it, counted from 1.
         line: usize,
     },
-    /// A program among the resource files has made it (`holoscript PATH`).
+    /// A holoscript, a program among the resource files, has written the line (`holoscript PATH`).
     Holoscript(PathBuf),
-    /// Anything else, in words.
+    /// Any other origin, in words.
     Other(BString),
 }
 
-/// Consecutive lines of the same origin.
+/// Consecutive lines with the same origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The origin of the first line; those that follow a line of a resource file are the next ones there.
+    /// The origin of the first line; if it is in a resource file, the following lines are the next lines of that file.
     pub origin: Origin,
     /// The number of lines.
     pub count: usize,
@@ -54,7 +54,7 @@ impl Origin {
         }
     }
 
-    /// Returns the text that [`Origin::parse`] understands.
+    /// Returns the text for [`Origin::parse`].
     #[must_use]
     pub fn to_text(&self) -> BString {
         match self {
@@ -68,7 +68,7 @@ impl Origin {
         }
     }
 
-    /// Returns the origin of the line that is so many lines further in the same span.
+    /// Returns the origin of the line this many lines further down in the same span.
     #[must_use]
     pub fn further(&self, lines: usize) -> Origin {
         match self {
@@ -79,7 +79,7 @@ impl Origin {
 }
 
 impl Span {
-    /// Parses a line `ORIGIN TAB COUNT`; any other line is none.
+    /// Parses a line `ORIGIN TAB COUNT`. Returns `None` for any other line.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Span> {
         let (origin, count) = line.rsplit_once_str("\t")?;
@@ -87,7 +87,7 @@ impl Span {
         (!origin.is_empty()).then(|| Span { origin: Origin::parse(origin), count })
     }
 
-    /// Returns all spans of a text, each of which is a line.
+    /// Returns the spans in a text, one per line. Other lines are skipped.
     pub fn parse_all(text: &[u8]) -> impl Iterator<Item = Span> {
         text.split_str("\n").filter_map(Span::parse)
     }
@@ -98,7 +98,7 @@ impl Span {
         [&self.origin.to_text()[..], format!("\t{}", self.count).as_bytes()].concat().into()
     }
 
-    /// Puts the origins of the lines of a file into as few spans as possible.
+    /// Merges the origins of the lines of a file into as few spans as possible.
     #[must_use]
     pub fn join(origins: impl IntoIterator<Item = Origin>) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();

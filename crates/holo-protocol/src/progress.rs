@@ -1,18 +1,18 @@
-//! The progress of a piece of work, as plugins report it to a person who waits.
+//! Progress of an operation, as reported by plugins.
 
 use std::fmt;
 
-/// `DONE/TOTAL TEXT`, where the numbers count whatever the plugin counts; or only `TEXT`.
+/// `DONE/TOTAL TEXT`, in units that the plugin chooses, or only `TEXT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// The amount that is done, and the whole amount, which is not 0.
+    /// The amounts done and in total; the total is not 0.
     pub done_of: Option<(u64, u64)>,
-    /// The work that is being done.
+    /// A description of the current step.
     pub text: &'a str,
 }
 
 impl<'a> Progress<'a> {
-    /// Parses a plugin's message; any text is valid.
+    /// Parses a plugin's message. Every text is valid.
     #[must_use]
     pub fn parse(said: &'a str) -> Progress<'a> {
         let (first, rest) = said.split_once(' ').unwrap_or((said, ""));

@@ -1,44 +1,44 @@
-//! What an entity was before it was changed, as plugins have kept it.
+//! Contents of entities before a change, as kept by plugins.
 
 use bstr::{BString, ByteSlice};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What an entity was before it was changed: the text of [`Message::Replaced`](crate::Message::Replaced).
+/// An entity before it was changed: the text of [`Message::Replaced`](crate::Message::Replaced).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replaced {
     /// `COPY PATH`: a file was replaced.
     File {
-        /// What was there.
+        /// The old content.
         copy: Kept,
-        /// The path of the file, which counts from the root of the system.
+        /// The path of the file, relative to the root of the system.
         path: PathBuf,
     },
-    /// Two files and a name, with tabs between them, of what is no file.
+    /// `FROM TAB TO TAB NAME`: two files that represent an entity that is not a file.
     Shown {
-        /// What the entity was.
+        /// The entity before the change.
         from: PathBuf,
-        /// What it has become.
+        /// The entity after the change.
         to: PathBuf,
-        /// The name that both are shown by.
+        /// The name under which both are shown.
         name: BString,
     },
 }
 
-/// A copy of what was at a path.
+/// A copy of the old content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing was there.
+    /// The path did not exist.
     Nothing,
-    /// It is this file.
+    /// The whole file.
     File(PathBuf),
-    /// It is a part of this file: `FILE@START+LENGTH`.
+    /// A part of a file: `FILE@START+LENGTH`.
     Part {
         /// The file.
         file: PathBuf,
-        /// The number of bytes before it.
+        /// The offset of the part in bytes.
         start: u64,
-        /// The number of its bytes.
+        /// The length of the part in bytes.
         length: usize,
     },
 }
@@ -46,7 +46,7 @@ pub enum Kept {
 const NOTHING: &str = "/dev/null";
 
 impl Replaced {
-    /// Reads the text of a message; nothing if it has another form.
+    /// Parses the text of a message. Returns `None` if it has another form.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Replaced> {
         let fields: Vec<&[u8]> = text.splitn_str(3, "\t").collect();
@@ -74,7 +74,7 @@ impl Kept {
         }
     }
 
-    /// Returns the file that it is in, if anything was there.
+    /// Returns the file that contains the copy, or `None` if the path did not exist.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -83,7 +83,7 @@ impl Kept {
         }
     }
 
-    /// Returns it as messages have it.
+    /// Returns the form used in messages.
     #[must_use]
     pub fn to_path(&self) -> PathBuf {
         match self {

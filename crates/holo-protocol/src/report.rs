@@ -1,4 +1,4 @@
-//! The scan report: which entities there are, as lines `KEY: VALUE`.
+//! Scan reports, which list entities as lines `KEY: VALUE`.
 
 mod asset;
 mod edges;
@@ -25,73 +25,73 @@ pub struct EntityReport {
     pub id: BString,
     /// The action that applying the entity will take.
     pub action: Action,
-    /// The resource files that define it: paths that select it, not shown otherwise.
+    /// The resource files that define the entity. Their paths select it, and are not shown otherwise.
     pub sources: Vec<BString>,
-    /// The edges between it and others; none under version 3.
+    /// The edges to other entities; none under version 3.
     pub edges: Edges,
-    /// When, and how often, it may be worked on; nothing is said under version 3.
+    /// Limits on when, and how often, the entity may be checked or changed; none under version 3.
     pub controls: Controls,
-    /// Further information for people.
+    /// Additional information for users.
     pub information: Vec<Information>,
 }
 
-/// The action that applying an entity will take, in a word, and its reason.
+/// The action that applying an entity will take, and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// A verb such as `Scrubbing`.
     pub verb: BString,
-    /// The reason why it is not the usual action, if it isn't.
+    /// The reason for an unusual action.
     pub reason: Option<BString>,
 }
 
-/// A line of a report that has a meaning for people only.
+/// A line of a report that is only shown to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Information {
-    /// Such as `store at`.
+    /// A key such as `store at`.
     pub key: BString,
-    /// Such as a path.
+    /// A value such as a path.
     pub value: BString,
 }
 
-/// A line that may not be where it is in a scan report.
+/// An invalid line of a scan report.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 pub struct ReportError {
-    /// The line's number, from 1.
+    /// The line number, counted from 1.
     pub line: usize,
     /// The kind of error.
     pub kind: ReportErrorKind,
 }
 
-/// The kinds of errors in a line of a scan report.
+/// The kinds of errors in scan reports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportErrorKind {
-    /// The line has not the form `KEY: VALUE`.
+    /// The line does not have the form `KEY: VALUE`.
     #[error("parse error (line was \"{0}\")")]
     Syntax(BString),
-    /// A provided, needed or owned asset has not the form `KIND VALUE`.
+    /// A provided, needed or owned asset does not have the form `KIND VALUE`.
     #[error("expected \"{0}: KIND VALUE\" (value was \"{1}\")")]
     Asset(BString, BString),
-    /// An ID that a person has written has not the form `LOCATION: ID`.
+    /// The ID and location of a reference do not have the form `LOCATION: ID`.
     #[error("expected \"WRITTEN: LOCATION: ID\" (value was \"{0}\")")]
     Written(BString),
-    /// The value of a line that says when the entity may be worked on.
+    /// A control has an invalid value.
     #[error("{error} (line was \"{key}: {value}\")")]
     Control {
         /// The key.
         key: BString,
         /// The value.
         value: BString,
-        /// What is wrong with it.
+        /// The reason why the value is invalid.
         error: ControlError,
     },
-    /// A value is received in another form than `KEY ENTITY#NAME`.
+    /// A received value does not have the form `KEY ENTITY#NAME`.
     #[error("expected \"RECEIVES: KEY ENTITY#NAME\" (value was \"{0}\")")]
     Receipt(BString),
-    /// A name by which nothing can be sent.
+    /// A name is not valid for a sent value.
     #[error("expected a name of letters, digits and _ after \"SENDS: \" (value was \"{0}\")")]
     Name(BString),
-    /// The line belongs to an entity, but no entity was begun.
+    /// An attribute of an entity occurs before the first entity.
     #[error("expected entity ID, found attribute \"{0}\"")]
     OutsideEntity(BString),
 }
@@ -102,7 +102,7 @@ const ACTION: &str = "ACTION";
 const SOURCE: &str = "SOURCE";
 
 impl EntityReport {
-    /// Returns a report that says nothing but the ID.
+    /// Returns a report that only contains the ID.
     #[must_use]
     pub fn new(id: impl Into<BString>) -> EntityReport {
         EntityReport {
@@ -115,10 +115,10 @@ impl EntityReport {
         }
     }
 
-    /// Reads a whole scan report of a plugin that speaks this version: the edges are keys of version 4, and information before.
+    /// Parses a complete scan report of a plugin that uses this version. Before version 4, edges are mere information.
     ///
     /// # Errors
-    /// All lines that are wrong, in their order.
+    /// All invalid lines, in order.
     pub fn parse_all(report: &[u8], version: u32) -> Result<Vec<EntityReport>, Vec<ReportError>> {
         let lines = |outline: Outline| report.get(outline.lines).unwrap_or_default();
         Ok(outline::whole(report, version)?
@@ -152,8 +152,8 @@ impl EntityReport {
         }
     }
 
-    /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version has them,
-    /// then the information.
+    /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version
+    /// supports them, and the information.
     pub fn write(&self, text: &mut Vec<u8>, version: u32) {
         let mut line = |key: &[u8], value: &[u8]| {
             for part in [key, b": ", value, b"\n"] {
@@ -182,13 +182,13 @@ impl EntityReport {
     }
 }
 
-/// Returns what an entity of version 4 says about when it may be worked on, given the lines of its [`Outline`].
+/// Returns the controls of an entity of version 4, given the lines of its [`Outline`].
 #[must_use]
 pub fn controls(lines: &[u8]) -> Controls {
     let mut controls = Controls::NONE;
     for line in Line::each(lines) {
         if let Line::Attribute { key, value, .. } = line {
-            // A line that is wrong is an error of the report.
+            // Errors have been reported when the report was read.
             let _ = controls.take(key, value);
         }
     }
@@ -204,7 +204,7 @@ pub fn sources(lines: &[u8]) -> impl Iterator<Item = &BStr> {
 }
 
 impl Action {
-    /// Returns a verb with a reason.
+    /// Returns an action with a reason.
     #[must_use]
     pub fn because(verb: impl Into<BString>, reason: impl Into<BString>) -> Action {
         Action { verb: verb.into(), reason: Some(reason.into()) }

@@ -1,7 +1,8 @@
-//! Sessions of version 4: one process serves a whole run, with JSON Lines both ways.
+//! Sessions of version 4: one process serves a whole run, with JSON Lines in both directions.
 //!
-//! The dispatcher writes [`Request`]s to the plugin's standard input, the plugin writes [`Answer`]s to file descriptor 3. Every answer
-//! names its request. Requests are worked on one after the other, the entities of one request in any order or at once.
+//! The dispatcher writes [`Request`]s to the plugin's standard input, and the plugin writes [`Answer`]s to file
+//! descriptor 3. Every answer includes the number of its request. Requests are processed one after the other; the
+//! entities of a request may be processed in any order or concurrently.
 
 mod fields;
 
@@ -13,56 +14,58 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Counts up from 1; every answer repeats it.
+    /// The number of the request, counted from 1 and repeated in every answer.
     pub request: u64,
-    /// The operation that is asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// The IDs of the entities it is asked for, of which none depends on another. A scan that is not limited has none.
+    /// The IDs of the entities, which do not depend on each other. Empty for a scan that is not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entities: Vec<Text>,
-    /// The beginning of the IDs that a scan is limited to, if it is limited so.
+    /// The ID prefix to which a scan is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Text>,
-    /// What the entity needs whose neighbours a scan is limited to, each `KIND VALUE`.
+    /// The assets, each `KIND VALUE`, needed by the entity to whose neighbours a scan is limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Text>,
-    /// What the entity provides whose neighbours a scan is limited to, each `KIND VALUE`.
+    /// The assets, each `KIND VALUE`, provided by the entity to whose neighbours a scan is limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provides: Vec<Text>,
-    /// Those of the entities to apply that are to be refreshed, as something that they depend on has changed.
+    /// Entities to refresh while they are applied, because an entity that they depend on has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refresh: Vec<Text>,
-    /// Those of the entities to check of which something earlier in the run, and not in its desired state, may bring what they lack.
+    /// Entities to check that may lack the effect of an earlier entity of the run that is not in its desired state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Text>,
-    /// The values that have been sent to those of them that are to be refreshed, and those that they receive by their definitions.
+    /// The values sent to entities that are refreshed, and those that their definitions receive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub received: Vec<Received>,
-    /// The names of the values that others receive from them: these are to be sent, if they are known, even if nothing changes.
+    /// The names of the values that other entities receive: these must be sent if they are known, even if the entity
+    /// does not change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wanted: Vec<Wanted>,
-    /// Those of them whose received values are others than when they were listed.
+    /// Entities whose received values have changed since the scan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub renewed: Vec<Text>,
-    /// All directories of resource files, the strongest first. Only in the first request of a session, and only if there are several.
+    /// All directories of resource files in order of precedence, highest first. Only in the first request of a session,
+    /// and only if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resource_dirs: Vec<Text>,
-    /// The file that is meant, of an entity that can have several.
+    /// The requested file of an entity that can have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Text>,
-    /// The empty directory into which resource files are to be written for the one entity that is adopted.
+    /// The empty directory to which the plugin writes resource files for the adopted entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_dir: Option<Text>,
-    /// The file in which a person has resolved the conflict about it that was named before.
+    /// The file in which the user has resolved a conflict reported earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt_resolved: Option<Text>,
-    /// The IDs of what is adopted in the same group.
+    /// The IDs of the entities adopted in the same group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopt_with: Vec<Text>,
 }
 
 impl Request {
-    /// Returns a request that says nothing but the operation.
+    /// Returns a request that only contains the operation.
     #[must_use]
     pub fn new(request: u64, operation: Operation) -> Request {
         Request {
@@ -85,7 +88,7 @@ impl Request {
         }
     }
 
-    /// Returns the request for a scan, which a session numbers.
+    /// Returns the request for a scan; the session assigns the number.
     #[must_use]
     pub fn scan(limit: Option<ScanLimit<'_>>) -> Request {
         let request = Request::new(0, Operation::Scan);
@@ -100,30 +103,30 @@ impl Request {
         }
     }
 
-    /// Returns what the entity needs whose neighbours are asked for. What is no asset is left out.
+    /// Returns the needed assets for a scan of neighbours. Invalid assets are left out.
     #[must_use]
     pub fn needs(&self) -> Vec<Asset> {
         self.needs.iter().filter_map(|text| Asset::from_text(&text.0)).collect()
     }
 
-    /// Returns what it provides, in the same way.
+    /// Returns the provided assets for a scan of neighbours. Invalid assets are left out.
     #[must_use]
     pub fn provides(&self) -> Vec<Asset> {
         self.provides.iter().filter_map(|text| Asset::from_text(&text.0)).collect()
     }
 }
 
-/// The values that an entity was sent by those whose change has it refreshed.
+/// The values sent to an entity by those whose changes refresh it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Received {
-    /// The ID of the entity that is to be refreshed.
+    /// The ID of the refreshed entity.
     pub entity: Text,
-    /// Each `KEY=VALUE`.
+    /// The values, each `KEY=VALUE`.
     pub values: Vec<Text>,
 }
 
-/// The names of the values that others receive from an entity.
+/// The names of the values that other entities receive from this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
@@ -139,29 +142,31 @@ pub struct Wanted {
 pub enum Operation {
     /// List the entities. Answered by [`Answer::Report`]s.
     Scan,
-    /// Tell what applying the entities would do. Nothing is changed.
+    /// Report what applying the entities would change. Makes no changes.
     Check,
-    /// Bring the entities into their desired state.
+    /// Bring the entities to their desired state.
     Apply,
-    /// The same, overwriting what a person changed.
+    /// Like `Apply`, but overwrite manual changes.
     ForceApply,
-    /// Name two files that show an entity's difference. Answered by [`Answer::Diff`], or without one if there is none to show.
+    /// Name two files that show an entity's manual changes. Answered by [`Answer::Diff`], or by no such answer if there
+    /// is no difference to show.
     Diff,
-    /// Name two files that show what applying the entities would make of them. Answered as [`Operation::Diff`].
+    /// Name two files that show what applying an entity would change. Answered like [`Operation::Diff`].
     Preview,
-    /// Say what is wrong, or well, beside the entities. Answered by [`Answer::Report`]s, whose lines are [`Diagnosis`](crate::Diagnosis)es.
+    /// Diagnose problems outside of entities. Answered by [`Answer::Report`]s, whose lines are
+    /// [`Diagnosis`](crate::Diagnosis)es.
     Doctor,
     /// Run the health checks of the entities. Answered by [`Answer::Report`]s, whose lines are [`Health`](crate::Health).
     Health,
-    /// Tell where the lines of a file of one entity have come from. Answered by [`Answer::Text`]: [`Span`](crate::Span)s.
+    /// Report the origins of the lines of an entity's file. Answered by [`Answer::Text`]: [`Span`](crate::Span)s.
     Blame,
-    /// Tell what could get resource files, or write those of one entity. Answered by [`Answer::Text`]: [`Candidate`](crate::Candidate)s, or
-    /// a definition.
+    /// List candidates for adoption, or write resource files for one entity. Answered by [`Answer::Text`]:
+    /// [`Candidate`](crate::Candidate)s, or a definition.
     Adopt,
 }
 
 impl Operation {
-    /// Returns its name, as requests and command lines have it.
+    /// Returns the name used in requests and command lines.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -183,91 +188,91 @@ impl Operation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case", try_from = "fields::AnswerFields")]
 pub enum Answer {
-    /// Lines of the scan report, in the form of version 3, diagnoses, or the health of entities; each answer holds whole lines.
+    /// Whole lines of the scan report (in the form of version 3), of diagnoses or of health.
     Report {
-        /// Returns the number of the request that is answered.
+        /// The number of the answered request.
         request: u64,
-        /// The lines, each with its newline.
+        /// The lines, including their newlines.
         text: Text,
     },
-    /// The entity is being worked on from now on: if the plugin dies, this one fails with it.
+    /// Work on the entity starts: if the plugin dies, this entity fails too.
     Begin {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
         /// The entity's ID.
         entity: Text,
     },
-    /// Something for the user to see.
+    /// Output for the user.
     Output {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
-        /// The entity that it belongs to; none while scanning.
+        /// The entity; `None` while scanning.
         #[serde(skip_serializing_if = "Option::is_none")]
         entity: Option<Text>,
-        /// The stream on which the user shall see it.
+        /// The stream on which the user sees it.
         stream: Stream,
         /// The bytes, not necessarily whole lines.
         text: Text,
     },
-    /// The progress of the work on the entity, for a person who waits.
+    /// The progress of the entity's operation.
     Progress {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
         /// The entity's ID.
         entity: Text,
         /// A [`Progress`](crate::Progress).
         text: Text,
     },
-    /// The two files that show the entity's difference, as version 3's `diff`.
+    /// The two files that show the entity's difference, like `diff` of version 3.
     Diff {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
         /// The entity's ID.
         entity: Text,
-        /// The entity as it was last applied.
+        /// The entity as last applied.
         from: Text,
-        /// The entity as it is.
+        /// The entity as it is now.
         to: Text,
-        /// The name to show instead of the first path.
+        /// The label shown instead of the first path.
         #[serde(skip_serializing_if = "Option::is_none")]
         from_label: Option<Text>,
-        /// The name to show instead of the second path.
+        /// The label shown instead of the second path.
         #[serde(skip_serializing_if = "Option::is_none")]
         to_label: Option<Text>,
     },
-    /// A piece of the text that was asked for.
+    /// A piece of the requested text.
     Text {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
-        /// The entity that it is about, if it is about one.
+        /// The entity, if the text is about a single one.
         #[serde(skip_serializing_if = "Option::is_none")]
         entity: Option<Text>,
-        /// The text, as it would be written to a stream without a session.
+        /// The text, as the plugin would write it to a stream outside of a session.
         text: Text,
     },
-    /// The entity is done with: no further answer names it.
+    /// The entity is finished: no further answer names it.
     Result {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
         /// The entity's ID.
         entity: Text,
-        /// The messages that would be written to file descriptor 3 without a session, without newlines.
+        /// The messages, without newlines, that the plugin would write to file descriptor 3 outside of a session.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Text>,
         /// The outcome of the operation.
         result: Outcome,
     },
-    /// The request is done with.
+    /// The request is finished.
     End {
-        /// The request that is answered.
+        /// The number of the answered request.
         request: u64,
-        /// The outcome. For requests with entities it says only if they could be worked on at all.
+        /// The outcome. For requests with entities, it only reports whether they could be processed at all.
         result: Outcome,
     },
 }
 
 impl Answer {
-    /// The request that is answered.
+    /// Returns the number of the answered request.
     #[must_use]
     pub fn request(&self) -> u64 {
         match self {
@@ -283,7 +288,7 @@ impl Answer {
     }
 }
 
-/// One of the two streams that a user sees.
+/// An output stream for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
@@ -293,13 +298,13 @@ pub enum Stream {
     Stderr,
 }
 
-/// The outcome of an operation. The plugin has told the user the reason before it says `failed`.
+/// The outcome of an operation. Before `failed`, the plugin must have shown the user the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// As asked; what was refused for want of `--force` is in the messages.
+    /// Success; messages report entities refused without `--force`.
     Done,
-    /// Something went wrong.
+    /// Failure.
     Failed,
 }
 

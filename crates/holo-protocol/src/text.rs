@@ -1,4 +1,4 @@
-//! Bytes in JSON: a string where they are UTF-8, otherwise an array of numbers.
+//! Bytes in JSON: a string if they are UTF-8, otherwise an array of numbers.
 
 use bstr::{BStr, BString, ByteSlice};
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
@@ -7,8 +7,8 @@ use std::fmt;
 
 /// A name or a piece of output in a session.
 ///
-/// File names, and so entity IDs and output, need not be UTF-8, but JSON strings must be. Nearly all of them are, and look like
-/// strings; the others are written as an array of byte values, so that nothing is lost.
+/// File names, and therefore entity IDs and output, need not be UTF-8, but JSON strings must be. Nearly all of them are
+/// UTF-8 and become strings; the others become arrays of byte values, so that no bytes are lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Text(pub BString);
 
@@ -19,7 +19,7 @@ impl Text {
         self.0.as_bstr()
     }
 
-    /// Writes bytes in the form of a text, without making one of them.
+    /// Serializes bytes like a [`Text`], without allocating one.
     ///
     /// # Errors
     /// If the serializer fails.

@@ -1,4 +1,4 @@
-//! Events that a plugin notices itself: a line of file descriptor 3 each.
+//! Events that a plugin detects itself, one per line of file descriptor 3.
 
 use bstr::{BString, ByteSlice};
 
@@ -7,31 +7,31 @@ const LISTENING: &[u8] = b"listening";
 /// A line of the operation `watch`. Version 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchLine {
-    /// From now on nothing is missed: what has happened before may have been.
+    /// The plugin reports all events from now on; earlier ones may have been missed.
     Listening,
-    /// Something has happened to an entity.
+    /// An entity may have changed.
     Touched(Touched),
 }
 
-/// Something has happened to an entity.
+/// An event of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// The entity's ID.
     pub id: BString,
-    /// What happened, in a few words such as `its process ended`; empty if that is not known.
+    /// The event in a few words, such as `its process ended`; empty if unknown.
     pub reason: BString,
 }
 
-/// A line names no entity.
+/// A line that names no entity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no entity: an ID is expected, or an ID, a tab and what happened, or \"listening\"")]
 pub struct TouchedError(BString);
 
 impl WatchLine {
-    /// Returns what a line says.
+    /// Parses a line.
     ///
     /// # Errors
-    /// If it means nothing.
+    /// If the line names no entity.
     pub fn parse(line: &[u8]) -> Result<WatchLine, TouchedError> {
         let (id, reason) = line.split_once_str("\t").unwrap_or((line, b""));
         let is_id = id.contains(&b':') && !id.iter().any(u8::is_ascii_control);
@@ -42,7 +42,7 @@ impl WatchLine {
         }
     }
 
-    /// Returns the line, with its newline. Whatever would end it is a blank there.
+    /// Returns the line, including its newline. Characters that would end the line or column are replaced with blanks.
     #[must_use]
     pub fn to_line(&self) -> BString {
         match self {

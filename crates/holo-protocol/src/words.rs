@@ -1,15 +1,15 @@
-//! Version 3's words for what the system says, which both sides show.
+//! Version 3's wording of system errors, which both sides show.
 
 use std::io;
 
-/// Returns an I/O error in the system's own words, in lower case and without its number: `no such file or directory`.
+/// Returns an I/O error in the system's wording, in lower case and without its number: `no such file or directory`.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error ").next().unwrap_or(&text);
     let mut letters = words.chars();
     match letters.next() {
-        // Only a word in title case is lowered: "I/O error" stays.
+        // Only a capitalized word becomes lower case: "I/O error" stays.
         Some(first) if letters.as_str().starts_with(char::is_lowercase) => {
             format!("{}{}", first.to_lowercase(), letters.as_str())
         }
@@ -17,7 +17,7 @@ pub fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Returns an argument as version 3 shows it in a command that was not run: what is empty or holds blanks is in quotes.
+/// Returns an argument as version 3 shows it in a command that was not run: quoted if it is empty or contains blanks.
 #[must_use]
 pub fn quoted(argument: &str) -> String {
     if argument.is_empty() || argument.contains(char::is_whitespace) {
@@ -27,7 +27,7 @@ pub fn quoted(argument: &str) -> String {
     }
 }
 
-/// Describes a process that ended badly: `exit status 1`, `signal: killed`; `None` if it exited with 0.
+/// Describes an unsuccessful exit: `exit status 1`, `signal: killed`. Returns `None` if the process exited with 0.
 #[must_use]
 pub fn failure(code: Option<i32>, signal: Option<i32>, core_dumped: bool) -> Option<String> {
     match (code, signal) {

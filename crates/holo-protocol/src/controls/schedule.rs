@@ -1,4 +1,4 @@
-//! The times of a week, as people name them: local time, and nothing is known here of time zones.
+//! Weekly schedules in local time, without knowledge of time zones.
 
 use super::ControlError;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::str::FromStr;
 const MINUTES_OF_DAY: u16 = 24 * 60;
 const NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-/// Times at which something may be changed: at these hours of these days.
+/// Times at which an entity may be changed: these hours of these days.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The hours; all of them if nothing is said.
+    /// The hours; every hour if `None`.
     pub hours: Option<Hours>,
-    /// The days; all of them if nothing is said.
+    /// The days; every day if `None`.
     pub days: Option<Days>,
 }
 
-/// Ranges of hours, each up to its end: `2-5,22:30-4`. One whose end is not behind its begin goes on over midnight, and belongs to the day of
-/// its begin.
+/// Ranges of hours, excluding their ends: `2-5,22:30-4`. A range whose end is not after its start continues past
+/// midnight, and belongs to the day on which it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hours(Vec<Window>);
 
@@ -26,20 +26,20 @@ pub struct Hours(Vec<Window>);
 pub struct Window {
     /// The first minute, counted from midnight.
     pub from: u16,
-    /// The first minute that does not belong to it any more.
+    /// The first minute after the range.
     pub to: u16,
 }
 
-/// Days of the week, in ranges: `mon-fri`, `sat,sun`, `fri-mon`.
+/// Ranges of weekdays: `mon-fri`, `sat,sun`, `fri-mon`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Days(Vec<(Day, Day)>);
 
-/// A day of the week, counted from 0, which is Monday.
+/// A weekday, counted from 0 for Monday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Day(u8);
 
 impl Schedule {
-    /// Returns true at a minute of a day.
+    /// Returns true if the schedule includes this minute of this day.
     #[must_use]
     pub fn contains(&self, day: Day, minute: u16) -> bool {
         let is_day = |day| self.days.as_ref().is_none_or(|days| days.contain(day));
@@ -52,7 +52,7 @@ impl Schedule {
         })
     }
 
-    /// Returns the minutes of a day at which times begin.
+    /// Returns the minutes of this day at which a range starts.
     pub fn begins(&self, day: Day) -> impl Iterator<Item = u16> {
         let is_day = self.days.as_ref().is_none_or(|days| days.contain(day));
         self.windows().iter().filter(move |_| is_day).map(|window| window.from)
@@ -65,7 +65,7 @@ impl Schedule {
 }
 
 impl Day {
-    /// Returns the day of a number, of which 0 is Monday. What is too large begins anew.
+    /// Returns the weekday with this number, where 0 is Monday. Larger numbers wrap around.
     #[must_use]
     pub fn from_monday(number: u8) -> Day {
         Day(number % 7)
@@ -87,7 +87,7 @@ impl Days {
 impl FromStr for Schedule {
     type Err = ControlError;
 
-    /// Parses the form of scan reports.
+    /// Parses the form used in scan reports.
     fn from_str(text: &str) -> Result<Schedule, ControlError> {
         let mut schedule = Schedule::default();
         for word in text.split_whitespace() {
@@ -118,7 +118,7 @@ impl FromStr for Hours {
     }
 }
 
-/// Parses `5` or `5:30`, up to 24.
+/// Parses `5` or `5:30`, up to `24`, into minutes.
 fn minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':').unwrap_or((text, "00"));
     let number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse::<u16>().ok());

@@ -1,19 +1,19 @@
-//! Assets: what entities provide, need and own.
+//! Assets that entities provide, need and own.
 
 use bstr::{BStr, BString, ByteSlice};
 
-/// Something that an entity provides, needs or owns: a word that says of which kind it is, and which one.
+/// An asset that an entity provides, needs or owns, identified by its kind and value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Asset<S = BString> {
-    /// Such as `path`, `user`, `package`. Only `path` has a meaning beyond being equal: what is needed is provided by the nearest
-    /// ancestor that anybody provides.
+    /// A kind such as `path`, `user` or `package`. Assets of most kinds match if they are equal; a needed `path` is
+    /// provided by its nearest ancestor that any entity provides.
     pub kind: S,
-    /// Such as `/etc/motd`.
+    /// A value such as `/etc/motd`.
     pub value: S,
 }
 
 impl Asset {
-    /// Returns an asset of a kind.
+    /// Returns an asset of this kind.
     #[must_use]
     pub fn new(kind: impl Into<BString>, value: impl Into<BString>) -> Asset {
         Asset { kind: kind.into(), value: value.into() }
@@ -25,25 +25,25 @@ impl Asset {
         [&self.kind[..], b" ", &self.value].concat().into()
     }
 
-    /// Returns the asset of a text; none if there is no kind, or no value.
+    /// Parses the text of an asset. Returns `None` if the kind or the value is missing.
     #[must_use]
     pub fn from_text(text: &[u8]) -> Option<Asset> {
         let (kind, value) = text.split_once_str(" ").filter(|(kind, value)| !kind.is_empty() && !value.is_empty())?;
         Some(Asset::new(kind, value))
     }
 
-    /// Returns true if it is the other one, or a path below that.
+    /// Returns true if this asset equals the other one, or is a path below it.
     #[must_use]
     pub fn is_within(&self, other: &Asset) -> bool {
         if self.kind != other.kind || self.kind != "path" {
             return self == other;
         }
-        // Most paths are written in the same way.
+        // Fast path: most paths are already normalised.
         self.value == other.value || parts(&self.value).starts_with(&parts(&other.value))
     }
 }
 
-/// Returns the names that a path is made of, normalised lexically.
+/// Returns the components of a path, normalised lexically.
 fn parts(path: &[u8]) -> Vec<&BStr> {
     let mut parts = Vec::new();
     for part in path.split_str("/") {

@@ -1,4 +1,4 @@
-//! The edges between entities, as a scan report declares them.
+//! Edges between entities, as declared in scan reports.
 
 use super::ReportErrorKind;
 use super::asset::Asset;
@@ -16,64 +16,66 @@ const RECEIVES: &str = "RECEIVES";
 
 /// The edges between an entity and others.
 ///
-/// There may be very many entities, most of which have few edges: an empty list takes one word, and the text of a report can be borrowed
-/// (`S` is `&BStr` then).
+/// There may be very many entities, most of which have few edges. Therefore an empty list takes only one word, and the
+/// text can be borrowed from the report (`S` is `&BStr` then).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges<S = BString> {
-    /// Comes after these entities, where they are in the run (`AFTER`).
+    /// Entities that come before this one if they are in the run (`AFTER`).
     pub after: ThinVec<S>,
-    /// Comes before these entities, where they are in the run (`BEFORE`).
+    /// Entities that come after this one if they are in the run (`BEFORE`).
     pub before: ThinVec<S>,
-    /// Comes after these entities, and only if they are in their desired state (`REQUIRES`).
+    /// Entities that come before this one and must be in their desired state (`REQUIRES`).
     pub requires: ThinVec<S>,
-    /// Comes after these entities, and is refreshed when one of them changed (`SUBSCRIBES`).
+    /// Entities that come before this one and refresh it when they change (`SUBSCRIBES`).
     pub subscribes: ThinVec<S>,
-    /// Comes before these entities, and refreshes them when it changed (`NOTIFIES`).
+    /// Entities that come after this one and that it refreshes when it changes (`NOTIFIES`).
     pub notifies: ThinVec<S>,
-    /// Assets that others may need (`PROVIDES`).
+    /// Assets that other entities may need (`PROVIDES`).
     pub provides: ThinVec<Asset<S>>,
-    /// Assets that some other entity may provide (`NEEDS`).
+    /// Assets that other entities may provide (`NEEDS`).
     pub needs: ThinVec<Asset<S>>,
-    /// Assets that only this entity may define (`OWNS`): canonical names, as two entities that own the same thing are both in error.
+    /// Assets that only this entity may define (`OWNS`). Their names are canonical, as two entities that own the same
+    /// asset are both in error.
     pub owns: ThinVec<Asset<S>>,
-    /// Keys whose values other entities send, after which it comes (`RECEIVES`).
+    /// Values that other entities send, and that come before this one (`RECEIVES`).
     pub receives: ThinVec<Receipt<S>>,
-    /// The names by which it can send values (`SENDS`).
+    /// The names of the values that the entity can send (`SENDS`).
     pub sends: ThinVec<S>,
     /// Paths where a change may mean drift (`WATCH`).
     pub watch: ThinVec<S>,
-    /// IDs among those above that a person has written, and their locations (`WRITTEN`): if there is no such entity, it is a slip.
+    /// Those of the IDs above that a person wrote, with their locations (`WRITTEN`): an error is reported if there is
+    /// no such entity.
     pub written: ThinVec<Written<S>>,
-    /// True if nothing defines the entity any more (`ORPHAN: yes`): then what needed it goes first.
+    /// True if the entity has no definition any more (`ORPHAN: yes`). Entities that needed it are then removed first.
     pub orphan: bool,
-    /// True if lists of entities leave it out unless it is asked for (`LISTED: no`).
+    /// True if lists of entities omit this one unless it is requested (`LISTED: no`).
     pub unlisted: bool,
-    /// True if the entity is something to be done rather than a state, so that it is done at every apply (`ALWAYS: yes`).
+    /// True if the entity is an action rather than a state, and so runs at every apply (`ALWAYS: yes`).
     pub always: bool,
 }
 
-/// A key of an entity whose value another one sends.
+/// A key of an entity that receives the value that another entity sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt<S = BString> {
     /// The key, such as `content`.
     pub key: S,
     /// The ID of the entity that sends it.
     pub sender: S,
-    /// The name by which that does.
+    /// The name under which the sender sends it.
     pub name: S,
 }
 
-/// An entity ID that a person has written.
+/// An entity ID written by a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written<S = BString> {
-    /// The file and line, such as `/usr/share/holo/exec/01.toml:12`.
+    /// The file and line number, such as `/usr/share/holo/exec/01.toml:12`.
     pub location: S,
     /// The ID.
     pub id: S,
 }
 
 impl<S> Edges<S> {
-    /// No edges at all.
+    /// No edges.
     pub const NONE: Edges<S> = Edges {
         after: ThinVec::new(),
         before: ThinVec::new(),
@@ -92,14 +94,14 @@ impl<S> Edges<S> {
         always: false,
     };
 
-    /// Returns the IDs of other entities that are named.
+    /// Returns the IDs of the referenced entities.
     pub fn named(&self) -> impl Iterator<Item = &S> {
         let Edges { after, before, requires, subscribes, notifies, receives, .. } = self;
         let senders = receives.iter().map(|receipt| &receipt.sender);
         [after, before, requires, subscribes, notifies].into_iter().flatten().chain(senders)
     }
 
-    /// Gives back the memory that lists were given beyond what they hold.
+    /// Frees excess capacity of the lists.
     pub fn shrink_to_fit(&mut self) {
         let Edges {
             after,
@@ -124,7 +126,7 @@ impl<S> Edges<S> {
 }
 
 impl Edges {
-    /// Returns the same edges, whose text is borrowed.
+    /// Returns these edges with borrowed text.
     #[must_use]
     pub fn borrowed(&self) -> Edges<&BStr> {
         fn each<'a, T, B>(list: &'a ThinVec<T>, borrow: impl Fn(&'a T) -> B) -> ThinVec<B> {
@@ -159,7 +161,7 @@ impl Edges {
         }
     }
 
-    /// Returns the lists of paths and entity IDs, with their keys.
+    /// Returns the lists of paths and entity IDs with their keys.
     fn lists(&self) -> [(&'static str, &ThinVec<BString>); 7] {
         let Edges { after, before, requires, subscribes, notifies, sends, watch, .. } = self;
         [
@@ -216,7 +218,7 @@ impl<'a, S: From<&'a BStr>> Edges<S> {
         edges
     }
 
-    /// Takes a line.
+    /// Adds the edge of a line.
     pub(super) fn take(&mut self, line: &EdgeLine<'a>) {
         let Edges { after, before, requires, subscribes, notifies, watch, provides, needs, owns, .. } = self;
         match *line {
@@ -243,7 +245,7 @@ impl<'a, S: From<&'a BStr>> Edges<S> {
     }
 }
 
-/// Adds an item to a list, which most often has only one.
+/// Adds an item to a list, without spare capacity: most lists have only one item.
 fn add<T>(list: &mut ThinVec<T>, item: T) {
     if list.is_empty() {
         list.reserve_exact(1);
@@ -251,7 +253,7 @@ fn add<T>(list: &mut ThinVec<T>, item: T) {
     list.push(item);
 }
 
-/// A line about edges.
+/// A line that declares an edge.
 #[derive(Clone, Copy)]
 pub(super) enum EdgeLine<'a> {
     After(&'a BStr),
@@ -272,7 +274,7 @@ pub(super) enum EdgeLine<'a> {
 }
 
 impl<'a> EdgeLine<'a> {
-    /// Parses a line if its key is one of this version.
+    /// Parses a line, or returns `None` if this version has no such key.
     pub(super) fn of_version(
         version: u32,
         key: &'a BStr,
@@ -281,7 +283,7 @@ impl<'a> EdgeLine<'a> {
         if version >= API_VERSION_4 { EdgeLine::parse(key, value) } else { Ok(None) }
     }
 
-    /// Parses a line if its key is one of version 4.
+    /// Parses a line, or returns `None` if version 4 has no such key.
     fn parse(key: &'a BStr, value: &'a BStr) -> Result<Option<EdgeLine<'a>>, ReportErrorKind> {
         let asset = || {
             let (kind, value_of_kind) = value.split_at(value.find_byte(b' ')?);
@@ -325,7 +327,7 @@ impl<'a> EdgeLine<'a> {
 }
 
 impl Receipt<&BStr> {
-    /// Returns the same receipt, with a text of its own.
+    /// Returns a receipt with owned text.
     #[must_use]
     pub fn to_owned(&self) -> Receipt {
         Receipt { key: self.key.to_owned(), sender: self.sender.to_owned(), name: self.name.to_owned() }

@@ -1,4 +1,4 @@
-//! The outlines of entities, which are found while their report comes in.
+//! Outlines of entities, found while a report is received.
 
 use super::edges::EdgeLine;
 use super::line::Line;
@@ -11,29 +11,29 @@ use std::ops::Range;
 
 /// The outline of an entity in a report.
 ///
-/// There may be very many entities, so of each only this is kept, and its lines are parsed when more is asked for.
+/// There may be very many entities, so only outlines are kept, and the lines are parsed on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// The range of its lines in the report: they alone make the same entity again.
+    /// The range of its lines in the report, which are sufficient to rebuild the entity.
     pub lines: Range<usize>,
     /// The range of its ID in the report.
     pub id: Range<usize>,
-    /// True if it has a key of version 4 that is about others, or about how it is dealt with.
+    /// True if it has a key of version 4 that references other entities or controls how it is handled.
     pub has_edges: bool,
-    /// True if it says when it may be worked on.
+    /// True if it has controls.
     pub has_controls: bool,
-    /// True if lists of entities have it.
+    /// True if lists of entities include it.
     pub is_listed: bool,
 }
 
-/// Reads a scan report piece by piece, as it comes in.
+/// Reads a scan report incrementally.
 #[derive(Debug)]
 pub struct ReportReader {
     text: Vec<u8>,
     outliner: Outliner,
 }
 
-/// A whole scan report without mistakes.
+/// A complete, valid scan report.
 #[derive(Clone, Debug, Default)]
 pub struct OutlinedReport {
     /// Its text.
@@ -42,11 +42,11 @@ pub struct OutlinedReport {
     pub outlines: Vec<Outline>,
 }
 
-/// Finds outlines in a text that grows.
+/// Builds outlines from a growing text.
 #[derive(Debug)]
 struct Outliner {
     version: u32,
-    /// The number of bytes that have been read, and of lines.
+    /// The number of bytes read.
     read: usize,
     lines: usize,
     outlines: Vec<Outline>,
@@ -54,13 +54,13 @@ struct Outliner {
 }
 
 impl ReportReader {
-    /// Returns a reader of the report of a plugin that speaks this version.
+    /// Returns a reader for reports of a plugin that uses this version.
     #[must_use]
     pub fn new(version: u32) -> ReportReader {
         ReportReader { text: Vec::new(), outliner: Outliner::new(version) }
     }
 
-    /// Takes the next piece, which need not be whole lines.
+    /// Reads the next piece, which need not consist of whole lines.
     pub fn take(&mut self, piece: &[u8]) {
         make_room(&mut self.text, piece.len());
         self.text.extend_from_slice(piece);
@@ -70,10 +70,10 @@ impl ReportReader {
         }
     }
 
-    /// Returns the whole report, with the outlines of its entities in its order.
+    /// Returns the complete report, with outlines in order.
     ///
     /// # Errors
-    /// All lines that are wrong, in their order.
+    /// All invalid lines, in order.
     pub fn finish(self) -> Result<OutlinedReport, Vec<ReportError>> {
         let ReportReader { mut text, outliner } = self;
         let outlines = outliner.finish(&text)?;
@@ -82,12 +82,13 @@ impl ReportReader {
     }
 }
 
-/// The size of a list, in bytes, from which on it is expected to become large.
+/// The size in bytes at which a list is expected to become large.
 const MANY: usize = 1 << 16;
-/// The size that it gets then. Allocators map as much as this by itself, so that it grows without a copy, and leaves no holes.
+/// The capacity in bytes reserved for a large list. Allocators map blocks of this size separately, so that they grow
+/// without copying and leave no holes.
 const VERY_MANY: usize = 1 << 22;
 
-/// Makes room in a list that may become very long.
+/// Reserves space in a list that may become very long.
 fn make_room<T>(list: &mut Vec<T>, more: usize) {
     let many = VERY_MANY / size_of::<T>().max(1);
     if list.len() + more > list.capacity() && list.capacity() < many && size_of_val(list.as_slice()) >= MANY {
@@ -101,13 +102,13 @@ impl OutlinedReport {
         self.outlines.iter().map(|outline| self.text.get(outline.id.clone()).unwrap_or_default().as_bstr())
     }
 
-    /// Returns the edges of each entity with its ID.
+    /// Returns the ID and edges of each entity.
     pub fn edges(&self) -> impl Iterator<Item = (&BStr, Edges<&BStr>)> {
         let edges = |outline: &Outline| Edges::from_lines(self.text.get(outline.lines.clone()).unwrap_or_default());
         self.ids().zip(self.outlines.iter().map(edges))
     }
 
-    /// Adds the entities of another report of the same plugin that this one does not have.
+    /// Adds those entities of another report of the same plugin that are missing from this one.
     pub fn add(&mut self, other: &OutlinedReport) {
         let known: HashSet<BString> = self.ids().map(ToOwned::to_owned).collect();
         for (id, outline) in other.ids().zip(&other.outlines).filter(|(id, _)| !known.contains(*id)) {
@@ -123,7 +124,7 @@ impl OutlinedReport {
     }
 }
 
-/// Returns true if a line says when its entity may be worked on.
+/// Returns true if a line is a control.
 fn is_control(key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
     Controls::default().take(key, value).map_err(|error| ReportErrorKind::Control {
         key: key.into(),
@@ -132,7 +133,7 @@ fn is_control(key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
     })
 }
 
-/// Returns the outlines of the entities of a whole report.
+/// Returns the outlines of a complete report.
 pub(super) fn whole(report: &[u8], version: u32) -> Result<Vec<Outline>, Vec<ReportError>> {
     Outliner::new(version).finish(report)
 }
@@ -149,11 +150,11 @@ impl Outliner {
         if self.errors.is_empty() { Ok(self.outlines) } else { Err(self.errors) }
     }
 
-    /// Reads lines up to the end of one, or of the text.
+    /// Reads lines up to the end of a line or of the text.
     fn read_to(&mut self, text: &[u8], end: usize) {
         while self.read < end {
             let rest = text.get(self.read..end).unwrap_or_default();
-            // Only a newline ends a line: a file name, and so an ID, may well end with a carriage return.
+            // Only a newline ends a line: file names, and therefore IDs, may end with a carriage return.
             let length = rest.find_byte(b'\n').unwrap_or(rest.len());
             self.lines += 1;
             if let Err(kind) = self.read_line(rest.get(..length).unwrap_or_default()) {
@@ -190,7 +191,7 @@ impl Outliner {
         }
     }
 
-    /// Ends the lines of the last entity, if there is one.
+    /// Marks the end of the last entity, if any.
     fn end_entity(&mut self, end: usize) {
         if let Some(outline) = self.outlines.last_mut() {
             outline.lines.end = end;

@@ -78,7 +78,7 @@ fn the_lines_of_an_entity_alone_make_it_again() {
     let report = b"\n ENTITY: a\nSOURCE: /s\n\nAFTER: b\nENTITY: a\nx: y\r\nENTITY: c";
     for version in [3, 4] {
         let all = EntityReport::parse_all(report, version).unwrap();
-        // However it comes in.
+        // The result must not depend on how the report is split.
         for size in [1, 2, 7, 9, report.len()] {
             let mut reader = ReportReader::new(version);
             report.chunks(size).for_each(|piece| reader.take(piece));

@@ -1,10 +1,10 @@
-//! The fields of all answers, which are read at once: there are as many answers as entities.
+//! Fields of answers, deserialized in a single pass for speed: there are as many answers as entities.
 
 use super::{Answer, Outcome, Stream};
 use crate::Text;
 use serde::Deserialize;
 
-/// The fields of an answer, whichever it is.
+/// The fields of any kind of answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerFields {
@@ -34,7 +34,7 @@ enum Kind {
     End,
 }
 
-/// A field that the answer must have, or must not.
+/// A missing or unexpected field of an answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FieldError {
     #[error("missing field `{0}`")]
@@ -44,7 +44,7 @@ pub(super) enum FieldError {
 }
 
 impl AnswerFields {
-    /// Returns the name of a field that has not been taken.
+    /// Returns the name of a field that was not used.
     fn left(&self) -> Option<&'static str> {
         let fields = [
             ("entity", self.entity.is_some()),
@@ -61,7 +61,7 @@ impl AnswerFields {
     }
 }
 
-/// Takes a field that has to be there.
+/// Takes a required field.
 fn required<T>(field: &mut Option<T>, name: &'static str) -> Result<T, FieldError> {
     field.take().ok_or(FieldError::Missing(name))
 }
