@@ -11,6 +11,8 @@ use crate::resources::Generated;
 use crate::settings::Settings;
 use bstr::ByteSlice;
 use holo_protocol::environment as names;
+use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,7 @@ pub fn run(
         return generations::restore_generated(inputs, &virtual_root).map_err(FatalError::could_not_run);
     }
     let mut generated = Generated::new();
+    let mut made = BTreeSet::new();
     for (index, generator) in find(&settings.root.generators())?.into_iter().enumerate() {
         let environment = vec![
             (names::GENERATOR_OUT, virtual_root.clone().into()),
@@ -51,19 +54,21 @@ pub fn run(
         let limit = settings.limit;
         let program = Program { path: &generator, arguments, environment, messages: false, requests: false, limit };
         run_one(program, interrupt, remarks)?;
-        for file in files_below(&virtual_root)? {
-            generated.entry(file).or_insert_with(|| generator.clone());
+        made = made_below(&virtual_root)?;
+        for path in &made {
+            generated.entry(path.clone()).or_insert_with(|| generator.clone());
         }
     }
+    // A later generator may have removed what an earlier one made.
+    generated.retain(|path, _| made.contains(path));
     Ok(generated)
 }
 
-/// Returns the files below the folder that are not run, as they are not executable.
+/// Returns the generators below the folder that cannot be executed, which ends every run.
 #[must_use]
-pub fn passed_over(folder: &Path) -> Vec<PathBuf> {
-    let is_other = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.is_file()) && !is_executable(path);
-    let entries = WalkDir::new(folder).sort_by_file_name().into_iter().filter_map(Result::ok);
-    entries.map(walkdir::DirEntry::into_path).filter(|path| is_other(path)).collect()
+pub fn not_executable(folder: &Path) -> Vec<PathBuf> {
+    let is_executable = |path: &Path| path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
+    find(folder).unwrap_or_default().into_iter().filter(|path| !is_executable(path)).collect()
 }
 
 /// Returns true if a remark is what a generator has printed.
@@ -75,19 +80,15 @@ pub fn is_output(remark: &[u8]) -> bool {
 /// The beginning of what is said about what a generator prints.
 const OUTPUT: &[u8] = b"output from ";
 
-fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns the executables below the folder, or symlinks to executables; the folder need not exist.
+/// Returns the regular files below the folder, which need not exist.
 fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    for entry in WalkDir::new(folder).sort_by_file_name() {
+    for entry in WalkDir::new(folder).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| FatalError::walk(folder, error))?;
-        if is_executable(entry.path()) {
+        if entry.file_type().is_file() {
             found.push(entry.into_path());
         }
     }
@@ -126,15 +127,21 @@ fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Rem
     }
 }
 
-fn files_below(virtual_root: &Path) -> Result<Vec<PathBuf>, FatalError> {
-    let mut files = Vec::new();
-    for entry in WalkDir::new(virtual_root) {
+/// Returns the paths of files, and of empty directories within the directories of plugins, below the virtual root.
+fn made_below(virtual_root: &Path) -> Result<BTreeSet<PathBuf>, FatalError> {
+    let mut made = BTreeSet::new();
+    for entry in WalkDir::new(virtual_root).min_depth(1) {
         let entry = entry.map_err(|error| FatalError::walk(virtual_root, error))?;
-        if !entry.file_type().is_dir()
-            && let Ok(below) = entry.path().strip_prefix(virtual_root)
+        if let Ok(below) = entry.path().strip_prefix(virtual_root)
+            && (!entry.file_type().is_dir() || (entry.depth() > 1 && is_empty(entry.path())?))
         {
-            files.push(below.to_owned());
+            made.insert(below.to_owned());
         }
     }
-    Ok(files)
+    Ok(made)
+}
+
+fn is_empty(directory: &Path) -> Result<bool, FatalError> {
+    let mut entries = fs::read_dir(directory).map_err(|error| FatalError::io("open", directory, error))?;
+    Ok(entries.next().is_none())
 }

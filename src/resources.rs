@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// Every file that generators made, by its path below the virtual resource root, with the generator that first made it.
+/// Every file and empty directory that generators made, by its path below the virtual resource root, with the generator that first made it.
 pub type Generated = BTreeMap<PathBuf, PathBuf>;
 
 /// The static and the generated resource files together, and what else plugins are given under another path than users know.
@@ -122,20 +122,20 @@ impl Resources {
             let directory = self.virtual_root.join(plugin_id);
             return fs::create_dir_all(&directory).map_err(|error| FatalError::io("mkdir", &directory, error));
         }
-        for entry in WalkDir::new(self.static_root.join(plugin_id)) {
+        let mut entries = WalkDir::new(self.static_root.join(plugin_id)).into_iter();
+        while let Some(entry) = entries.next() {
             let entry = entry.map_err(|error| FatalError::walk(&self.static_root, error))?;
-            if let Ok(below) = entry.path().strip_prefix(&self.static_root)
-                && !self.is_covered(below)
-            {
-                copy::copy(&entry, &self.virtual_root.join(below))?;
+            let Ok(below) = entry.path().strip_prefix(&self.static_root) else { continue };
+            let to = self.virtual_root.join(below);
+            let is_dir = entry.file_type().is_dir();
+            match to.symlink_metadata() {
+                // Only two directories are merged; anything else that was generated hides the static file or directory.
+                Ok(_) if !is_dir => {}
+                Ok(generated) if !generated.is_dir() => entries.skip_current_dir(),
+                _ => copy::copy(&entry, &to)?,
             }
         }
         Ok(())
-    }
-
-    /// Returns true if something generated is at the path, or where one of its parents would have to be.
-    fn is_covered(&self, below: &Path) -> bool {
-        below.ancestors().any(|path| self.generated.contains_key(path))
     }
 
     /// Returns the text with every path below the virtual root, and below the substitute of a state directory, as the user knows it.

@@ -74,6 +74,7 @@ pub fn restore_generated(inputs: &Path, virtual_root: &Path) -> Result<Generated
         let parent = to.parent().unwrap_or(virtual_root);
         let copied = fs::create_dir_all(parent).and_then(|()| match from.read_link() {
             Ok(target) => symlink(target, &to),
+            Err(_) if from.is_dir() => fs::create_dir_all(&to),
             Err(_) => fs::copy(&from, &to).map(drop),
         });
         copied.map_err(|error| IoError::new("copy", &from, error))?;

@@ -196,12 +196,12 @@ const CASES: &[Case] = &[
         "mend it",
     ),
     case(
-        "a generator that is not executable",
+        "a generator that cannot be executed",
         |root| {
             fs::create_dir_all(root.join("usr/share/holo/generators")).unwrap();
             root.write("usr/share/holo/generators/10-x", "#!/bin/sh\n");
         },
-        "warning resources ",
+        "error resources ",
         "chmod +x ",
     ),
     case(

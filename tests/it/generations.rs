@@ -14,6 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         symlinks_that_lead_elsewhere_are_named,
         what_definitions_name_elsewhere_is_named,
         nothing_is_kept_if_nobody_wants_it,
+        rollback_uses_files_and_directories_that_generators_made,
     ];
     let needs = [Need::Root, Need::Program("setpriv")];
     trials.push(trial_of("others see what they may read", &needs, others_see_what_they_may_read));
@@ -183,4 +184,19 @@ fn read_only_root() {
     assert!(run.success(), "{run}");
     assert_eq!(root.read("etc/motd"), "one\n");
     assert_eq!(run.stderr_lossy().matches("read-only file system").count(), 1, "{run}");
+}
+
+fn rollback_uses_files_and_directories_that_generators_made() {
+    let generator = "#!/bin/sh\nmkdir -p \"$OUT/files/10-x/etc/motd\"\n\
+                     printf 'generated\\n' >\"$OUT/files/10-x/etc/issue\"\n";
+    let root = root().file("etc/issue", "stock\n").script("usr/share/holo/generators/10-make", generator);
+    applied(&root);
+    let contents = || (root.read("etc/issue").to_string(), root.read("etc/motd").to_string());
+    assert_eq!(contents(), ("generated\n".to_owned(), "stock\n".to_owned()));
+    std::fs::remove_file(root.join("usr/share/holo/generators/10-make")).unwrap();
+    applied(&root);
+    assert_eq!(contents(), ("stock\n".to_owned(), "one\n".to_owned()));
+    let run = root.holo(&["rollback", "1"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(contents(), ("generated\n".to_owned(), "stock\n".to_owned()));
 }

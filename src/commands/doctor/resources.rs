@@ -26,9 +26,12 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
             }
         }
     }
-    for path in generators::passed_over(&generators) {
+    for path in generators::not_executable(&generators) {
         let path = path.display();
-        findings.warn(format!("{path} is not executable, so that it is no generator"), format!("chmod +x {path}"));
+        findings.fail(
+            format!("{path} cannot be executed, which ends every run"),
+            format!("chmod +x {path}, or move it elsewhere if it is no generator"),
+        );
     }
     leftovers(&generators, findings);
 }
