@@ -7,34 +7,34 @@ use words::{meant_for_a_shell, words_of};
 use crate::definition::Invalid;
 use serde::{Deserialize, Deserializer, de};
 
-/// A command as it is written in a definition.
+/// A command as written in a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WrittenCommand {
-    /// A string that is split by a shell's rules.
+    /// A string, which is split according to a shell's rules.
     Text(String),
     /// The program and its arguments.
     Words(Vec<String>),
 }
 
-/// The reason why a command cannot be run, in a message that reads after "KEY: ".
+/// The reason why a command is invalid, worded to follow "KEY: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// There is no program.
+    /// The command has no program.
     #[error("the command is empty")]
     Empty,
-    /// A shell would go on reading.
+    /// A quote is not closed.
     #[error("a quote or backslash is not closed in {0:?}")]
     OpenQuote(String),
-    /// No program can be given that.
+    /// An argument contains a NUL byte, which cannot be passed to a program.
     #[error("a command cannot hold NUL")]
     Nul,
 }
 
 impl WrittenCommand {
-    /// Returns the program and its arguments. No shell is called.
+    /// Returns the program and its arguments. No shell is involved.
     ///
     /// # Errors
-    /// If there are none.
+    /// If there is no program.
     pub fn words(&self) -> Result<Vec<String>, CommandError> {
         let words = match self {
             WrittenCommand::Text(text) => words_of(text).ok_or_else(|| CommandError::OpenQuote(text.clone()))?,
@@ -49,7 +49,7 @@ impl WrittenCommand {
         Ok(words)
     }
 
-    /// Returns a word that only a shell would understand, if there is one.
+    /// Returns the first word that has a meaning only in a shell, if any.
     #[must_use]
     pub fn meant_for_a_shell(&self) -> Option<&'static str> {
         match self {
@@ -87,22 +87,22 @@ impl<'de> de::Visitor<'de> for TextOrWords {
     }
 }
 
-/// A program and its arguments: a list, or a string that is split by a shell's rules. No shell is called.
+/// A program and its arguments: a list, or a string that is split according to a shell's rules. No shell is involved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Command {
     words: Vec<String>,
-    /// A word that only a shell would understand.
+    /// A word that has a meaning only in a shell.
     for_a_shell: Option<&'static str>,
 }
 
 impl Command {
-    /// The program, and its arguments.
+    /// Returns the program and its arguments.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// That the command seems to be meant for a shell, if it does: the value of this key, in which it is a part.
+    /// Returns a warning about the value of this key if the command seems to be written for a shell.
     #[must_use]
     pub fn doubt(&self, key: &'static str) -> Option<Invalid> {
         self.for_a_shell.map(|sign| {

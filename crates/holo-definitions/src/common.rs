@@ -1,4 +1,4 @@
-//! The keys that every definition can have.
+//! Keys that every definition can have.
 
 mod health_check;
 mod merge;
@@ -20,29 +20,29 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// The rule by which a key is merged where several places speak of one entity.
+/// The rule by which the values of a key are merged if several tables define an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// A list of entities: lists are united. It is kept where each of them stands, for hints on names that are misspelt.
+    /// A list of entities: lists are united. The location of each ID is kept for hints on misspelt names.
     Edge,
     /// A list: lists are united.
     List,
-    /// A value: all have to agree.
+    /// A value, which must be the same in all tables.
     Value,
-    /// A value that holds for its own place only.
+    /// A value that only affects its own table.
     Own,
 }
 
-/// Declares the common keys: from one list come the type, their names, how they are merged, and the schema.
+/// Declares the common keys: a single list defines the type, the names, the merge rules and the schema.
 macro_rules! common_keys {
     ($($(#[$attribute:meta])* $key:literal $field:ident: $type:ty, $rule:ident;)*) => {
-        /// The keys that every definition can have.
+        /// Keys that every definition can have.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields, default)]
         pub struct CommonKeys {
             $($(#[$attribute])* #[serde(rename = $key)] pub $field: $type,)*
-            /// The places of other entities' IDs.
+            /// The locations of other entities' IDs.
             #[serde(skip)]
             pub id_locations: Vec<IdLocation>,
         }
@@ -53,8 +53,8 @@ macro_rules! common_keys {
         const RULES: &[(&str, Rule)] = &[$(($key, Rule::$rule)),*];
 
         impl CommonKeys {
-            /// Adds what another place says of the same entity, but for conditions and the provider: lists are united, and what was open
-            /// is taken from there. What contradicts is returned, and stays as it was.
+            /// Merges the keys of another table of the same entity, except for conditions and the provider: lists are
+            /// united, and unset keys are copied. Returns the contradictions, for which the value of `self` is kept.
             pub fn unite(&mut self, other: &CommonKeys) -> Vec<Contradiction> {
                 self.id_locations.merge(&other.id_locations, Rule::List);
                 let mut contradictions = Vec::new();
@@ -68,78 +68,78 @@ macro_rules! common_keys {
 }
 
 common_keys! {
-    /// Entities that come before this one, where they are in the run.
+    /// Entities that come before this one if they are in the run.
     #[serde(deserialize_with = "ids")]
     "after" after: Vec<String>, Edge;
-    /// Entities that come after this one, where they are in the run.
+    /// Entities that come after this one if they are in the run.
     #[serde(deserialize_with = "ids")]
     "before" before: Vec<String>, Edge;
-    /// Entities that have to be in their desired state before this one is applied.
-    // It needs no note where they stand: without them, the entity fails.
+    /// Entities that must be in their desired state before this one is applied.
+    // Needs no locations: if an ID is misspelt, the entity fails.
     #[serde(deserialize_with = "ids")]
     "requires" requires: Vec<String>, List;
-    /// Entities that come before this one, and refresh it when they change.
+    /// Entities that come before this one and refresh it when they change.
     #[serde(deserialize_with = "ids")]
     "subscribes" subscribes: Vec<String>, Edge;
-    /// Entities that come after this one, and are refreshed when it changes.
+    /// Entities that come after this one and are refreshed when it changes.
     #[serde(deserialize_with = "ids")]
     "notifies" notifies: Vec<String>, Edge;
-    /// An expression over facts and data: where it is false, the entity is left out.
+    /// An expression over facts and data: if it is false, the entity is left out.
     "if" only_if: Option<String>, Own;
-    /// An expression over facts and data: where it is true, the entity is left out.
+    /// An expression over facts and data: if it is true, the entity is left out.
     "unless" unless: Option<String>, Own;
-    /// The provider that works on it, where the plugin has several.
+    /// The provider to use if the plugin has several.
     "provider" provider: Option<String>, Own;
-    /// The time limit of one attempt, such as `90s`.
+    /// The timeout for one attempt, such as `90s`.
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     "timeout" timeout: Option<Duration>, Value;
-    /// The number of times that a failed apply is tried again.
+    /// The number of retries after a failed apply.
     "retries" retries: u32, Value;
-    /// The time to wait before that; a second if nothing is said.
+    /// The delay before a retry; one second by default.
     #[serde(deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     "retry_delay" retry_delay: Option<Duration>, Value;
-    /// True if that time grows by half with each attempt.
+    /// True if the delay grows by half with each retry.
     "retry_backoff" retry_backoff: bool, Value;
-    /// True if it is only ever checked, and never changed.
+    /// True if the entity is only checked, never changed.
     "noop" noop: bool, Value;
-    /// The interval at which a watch checks it, such as `1m`.
+    /// The interval at which a watch checks the entity, such as `1m`.
     #[serde(deserialize_with = "interval")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     "poll" poll: Option<Duration>, Value;
-    /// The number of repairs by a watch, and the time that they are counted in; `3/10m` if nothing is said.
+    /// The maximum number of repairs by a watch, and the period for which they are counted; `3/10m` by default.
     #[serde(deserialize_with = "text")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     "limit" limit: Option<Limit>, Value;
-    /// A name, and the number of entities of that name that may be worked on at a time, such as `db:2`.
+    /// A name, and the maximum number of entities with this name that are worked on concurrently, such as `db:2`.
     #[serde(deserialize_with = "text")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     "semaphore" semaphore: Option<Semaphore>, Value;
-    /// The times at which it may be changed; at any time if nothing is said.
+    /// The times at which the entity may be changed; any time by default.
     #[serde(deserialize_with = "schedule")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<ScheduleTable>"))]
     "schedule" schedule: Option<Schedule>, Value;
-    /// The checks that have to be well after an apply, also after one that changed nothing.
+    /// Checks that must succeed after an apply, even if it changed nothing.
     "health_check" health_check: Vec<HealthCheck>, List;
-    /// Keys whose values other entities send: `KEY = "ENTITY#NAME"`.
+    /// Keys that receive values from other entities: `KEY = "ENTITY#NAME"`.
     #[cfg_attr(feature = "schema", schemars(with = "std::collections::BTreeMap<String, receipts::Written>"))]
     "receive" receive: Receipts, Value;
 }
 
-/// An entity ID in a definition, and where it stands.
+/// An entity ID in a definition, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdLocation {
-    /// File and line.
+    /// File and line number.
     pub location: String,
     /// The ID.
     pub id: String,
 }
 
-/// Reads a duration: a number of seconds, or a string such as `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
+/// Deserializes a duration: a number of seconds, or a string such as `500ms`, `90s`, `1m30s`, `1.5h`, `1d`.
 ///
 /// # Errors
-/// If it is something else.
+/// If the value is not a duration.
 pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     struct Visitor;
     impl de::Visitor<'_> for Visitor {
@@ -160,15 +160,15 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dur
     deserializer.deserialize_any(Visitor).map(Some)
 }
 
-/// Reads a duration that is long enough to come again and again.
+/// Deserializes a duration that is long enough for polling.
 ///
 /// # Errors
-/// If it is something else.
+/// If the value is not a duration, or too short.
 pub fn interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer)?.map(controls::interval).transpose().map_err(de::Error::custom)
 }
 
-/// Reads a text that is a value.
+/// Deserializes a value from its text.
 fn text<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err = ControlError>,
@@ -177,25 +177,25 @@ where
     String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
 }
 
-/// Times at which something may be changed, as they are written.
+/// Times at which the entity may be changed.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleTable {
-    /// Ranges of hours in local time, each up to its end, such as `2-5`, `22:30-4` or `2-5,12-13`.
+    /// Ranges of hours in local time, excluding their ends, such as `2-5`, `22:30-4` or `2-5,12-13`.
     #[serde(deserialize_with = "text")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     hours: Option<Hours>,
-    /// Days of the week, such as `mon-fri` or `sat,sun`.
+    /// Weekdays, such as `mon-fri` or `sat,sun`.
     #[serde(deserialize_with = "text")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     days: Option<Days>,
 }
 
-/// Reads times at which something may be changed.
+/// Deserializes a schedule.
 ///
 /// # Errors
-/// If it is something else, or says nothing.
+/// If the value is invalid, or sets neither hours nor days.
 pub fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Schedule>, D::Error> {
     let ScheduleTable { hours, days } = ScheduleTable::deserialize(deserializer)?;
     if hours.is_none() && days.is_none() {
@@ -205,7 +205,7 @@ pub fn schedule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sch
     Ok(Some(Schedule { hours, days }))
 }
 
-/// Reads entity IDs: they are lines of the scan report.
+/// Deserializes entity IDs, which must fit on lines of the scan report.
 fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let ids = Vec::<String>::deserialize(deserializer)?;
     match ids.iter().find(|id| id.is_empty() || id.contains(char::is_control)) {
@@ -214,20 +214,20 @@ fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Err
     }
 }
 
-/// The common keys that concern nobody but the entity.
+/// Common keys that affect no other entity.
 const SELF_CONTAINED: &[&str] = &["timeout", "retries", "retry_delay", "retry_backoff", "noop", "poll", "limit"];
 
-/// Returns true if a common key concerns nobody but the entity.
+/// Returns true if a common key affects no other entity.
 pub(crate) fn is_self_contained(key: &str) -> bool {
     SELF_CONTAINED.contains(&key)
 }
 
-/// Returns true if the value of a common key is a list, which is united with others.
+/// Returns true if the value of a common key is a list, which is united with other lists.
 pub(crate) fn is_list(key: &str) -> bool {
     RULES.iter().any(|(name, rule)| *name == key && matches!(rule, Rule::Edge | Rule::List))
 }
 
-/// Splits a table into the keys that only its type has and those that every definition can have.
+/// Splits a table into the keys of its type and the common keys.
 pub(crate) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable<'s>>, Spanned<DeTable<'s>>) {
     let whole = table.unwrap_or_else(|| Spanned::new(0..0, DeTable::new()));
     let span = whole.span();
@@ -237,26 +237,26 @@ pub(crate) fn split<'s>(table: Option<Spanned<DeTable<'s>>>) -> (Spanned<DeTable
 }
 
 impl CommonKeys {
-    /// Returns the keys that every definition can have.
+    /// Returns the names of the common keys.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().copied()
     }
 
-    /// Returns true if every definition can have this key.
+    /// Returns true if a key is a common one.
     #[must_use]
     pub fn include(key: &str) -> bool {
         NAMES.contains(&key)
     }
 
-    /// Reads a table that holds nothing else.
+    /// Reads a table that only contains common keys.
     ///
     /// # Errors
-    /// The mistake in a value.
+    /// If a value is invalid.
     pub fn read(table: DeTable<'_>) -> Result<CommonKeys, ValueError> {
         reading::read(&Spanned::new(0..0, table))
     }
 
-    /// Returns the reason why the entity is left out, if it is.
+    /// Returns the reason why a condition leaves the entity out, or `None` if no condition does.
     ///
     /// # Errors
     /// If a condition cannot be evaluated.
@@ -278,13 +278,13 @@ impl CommonKeys {
         Ok(None)
     }
 
-    /// Returns what can be, but is hardly meant.
+    /// Returns warnings about values that are valid, but probably not intended.
     pub(crate) fn doubts(&self) -> Vec<Invalid> {
         self.health_check.iter().filter_map(HealthCheck::doubt).collect()
     }
 
-    /// Notes where the IDs of other entities stand in the table that the keys were read from. What is required needs no note: without it,
-    /// the entity fails.
+    /// Records the locations of other entities' IDs in the table from which the keys were read. Required entities need
+    /// no locations: if an ID is misspelt, the entity fails.
     pub fn locate(&mut self, table: &DeTable<'_>, location: impl Fn(&Range<usize>) -> String) {
         for (key, _) in RULES.iter().filter(|(_, rule)| *rule == Rule::Edge) {
             let ids = table.get(*key).and_then(|ids| ids.get_ref().as_array());
@@ -296,23 +296,23 @@ impl CommonKeys {
         }
     }
 
-    /// Completes what [`locate`](Self::locate) has noted, where it did not know all of it.
+    /// Completes the locations recorded by [`locate`](Self::locate), if it did not have all details.
     pub fn relocate(&mut self, location: impl Fn(&str) -> String) {
         for noted in &mut self.id_locations {
             noted.location = location(&noted.location);
         }
     }
 
-    /// Returns the time to wait before another attempt, which are counted from 1.
+    /// Returns the delay before a retry. Retries are counted from 1.
     #[must_use]
     pub fn delay(&self, attempt: u32) -> Duration {
         let first = self.retry_delay.unwrap_or(Duration::from_secs(1));
-        // By then it is longer than can be said.
+        // Longer delays cannot be represented.
         let grows = if self.retry_backoff { attempt.saturating_sub(1).min(200) } else { 0 };
         (0..grows).try_fold(first, |delay, _| delay.checked_add(delay / 2)).unwrap_or(Duration::MAX)
     }
 
-    /// Returns when, and how often, the entity may be worked on.
+    /// Returns the limits on when, and how often, the entity may be checked or changed.
     #[must_use]
     pub fn controls(&self) -> Controls {
         Controls {
@@ -325,7 +325,7 @@ impl CommonKeys {
     }
 }
 
-/// The form of a duration, for the schema.
+/// A duration.
 #[cfg(feature = "schema")]
 #[derive(Debug, schemars::JsonSchema)]
 #[serde(untagged)]

@@ -1,11 +1,11 @@
-//! Tables of definitions as they are kept while there are very many.
+//! A compact representation of tables, for when there are very many.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table that takes no more memory than what is in it: a map has room for more, and there may be very many tables.
+/// A table without spare capacity. A map reserves room for more entries, and there may be very many tables.
 pub(crate) struct CompactTable<'s> {
     span: Range<usize>,
     entries: Box<[Entry<'s>]>,
@@ -21,5 +21,5 @@ impl<'s> CompactTable<'s> {
     }
 }
 
-/// A key, and its value.
+/// A key and its value.
 type Entry<'s> = (Spanned<Cow<'s, str>>, Spanned<DeValue<'s>>);

@@ -1,4 +1,4 @@
-//! Tables that define no entity: they declare something for all definitions of the plugin, whatever file they stand in.
+//! Tables that define no entity, but declare properties for all definitions of the plugin, in any file.
 
 use crate::definition::Invalid;
 use crate::finding::Finding;
@@ -14,20 +14,20 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table that declares something. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
+/// A declaration. The type must be `#[serde(deny_unknown_fields)]`, so that unknown keys are refused.
 pub trait Declaration: DeserializeOwned {
-    /// The name of the tables: `module` for `[[module]]`.
+    /// The name of the tables, such as `module` for `[[module]]`.
     const TABLE: &'static str;
-    /// The key whose value tells one declaration from another; none if there is but one.
+    /// The key whose value identifies a declaration; `None` if there is only one.
     const KEY: Option<&'static str> = None;
 
-    /// Looks for what no type can tell of a value, for each key by itself.
+    /// Returns errors that the type cannot express, each for a single key.
     fn invalid_values(&self) -> Vec<Invalid> {
         Vec::new()
     }
 }
 
-/// The declarations of a plugin whose definitions need none.
+/// For plugins without declarations.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoDeclaration {}
@@ -36,42 +36,43 @@ impl Declaration for NoDeclaration {
     const TABLE: &'static str = "";
 }
 
-/// The declarations of all files together.
+/// The declarations of all files.
 #[derive(Debug)]
 pub struct Declarations<M> {
-    /// Those that can be used, by the value of their key, with the location of the first of their tables.
+    /// The valid declarations by the value of their key, each with the location of its first table.
     pub valid: BTreeMap<String, (M, Location)>,
     broken: BTreeSet<String>,
 }
 
 impl<M> Declarations<M> {
-    /// Returns true if it is declared, but wrong: it has been said why, and nothing can be said of what uses it.
+    /// Returns true if the declaration exists, but is invalid. The error has been reported already, and definitions
+    /// that use it cannot be checked.
     #[must_use]
     pub fn is_broken(&self, name: &str) -> bool {
         self.broken.contains(name)
     }
 
-    /// Takes a declaration for wrong after all, which has been said.
+    /// Marks a declaration as invalid after its error was reported.
     pub fn refuse(&mut self, name: &str) {
         self.valid.remove(name);
         self.broken.insert(name.to_owned());
     }
 }
 
-/// The tables that declare something, as they have been read so far, by name.
+/// The declaration tables read so far, by name.
 #[derive(Default)]
 pub(crate) struct DeclaredTables<'s>(BTreeMap<String, Tables<'s>>);
 
-/// The tables about one name.
+/// The tables of one name.
 struct Tables<'s> {
-    /// The keys that are known, and the table that each is from.
+    /// The keys read so far, each with the table that it comes from.
     table: Spanned<DeTable<'s>>,
     origins: BTreeMap<String, Range<usize>>,
     contradictions: Vec<Contradiction>,
     problems: Vec<Problem>,
 }
 
-/// A key that another table has with another value.
+/// A key that has another value in another table.
 struct Contradiction {
     span: Range<usize>,
     key: String,
@@ -82,10 +83,10 @@ struct Contradiction {
 }
 
 impl<'s> DeclaredTables<'s> {
-    /// Takes one more table, in which these keys stand twice.
+    /// Adds a table. `twice` are the duplicate keys in it.
     ///
     /// # Errors
-    /// If it has no name.
+    /// If the table has no name.
     pub(crate) fn take<M: Declaration>(
         &mut self,
         value: Spanned<DeValue<'s>>,
@@ -106,7 +107,7 @@ impl<'s> DeclaredTables<'s> {
         Ok(())
     }
 
-    /// Reads all of them.
+    /// Reads all declarations.
     pub(crate) fn finish<M: Declaration>(self, sources: &Sources, findings: &mut Vec<Finding>) -> Declarations<M> {
         let mut declarations = Declarations { valid: BTreeMap::new(), broken: BTreeSet::new() };
         for (name, tables) in self.0 {
@@ -170,7 +171,7 @@ impl<'s> Tables<'s> {
     }
 }
 
-/// The value as it may be written.
+/// Returns the value as shown in messages.
 fn shown(value: &Spanned<DeValue<'_>>) -> String {
     plain(value).map(|value| value.to_string()).unwrap_or_default()
 }

@@ -1,57 +1,57 @@
-//! The types that definitions are read into.
+//! Types for definitions.
 
 use crate::naming::{NameError, NameKeys};
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 
-/// A table of a definition. Unknown keys are refused if the type says `#[serde(deny_unknown_fields)]`, which it has to.
+/// A table of a definition. The type must be `#[serde(deny_unknown_fields)]`, so that unknown keys are refused.
 pub trait Definition: DeserializeOwned {
-    /// The name of the tables: `package` for `[[package]]`.
+    /// The name of the tables, such as `package` for `[[package]]`.
     const TABLE: &'static str;
-    /// The first part of its entities' IDs.
+    /// The type in the IDs of its entities.
     const ENTITY_TYPE: &'static str = Self::TABLE;
     /// The key whose value is the entity's name.
     const KEY: &'static str = "name";
-    /// Keys whose lists are united when a definition is stacked over several files, beside the common ones.
+    /// Keys, in addition to the common ones, whose lists are united when a definition is stacked from several files.
     const UNITED: &'static [&'static str] = &[];
     /// Keys whose values are never shown, so that they may be sensitive.
     const SECRETS: &'static [&'static str] = &[];
 
-    /// True if folders in the resource directory are something else, whatever they are called.
+    /// True if the plugin gives folders in the resource directory another meaning, whatever their names.
     const HAS_FOLDERS: bool = false;
 
-    /// Keys that concern nobody but the entity: a table that says nothing else need not be read to know that.
+    /// Keys that affect no other entity. A table that only has such keys need not be read to determine other entities.
     const SELF_CONTAINED: &'static [&'static str] = &[];
 
-    /// Returns the entity's name: what its ID has after the type.
+    /// Returns the entity's name, which follows the type in its ID.
     ///
     /// # Errors
-    /// If the keys that it is made of are missing or cannot be a name.
+    /// If the keys that form the name are missing or invalid.
     fn entity_name(keys: &NameKeys<'_, '_>) -> Result<String, NameError> {
         keys.required(Self::KEY).map(str::to_owned)
     }
 
-    /// Returns what can be, but is hardly meant: the key, and the reason. It is said, and the definition counts.
+    /// Returns warnings about values that are valid, but probably not intended. The definition is used nevertheless.
     fn doubts(&self) -> Vec<Invalid> {
         Vec::new()
     }
 
-    /// Looks for what no type can tell of a value, for each key by itself. It is called even if other keys cannot be read, so that everything
-    /// that is wrong can be said at once; what the definition then has for those is of no account.
+    /// Returns errors that the type cannot express, each for a single key. This is called even if other keys are
+    /// invalid, so that all errors are reported at once; those keys then have placeholder values.
     fn invalid_values(&self) -> Vec<Invalid> {
         Vec::new()
     }
 
-    /// Looks for what no type can tell of keys that do not go together.
+    /// Checks for combinations of keys that the type cannot exclude.
     ///
     /// # Errors
-    /// The key that is wrong, and why.
+    /// The key that is wrong, and the reason.
     fn validate(&self) -> Result<(), Invalid> {
         Ok(())
     }
 
-    /// All that is wrong: with values, and with keys that do not go together.
+    /// Returns all errors: invalid values, and invalid combinations of keys.
     fn invalid(&self) -> Vec<Invalid> {
         let mut invalid = self.invalid_values();
         let together = self.validate().err();
@@ -61,21 +61,21 @@ pub trait Definition: DeserializeOwned {
     }
 }
 
-/// A mistake in a definition.
+/// An error in a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// The key, or `KEY.KEY` for one of a table in the definition.
+    /// The key, or `KEY.KEY` for a key in a nested table.
     pub key: Cow<'static, str>,
     problem: String,
 }
 
 impl Invalid {
-    /// All that is wrong, of results that are about a key each.
+    /// Collects the errors of several checks.
     pub fn all(results: impl IntoIterator<Item = Result<(), Invalid>>) -> Vec<Invalid> {
         results.into_iter().filter_map(Result::err).collect()
     }
 
-    /// A key whose value cannot be, and why, in words that read after "KEY: ".
+    /// Returns an error for a key. The problem is worded to follow "KEY: ".
     pub fn new(key: impl Into<Cow<'static, str>>, problem: impl Into<String>) -> Invalid {
         Invalid { key: key.into(), problem: problem.into() }
     }

@@ -1,7 +1,7 @@
-//! All definitions of a plugin: its files, read and stacked.
+//! All definitions of a plugin: its files are read and stacked.
 //!
-//! A file is read whole; what is wrong in it is found with file, line and key. A definition that is wrong is broken: its entity is
-//! neither listed nor taken for an orphan, and the others go on.
+//! Each file is read as a whole, and errors are reported with file, line and key. An invalid definition is broken: its
+//! entity is neither listed nor considered an orphan, and all other definitions are used.
 
 mod known_files;
 mod reader;
@@ -28,42 +28,42 @@ use unread::UnreadIds;
 /// All definitions of one type.
 #[derive(Debug)]
 pub struct Definitions<D> {
-    /// Those that can be used, by the entity's ID.
+    /// The valid definitions by entity ID.
     pub valid: BTreeMap<String, Box<Defined<D>>>,
     broken: BTreeSet<String>,
-    /// Those that are right, and were not asked for.
+    /// The IDs of valid definitions that were not requested.
     unread: UnreadIds,
     complete: bool,
 }
 
-/// A definition, as all files together say it.
+/// A definition, merged from all files.
 #[derive(Clone, Debug)]
 pub struct Defined<D> {
-    /// The keys that only entities of its type have.
+    /// The keys of its type.
     pub definition: D,
-    /// The properties that every entity can have.
+    /// The properties that every entity has.
     pub common: Common,
 }
 
-/// The properties that every entity can have.
+/// The properties that every entity has.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
-    /// The files that define it, as the user knows them.
+    /// The files that define it, as shown to the user.
     pub sources: Vec<PathBuf>,
-    /// The location of the first of its tables.
+    /// The location of its first table.
     pub location: Location,
-    /// The locations of the keys that only its type has, and of those in their tables as `KEY.KEY`.
+    /// The locations of the keys of its type, and of those in nested tables as `KEY.KEY`.
     pub key_locations: Vec<(String, Location)>,
-    /// The keys that every definition can have; those that have none of them share these.
+    /// The common keys; all definitions without any share the same value.
     pub keys: Arc<CommonKeys>,
-    /// The reason why its own conditions leave the entity out, if they do.
+    /// The reason why the entity's own conditions leave it out, if they do.
     pub skipped: Option<String>,
-    /// The received keys without a value; the definition has something else for them.
+    /// The received keys without a value, for which the definition contains placeholders.
     pub hindrances: Vec<Hindrance>,
 }
 
 impl<D: Definition> Definitions<D> {
-    /// Reads all definition files. What is found in them is in the order in which a person is told.
+    /// Reads all definition files. The findings are in the order in which they are reported.
     pub fn read(
         directories: &ResourceDirs,
         templates: &dyn Templates,
@@ -73,7 +73,7 @@ impl<D: Definition> Definitions<D> {
         (definitions, findings)
     }
 
-    /// Reads all definition files, and what they declare for all definitions.
+    /// Reads all definition files, including declarations.
     pub fn read_with<M: Declaration>(
         directories: &ResourceDirs,
         templates: &dyn Templates,
@@ -89,8 +89,8 @@ impl<D: Definition> Definitions<D> {
         (definitions, declarations, reader.findings)
     }
 
-    /// Makes a definition broken that turns out to be wrong when it is seen beside others: nothing becomes an orphan. The mistakes are
-    /// returned with their places.
+    /// Marks a definition as broken, because it conflicts with other definitions; it does not become an orphan. Returns
+    /// the errors with their locations.
     pub fn refuse(&mut self, id: &str, invalid: &[Invalid]) -> Vec<Finding> {
         let Some(common) = self.valid.remove(id).map(|defined| defined.common) else { return Vec::new() };
         self.broken.insert(id.to_owned());
@@ -101,31 +101,32 @@ impl<D: Definition> Definitions<D> {
         invalid.iter().map(located).collect()
     }
 
-    /// Returns true if an entity known from earlier is an orphan now: nothing defines it, and nothing that may is unreadable.
+    /// Returns true if a previously known entity is an orphan: it has no definition, and no unreadable file may contain
+    /// one.
     #[must_use]
     pub fn is_orphan(&self, id: &str) -> bool {
         self.complete && !self.is_defined(id)
     }
 
-    /// Returns true if something defines it, be that right or wrong.
+    /// Returns true if the entity has a definition, valid or not.
     #[must_use]
     pub fn is_defined(&self, id: &str) -> bool {
         self.valid.contains_key(id) || self.broken.contains(id) || self.unread.contains(id)
     }
 
-    /// Returns true if none was left out that is right and was not asked for.
+    /// Returns true if all valid definitions have been read, not only requested ones.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.unread.is_empty()
     }
 
-    /// Returns true if it is defined, but wrong: it has been said why.
+    /// Returns true if the definition exists, but is invalid. The error has been reported already.
     #[must_use]
     pub fn is_broken(&self, id: &str) -> bool {
         self.broken.contains(id)
     }
 
-    /// Returns true if all that defines entities could be read: otherwise there are no orphans.
+    /// Returns true if all files that may define entities could be read: otherwise there are no orphans.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
@@ -133,8 +134,8 @@ impl<D: Definition> Definitions<D> {
 }
 
 impl Common {
-    /// Returns the file and line of a key that only the entity's type has, or of `KEY.KEY` in its table; or of the definition if it does
-    /// not say it.
+    /// Returns the location of a key of the entity's type, or of `KEY.KEY` in a nested table; or of the definition if
+    /// it does not contain the key.
     #[must_use]
     pub fn location_of(&self, key: &str) -> &Location {
         let find = |key: &str| self.key_locations.iter().find(|(known, _)| known == key);

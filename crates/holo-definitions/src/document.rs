@@ -1,4 +1,4 @@
-//! Files of settings: a file is one value.
+//! Settings files, which contain a single value.
 
 use crate::reading;
 use serde::de::DeserializeOwned;
@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// A file of settings that cannot be used.
+/// An error in a settings file.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {}", path.display(), source.kind())]
     Unreadable {
         /// Its path.
@@ -18,22 +18,22 @@ pub enum DocumentError {
         /// The reason.
         source: io::Error,
     },
-    /// Something in it is wrong.
+    /// The file has an invalid value.
     #[error("{}:{line}: {message}", path.display())]
     Mistake {
         /// Its path.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// The mistake, with the key that it is in.
+        /// The error, including its key.
         message: String,
     },
 }
 
-/// Reads a file into a type; nothing if there is no such file.
+/// Reads a file into a type. Returns `None` if the file does not exist.
 ///
 /// # Errors
-/// If it cannot be read, or the first thing that is wrong in it.
+/// If the file cannot be read, or the first error in it.
 pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, DocumentError> {
     match fs::read_to_string(path) {
         Ok(text) => parse_document(path, &text).map(Some),
@@ -42,10 +42,10 @@ pub fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Docu
     }
 }
 
-/// Reads the text of a file into a type.
+/// Parses the text of a file into a type.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error.
 pub fn parse_document<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, DocumentError> {
     let mistake = |message, offset| {
         let line = 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count();

@@ -1,4 +1,4 @@
-//! Definition files that declare something sensitive, and that everybody may read.
+//! Definition files that contain sensitive values, but are world-readable.
 
 use crate::ResourceDirs;
 use std::fs;
@@ -8,7 +8,7 @@ use toml::Table;
 
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// Returns the definition files that say `sensitive = true` of something that is written in them, where everybody may read it.
+/// Returns the world-readable definition files with a table that contains a value and sets `sensitive = true`.
 #[must_use]
 pub fn exposed_files(directories: &ResourceDirs) -> Vec<PathBuf> {
     let files = directories.list(Path::new("")).unwrap_or_default().into_iter().map(|file| file.path);
@@ -25,7 +25,7 @@ fn is_readable_by_others(path: &Path) -> bool {
 fn is_sensitive(path: &Path) -> bool {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let text = if is_toml { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
-    // A source that is sensitive stands elsewhere, with a mode of its own.
+    // A sensitive source is in another file, with a mode of its own.
     let is_secret = |table: &Table| {
         let is_declared = table.get("sensitive").and_then(toml::Value::as_bool) == Some(true);
         is_declared && !table.contains_key("source")

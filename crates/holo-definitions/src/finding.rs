@@ -1,25 +1,25 @@
-//! Mistakes in definitions, and what is hardly meant.
+//! Errors and warnings about definitions.
 
 use crate::located_error::LocatedError;
 use crate::location::Location;
 use std::io;
 use std::path::PathBuf;
 
-/// Something in definition files that a person is told.
+/// A message about definition files.
 #[derive(Debug)]
 pub enum Finding {
-    /// A mistake: what it is about does not count.
+    /// An error: the value is ignored.
     Error(DefinitionError),
-    /// Something that can be, but is hardly meant. It counts.
+    /// A warning: the value is valid, but probably not intended. It is used.
     Doubt(DefinitionError),
-    /// A folder with the name of a definition file: it is not read.
+    /// A folder with the name of a definition file, which is not read.
     Folder(PathBuf),
 }
 
-/// A mistake in definition files.
+/// An error in definition files.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// A file, or the folder of all, cannot be read.
+    /// A file, or the directory of the files, cannot be read.
     #[error("read {}: {error}", path.display())]
     Unreadable {
         /// Its path.
@@ -30,20 +30,20 @@ pub enum DefinitionError {
     /// A template cannot be rendered.
     #[error(transparent)]
     Template(#[from] LocatedError),
-    /// A file is wrong as a whole.
+    /// A file is invalid as a whole.
     #[error("{}: {message}", path.display())]
     File {
         /// Its path.
         path: PathBuf,
-        /// The mistake in words.
+        /// The error message.
         message: String,
     },
-    /// Something that stands in a file is wrong.
+    /// A part of a file is invalid.
     #[error("{location}: {message}")]
     Wrong {
-        /// The place of the mistake.
+        /// The location of the error.
         location: Location,
-        /// The mistake in words.
+        /// The error message.
         message: String,
     },
 }

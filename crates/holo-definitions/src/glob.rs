@@ -1,20 +1,20 @@
-//! Patterns for files: for names, or for paths below a directory if they have a slash.
+//! Glob patterns for file names, or for paths below a directory if they contain a slash.
 
 use glob::{MatchOptions, Pattern};
 use std::path::Path;
 
-/// A pattern that is not valid.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// There is nothing in it.
+    /// The pattern is empty.
     #[error("a glob is empty")]
     Empty,
-    /// It is not well-formed.
+    /// The pattern has a syntax error.
     #[error("{0:?} is not a valid pattern: {1}")]
     Invalid(String, &'static str),
 }
 
-/// A pattern.
+/// A glob pattern.
 #[derive(Clone, Debug)]
 pub struct Glob {
     pattern: Pattern,
@@ -22,10 +22,10 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Reads a pattern. A slash at its end is of no account.
+    /// Parses a pattern. A trailing slash is ignored.
     ///
     /// # Errors
-    /// If it is empty or not valid.
+    /// If the pattern is empty or invalid.
     pub fn new(text: &str) -> Result<Glob, GlobError> {
         let name = text.strip_suffix('/').unwrap_or(text);
         if name.is_empty() {
@@ -35,7 +35,7 @@ impl Glob {
         Ok(Glob { pattern, is_for_paths: name.contains('/') })
     }
 
-    /// Returns true if it is for a path below the directory.
+    /// Returns true if the pattern matches a path below the directory.
     #[must_use]
     pub fn matches(&self, below: &Path) -> bool {
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
@@ -44,26 +44,26 @@ impl Glob {
     }
 }
 
-/// Patterns, of which each is for the files in a directory that it is for, too.
+/// Patterns, each of which also matches all files in directories that it matches.
 #[derive(Clone, Debug, Default)]
 pub struct Globs(Vec<Glob>);
 
 impl Globs {
-    /// Reads patterns.
+    /// Parses patterns.
     ///
     /// # Errors
-    /// If one is not valid.
+    /// If one is invalid.
     pub fn new(texts: &[String]) -> Result<Globs, GlobError> {
         texts.iter().map(|text| Glob::new(text)).collect::<Result<_, _>>().map(Globs)
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there are no patterns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if one of them is for a path, or for a directory above it.
+    /// Returns true if a pattern matches a path or a directory above it.
     #[must_use]
     pub fn cover(&self, below: &Path) -> bool {
         !self.is_empty() && below.ancestors().any(|path| self.0.iter().any(|glob| glob.matches(path)))

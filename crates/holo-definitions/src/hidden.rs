@@ -1,4 +1,4 @@
-//! Values of definitions that are not to be shown, as they come from data that are encrypted.
+//! Values of definitions that must not be shown, because they come from encrypted data.
 
 use crate::definition::Definition;
 use crate::naming::NameError;
@@ -11,16 +11,16 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value of a table that is not to be shown.
+/// A value of a table that must not be shown.
 pub(crate) struct HiddenValue {
-    /// Its key, with those of the tables that it is in.
+    /// Its key, prefixed with those of the tables that contain it.
     pub(crate) key: String,
-    /// The place from its key to its end.
+    /// The span from the start of the key to the end of the value.
     span: Range<usize>,
     text: String,
 }
 
-/// Returns the values of a table that are not to be shown.
+/// Returns the values of a table that must not be shown.
 pub(crate) fn hidden_values(table: &DeTable<'_>, sources: &Sources) -> Vec<HiddenValue> {
     let mut values = Vec::new();
     collect(table, "", sources, &mut values);
@@ -44,9 +44,9 @@ fn collect(table: &DeTable<'_>, within: &str, sources: &Sources, values: &mut Ve
     }
 }
 
-/// Returns true if something in a value is not to be shown.
+/// Returns true if any part of a value must not be shown.
 ///
-/// Lists can be put together from several files, so that each of their items has its own place.
+/// Lists can be merged from several files, so each of their items has its own span.
 pub(crate) fn is_hidden(value: &Spanned<DeValue<'_>>, sources: &Sources) -> bool {
     let within = match value.get_ref() {
         DeValue::Array(list) => list.iter().any(|item| is_hidden(item, sources)),
@@ -56,14 +56,15 @@ pub(crate) fn is_hidden(value: &Spanned<DeValue<'_>>, sources: &Sources) -> bool
     within || sources.hides(&value.span())
 }
 
-/// Returns the error for a definition whose name would show a value.
+/// Returns an error if the name of a definition would reveal a hidden value.
 pub(crate) fn in_name(name: &str, table: &Spanned<DeTable<'_>>, sources: &Sources) -> Option<NameError> {
     let values = hidden_values(table.get_ref(), sources);
     let shown = values.into_iter().find(|value| !value.text.is_empty() && name.contains(&value.text))?;
     Some(NameError { span: shown.span, problem: not_here(&shown.key) })
 }
 
-/// Has a definition shown nowhere that has such values, and takes out those that would be shown nevertheless, which are added to `wrong`.
+/// Marks a definition with hidden values as sensitive. Removes values that would be shown nevertheless, and adds them
+/// to `wrong`.
 pub(crate) fn hide<'s, D: Definition>(
     mut own: Spanned<DeTable<'s>>,
     values: &[HiddenValue],
@@ -81,7 +82,7 @@ pub(crate) fn hide<'s, D: Definition>(
     own
 }
 
-/// Takes such values out of the common keys, all of which are shown.
+/// Removes hidden values from the common keys, all of which are shown.
 pub(crate) fn refuse(common: &mut Spanned<DeTable<'_>>, sources: &Sources, wrong: &mut Vec<Problem>) {
     for HiddenValue { key, span, .. } in hidden_values(common.get_ref(), sources) {
         remove(common.get_mut(), &key);
@@ -104,7 +105,7 @@ fn remove(table: &mut DeTable<'_>, key: &str) {
     }
 }
 
-/// Returns the words for what is wrong, without such values.
+/// Returns the error message without hidden values.
 pub(crate) fn shown((span, words): Problem, values: &[HiddenValue]) -> Problem {
     let tells = |value: &HiddenValue| {
         let is_about = value.span.contains(&span.start) && words != not_here(&value.key);

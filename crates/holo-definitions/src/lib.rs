@@ -1,7 +1,8 @@
-//! Definitions: TOML that people write, read into types, with the place of every mistake.
+//! Definitions: TOML files deserialized into types, with the location of every error.
 //!
-//! [`reading`] is the base: it reads a table into a type, and says in words what is wrong with which key. [`Definitions`] are all tables of
-//! one type in the files of a folder. A [`Definition`] has the keys of its own type, and beside them the [`CommonKeys`].
+//! [`reading`] is the base: it deserializes a table into a type, and explains which key is wrong. [`Definitions`] are
+//! all tables of one type in the files of a directory. A [`Definition`] has the keys of its own type in addition to the
+//! [`CommonKeys`].
 //!
 //! ```
 //! use holo_definitions::{Definition, Definitions, LocatedError, NothingReceived, Rendered, Templates};
@@ -90,7 +91,7 @@ pub use source::FileState;
 pub use templates::{Rendered, Templates};
 pub use untyped::UntypedDefinition;
 
-/// Readers of single values, for serde's `deserialize_with`.
+/// Deserializers of single values, for serde's `deserialize_with`.
 pub mod readers {
     #[cfg(feature = "schema")]
     pub use crate::common::DurationSchema;

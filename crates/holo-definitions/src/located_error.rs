@@ -1,25 +1,25 @@
-//! Errors with their location: `PLACE:LINE: TEXT`.
+//! Errors with a location: `PLACE:LINE: TEXT`.
 
 use std::fmt::{self, Display};
 
-/// An error at a place: a file, a template, an expression.
+/// An error with a location: a file, a template or an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct LocatedError {
-    /// The file or other source, as the user knows it.
+    /// The file or other source, as shown to the user.
     pub place: String,
-    /// Its line, counted from 1.
+    /// The line number, counted from 1.
     pub line: Option<usize>,
     /// The message, as a fragment.
     pub text: String,
 }
 
 impl LocatedError {
-    /// An error of something that has no lines.
+    /// Returns an error without a line number.
     pub fn new(place: impl Display, text: impl Display) -> LocatedError {
         LocatedError { place: place.to_string(), line: None, text: text.to_string() }
     }
 
-    /// The same error, in this line.
+    /// Returns this error with a line number.
     #[must_use]
     pub fn at(self, line: impl Into<Option<usize>>) -> LocatedError {
         LocatedError { line: line.into(), ..self }

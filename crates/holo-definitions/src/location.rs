@@ -1,10 +1,10 @@
-//! Lines of definition files.
+//! Locations in definition files.
 
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A line of a definition file; shown, it is `PATH:LINE`.
+/// A line of a definition file, displayed as `PATH:LINE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     path: Arc<PathBuf>,
@@ -17,13 +17,13 @@ impl Location {
         Location { path, line, rendered }
     }
 
-    /// Returns the file, as the user knows it.
+    /// Returns the file, as shown to the user.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the number of the line: of what a template becomes, if the file is one.
+    /// Returns the line number; for a template, that in the rendered text.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line

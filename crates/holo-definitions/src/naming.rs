@@ -1,4 +1,4 @@
-//! The names of entities, out of the keys of their tables.
+//! Names of entities, formed from the keys of their tables.
 
 use crate::reading::kind;
 use crate::similar::similar;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The keys of a table, as far as a name is made of them.
+/// The keys of a table, for forming a name.
 pub struct NameKeys<'t, 's> {
     entries: &'t DeTable<'s>,
     span: Range<usize>,
 }
 
-/// The reason why a table has no name.
+/// The reason why a table has no valid name.
 #[derive(Clone, Debug)]
 pub struct NameError {
     pub(crate) span: Range<usize>,
@@ -24,17 +24,17 @@ impl<'t, 's> NameKeys<'t, 's> {
         NameKeys { entries, span }
     }
 
-    /// Returns the error of a key whose value cannot be part of a name.
+    /// Returns the error for a key whose value cannot be part of a name.
     #[must_use]
     pub fn wrong(&self, key: &str, problem: &str) -> NameError {
         let span = self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span);
         NameError { span, problem: format!("{key}: {problem}") }
     }
 
-    /// Returns the text of a key that has to be there: a line of it, which is not empty.
+    /// Returns the text of a required key: one line, not empty.
     ///
     /// # Errors
-    /// If it is missing, or something else.
+    /// If the key is missing, or its value is invalid.
     pub fn required(&self, key: &str) -> Result<&'t str, NameError> {
         self.optional(key)?.ok_or_else(|| {
             let meant = self.entries.keys().find(|other| similar(other.get_ref(), [key]).is_some());
@@ -48,10 +48,10 @@ impl<'t, 's> NameKeys<'t, 's> {
         })
     }
 
-    /// Returns the text of a key, if it is there: a line of it, which is not empty.
+    /// Returns the text of an optional key: one line, not empty.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If its value is invalid.
     pub fn optional(&self, key: &str) -> Result<Option<&'t str>, NameError> {
         let Some(value) = self.entries.get(key) else { return Ok(None) };
         let wrong = |problem: String| Err(NameError { span: value.span(), problem: format!("{key}: {problem}") });
@@ -67,7 +67,7 @@ impl<'t, 's> NameKeys<'t, 's> {
 /// Returns the value as a table.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a table.
 pub(crate) fn table(value: Spanned<DeValue<'_>>) -> Result<Spanned<DeTable<'_>>, NameError> {
     let span = value.span();
     match value.into_inner() {

@@ -1,7 +1,7 @@
-//! The outline of a file that is known to be right: where its tables are, and what they are about, without reading their values.
+//! The outline of a file that is known to be valid: the location and name of each table, without parsing values.
 //!
-//! Most of the time of a command that is about a few of very many definitions would be spent on reading all others. The outline takes a look at
-//! each statement that is only long enough to find its end, so it makes no sense of a file in which something is wrong.
+//! A command that concerns a few of very many definitions would otherwise spend most of its time parsing the rest. The
+//! outline only scans each statement far enough to find its end, so it is meaningless for an invalid file.
 
 use bstr::ByteSlice;
 use std::fmt;
@@ -9,40 +9,40 @@ use std::fmt;
 /// A table of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlinedTable<'s> {
-    /// The name that stands above it.
+    /// The name in its header.
     pub table: &'s str,
-    /// Its text, with the lines of the tables in it.
+    /// Its text, including nested tables.
     pub(crate) text: &'s str,
     /// The offset of the text in the file.
     pub(crate) start: usize,
-    /// The text that its naming key has.
+    /// The text of its naming key.
     pub(crate) name: Option<&'s str>,
-    /// True if it says something that may concern others.
+    /// True if any of its keys may affect other entities.
     pub(crate) may_concern_others: bool,
 }
 
-/// The meaning of a key of a table.
+/// The role of a key of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It names the entity.
+    /// The key names the entity.
     Name,
-    /// It concerns the entity alone.
+    /// The key affects no other entity.
     SelfContained,
-    /// It may concern others.
+    /// The key may affect other entities.
     Other,
 }
 
-/// A statement: a key, and the text of its value.
+/// A key and the text of its value.
 type Statement<'s> = (&'s str, &'s str);
 
 impl<'s> OutlinedTable<'s> {
-    /// Returns the text that a key has, if that is a string on one line without escapes.
+    /// Returns the value of a key if it is a single-line string without escapes.
     #[must_use]
     pub fn text_of(&self, key: &str) -> Option<&'s str> {
         self.statements().find(|(found, _)| *found == key).and_then(|(_, value)| plain(value))
     }
 
-    /// Returns the statements below the first line.
+    /// Returns the statements below the header.
     fn statements(&self) -> impl Iterator<Item = Statement<'s>> + use<'s> {
         let mut lines = Lines { rest: self.text };
         lines.next();
@@ -53,25 +53,25 @@ impl<'s> OutlinedTable<'s> {
     }
 }
 
-/// Returns the text of a string on one line without escapes.
+/// Returns the text of a single-line string without escapes.
 fn plain(value: &str) -> Option<&str> {
     let quote = value.chars().next().filter(|quote| ['"', '\''].contains(quote))?;
     let text = value.strip_prefix(quote)?.strip_suffix(quote)?;
     (!text.contains([quote, '\\', '\n'])).then_some(text)
 }
 
-/// The ID of the entity that a table is about.
+/// The ID of the entity that a table defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId<'s> {
     pub(crate) entity_type: &'static str,
-    /// The key that has the name.
+    /// The key that contains the name.
     pub key: &'static str,
-    /// What is behind the colon.
+    /// The part after the colon.
     pub name: &'s str,
 }
 
 impl TableId<'_> {
-    /// Returns true if the ID begins so.
+    /// Returns true if the ID starts with this prefix.
     #[must_use]
     pub fn starts_with(&self, prefix: &[u8]) -> bool {
         let [kind, name] = [self.entity_type, self.name].map(str::as_bytes);
@@ -82,7 +82,7 @@ impl TableId<'_> {
         }
     }
 
-    /// Returns true if this is the ID.
+    /// Returns true if the ID equals this one.
     #[must_use]
     pub fn is(&self, id: &[u8]) -> bool {
         id.len() == self.entity_type.len() + 1 + self.name.len() && self.starts_with(id)
@@ -95,8 +95,8 @@ impl fmt::Display for TableId<'_> {
     }
 }
 
-/// Returns the tables of a text that is valid TOML, given the roles of keys by the table and the key; none if there is something in it that an
-/// outline cannot show.
+/// Returns the tables of a valid TOML text, given a function from table and key to the key's role. Returns `None` if
+/// the text contains syntax that outlines do not support.
 pub(crate) fn outline(text: &str, role: impl Fn(&str, &str) -> Role) -> Option<Vec<OutlinedTable<'_>>> {
     let mut tables: Vec<OutlinedTable<'_>> = Vec::new();
     let mut lines = Lines { rest: text };
@@ -116,7 +116,7 @@ pub(crate) fn outline(text: &str, role: impl Fn(&str, &str) -> Role) -> Option<V
             Line::Statement((key, value)) => {
                 let last = tables.last_mut()?;
                 last.text = text.get(last.start..end)?;
-                // What is below a table in it is that one's.
+                // The keys of a nested table belong to the nested table.
                 match role(last.table, key) {
                     Role::Name if !last.may_concern_others => last.name = plain(value),
                     Role::Name | Role::SelfContained => {}
@@ -129,24 +129,24 @@ pub(crate) fn outline(text: &str, role: impl Fn(&str, &str) -> Role) -> Option<V
     Some(tables)
 }
 
-/// A line, with those that its value goes on for.
+/// A line, including the following lines that continue its value.
 enum Line<'s> {
     /// `[[TABLE]]`
     Tables(&'s str),
-    /// The line above a table in a table, and the outer one's name.
+    /// The header of a nested table, with the name of the outer table.
     Inner(&'s str),
     Statement(Statement<'s>),
-    /// Something that an outline does not know.
+    /// Syntax that outlines do not support.
     Odd,
 }
 
-/// The lines of a text that are not blank.
+/// The non-blank lines of a text.
 struct Lines<'s> {
     rest: &'s str,
 }
 
 impl<'s> Lines<'s> {
-    /// Passes over blank lines and comments.
+    /// Skips blank lines and comments.
     fn blank(&mut self) -> &mut Lines<'s> {
         loop {
             self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
@@ -205,7 +205,7 @@ fn is_of_bare_key(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Returns the length of a value, up to a comment or the end of its last line; none if it has no end.
+/// Returns the length of a value, up to a comment or the end of its last line; `None` if the value has no end.
 fn value_length(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(&byte) = bytes.get(at) {
@@ -228,7 +228,7 @@ fn value_length(bytes: &[u8]) -> Option<usize> {
     (depth == 0).then_some(at)
 }
 
-/// Returns the length of a string with its quotes; none if it has no end.
+/// Returns the length of a string including its quotes; `None` if the string has no end.
 fn string_length(bytes: &[u8], quote: u8) -> Option<usize> {
     let is_long = bytes.starts_with(&[quote; 3]);
     let mut at = if is_long { 3 } else { 1 };
@@ -239,14 +239,14 @@ fn string_length(bytes: &[u8], quote: u8) -> Option<usize> {
         if !is_long && before.contains(&b'\n') {
             return None;
         }
-        // Of what is between two quotes, no backslash belongs to one before that.
+        // Backslashes before the opening quote do not count.
         let backslashes = before.iter().rev().take_while(|&&byte| byte == b'\\').count();
         if quote == b'"' && backslashes % 2 == 1 {
             at += 1;
         } else if !is_long {
             return Some(at + 1);
         } else if bytes.get(at..)?.starts_with(&[quote; 3]) {
-            // Up to two more quotes are a part of the text.
+            // Up to two further quotes are part of the text.
             let more = bytes.get(at + 3..)?.iter().take(2).take_while(|&&byte| byte == quote).count();
             return Some(at + 3 + more);
         } else {

@@ -1,6 +1,6 @@
-//! TOML that people write, read into types: what is wrong is named by its key, and says what would be right.
+//! Deserializes TOML into types, with errors that name the key and explain what is valid.
 //!
-//! A value of the wrong type is not shown if it is a text: it may be a secret.
+//! A string of the wrong type is not shown, as it may be a secret.
 
 mod syntax;
 mod value_error;
@@ -17,30 +17,30 @@ use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue, ValueDeserializer};
 use value_error::Part;
 
-/// Reads a table into a type.
+/// Deserializes a table into a type.
 ///
 /// # Errors
-/// The first thing that is wrong, with its key and its place in the file.
+/// The first error, with its key and location.
 pub fn read<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, ValueError> {
     T::deserialize(Reader { value: Value::Table(table.get_ref()), span: table.span() })
 }
 
-/// Reads a value into a type.
+/// Deserializes a value into a type.
 ///
 /// # Errors
-/// The first thing that is wrong, with its place in the file.
+/// The first error, with its location.
 pub fn read_value<T: DeserializeOwned>(value: &Spanned<DeValue<'_>>) -> Result<T, ValueError> {
     T::deserialize(Reader::new(value))
 }
 
-/// A part of a file that is read into a type.
+/// A part of a file being deserialized.
 struct Reader<'a, 'i> {
     value: Value<'a, 'i>,
     span: Range<usize>,
 }
 
 enum Value<'a, 'i> {
-    /// The whole.
+    /// The root table.
     Table(&'a DeTable<'i>),
     Other(&'a DeValue<'i>),
 }
@@ -112,7 +112,7 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
 
 fn integer<'de, V: Visitor<'de>>(number: &DeInteger<'_>, visitor: V) -> Result<V::Value, ValueError> {
     match i64::from_str_radix(number.as_str(), number.radix()) {
-        // As it is written: 0o644 is not 420 to whoever wrote it.
+        // Show the number as written: a user who wrote 0o644 would not recognize 420.
         Ok(value) => visitor.visit_i64(value).map_err(|wrong: ValueError| wrong.found(number.to_string())),
         Err(_) => {
             let wrong = ValueError::invalid_value(Unexpected::Other("a number"), &visitor);
@@ -121,7 +121,7 @@ fn integer<'de, V: Visitor<'de>>(number: &DeInteger<'_>, visitor: V) -> Result<V
     }
 }
 
-/// The entries in the order in which they stand in the file: what is wrong first is named first.
+/// Returns the entries in file order, so that the first error in the file is reported first.
 fn entries<'a, 'i>(table: &'a DeTable<'i>) -> std::vec::IntoIter<Entry<'a, 'i>> {
     let mut entries: Vec<Entry<'a, 'i>> =
         table.iter().map(|(key, value)| Entry { key: key.get_ref(), place: key.span(), value }).collect();

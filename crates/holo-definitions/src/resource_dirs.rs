@@ -1,4 +1,4 @@
-//! The directories of a plugin's resource files, and which of several files at the same path counts.
+//! The directories of a plugin's resource files, and the precedence of files with the same path.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,31 +8,31 @@ use std::path::{Path, PathBuf};
 
 /// The directories of a plugin's resource files.
 ///
-/// Of files with the same path below several of them, the one in the strongest directory counts. One that is empty, or a link to `/dev/null`,
-/// masks the others. Directories are united.
+/// If several directories contain a file with the same relative path, the one in the directory with the highest
+/// precedence is used. An empty file, or a link to `/dev/null`, masks the others. Subdirectories are united.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceDirs {
-    /// The strongest first.
+    /// In order of precedence, highest first.
     stronger: Vec<PathBuf>,
     weakest: PathBuf,
 }
 
-/// Something in a directory of resource files.
+/// A file or folder in a directory of resource files.
 #[derive(Clone, Debug)]
 pub struct ResourceFile {
-    /// Its path below the directories.
+    /// Its path relative to the directory.
     pub below: PathBuf,
     /// Its path.
     pub path: PathBuf,
-    /// Its type, if it is a symlink that of the symlink itself.
+    /// Its type; symlinks are not followed.
     pub file_type: FileType,
-    /// The index of the strongest directory that has it.
+    /// The index of the directory with the highest precedence that contains it.
     pub directory: usize,
-    /// The indexes of other directories that have it, too, if it is a directory.
+    /// For a folder, the indexes of the other directories that contain it.
     united: Vec<usize>,
 }
 
-/// A directory of resource files could not be read.
+/// A directory of resource files cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct ListError {
@@ -42,7 +42,7 @@ pub struct ListError {
     pub error: io::Error,
 }
 
-/// There is a resource file, but a stronger directory masks it.
+/// The resource file is masked by a directory of higher precedence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is masked by {}", .0.display())]
 pub struct MaskedError(pub PathBuf);
@@ -54,14 +54,14 @@ impl From<PathBuf> for ResourceDirs {
 }
 
 impl ResourceDirs {
-    /// Returns the directories, of which the first is the strongest; none if there is no directory.
+    /// Returns the directories, given in order of precedence, highest first; `None` if the list is empty.
     #[must_use]
     pub fn new(mut directories: Vec<PathBuf>) -> Option<ResourceDirs> {
         let weakest = directories.pop()?;
         Some(ResourceDirs { stronger: directories, weakest })
     }
 
-    /// Returns the directories, the strongest first.
+    /// Returns the directories in order of precedence, highest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Path> {
         self.stronger.iter().chain([&self.weakest]).map(PathBuf::as_path)
     }
@@ -72,22 +72,22 @@ impl ResourceDirs {
         self.stronger.get(index).unwrap_or(&self.weakest)
     }
 
-    /// Returns the directory that packages have their resource files in.
+    /// Returns the directory that contains the resource files of packages.
     #[must_use]
     pub fn weakest(&self) -> &Path {
         &self.weakest
     }
 
-    /// Lists a folder of all directories, in any order if there is but one, and by name otherwise.
+    /// Lists a folder of all directories: in any order if there is only one directory, otherwise by name.
     ///
     /// # Errors
-    /// If there is no such folder, or one of them cannot be read.
+    /// If the folder does not exist, or cannot be read in one of the directories.
     pub fn list(&self, below: &Path) -> Result<Vec<ResourceFile>, ListError> {
         let all: Vec<usize> = (0..=self.stronger.len()).collect();
         self.list_in(&all, below)
     }
 
-    /// Lists everything in all directories, without following symlinks, but the folders themselves.
+    /// Lists all files in all directories, without following symlinks and without the folders themselves.
     ///
     /// # Errors
     /// If a folder cannot be read.
@@ -95,7 +95,7 @@ impl ResourceDirs {
         self.walk_where(|_| true)
     }
 
-    /// Lists as [`walk`](Self::walk) does, but only what is at paths below the directories that count, and in folders that do.
+    /// Like [`walk`](Self::walk), but skips paths and folders for which `counts` is false.
     ///
     /// # Errors
     /// If a folder cannot be read.
@@ -115,7 +115,7 @@ impl ResourceDirs {
         Ok(files)
     }
 
-    /// Returns the directory whose file at this path counts; the weakest if none has one.
+    /// Returns the directory whose file at this path is used; the one with the lowest precedence if none has it.
     ///
     /// # Errors
     /// If the file is masked.
@@ -123,7 +123,8 @@ impl ResourceDirs {
         self.index_of(below).map(|index| self.directory(index))
     }
 
-    /// Returns the index of the directory whose file at this path counts; that of the weakest if none has one.
+    /// Returns the index of the directory whose file at this path is used; that of the lowest precedence if none has
+    /// it.
     ///
     /// # Errors
     /// If the file is masked.
@@ -138,7 +139,7 @@ impl ResourceDirs {
                         is_null(&path, metadata.file_type()) || (metadata.is_file() && metadata.len() == 0 && hides());
                     return if masks { Err(MaskedError(path)) } else { Ok(index) };
                 }
-                // A file takes the place of a whole directory.
+                // A file can mask a whole folder.
                 Err(error) if error.kind() == ErrorKind::NotADirectory => {
                     let file = path.ancestors().find(|path| path.symlink_metadata().is_ok());
                     return Err(MaskedError(file.unwrap_or(directory).to_owned()));
@@ -150,7 +151,8 @@ impl ResourceDirs {
         Ok(self.stronger.len())
     }
 
-    /// Returns the path of the file that counts, or of what masks it, or that which it would have among those of packages: a name to show.
+    /// Returns a path for messages: that of the file in use, or of the file that masks it, or that which the file would
+    /// have among those of packages.
     #[must_use]
     pub fn shown(&self, below: &Path) -> PathBuf {
         self.directory_of(below).map_or_else(|MaskedError(mask)| mask, |directory| directory.join(below))
@@ -219,7 +221,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     fs::read_dir(folder)?.map(|entry| entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)))).collect()
 }
 
-/// Returns true if it is a link to `/dev/null`.
+/// Returns true if the path is a link to `/dev/null`.
 fn is_null(path: &Path, file_type: FileType) -> bool {
     file_type.is_symlink() && fs::read_link(path).is_ok_and(|target| target == Path::new("/dev/null"))
 }

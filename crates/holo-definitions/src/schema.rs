@@ -6,13 +6,13 @@ use crate::definition::Definition;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-/// The JSON Schema of definition files with this type's tables.
+/// Returns the JSON Schema of definition files with this type's tables.
 #[must_use]
 pub fn schema<D: Definition + JsonSchema>(title: &str) -> Value {
     file_schema(title, vec![(D::TABLE, table_schema::<D>())])
 }
 
-/// The same of files that also hold tables that declare something for all of them.
+/// Like `schema`, for files that also contain declarations.
 #[must_use]
 pub fn schema_with<D, M>(title: &str) -> Value
 where
@@ -22,7 +22,7 @@ where
     file_schema(title, vec![(M::TABLE, schemars::schema_for!(M).to_value()), (D::TABLE, table_schema::<D>())])
 }
 
-/// The schema of a type's tables, with the common keys.
+/// Returns the schema of a type's tables, including the common keys.
 #[must_use]
 pub fn table_schema<D: Definition + JsonSchema>() -> Value {
     let mut whole = schemars::schema_for!(D).to_value();
@@ -30,7 +30,7 @@ pub fn table_schema<D: Definition + JsonSchema>() -> Value {
     whole
 }
 
-/// Adds a schema's definitions, and this part of it, to another one.
+/// Adds this part of a schema, and its definitions, to another one.
 fn add_definitions(whole: &mut Value, part: &str, mut other: Value) {
     for part in [part, "$defs"] {
         let Some(Value::Object(added)) = other.get_mut(part).map(Value::take) else {
@@ -43,7 +43,7 @@ fn add_definitions(whole: &mut Value, part: &str, mut other: Value) {
     }
 }
 
-/// The schema of a file that holds tables of these names.
+/// Returns the schema of a file with tables of these names.
 #[must_use]
 pub fn file_schema(title: &str, tables: Vec<(&'static str, Value)>) -> Value {
     let (mut dialect, mut definitions) = (None, None);

@@ -1,27 +1,27 @@
-//! Finds the name that was probably meant by a misspelt one.
+//! Finds the name that a misspelt one probably stands for.
 
-/// The share of a word's letters that may differ: one in so many.
+/// At most one in this many letters of a word may differ.
 const SLIPS: usize = 3;
-/// The longest word, in bytes, that is compared with others.
+/// The maximum length in bytes of words that are compared.
 const MAX_LENGTH: usize = 160;
 
-/// The one of these words that was meant, if one is so like it that this is likely.
+/// Returns the word that was probably meant, if any is similar enough.
 #[must_use]
 pub fn similar<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let plain = |word: &str| word.to_ascii_lowercase().replace(['-', ' '], "_");
     let written = plain(written);
-    // Comparing long words takes its time.
+    // Comparing long words is slow.
     if written.len() > MAX_LENGTH {
         return None;
     }
     let all = words.into_iter().filter(|word| word.len().abs_diff(written.len()) * SLIPS <= word.len() + SLIPS);
     let all = all.map(|word| {
         let word_plain = plain(word);
-        // An s too many or too few is the commonest slip, also in short words.
+        // An extra or missing s is the most common slip, even in short words.
         let is_plural =
             written.strip_suffix('s') == Some(&word_plain) || word_plain.strip_suffix('s') == Some(&written);
         let distance = if is_plural { 1 } else { strsim::damerau_levenshtein(&written, &word_plain) };
-        // So are two letters that have changed places.
+        // So are two transposed letters.
         let is_slip = is_plural || (distance == 1 && sorted(&written) == sorted(&word_plain));
         (distance, is_slip, word)
     });
@@ -35,7 +35,7 @@ fn sorted(word: &str) -> Vec<char> {
     letters
 }
 
-/// The question whether that was meant.
+/// Returns a question that suggests the similar word.
 #[must_use]
 pub fn did_you_mean<'w>(written: &str, words: impl IntoIterator<Item = &'w str>) -> Option<String> {
     similar(written, words).map(|word| format!("did you mean {word}?"))

@@ -1,4 +1,4 @@
-//! The files that definitions stand in, and where in them something is.
+//! Definition files, and locations in them.
 
 use crate::compact_table::CompactTable;
 use crate::finding::{DefinitionError, Finding};
@@ -19,21 +19,23 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// The suffix of files that are rendered before they are read.
 const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 const SUFFIX: &str = ".toml";
-/// The number of bytes whose lines are counted together: a number a line would be a large part of a file of short lines.
+/// The number of bytes for which a line count is kept: a number per line would need a lot of memory for files with
+/// short lines.
 const BLOCK: usize = 1024;
 
-/// All files, as if they stood one after the other: so a place in any of them is one number.
+/// All files. Spans count from the start of the first file, as if the files were concatenated, so that a single number
+/// identifies a position in any file.
 #[derive(Default)]
 pub struct Sources(Vec<Source>);
 
-/// All that the file system says of a definition file by which a change of it shows, from before it was read.
+/// The metadata of a definition file before it was read, by which changes are detected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileState {
     path: PathBuf,
     device: u64,
     inode: u64,
     size: u64,
-    /// The times of the last change of content and inode, in seconds and nanoseconds.
+    /// The times of the last content and inode change, in seconds and nanoseconds.
     changed: [(i64, i64); 2],
 }
 
@@ -44,32 +46,32 @@ impl FileState {
         FileState { path: path.to_owned(), device, inode, size, changed }
     }
 
-    /// Returns the second of the last change.
+    /// Returns the time of the last change in seconds.
     #[must_use]
     pub fn changed_at(&self) -> u64 {
         self.changed.iter().map(|(seconds, _)| u64::try_from(*seconds).unwrap_or_default()).max().unwrap_or_default()
     }
 }
 
-/// A file.
+/// A definition file.
 pub(crate) struct Source {
-    /// As the user knows it.
+    /// As shown to the user.
     path: Arc<PathBuf>,
     state: FileState,
     text: String,
-    /// The number of lines that end before each of its blocks.
+    /// The number of lines that end before each block.
     lines_before: Vec<usize>,
-    /// The length of the text in the files before.
+    /// The total length of the preceding files.
     offset: usize,
     rendered: bool,
-    /// The parts of the text that are not to be shown.
+    /// The ranges of the text that must not be shown.
     hidden: Vec<Range<usize>>,
-    /// The text with look-alikes instead of these.
+    /// The text with placeholders for these ranges.
     disguised: Option<String>,
 }
 
 impl Sources {
-    /// Reads all definition files, in the order of their names; what is not read is returned.
+    /// Reads all definition files in the order of their names, and returns findings for those that cannot be read.
     pub(crate) fn read(directories: &ResourceDirs, templates: &dyn Templates) -> (Sources, Vec<Finding>) {
         let mut sources = Sources::default();
         let paths = match files_in(directories) {
@@ -103,7 +105,7 @@ impl Sources {
         self.0.push(Source { path: Arc::new(path), state, text, lines_before, offset, rendered, hidden, disguised });
     }
 
-    /// Returns the states of the files; none if what is in one of them depends on more than the file.
+    /// Returns the states of the files; `None` if the content of any depends on more than the file.
     pub(crate) fn states(&self) -> Option<Vec<FileState>> {
         self.0.iter().map(|source| (!source.rendered).then(|| source.state.clone())).collect()
     }
@@ -116,7 +118,7 @@ impl Sources {
         self.0.get(index).map(|source| source.path.to_path_buf()).unwrap_or_default()
     }
 
-    /// Returns the file and line in which something begins.
+    /// Returns the file and line of the start of a span.
     pub(crate) fn location(&self, span: &Range<usize>) -> Location {
         let after = self.0.partition_point(|source| source.offset <= span.start);
         let Some(source) = after.checked_sub(1).and_then(|index| self.0.get(index)) else {
@@ -125,14 +127,14 @@ impl Sources {
         source.location(span.start - source.offset)
     }
 
-    /// Returns true if something in this place is not to be shown.
+    /// Returns true if any part of a span must not be shown.
     pub(crate) fn hides(&self, span: &Range<usize>) -> bool {
         let after = self.0.partition_point(|source| source.offset <= span.start);
         let source = after.checked_sub(1).and_then(|index| self.0.get(index));
         source.is_some_and(|source| source.hides(&(span.start - source.offset..span.end - source.offset)))
     }
 
-    /// Returns a mistake at this place.
+    /// Returns an error at a span.
     pub(crate) fn error(&self, span: &Range<usize>, message: &str) -> DefinitionError {
         DefinitionError::Wrong { location: self.location(span), message: message.to_owned() }
     }
@@ -147,33 +149,35 @@ impl Source {
     }
 
     fn hides(&self, span: &Range<usize>) -> bool {
-        // What is not there can be hidden too, at the place where it is not.
+        // An empty span counts as hidden too if its position is.
         self.hidden.iter().any(|hidden| hidden.start < span.end.max(span.start + 1) && span.start < hidden.end)
     }
 
-    /// Returns a mistake that cannot be shown as it is in words that are the same whatever the values are that are encrypted.
+    /// Returns a substitute for an error message that must not be shown. Its wording does not depend on the encrypted
+    /// values.
     fn shown_mistake(&self) -> String {
         let disguised = self.disguised.as_deref().unwrap_or_default();
         let found = DeTable::parse(disguised).err().map(|error| syntax(disguised, &error).0);
         found.unwrap_or_else(|| MISTAKE.to_owned())
     }
 
-    /// The tables of the file, every span counted from the beginning of the first file.
+    /// Returns the tables of the file, with spans counted from the start of the first file.
     ///
-    /// A key that is set twice spoils the table that it is in, and nothing else: the second one is left out, and complained of.
+    /// A duplicate key only invalidates the table that contains it: its second value is left out and reported.
     pub(crate) fn parse(&self) -> Result<Parsed<'_>, DefinitionError> {
         self.parse_part(&self.text, 0)
     }
 
-    /// Returns the tables of the file without their values; none if there is something in it that an outline cannot show.
+    /// Returns the outline of the file; `None` if the file contains syntax that outlines do not support.
     pub(crate) fn outline(&self, role: impl Fn(&str, &str) -> Role) -> Option<Vec<OutlinedTable<'_>>> {
         outline(&self.text, role)
     }
 
-    /// Returns the tables of the file one by one, with the names that stand above them; none if that is only certain of the file as a whole:
-    /// if something is wrong in it, or it has other tables than those that are known.
+    /// Returns the tables of the file one by one, with their names; `None` if the file must be parsed as a whole,
+    /// because it has errors or unknown tables.
     ///
-    /// A parser needs much more memory than the result of what it is given at once.
+    /// Parsing by table saves memory, as the parser needs much more than its result for the text that it parses at
+    /// once.
     pub(crate) fn parse_by_table<'s>(
         &'s self,
         is_known: impl Fn(&str) -> bool,
@@ -189,7 +193,7 @@ impl Source {
         let mut tables = Vec::with_capacity(outline.len());
         for (table, end) in outline.iter().zip(ends) {
             let name = table.table;
-            // What is between two tables may be wrong too.
+            // There may also be errors between two tables.
             let (parsed, errors) = DeTable::parse_recoverable(self.text.get(start..end)?);
             let [(_, only)] = <[_; 1]>::try_from(parsed.into_inner().into_iter().collect::<Vec<_>>()).ok()?;
             let (DeValue::Array(list), true) = (only.into_inner(), errors.is_empty()) else { return None };
@@ -202,12 +206,12 @@ impl Source {
         Some(tables)
     }
 
-    /// Reads a table of the outline.
+    /// Parses a table of the outline.
     pub(crate) fn parse_table<'s>(&'s self, table: &OutlinedTable<'s>) -> Result<Parsed<'s>, DefinitionError> {
         self.parse_part(table.text, table.start)
     }
 
-    /// Reads a part of the text that begins at this offset.
+    /// Parses a part of the text that starts at this offset.
     fn parse_part<'s>(&'s self, text: &'s str, start: usize) -> Result<Parsed<'s>, DefinitionError> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if let Some(error) = errors.iter().find(|error| !is_duplicate(error)) {
@@ -231,12 +235,12 @@ impl Source {
 
 /// Returns the number of newlines among some bytes.
 fn newlines(bytes: &[u8]) -> usize {
-    // So many as fit into a byte are counted by a few instructions.
+    // Chunks whose count fits a byte are counted with a few instructions.
     let count = |some: &[u8]| usize::from(some.iter().map(|&byte| u8::from(byte == b'\n')).sum::<u8>());
     bytes.chunks(usize::from(u8::MAX)).map(count).sum()
 }
 
-/// Returns the place of the first key, at whatever depth, of which something is true.
+/// Returns the span of the first key, at any depth, for which a predicate is true.
 fn key_that(table: &DeTable<'_>, is_meant: &dyn Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
     table.iter().find_map(
         |(key, value)| {
@@ -253,16 +257,16 @@ fn key_within(value: &DeValue<'_>, is_meant: &dyn Fn(&Range<usize>) -> bool) -> 
     }
 }
 
-/// A file as it was parsed.
+/// A parsed file.
 pub(crate) struct Parsed<'s> {
     pub(crate) table: Spanned<DeTable<'s>>,
-    /// Keys that are there twice: their places, and the words that describe them.
+    /// Duplicate keys: their positions and messages.
     pub(crate) duplicates: Vec<(usize, String)>,
     /// The end of the file.
     pub(crate) end: usize,
 }
 
-/// The paths of definition files, in the order of their names.
+/// Returns the paths of definition files in the order of their names.
 fn files_in(directories: &ResourceDirs) -> Result<Vec<PathBuf>, ListError> {
     let is_definition = |file: &ResourceFile| {
         let name = file.below.as_os_str().as_encoded_bytes();
@@ -273,7 +277,7 @@ fn files_in(directories: &ResourceDirs) -> Result<Vec<PathBuf>, ListError> {
     Ok(files.into_iter().map(|file| file.path).collect())
 }
 
-/// The text of a definition file, and the state that the file had before it was read.
+/// Returns the text of a definition file, and the file's state before it was read.
 fn text_of(path: &Path) -> Result<(String, FileState), Finding> {
     let wrong = |message| Finding::Error(DefinitionError::File { path: path.to_owned(), message });
     let metadata = fs::metadata(path).map_err(|error| match fs::read_link(path) {

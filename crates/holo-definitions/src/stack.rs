@@ -1,4 +1,4 @@
-//! One definition from several files: what is equal or complementary is merged, what contradicts is wrong.
+//! Merges one definition from several files: complementary values are merged, contradictions are errors.
 
 use crate::common;
 use crate::compact_table::CompactTable;
@@ -10,18 +10,18 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 /// The tables of one entity in several files.
 #[derive(Default)]
 pub(crate) struct Stack<'s> {
-    /// The table as it is so far, with where it begins in the first file.
+    /// The merged table so far, with its position in the first file.
     table: Option<CompactTable<'s>>,
-    /// The files, by their index in the order of reading.
+    /// The indexes of the files in reading order.
     pub(crate) files: Vec<usize>,
-    /// The place of the table in the last of them.
+    /// The span of the table in the last file.
     pub(crate) last: Range<usize>,
-    /// Contradictions: their places, and the words that describe them.
+    /// Contradictions: their spans and messages.
     pub(crate) problems: Vec<(Range<usize>, String)>,
 }
 
 impl<'s> Stack<'s> {
-    /// Lays another table over it.
+    /// Merges another table into this one.
     pub(crate) fn lay(&mut self, table: Spanned<DeTable<'s>>, file: usize, united: &[&str], sources: &Sources) {
         if !self.files.contains(&file) {
             self.files.reserve_exact(1);
@@ -38,7 +38,7 @@ impl<'s> Stack<'s> {
         self.table = Some(CompactTable::new(below));
     }
 
-    /// Takes out the table as all files together say it.
+    /// Takes the merged table.
     pub(crate) fn take_table(&mut self) -> Option<Spanned<DeTable<'s>>> {
         self.table.take().map(CompactTable::into_table)
     }
@@ -82,7 +82,7 @@ fn merge<'s>(
     }
 }
 
-/// The value without where it stands.
+/// Returns the value without spans.
 pub(crate) fn plain(value: &Spanned<DeValue<'_>>) -> Option<toml::Value> {
     serde::Deserialize::deserialize(ValueDeserializer::from(value.clone())).ok()
 }

@@ -1,10 +1,10 @@
-//! The tables of a file, by the names that stand above them.
+//! The tables of a file by name.
 
 use crate::similar::similar;
 use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
-/// A key of a file that stands for no tables, and the form that is to be written instead.
+/// A key of a file that is not a valid table, with the form to use instead.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TableError {
     #[error("[{0}] has to be written as [[{0}]]")]
@@ -17,10 +17,10 @@ pub(crate) enum TableError {
     Stray { key: String, table: &'static str },
 }
 
-/// Returns the tables that a key of the file stands for, which has to be one of `known`, of which an empty name is none.
+/// Returns the tables of a key of the file, which must be one of `known` (empty names are ignored).
 ///
 /// # Errors
-/// The form that is to be written instead.
+/// The form to use instead.
 pub(crate) fn tables_of<'s>(
     key: &str,
     value: Spanned<DeValue<'s>>,

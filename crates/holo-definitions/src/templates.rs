@@ -1,56 +1,57 @@
-//! The engine of templates and expressions that definitions ask for.
+//! The template and expression engine used by definitions.
 
 use crate::located_error::LocatedError;
 use std::ops::Range;
 
-/// The words for a mistake that cannot be shown.
+/// The message for an error that must not be shown.
 pub(crate) const MISTAKE: &str = "something is wrong that cannot be shown, as it is about a value that is encrypted";
 
 /// Renders definition files and evaluates conditions.
 pub trait Templates {
-    /// Renders a text once. The name is for errors.
+    /// Renders a text. The name is used in errors.
     ///
     /// # Errors
-    /// What is wrong, with the name and the line of the template.
+    /// The error, with the name and line of the template.
     fn render(&self, name: &str, text: &str) -> Result<Rendered, LocatedError>;
 
     /// Returns true if a condition holds.
     ///
     /// # Errors
-    /// If it cannot be evaluated; the place is the condition itself.
+    /// If the condition cannot be evaluated; the error's place is the condition itself.
     fn holds(&self, condition: &str) -> Result<bool, LocatedError>;
 }
 
-/// A text that a template has become.
+/// A rendered template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
     /// The text.
     pub text: String,
-    /// The text that the template becomes with look-alikes instead of secrets, if that is another one.
+    /// The text rendered with placeholders for secrets, if it differs.
     pub(crate) disguised: Option<String>,
 }
 
 impl Rendered {
-    /// A text that may be shown.
+    /// Returns a text without secrets.
     #[must_use]
     pub fn new(text: String) -> Rendered {
         Rendered { text, disguised: None }
     }
 
-    /// A text, beside what the template becomes with look-alikes instead of secrets: what differs is not to be shown.
+    /// Returns a text together with the same template rendered with placeholders for secrets: the parts that differ
+    /// must not be shown.
     #[must_use]
     pub fn beside(text: String, disguised: String) -> Rendered {
         let disguised = (disguised != text).then_some(disguised);
         Rendered { text, disguised }
     }
 
-    /// Returns true if there is something in the text that is not to be shown.
+    /// Returns true if any part of the text must not be shown.
     #[must_use]
     pub fn is_sensitive(&self) -> bool {
         self.disguised.is_some()
     }
 
-    /// The parts of the text that are not to be shown.
+    /// Returns the ranges of the text that must not be shown.
     pub(crate) fn hidden(&self) -> Vec<Range<usize>> {
         let Some(disguised) = &self.disguised else { return Vec::new() };
         let (text, other) = (self.text.as_bytes(), disguised.as_bytes());

@@ -1,4 +1,4 @@
-//! Helpers of this crate's own tests.
+//! Helpers for the tests of this crate.
 
 use crate::finding::Finding;
 use crate::located_error::LocatedError;
@@ -6,7 +6,7 @@ use crate::templates::{Rendered, Templates};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Renders nothing: what a template says is for the tests of those who have an engine.
+/// Leaves texts unrendered: templates are tested in the crates with an engine.
 pub(crate) struct NoTemplates;
 
 impl Templates for NoTemplates {
@@ -19,7 +19,7 @@ impl Templates for NoTemplates {
     }
 }
 
-/// Returns a line for each finding, the folder's path left out.
+/// Returns one line per finding, without the directory's path.
 pub(crate) fn said(findings: &[Finding], folder: &Path) -> String {
     let mut said = String::new();
     for finding in findings {

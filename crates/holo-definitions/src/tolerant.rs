@@ -1,4 +1,4 @@
-//! Reading that goes on after a mistake, so that all of them are found at once.
+//! Deserialization that continues after errors, so that all of them are reported at once.
 
 use crate::common::CommonKeys;
 use crate::definition::{Definition, Invalid};
@@ -10,11 +10,11 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// A place, and the mistake there in words.
+/// A span and an error message.
 pub(crate) type Problem = (Range<usize>, String);
 
-/// Reads a table into a type, and says everything that is wrong: what is wrong with one key says nothing of the next one. Of keys that are
-/// left out from the beginning nobody hears that they are missing.
+/// Deserializes a table into a type and collects all errors, as an error in one key does not affect the others. Keys in
+/// `unknown` are not reported as missing.
 pub(crate) fn read_all<T: DeserializeOwned>(
     mut table: Spanned<DeTable<'_>>,
     unknown: &BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(crate) fn read_all<T: DeserializeOwned>(
         };
         let words = match problem.problem() {
             reading::Problem::UnknownKey(known) if is_own && problem.is_at_top() => {
-                // The key that was meant may be a common one too.
+                // The intended key may be a common one.
                 let all: Vec<&str> = known.iter().copied().chain(CommonKeys::names()).collect();
                 let (known, more) = if similar(&key, all.iter().copied()).is_some() {
                     (&all[..], "")
@@ -45,13 +45,13 @@ pub(crate) fn read_all<T: DeserializeOwned>(
             }
             _ => problem.to_string(),
         };
-        // A key that has been left out is missing because of that.
+        // A key that was left out because of an error is not reported as missing.
         if !left_out.contains(&key) {
             wrong.push((problem.span().unwrap_or_else(|| table.span()), words));
         }
         let was_there = table.get_mut().remove(key.as_str()).is_some();
         if left_out.contains(&key) || !was_there {
-            // It has to be there: anything will do, for the others to be read.
+            // The key is required: try stand-ins of every type, so that the other keys can be read.
             let stand_in = stand_ins.entry(key.clone()).or_insert_with(of_every_type).next()?;
             table.get_mut().insert(Spanned::new(0..0, key.clone().into()), Spanned::new(0..0, stand_in));
         }
@@ -65,10 +65,10 @@ fn of_every_type<'i>() -> std::array::IntoIter<DeValue<'i>, 5> {
     [text, DeValue::Array(list), DeValue::Integer(number), DeValue::Boolean(false), DeValue::Table(table)].into_iter()
 }
 
-/// The part of a table that could be read.
+/// The valid part of a table.
 pub(crate) struct Read<T> {
     pub(crate) value: T,
-    /// The keys that could not be read, which the value has something else for.
+    /// The keys that could not be read, for which the value contains stand-ins.
     pub(crate) left_out: BTreeSet<String>,
 }
 
@@ -77,19 +77,19 @@ impl<T> Read<T> {
         self.whole_but(&BTreeSet::new())
     }
 
-    /// Returns what was read if nothing was left out but these keys.
+    /// Returns the value if no other keys than these were left out.
     pub(crate) fn whole_but(self, unknown: &BTreeSet<String>) -> Option<T> {
         self.left_out.is_subset(unknown).then_some(self.value)
     }
 }
 
 impl<D: Definition> Read<D> {
-    /// Returns the mistakes in the values that could be read.
+    /// Returns the errors in the values that could be read.
     pub(crate) fn invalid(&self) -> Vec<Invalid> {
         if self.left_out.is_empty() {
             return self.value.invalid();
         }
-        // As long as a key is unknown, it cannot be told how keys go together.
+        // Combinations of keys cannot be checked while one is unknown.
         let mut invalid = self.value.invalid_values();
         invalid.retain(|problem| {
             let outer = problem.key.split_once('.').map_or(problem.key.as_ref(), |(outer, _)| outer);

@@ -1,4 +1,4 @@
-//! Definitions of plugins that have no types for them, as those in shell or Python.
+//! Definitions of plugins without Rust types, such as those in shell or Python.
 
 use crate::common::{self, CommonKeys};
 use crate::definition::Invalid;
@@ -18,48 +18,48 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// The keys that a name may be in; the first that is there counts.
+/// The keys that may contain the name, in order of precedence.
 const NAME_KEYS: [&str; 2] = ["name", "path"];
-/// The word that is shown instead of a value that is not to be shown.
+/// Shown instead of a value that must not be shown.
 const HIDDEN: &str = "(sensitive)";
-/// Common keys that are durations, in whatever unit they are written.
+/// Common keys that are durations, in any unit.
 const DURATIONS: [&str; 3] = ["timeout", "retry_delay", "poll"];
 
-/// A definition, as all files together say it.
+/// A definition, merged from all files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UntypedDefinition {
-    /// The ID of its entity: the name of the table, a colon and the name.
+    /// The ID of its entity: the table's name, a colon and the entity's name.
     pub id: String,
-    /// The name of its tables.
+    /// The name of its table.
     pub table: String,
     /// Its name.
     pub name: String,
-    /// The file in which it begins.
+    /// The file in which it starts.
     pub file: String,
-    /// The line in which it begins.
+    /// The line on which it starts.
     pub line: usize,
     /// All files that define it.
     pub sources: Vec<String>,
-    /// The keys that are no common ones.
+    /// The keys that are not common ones.
     pub keys: Table,
-    /// The common keys that it says; durations are numbers of seconds.
+    /// The common keys; durations are numbers of seconds.
     pub common: Table,
-    /// The lines of its keys, each `FILE:LINE`.
+    /// The location of each key as `FILE:LINE`.
     pub lines: BTreeMap<String, String>,
-    /// The reason why its own conditions leave it out, if they do.
+    /// The reason why the entity's own conditions leave it out, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// The keys whose values are not to be shown, as they come from data that are encrypted.
+    /// The keys whose values must not be shown, because they come from encrypted data.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sensitive: Vec<String>,
-    /// The keys that it receives and that have no value yet.
+    /// The received keys that have no value yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_received: Vec<String>,
 }
 
 impl UntypedDefinition {
-    /// Reads all definition files, renders those that are templates, and checks the common keys. What is wrong is in the order in which a
-    /// person is told, and is left out.
+    /// Reads all definition files, renders templates and checks the common keys. Invalid definitions are left out; the
+    /// findings are in the order in which they are reported.
     #[must_use]
     pub fn read_all(
         directories: &ResourceDirs,
@@ -67,7 +67,7 @@ impl UntypedDefinition {
         received: &dyn Received,
     ) -> (Vec<UntypedDefinition>, Vec<Finding>) {
         let (sources, mut findings) = Sources::read(directories, templates);
-        // A folder may be anything to such a plugin.
+        // Such a plugin may give folders any meaning.
         findings.retain(|finding| !matches!(finding, Finding::Folder(_)));
         let mut reader = Reader { sources: &sources, stacks: BTreeMap::new(), findings };
         for (index, source) in sources.iter().enumerate() {
@@ -84,7 +84,7 @@ impl UntypedDefinition {
         (definitions, findings)
     }
 
-    /// Puts a word in the place of each value that is not to be shown.
+    /// Replaces each value that must not be shown with a word.
     pub fn hide_secrets(&mut self) {
         hide_in(&mut self.keys, "", &self.sensitive);
     }
@@ -222,7 +222,7 @@ fn values(table: &DeTable<'_>) -> Table {
     table.iter().filter_map(|(key, value)| Some((key.get_ref().to_string(), simple(plain(value)?)))).collect()
 }
 
-/// Returns the value with texts instead of times, which JSON does not have.
+/// Returns the value with times as strings, as JSON has no type for times.
 fn simple(value: Value) -> Value {
     match value {
         Value::Datetime(time) => Value::String(time.to_string()),

@@ -1,22 +1,22 @@
-//! Values that definitions of several plugins have.
+//! Validation of values used by several plugins.
 
 use crate::definition::Invalid;
 use crate::glob::Glob;
 use std::path::{Component, Path, PathBuf};
 
-/// A mode: all twelve bits, as an octal number with or without `0o`.
+/// Parses a mode: all twelve bits, as an octal number with or without `0o`.
 ///
 /// # Errors
-/// If it is not one.
+/// If the text is not a mode.
 pub fn mode(key: &'static str, text: &str) -> Result<u32, Invalid> {
     octal(text, 0o7777)
         .ok_or_else(|| Invalid::new(key, format!("{text:?} is not an octal number up to 7777, such as \"0644\"")))
 }
 
-/// A mask of permissions: nine bits, as an octal number with or without `0o`.
+/// Parses a umask: nine bits, as an octal number with or without `0o`.
 ///
 /// # Errors
-/// If it is not one.
+/// If the text is not a umask.
 pub fn umask(key: &'static str, text: &str) -> Result<u32, Invalid> {
     octal(text, 0o777)
         .ok_or_else(|| Invalid::new(key, format!("{text:?} is not an octal number up to 777, such as \"027\"")))
@@ -28,19 +28,19 @@ fn octal(text: &str, most: u32) -> Option<u32> {
     u32::from_str_radix(digits, 8).ok().filter(|number| is_octal && *number <= most)
 }
 
-/// Patterns for files.
+/// Checks glob patterns.
 ///
 /// # Errors
-/// If one is not valid.
+/// If one is invalid.
 pub fn globs<'a>(key: &'static str, texts: impl IntoIterator<Item = &'a String>) -> Result<(), Invalid> {
     let read = |text: &String| Glob::new(text).map(drop);
     texts.into_iter().try_for_each(read).map_err(|problem| Invalid::new(key, problem.to_string()))
 }
 
-/// A path that does not depend on where a program is.
+/// Parses an absolute path.
 ///
 /// # Errors
-/// If it does.
+/// If the path is relative.
 pub fn absolute<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
     let path = Path::new(text);
     if !path.is_absolute() {
@@ -52,10 +52,10 @@ pub fn absolute<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invali
     Ok(path)
 }
 
-/// An absolute path, written in the one way that there is.
+/// Parses an absolute path in canonical notation.
 ///
 /// # Errors
-/// If it is not one.
+/// If the path is not absolute or not canonical.
 pub fn plain<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
     let path = absolute(key, text)?;
     let cleaned: PathBuf = path.components().collect();
@@ -66,11 +66,11 @@ pub fn plain<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> 
     Ok(path)
 }
 
-/// The path of something that is managed: absolute, not the root, and written in the one way that there is, as two ways would be two
-/// entities.
+/// Parses the path of a managed file: absolute, not the root, and in canonical notation, as two notations would make
+/// two entities.
 ///
 /// # Errors
-/// If it is not one.
+/// If the path is invalid.
 pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid> {
     let path = plain(key, text)?;
     if path.file_name().is_none() {
@@ -79,10 +79,10 @@ pub fn target<'a>(key: &'static str, text: &'a str) -> Result<&'a Path, Invalid>
     Ok(path)
 }
 
-/// A user or group, by name or number.
+/// Checks the name or number of a user or group.
 ///
 /// # Errors
-/// If it is not a valid name.
+/// If the name is invalid.
 pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     let is_sound = !name.is_empty() && !name.starts_with('-') && !name.contains([':', '/', ' ']);
     if is_sound && !name.contains(char::is_control) {
@@ -92,7 +92,7 @@ pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     Err(Invalid::new(key, format!("{name:?} is neither a name nor a number{hint}")))
 }
 
-/// Returns true if a path stays, lexically, below the directory that it is relative to.
+/// Returns true if a relative path stays, lexically, below the directory that it is relative to.
 #[must_use]
 pub fn is_below(path: &Path) -> bool {
     let mut parts = path.components().peekable();

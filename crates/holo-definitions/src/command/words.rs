@@ -1,27 +1,28 @@
-//! Commands that are written as a shell would read them.
+//! Commands in a shell's syntax.
 
-/// Splits a command by the rules of a shell; nothing if a quote is not closed.
+/// Splits a command according to a shell's rules. Returns `None` if a quote is not closed.
 #[must_use]
 pub(super) fn words_of(text: &str) -> Option<Vec<String>> {
     shlex::split(&for_the_library(text))
 }
 
-/// Words that only a shell makes anything of, where they stand alone.
+/// Words that only have a meaning in a shell, if they stand alone.
 const OF_A_SHELL: [&str; 14] = ["|", "||", "|&", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>>", "2>&1", "&>"];
 
-/// A word of a command that only a shell would understand, and that its writer seems to have meant so: it stands alone, without quotes.
+/// Returns a word that only has a meaning in a shell, and that seems to be meant that way: it stands alone and
+/// unquoted.
 #[must_use]
 pub(super) fn meant_for_a_shell(text: &str) -> Option<&'static str> {
     let words = words_of(text)?;
     let is_find = words.first().is_some_and(|program| program.rsplit('/').next() == Some("find"));
     let stands_alone =
         |sign: &str| words.iter().any(|word| word == sign) && text.split_whitespace().any(|part| part == sign);
-    // To find, a semicolon is an argument.
+    // `find` takes a semicolon as an argument.
     OF_A_SHELL.into_iter().filter(|sign| !(is_find && *sign == ";")).find(|sign| stands_alone(sign))
 }
 
-/// The text without backslashes at the ends of lines, which join two lines everywhere but in single quotes. To the library, one that
-/// stands by itself would be a word; and what follows a `#` at the beginning of a word would be a comment, which only a script has.
+/// Removes backslashes at the ends of lines, which join two lines except within single quotes. shlex would parse one
+/// that stands alone as a word, and the text after a `#` at the start of a word as a comment, which only a script has.
 fn for_the_library(text: &str) -> String {
     let mut joined = String::new();
     let (mut in_single, mut in_double) = (false, false);

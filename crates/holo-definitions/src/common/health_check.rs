@@ -1,4 +1,4 @@
-//! Health checks, as they are written.
+//! Health checks in definitions.
 
 #[cfg(feature = "schema")]
 use super::DurationSchema;
@@ -9,42 +9,42 @@ use serde::Deserialize;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// A check that tells how something is: well, a warning, critical, or unknown.
+/// A check that reports whether an entity is healthy: ok, warning, critical or unknown.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "Written"))]
 #[serde(try_from = "Written")]
 pub struct HealthCheck {
-    /// The way in which that is found out.
+    /// The kind of check.
     pub probe: Probe,
-    /// The number of tries until it is well; one if nothing is said.
+    /// The maximum number of attempts; one by default.
     pub tries: u32,
-    /// The time to wait between two tries; a second if nothing is said.
+    /// The delay between two attempts; one second by default.
     pub interval: Option<Duration>,
-    /// The time limit of one try; ten seconds if nothing is said.
+    /// The timeout for one attempt; ten seconds by default.
     pub timeout: Option<Duration>,
 }
 
-/// The way in which a health check finds out how something is.
+/// The kind of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// A program tells by its exit status: 0 is well, 1 a warning, 2 critical, anything else unknown.
+    /// A program whose exit status is the result: 0 for ok, 1 for a warning, 2 for critical, anything else for unknown.
     Command(Command),
-    /// A server answers a request.
+    /// An HTTP request.
     Http {
         /// The URL.
         url: String,
-        /// The status that is expected; any from 200 to 399 if nothing is said.
+        /// The expected status; any from 200 to 399 by default.
         status: Option<u16>,
-        /// A text that the answer holds.
+        /// A text that the response must contain.
         contains: Option<String>,
     },
-    /// A server takes connections at a host and port.
+    /// A host and port at which a server must accept connections.
     Tcp(String),
-    /// A unit of systemd is active.
+    /// A systemd unit that must be active.
     Unit(String),
 }
 
-/// A health check, as it is written.
+/// A health check.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -52,35 +52,35 @@ struct Written {
     /// The program and its arguments.
     #[serde(default)]
     command: Option<Command>,
-    /// The URL that a server has to answer, beginning with `http://` or `https://`.
+    /// The URL to request, which must start with `http://` or `https://`.
     #[serde(default)]
     http: Option<String>,
-    /// The status of the answer; any from 200 to 399 if nothing is said.
+    /// The expected HTTP status; any from 200 to 399 by default.
     #[serde(default)]
     status: Option<u16>,
-    /// A text that the answer holds.
+    /// A text that the response must contain.
     #[serde(default)]
     contains: Option<String>,
-    /// The host and port at which a server takes connections, such as `localhost:5432`.
+    /// The host and port at which a server must accept connections, such as `localhost:5432`.
     #[serde(default)]
     tcp: Option<String>,
-    /// The unit of systemd that is active.
+    /// The systemd unit that must be active.
     #[serde(default)]
     unit: Option<String>,
-    /// The number of tries until it is well; one if nothing is said.
+    /// The maximum number of attempts; one by default.
     #[serde(default = "once")]
     tries: u32,
-    /// The time to wait between two tries; a second if nothing is said.
+    /// The delay between two attempts; one second by default.
     #[serde(default, deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     interval: Option<Duration>,
-    /// The time limit of one try; ten seconds if nothing is said.
+    /// The timeout for one attempt; ten seconds by default.
     #[serde(default, deserialize_with = "duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     timeout: Option<Duration>,
 }
 
-/// The reason why a health check cannot be used.
+/// The reason why a health check is invalid.
 #[derive(Debug, thiserror::Error)]
 enum HealthCheckError {
     #[error("needs one of command, http, tcp and unit")]
@@ -126,7 +126,8 @@ impl TryFrom<Written> for HealthCheck {
     }
 }
 
-/// Returns true for what may be asked of a server. A secret would be seen wherever the check is shown.
+/// Returns true if a URL may be requested. URLs with secrets are refused, as they would be shown together with the
+/// check.
 fn is_url(url: &str) -> bool {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or_default();
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -146,7 +147,7 @@ fn is_unit(unit: &str) -> bool {
 }
 
 impl HealthCheck {
-    /// Returns what can be, but is hardly meant.
+    /// Returns a warning if the check is valid, but probably not intended.
     pub(super) fn doubt(&self) -> Option<Invalid> {
         match &self.probe {
             Probe::Command(command) => command.doubt("health_check"),
@@ -155,7 +156,7 @@ impl HealthCheck {
     }
 }
 
-/// The key and its value; a command has words of its own.
+/// Shows the key and its value; for a command, only its words.
 impl Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

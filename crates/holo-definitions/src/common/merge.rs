@@ -1,23 +1,23 @@
-//! Common keys from several places.
+//! Merging of common keys from several tables.
 
 use super::Rule;
 use super::receipts::Receipts;
 use std::fmt::Debug;
 
-/// A key that has two values.
+/// A key with two different values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
     /// The key.
     pub key: &'static str,
-    /// The value that stays.
+    /// The value that is kept.
     pub own: String,
     /// The other value.
     pub other: String,
 }
 
-/// The value of a key, which another place may have too.
+/// A value that can be merged with that of another table.
 pub(super) trait Merge {
-    /// Merges the value of another place by a rule; two values that contradict are returned.
+    /// Merges the value of another table according to a rule. Returns both values if they contradict each other.
     fn merge(&mut self, other: &Self, rule: Rule) -> Option<(String, String)>;
 }
 
@@ -51,7 +51,7 @@ impl Merge for Receipts {
 }
 
 impl Merge for u32 {
-    /// Nothing is said by 0.
+    /// The value 0 means unset.
     fn merge(&mut self, other: &u32, rule: Rule) -> Option<(String, String)> {
         let said = |number: u32| (number > 0).then_some(number);
         let mut own = said(*self);
@@ -62,7 +62,7 @@ impl Merge for u32 {
 }
 
 impl Merge for bool {
-    /// Nothing is said by false.
+    /// The value false means unset.
     fn merge(&mut self, other: &bool, _: Rule) -> Option<(String, String)> {
         *self |= other;
         None

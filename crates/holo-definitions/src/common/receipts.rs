@@ -1,4 +1,4 @@
-//! The keys of a definition whose values other entities send.
+//! Keys of a definition that receive values from other entities.
 
 use super::NAMES;
 use holo_protocol::sent::is_name;
@@ -6,22 +6,22 @@ use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The keys of a definition whose values are sent by other entities.
+/// The keys of a definition that receive values from other entities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipts(Vec<Receipt>);
 
-/// A key of a definition whose value another entity sends.
+/// A key of a definition that receives a value from another entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The key, or `KEY.KEY` for one in a table of the definition.
+    /// The key, or `KEY.KEY` for a key in a nested table.
     pub key: String,
-    /// The ID of the entity that sends it.
+    /// The ID of the sender.
     pub sender: String,
-    /// The name by which it is sent.
+    /// The name under which the value is sent.
     pub name: String,
 }
 
-/// The reason why a key cannot be received as it is written.
+/// The reason why a key cannot receive a value.
 #[derive(Debug, thiserror::Error)]
 enum ReceiptError {
     #[error("{0:?} is not a key of letters, digits, _ and -")]
@@ -39,12 +39,12 @@ impl fmt::Display for Receipt {
 }
 
 impl Receipts {
-    /// Returns all of them, by their keys.
+    /// Returns all receipts, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = &Receipt> {
         self.0.iter()
     }
 
-    /// Adds the keys that another place says; of a key that both say, and not the same, what the two say is returned.
+    /// Adds the receipts of another table. If both tables define the same key differently, returns both values.
     pub(super) fn unite(&mut self, other: &Receipts) -> Option<(String, String)> {
         for receipt in &other.0 {
             match self.0.iter().find(|own| own.key == receipt.key) {
@@ -58,14 +58,14 @@ impl Receipts {
     }
 }
 
-/// The form in which it is written: `KEY = "ENTITY#NAME"`, or a table of such keys.
+/// `KEY = "ENTITY#NAME"`, or a table of such keys.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub(crate) enum Written {
-    /// The ID of the entity that sends the value, and the name by which it does.
+    /// The ID of the sender, and the name under which it sends the value.
     Value(String),
-    /// The keys of a table in the definition.
+    /// The keys of a nested table.
     Table(BTreeMap<String, Written>),
 }
 
@@ -98,7 +98,7 @@ fn collect(within: &str, written: BTreeMap<String, Written>, receipts: &mut Vec<
     Ok(())
 }
 
-/// Splits `ENTITY#NAME`. An entity's ID may have the sign too.
+/// Splits `ENTITY#NAME` at the last `#`, as an entity's ID may contain one too.
 fn sender_and_name(text: &str) -> Option<(&str, &str)> {
     let (sender, name) = text.rsplit_once('#')?;
     let is_id = sender.contains(':') && !sender.contains(char::is_control) && sender.trim() == sender;

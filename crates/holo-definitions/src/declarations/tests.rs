@@ -1,4 +1,4 @@
-//! Tests of tables that declare something for all files, and of definitions that use them.
+//! Tests of declarations, and of definitions that use them.
 use super::*;
 use crate::definition::Definition;
 use crate::definitions::Definitions;
@@ -49,7 +49,7 @@ impl Definition for Use {
     }
 }
 
-/// Reads files of these texts; the folder is left out of what is found.
+/// Reads files with these texts, and removes the directory from the findings.
 fn read(files: &[(&str, &str)]) -> (Definitions<Use>, Declarations<Module>, String) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {

@@ -1,4 +1,4 @@
-//! Reading all definition files: their tables, by type and entity, and what is wrong with them.
+//! Reads all definition files: their tables by type and entity, and their errors.
 
 use super::known_files::KnownFiles;
 use super::unread::UnreadIds;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A type of definitions whose tables are read.
+/// A type of definitions to read.
 pub struct TableType {
     table: &'static str,
     united: &'static [&'static str],
@@ -37,7 +37,7 @@ pub struct TableType {
     named: Named,
 }
 
-/// Returns the ID of the entity that a table is about, and what is said of it; or the mistake in the name.
+/// Returns the ID of the entity that a table defines, and the rest of the table; or the error in the name.
 type Named = for<'s> fn(Spanned<DeValue<'s>>) -> Result<(String, Spanned<DeTable<'s>>), NameError>;
 
 impl TableType {
@@ -53,7 +53,8 @@ impl TableType {
         }
     }
 
-    /// Returns the ID of the entity that a table is about, if it can be left out where nobody asks for it: it concerns nobody but that.
+    /// Returns the ID of the entity that a table defines, if the table can be skipped unless requested because it
+    /// affects no other entity.
     fn id_without_reading<'s>(&self, table: &OutlinedTable<'s>) -> Option<TableId<'s>> {
         let name = table.name.filter(|_| !table.may_concern_others)?;
         Some(TableId { entity_type: self.entity_type, key: self.key, name })
@@ -68,31 +69,31 @@ impl TableType {
     }
 }
 
-/// What is found while definitions are read.
+/// Findings from reading definitions.
 pub struct Reader<'c> {
     pub(super) findings: Vec<Finding>,
     received: &'c dyn Received,
-    /// False if there is a mistake that may hide the definition of an entity.
+    /// False if an error may hide the definition of an entity.
     pub(super) complete: bool,
-    /// The common keys of all definitions that have none: there may be very many.
+    /// Shared by all definitions without common keys, of which there may be very many.
     no_keys: Arc<CommonKeys>,
 }
 
-/// The tables about each entity, by its ID.
+/// The tables of each entity by its ID.
 pub(super) type Stacks<'s> = BTreeMap<String, Stack<'s>>;
 
-/// The tables of all files that have been read so far.
+/// The tables of all files read so far.
 pub struct Tables<'s, M> {
     types: Vec<TableType>,
-    /// By the name of the tables.
+    /// Stacks by table name.
     stacks: BTreeMap<&'static str, Stacks<'s>>,
-    /// The entities whose tables were not read, by the name of the tables.
+    /// Entities whose tables were not read, by table name.
     unread: BTreeMap<&'static str, UnreadIds>,
     pub(super) declared: DeclaredTables<'s>,
     declarations: PhantomData<M>,
 }
 
-/// A table of a file, or what stands there instead of one, below the name that stands above it.
+/// A table of a file, or the invalid value in its place, with its name.
 type OneTable<'s> = (Cow<'s, str>, Spanned<DeValue<'s>>);
 
 impl<'s, M: Declaration> Tables<'s, M> {
@@ -124,13 +125,13 @@ impl<'s, M: Declaration> Tables<'s, M> {
         }
     }
 
-    /// Returns the names of the tables that there can be.
+    /// Returns the valid table names.
     fn names(&self) -> impl Iterator<Item = &'static str> {
         self.types.iter().map(|kind| kind.table).chain([M::TABLE])
     }
 
-    /// Takes the tables of files in which nothing was wrong the last time, but for those that nobody has asked for and that concern nobody.
-    /// Returns false if that cannot be done.
+    /// Reads the tables of files that were valid the last time, except for those that were not requested and affect no
+    /// other entity. Returns false if that is not possible.
     pub(super) fn take_some(&mut self, sources: &'s Sources, known: &dyn KnownFiles, reader: &mut Reader<'_>) -> bool {
         let role = |table: &str, key: &str| {
             self.types.iter().find(|kind| kind.table == table).map_or(Role::Other, |kind| kind.role(key))
@@ -165,12 +166,12 @@ impl<'s, M: Declaration> Tables<'s, M> {
         true
     }
 
-    /// Takes out the names of the entities of a type whose tables were not read.
+    /// Takes the IDs of the entities of a type whose tables were not read.
     pub(super) fn take_unread<D: Definition>(&mut self) -> UnreadIds {
         self.unread.remove(D::TABLE).unwrap_or_default()
     }
 
-    /// Takes out the tables of a type.
+    /// Takes the tables of a type.
     pub(super) fn take<D: Definition>(&mut self) -> Stacks<'s> {
         self.stacks.remove(D::TABLE).unwrap_or_default()
     }
@@ -189,7 +190,7 @@ impl<'s, M: Declaration> Tables<'s, M> {
         }
     }
 
-    /// Takes a table of a file, in which these keys stand twice.
+    /// Adds a table of a file. `twice` are the duplicate keys in it.
     fn take_table(
         &mut self,
         (name, table): OneTable<'s>,
@@ -227,7 +228,7 @@ impl<'s, M: Declaration> Tables<'s, M> {
     }
 }
 
-/// Returns the tables of a file in their order.
+/// Returns the tables of a file in order.
 fn split<'s>(
     known: &[&'static str],
     file: DeTable<'s>,
@@ -242,7 +243,7 @@ fn split<'s>(
         let is_stray = !matches!(value.get_ref(), DeValue::Array(_) | DeValue::Table(_));
         match tables_of(key.get_ref(), value, known) {
             Ok(found) => tables.extend(found.into_iter().map(|table| (key.get_ref().clone(), table))),
-            // One missing line makes strays of all keys below it.
+            // If one table header is missing, all keys below are misplaced: report only the first.
             Err(_) if is_stray && has_stray => {}
             Err(error) => reader.miss(sources.error(&key.span(), &error.to_string())),
         }
@@ -253,7 +254,7 @@ fn split<'s>(
 }
 
 impl<'c> Reader<'c> {
-    /// Reads the files; what cannot be read is noted.
+    /// Opens the files, and records those that cannot be read.
     pub(super) fn open(
         directories: &ResourceDirs,
         templates: &dyn Templates,
@@ -272,7 +273,7 @@ impl<'c> Reader<'c> {
         (sources, reader)
     }
 
-    /// Notes a mistake that may hide the definition of an entity.
+    /// Records an error that may hide the definition of an entity.
     fn miss(&mut self, error: DefinitionError) {
         self.complete = false;
         self.findings.push(Finding::Error(error));
@@ -295,12 +296,12 @@ impl<'c> Reader<'c> {
                 }
             }
         });
-        // Collected at once, as maps that grow at one end are half empty.
+        // Collected in one go, because maps that grow at one end are half empty.
         let valid = finished.collect();
         Definitions { valid, broken, unread: UnreadIds::default(), complete: self.complete }
     }
 
-    /// Reads what is known of one entity; nothing if it is wrong, which is noted.
+    /// Reads the definition of an entity. Records the errors and returns `None` if it is invalid.
     fn finish<D: Definition>(
         &mut self,
         id: &str,
@@ -356,18 +357,18 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// Returns the entity's ID and what is said of it.
+/// Returns the entity's ID and the rest of the table.
 ///
 /// # Errors
-/// The mistake in the name, and its location.
+/// The error in the name, with its location.
 fn named<D: Definition>(value: Spanned<DeValue<'_>>) -> Result<(String, Spanned<DeTable<'_>>), NameError> {
     let entries = naming::table(value)?;
     let name = D::entity_name(&NameKeys::new(entries.get_ref(), entries.span()))?;
     Ok((format!("{}:{name}", D::ENTITY_TYPE), entries))
 }
 
-/// Returns the place of a key, or of `KEY.KEY` in a table of the table, whatever part of its value is meant: at least of that table, if there
-/// is nothing else.
+/// Returns the span of a key, or of `KEY.KEY` in a nested table, or of a part of its value; or that of the nested table
+/// if the key is missing.
 fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (outer, inner) = key.split_once('.').map_or((key, None), |(outer, inner)| (outer, Some(inner)));
     let (outer, value) = table.get_key_value(outer)?;
@@ -378,7 +379,7 @@ fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     Some(inner.map_or_else(|| outer.span(), |(key, _)| key.span()))
 }
 
-/// Returns the locations of the keys of a table, and of those in its tables.
+/// Returns the locations of the keys of a table and of nested tables.
 fn locations(table: &DeTable<'_>, sources: &Sources) -> Vec<(String, Location)> {
     let mut locations = Vec::new();
     for (key, value) in table {
@@ -387,7 +388,7 @@ fn locations(table: &DeTable<'_>, sources: &Sources) -> Vec<(String, Location)> 
             locations.push((format!("{}.{}", key.get_ref(), inner.get_ref()), sources.location(&inner.span())));
         }
     }
-    // There may be very many tables.
+    // Saves memory, as there may be very many tables.
     locations.shrink_to_fit();
     locations
 }

@@ -1,4 +1,4 @@
-//! Definitions of several types that stand in the same files.
+//! Definitions of several types in the same files.
 
 use super::Definitions;
 use super::known_files::KnownFiles;
@@ -11,13 +11,13 @@ use crate::resource_dirs::ResourceDirs;
 use crate::source::Sources;
 use crate::templates::Templates;
 
-/// Definitions of several types: a pair of those of the first type, and those of the others; `()` for none.
+/// Definitions of several types: a pair of the first type and the rest, `()` for none.
 pub trait DefinitionSet: sealed::Read {}
 
 impl<S: sealed::Read> DefinitionSet for S {}
 
-/// Reads all definition files, in which there are tables of several types. What is found in them is in the order in which a person is told;
-/// the last one is true if all that defines entities could be read.
+/// Reads all definition files, which contain tables of several types. The findings are in the order in which they are
+/// reported. The last value is true if all files that may define entities could be read.
 pub fn read_several<S: DefinitionSet>(
     directories: &ResourceDirs,
     templates: &dyn Templates,
@@ -31,7 +31,8 @@ pub fn read_several<S: DefinitionSet>(
     (definitions, reader.findings, reader.complete)
 }
 
-/// Reads definition files as [`read_several`] does, but of files that are known to be right only what is asked for, or may concern others.
+/// Like [`read_several`], but of files known to be valid only the tables that were requested or may affect other
+/// entities are read.
 pub fn read_some_of_several<S: DefinitionSet>(
     directories: &ResourceDirs,
     templates: &dyn Templates,

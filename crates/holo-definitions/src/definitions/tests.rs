@@ -1,4 +1,4 @@
-//! Tests of reading definition files, and of what is wrong in them.
+//! Tests of reading definition files and of reported errors.
 use super::*;
 use crate::receive::NothingReceived;
 use crate::testing::{NoTemplates, said};
@@ -52,15 +52,15 @@ impl Definition for Thing {
 #[test]
 fn everything_that_is_wrong_is_said_at_once() {
     let said = |lines: &str| read(&[("x.toml", &format!("[[thing]]\nname = \"a\"\n{lines}"))]).1;
-    // Values of the right type, beside each other, and beside one of the wrong type, whatever that one would have been.
+    // Several invalid values, and invalid values next to a value of the wrong type, which is treated as unknown.
     let both = "x.toml:3: thing:a: size: 13 is bad luck\n!! x.toml:4: thing:a: color: is empty\n";
     assert_eq!(said("size = 13\ncolor = \"\"\n"), format!("!! {both}"));
     let shape = "!! x.toml:5: thing:a: shape: expected one of none, round, found \"ruond\"; did you mean round?\n";
     assert_eq!(said("size = 13\ncolor = \"\"\nshape = \"ruond\"\n"), format!("!! {both}{shape}"));
-    // It is not known whether the size has its shape.
+    // The shape is unknown, so that its combination with the size cannot be checked.
     assert_eq!(said("\n\nshape = \"ruond\"\nsize = 3\n"), shape);
     assert_eq!(said("size = 3\nshape = \"none\"\n"), "!! x.toml:3: thing:a: size: needs a shape\n");
-    // Something that has to be there keeps nothing from being looked at.
+    // A missing key does not prevent other checks.
     let said = read_as::<Strict>(&[("x.toml", "[[thing]]\nname = \"a\"\ncolor = \"\"\n")]).1;
     assert_eq!(said, "!! x.toml:1: thing:a: words: is missing\n!! x.toml:3: thing:a: color: is empty\n");
     let said = read_as::<Strict>(&[("x.toml", "[[thing]]\nname = \"a\"\nwords = 3\ncolor = \"\"\n")]).1;
@@ -68,7 +68,7 @@ fn everything_that_is_wrong_is_said_at_once() {
     assert!(said.ends_with("!! x.toml:4: thing:a: color: is empty\n"), "{said}");
 }
 
-/// A definition with a key that has to be there.
+/// A definition with a required key.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Strict {
@@ -88,7 +88,7 @@ impl Definition for Strict {
     }
 }
 
-/// Returns the definitions in the files, and what is found in them, the folder's path left out.
+/// Returns the definitions in the files, and the findings without the directory's path.
 fn read(files: &[(&str, &str)]) -> (Definitions<Thing>, String) {
     read_as(files)
 }

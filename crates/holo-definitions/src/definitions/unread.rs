@@ -1,14 +1,14 @@
-//! The entities whose tables were not read.
+//! Entities whose tables were not read.
 
 use crate::outline::TableId;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-/// The IDs of entities. There may be very many, and most often nobody asks for one.
+/// IDs of entities. There may be very many, and most are never looked up.
 #[derive(Debug, Default)]
 pub(super) struct UnreadIds {
-    /// One a line.
+    /// One per line.
     all: String,
     by_id: OnceLock<HashSet<String>>,
 }

@@ -1,4 +1,4 @@
-//! Tests of outlines: each table of one is the table that is read from the whole file.
+//! Tests of outlines: each table of an outline equals the table parsed from the whole file.
 
 use super::*;
 use holo_testing::random::{self, Random};
@@ -28,7 +28,7 @@ const VALUES: &[&str] = &[
 const KEYS: &[&str] = &["name", "size", "a-b", "x_1", "2"];
 const INNER: &[&str] = &["[thing.inner]\nk = [1]\n", "[[thing.list]]\n", "[ thing . sub ]\nname = 'x'\n"];
 
-/// The roles of keys: only the size concerns others.
+/// The roles of keys: only the size affects other entities.
 fn role(_: &str, key: &str) -> Role {
     match key {
         "name" => Role::Name,
@@ -37,7 +37,7 @@ fn role(_: &str, key: &str) -> Role {
     }
 }
 
-/// Returns a file of tables.
+/// Returns a random file with tables.
 pub(crate) fn file(random: &mut Random) -> String {
     let mut text = random.pick(&["", "# comment \" [[\n", "\n\n", "\t# x\r\n"]).to_string();
     for _ in 0..random.below(5) {

@@ -2,18 +2,19 @@
 
 use toml::de::Error;
 
-/// Returns whether the error is a duplicate key.
+/// Returns true if the error is a duplicate key.
 #[must_use]
 pub fn is_duplicate(error: &Error) -> bool {
     error.message().starts_with("duplicate key")
 }
 
-/// Returns the message, with the key if the line has one, and its location. Values are not shown: they may be secrets.
+/// Returns the message, with the key of the line if any, and its location. Values are not shown, as they may be
+/// secrets.
 #[must_use]
 pub fn syntax(text: &str, error: &Error) -> (String, usize) {
     let mut offset = error.span().map_or(0, |span| span.start).min(text.len());
     for (kind, quotes) in [("basic", "\"\"\""), ("literal", "'''")] {
-        // It is not closed where the file ends; where it was opened is what helps.
+        // The parser reports the end of the file, but the opening quotes are more helpful.
         if error.message().starts_with(&format!("invalid multi-line {kind} string")) {
             offset = text.get(..offset).and_then(|before| before.rfind(quotes)).unwrap_or(offset);
         }
@@ -93,7 +94,7 @@ fn words(error: &Error, line: &str, earlier: impl Fn() -> Option<usize>) -> Stri
     message.to_owned()
 }
 
-/// The key that a line begins with.
+/// Returns the key at the start of a line.
 fn key(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let is_part = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
@@ -102,7 +103,7 @@ fn key(line: &str) -> Option<&str> {
     (!key.is_empty() && rest.trim_start().starts_with(['=', ':'])).then_some(key)
 }
 
-/// In which line the key of a line is for the first time, in the same table.
+/// Returns the line of the first occurrence of the line's key in the same table.
 fn earlier(text: &str, start: usize, line: &str) -> Option<usize> {
     let wanted = key(line)?;
     let before: Vec<&str> = text.get(..start)?.lines().collect();

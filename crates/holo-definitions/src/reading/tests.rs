@@ -1,4 +1,4 @@
-//! Definitions as people write them, and the messages that they get.
+//! Tests of typical definitions and their error messages.
 use super::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;

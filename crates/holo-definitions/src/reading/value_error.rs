@@ -1,4 +1,4 @@
-//! Errors about a value that was read into a type, in words that say what would be right.
+//! Errors in deserialized values, with an explanation of what is valid.
 
 use crate::similar::did_you_mean;
 use serde::de::{self, Expected, Unexpected};
@@ -6,16 +6,16 @@ use std::fmt::{self, Display};
 use std::ops::Range;
 use toml::de::DeValue;
 
-/// Something that is wrong in a table: `KEY: PROBLEM`.
+/// An error in a table: `KEY: PROBLEM`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
-    /// The way to it, from the inside out.
+    /// The path to the value, from the inside out.
     path: Vec<Part>,
     span: Option<Range<usize>>,
     problem: Problem,
 }
 
-/// A step on the way to a value.
+/// A step of the path to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Key(String),
@@ -25,23 +25,23 @@ pub(super) enum Part {
 /// The kind of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The key means nothing; these would.
+    /// The key is unknown; these are valid.
     UnknownKey(&'static [&'static str]),
-    /// The key has to be there.
+    /// The key is required.
     Missing,
-    /// Something else than what was found there is expected.
+    /// The value has another type than expected.
     Type {
         /// The expected value, in words.
         expected: String,
-        /// The value that was found, in words.
+        /// The actual value, in words.
         found: String,
     },
-    /// Anything else, in words.
+    /// Any other error, in words.
     Other(String),
 }
 
 impl ValueError {
-    /// The problem is here, unless it is known more exactly already.
+    /// Sets the location, unless a more precise one is known already.
     pub(super) fn at(mut self, span: &Range<usize>) -> ValueError {
         self.span.get_or_insert_with(|| span.clone());
         self
@@ -52,7 +52,7 @@ impl ValueError {
         self
     }
 
-    /// Sets the value that was found, as it is written in the file.
+    /// Sets the actual value, as written in the file.
     pub(super) fn found(mut self, text: String) -> ValueError {
         if let Problem::Type { found, .. } = &mut self.problem {
             *found = text;
@@ -60,7 +60,7 @@ impl ValueError {
         self
     }
 
-    /// A text was found: it is shown if it is what is expected, but for the quotes.
+    /// Handles a text where another type was expected: the text is only shown if it would be valid without the quotes.
     pub(super) fn found_text(self, text: &str) -> ValueError {
         let Problem::Type { expected, .. } = &self.problem else { return self };
         let is_expected = match expected.as_str() {
@@ -79,7 +79,7 @@ impl ValueError {
         ValueError { path: Vec::new(), span: None, problem }
     }
 
-    /// Returns the message.
+    /// Returns the problem.
     #[must_use]
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -91,7 +91,7 @@ impl ValueError {
         self.span.clone()
     }
 
-    /// The key of the whole table that it belongs to.
+    /// Returns the key in the root table.
     #[must_use]
     pub fn top_key(&self) -> Option<&str> {
         match self.path.last() {
@@ -100,13 +100,13 @@ impl ValueError {
         }
     }
 
-    /// Returns whether it is about a key of the whole table, and not of something in it.
+    /// Returns true if the error is about a key of the root table, not one in a nested value.
     #[must_use]
     pub fn is_at_top(&self) -> bool {
         self.path.len() == 1
     }
 
-    /// Returns what is wrong, without the key.
+    /// Returns the message without the key.
     #[must_use]
     pub fn message(&self) -> String {
         match &self.problem {
@@ -122,7 +122,7 @@ impl ValueError {
         }
     }
 
-    /// The way to it, such as `health_check[0].command`.
+    /// Returns the path to the value, such as `health_check[0].command`.
     #[must_use]
     pub fn key(&self) -> String {
         let mut key = String::new();
@@ -155,7 +155,7 @@ impl Display for ValueError {
     }
 }
 
-/// That a key means nothing, and what would: `more` is what can be there beside the keys that are known.
+/// Returns the message for an unknown key, with the valid ones. `more` describes further valid keys.
 #[must_use]
 pub fn unknown_key(key: &str, known: &[&str], more: &str) -> String {
     match (did_you_mean(key, known.iter().copied()), known) {
@@ -172,7 +172,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// Returns a remedy for a value of the wrong type, where that is clear.
+/// Returns a remedy for a value of the wrong type, if there is an obvious one.
 fn hint(expected: &str, found: &str) -> String {
     let is_number = found.starts_with(|letter: char| letter.is_ascii_digit()) && !found.contains(' ');
     match expected {
@@ -180,14 +180,14 @@ fn hint(expected: &str, found: &str) -> String {
             let digits = found.strip_prefix("0o").unwrap_or(found);
             format!("; write it in quotes: \"{digits}\"")
         }
-        // Texts are shown only if they are something else in quotes.
+        // A text is only shown if its content is a valid value in quotes.
         _ if found.starts_with('"') => "; write it without quotes".to_owned(),
         "a list" => "; write it in brackets: [...]".to_owned(),
         _ => String::new(),
     }
 }
 
-/// Returns serde's expectation in the words of TOML.
+/// Returns serde's expectation in TOML terms.
 fn expected_words(expected: &dyn Expected) -> String {
     let words = expected.to_string();
     match words.as_str() {
@@ -203,7 +203,7 @@ fn expected_words(expected: &dyn Expected) -> String {
     }
 }
 
-/// Returns what a number that is too large for its type should be.
+/// Returns the valid range for a number that is too large for its type.
 fn limit(expected: &dyn Expected) -> Option<String> {
     let most = match expected.to_string().as_str() {
         "u16" => u32::from(u16::MAX),
@@ -226,7 +226,7 @@ pub fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// Returns the value that was found in words: texts are not shown.
+/// Describes the actual value. Texts are not shown.
 fn found_words(found: &Unexpected<'_>) -> String {
     match found {
         Unexpected::Bool(truth) => truth.to_string(),

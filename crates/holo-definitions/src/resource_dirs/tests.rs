@@ -1,9 +1,10 @@
-//! Tests of which of several resource files counts.
+//! Tests of the precedence of resource files.
 
 use super::*;
 use std::os::unix::fs::symlink;
 
-/// Two directories with these files; one without content is empty, `@` is a link to `/dev/null`, and `dir` an empty directory.
+/// Creates two directories with these files: one without content is empty, `@` is a link to `/dev/null`, and `dir` an
+/// empty directory.
 fn both<N: AsRef<str>>(own: &[(N, &str)], packaged: &[(N, &str)]) -> (tempfile::TempDir, ResourceDirs) {
     let root = tempfile::tempdir().unwrap();
     for (directory, files) in [("own", own), ("packaged", packaged)] {
@@ -22,7 +23,7 @@ fn both<N: AsRef<str>>(own: &[(N, &str)], packaged: &[(N, &str)]) -> (tempfile::
     (root, dirs)
 }
 
-/// What counts, as `DIRECTORY/PATH`, sorted.
+/// Returns the files in use as `DIRECTORY/PATH`, sorted.
 fn counting(dirs: &ResourceDirs) -> Vec<String> {
     let root = dirs.weakest().parent().unwrap();
     let shown = |file: ResourceFile| file.path.strip_prefix(root).unwrap().display().to_string();
@@ -79,7 +80,7 @@ fn a_folder_has_to_be_in_one_of_them() {
     assert_eq!((error.path, error.error.kind()), (root.path().join("packaged/b"), ErrorKind::NotFound));
 }
 
-/// Listing, walking and looking up agree, whatever is there.
+/// Listing, walking and looking up agree for any files.
 #[test]
 fn what_is_listed_is_what_is_found() {
     let mut seed = 1_u64;

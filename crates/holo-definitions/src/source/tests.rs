@@ -1,4 +1,4 @@
-//! Tests of reading a file table by table: what comes of it is what is read from the whole file, or nothing.
+//! Tests of parsing a file table by table: the result equals that of parsing the whole file, or is `None`.
 
 use super::*;
 use crate::outline::tests::file;
@@ -14,7 +14,7 @@ fn sources(text: &str) -> Sources {
     Sources::read(&folder.path().to_owned().into(), &crate::testing::NoTemplates).0
 }
 
-/// Returns the tables of the last file with their places, as they are read from the whole of it; none if something is wrong in it.
+/// Returns the tables of the last file with their spans, parsed as a whole; `None` if the file has errors.
 fn whole(sources: &Sources) -> Option<Vec<String>> {
     let parsed = sources.0.last()?.parse().ok().filter(|parsed| parsed.duplicates.is_empty())?;
     let mut tables = Vec::new();
