@@ -1,4 +1,4 @@
-//! Data: what is said about machines, in layers of files from the more to the less specific.
+//! Data about machines, in layers of files from more to less specific.
 
 mod constraints;
 mod hierarchy;
@@ -23,58 +23,58 @@ use std::sync::Arc;
 pub use lines::Standing;
 pub(crate) use secrets::{Secrets, is_encrypted};
 
-/// The directories of data, the stronger first: the machine's own, and the packages'.
+/// The data directories in order of precedence, highest first: that of the machine, and that of packages.
 const DIRECTORIES: [&str; 2] = ["etc/holo/data", "usr/share/holo/data"];
 
 /// All data that applies to a machine.
 #[derive(Debug)]
 pub struct Data {
     files: Vec<Source>,
-    /// What may be shown: of values that are encrypted there is a word.
+    /// The values to show, with a placeholder for each encrypted one.
     merged: Merged,
     value: Value,
-    /// The same with what is encrypted, as it stands in the files.
+    /// The values with encrypted ones as they are in the files.
     sealed: Value,
     secrets: Arc<Secrets>,
-    /// True if look-alikes count instead of secrets.
+    /// True if secrets are replaced with look-alikes.
     is_disguised: bool,
 }
 
-/// Data that only a part of the run has, more specific than all other.
+/// Additional data for a part of the run, more specific than any other.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    /// The file it comes from, as the user knows it.
+    /// Its file, as shown to the user.
     pub(crate) from: PathBuf,
     pub(crate) table: Table,
 }
 
-/// A file of data.
+/// A data file.
 #[derive(Debug)]
 struct Source {
-    /// As the user knows it.
+    /// As shown to the user.
     path: PathBuf,
-    /// Its text, if lines can be told from it.
+    /// Its text, if line numbers can be determined.
     text: Option<String>,
 }
 
-/// The value at a key, and the places that it comes from.
+/// The value of a key, with its origin.
 #[derive(Debug, PartialEq)]
 pub struct Origin<'a> {
     /// The value's key.
     pub key: String,
     /// The value.
     pub value: &'a Value,
-    /// Its places: one file, or each that a list was joined from, the more specific first.
+    /// The file of the value, or all files whose lists were joined, most specific first.
     pub from: Vec<Standing<'a>>,
-    /// The values that were overridden and their places, the more specific first.
+    /// The overridden values with their files, most specific first.
     pub over: Vec<(Standing<'a>, &'a Value)>,
 }
 
 impl Data {
-    /// Reads the data of the system below the root. Facts are asked for only if the hierarchy does so.
+    /// Reads the data of the system below the root. Facts are only gathered if the hierarchy uses them.
     ///
     /// # Errors
-    /// If a file of data, or the hierarchy, is not as it should be.
+    /// If a data file or the hierarchy is invalid.
     pub(crate) fn read(
         root: &Path,
         templates_of_facts: impl Fn() -> Templates,
@@ -116,7 +116,7 @@ impl Data {
         Ok(data)
     }
 
-    /// Sees to it that all values are as the hierarchy wants them.
+    /// Checks all values against the constraints of the hierarchy.
     fn check(
         &self,
         hierarchy: &Hierarchy,
@@ -130,7 +130,7 @@ impl Data {
         let check = |constraint: &Constraint| constraint.check(self, &templates, hierarchy.place(), layers).err();
         let mut wrong = hierarchy.constraints().iter().filter_map(check);
         let Some(first) = wrong.next() else { return Ok(()) };
-        // Whoever corrects one of them wants to know of the others.
+        // Report all errors, so that they can be fixed at once.
         let others: String = wrong.map(|error| format!("; {error}")).collect();
         Err(LocatedError { text: first.text + &others, ..first })
     }
@@ -143,35 +143,35 @@ impl Data {
         Data { files, merged, value, sealed, secrets: Arc::clone(secrets), is_disguised: false }
     }
 
-    /// The same with look-alikes instead of secrets.
+    /// Returns the same data with look-alikes instead of secrets.
     pub(crate) fn disguised(self) -> Data {
         Data { is_disguised: true, ..self }
     }
 
-    /// The data of one layer alone.
+    /// Returns the data of a single layer.
     pub(crate) fn of(layer: &Layer, secrets: &Arc<Secrets>) -> Data {
         let merged = merge::merge(vec![layer.table.clone()], &merge::Rules::default());
         Data::new(vec![Source { path: layer.from.clone(), text: None }], merged, secrets)
     }
 
-    /// All data, as they may be shown: a table.
+    /// Returns all data as a table, with placeholders for secrets.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// All data as they stand in the files, with what is encrypted there.
+    /// Returns all data with encrypted values as they are in the files.
     #[must_use]
     pub fn sealed(&self) -> &Value {
         &self.sealed
     }
 
-    /// Returns true if something may be encrypted.
+    /// Returns true if any value may be encrypted.
     pub(crate) fn has_secrets(&self) -> bool {
         self.secrets.are_seen()
     }
 
-    /// Returns the text of what may be a secret; none if it is not encrypted. The key is the one at which it stands.
+    /// Returns the decrypted text of a value with this key; `None` if it is not encrypted.
     ///
     /// # Errors
     /// If it cannot be decrypted.
@@ -183,7 +183,7 @@ impl Data {
         })
     }
 
-    /// Returns the error that a secret cannot be decrypted, with the place where it stands.
+    /// Returns the error for a secret that cannot be decrypted, with its location.
     fn unopened(&self, key: &str, problem: &str) -> LocatedError {
         let text = format!("{}: this cannot be decrypted: {problem}", key::shown(key));
         let origins = self.explain(Some(key)).unwrap_or_default();
@@ -192,10 +192,10 @@ impl Data {
         LocatedError::new(place.display(), text).at(standing.and_then(|standing| standing.line))
     }
 
-    /// Returns a value that stands at a key of the sealed data with all secrets in it decrypted.
+    /// Decrypts all secrets in a value of the sealed data.
     ///
     /// # Errors
-    /// If one of them cannot be.
+    /// If any of them cannot be decrypted.
     pub fn open(&self, key: &str, value: &Value) -> Result<Value, LocatedError> {
         Ok(match value {
             Value::String(text) => match self.secret(key, text) {
@@ -218,18 +218,19 @@ impl Data {
         })
     }
 
-    /// The value at a dotted key as it may be shown, if there is one.
+    /// Returns the value of a dotted key, with placeholders for secrets; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it is not a key.
+    /// If the key is invalid.
     pub fn lookup(&self, key: &str) -> Result<Option<&Value>, KeyError> {
         key::find(&self.value, key)
     }
 
-    /// Says of every value at or below a key, or else of all, where it came from. There is nothing if the key is unknown.
+    /// Returns the origin of every value at or below a key, or of all values. The list is empty if the key does not
+    /// exist.
     ///
     /// # Errors
-    /// If it is not a key.
+    /// If the key is invalid.
     pub fn explain(&self, key: Option<&str>) -> Result<Vec<Origin<'_>>, KeyError> {
         let parts = key.map_or_else(|| Ok(Vec::new()), key::parts)?;
         let mut origins = Vec::new();
@@ -251,14 +252,14 @@ impl Data {
     }
 }
 
-/// Puts the text of a variable at a key.
+/// Sets a key to the text of a variable.
 fn put(merged: &mut Merged, parts: &[String], text: String, place: usize) -> Result<(), VariableError> {
     let replaced = merged.at(parts).map(Merged::value);
     let value = constraints::of_type(text, replaced.as_ref())?;
     if merged.put(parts, value, place) { Ok(()) } else { Err(VariableError::NoTable) }
 }
 
-/// A table as it was read.
+/// A parsed table.
 type Table = Map<String, Value>;
 
 #[cfg(test)]

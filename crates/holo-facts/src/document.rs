@@ -1,4 +1,4 @@
-//! TOML, JSON and YAML, read into the same kind of value; what is wrong comes with its line.
+//! TOML, JSON and YAML, parsed into the same type of value; errors have line numbers.
 
 use crate::yaml;
 use holo_definitions::LocatedError;
@@ -13,20 +13,20 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// The content of a file below the root; none if there is no such file.
+/// Returns the content of a file below the root; `None` if it does not exist.
 pub(crate) fn content(root: &Root, path: &Path) -> Result<Option<Vec<u8>>, LocatedError> {
     root.read(path).map_err(|error| LocatedError::new(root.shown(path).display(), reason(&error)))
 }
 
-/// The extensions of documents, which name the languages that they are written in.
+/// The file extensions of documents, which determine their languages.
 pub(crate) const KINDS: [&str; 4] = ["toml", "json", "yaml", "yml"];
 
-/// Returns true if a name is that of a document.
+/// Returns true if a file name is that of a document.
 pub(crate) fn is_document(name: &Path) -> bool {
     name.extension().is_some_and(|extension| KINDS.iter().any(|kind| extension == *kind))
 }
 
-/// Reads a document, in the language that its name says, into a table.
+/// Parses a document, in the language given by its file name, into a table.
 pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     match name.extension().and_then(|extension| extension.to_str()) {
         Some("toml") => toml(shown, content),
@@ -35,10 +35,10 @@ pub(crate) fn read(shown: impl Display, name: &Path, content: &[u8]) -> Result<M
     }
 }
 
-/// Reads a table of YAML. `shown` names the document in errors.
+/// Parses a YAML table. `shown` names the document in errors.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The error with its location.
 pub fn from_yaml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     let text = text(&shown, content)?;
     match yaml::parse(text).map(yaml::Node::into_value) {
@@ -53,7 +53,7 @@ fn text(shown: impl Display, content: &[u8]) -> Result<&str, LocatedError> {
         .map_err(|error| LocatedError::new(shown, "this is not UTF-8").at(line(content, error.valid_up_to())))
 }
 
-/// Reads a table of JSON.
+/// Parses a JSON table.
 pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     match serde_json::from_slice(content) {
         Ok(Value::Object(table)) => Ok(table),
@@ -66,44 +66,44 @@ pub(crate) fn json(shown: impl Display, content: &[u8]) -> Result<Map<String, Va
     }
 }
 
-/// A value that YAML cannot say.
+/// A value that YAML cannot represent.
 #[derive(Debug, thiserror::Error)]
 #[error("this cannot be written as YAML: {0}")]
 pub struct YamlError(String);
 
-/// Writes a value as YAML, which ends with a newline.
+/// Formats a value as YAML, with a newline at the end.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the value cannot be represented.
 pub fn to_yaml(value: &impl Serialize) -> Result<String, YamlError> {
     serde_saphyr::to_string(value).map_err(|error| YamlError(error.to_string()))
 }
 
-/// Reads TOML.
+/// Parses TOML.
 fn toml(shown: impl Display, content: &[u8]) -> Result<Map<String, Value>, LocatedError> {
     from_toml(&shown, typed(&shown, content)?)
 }
 
-/// Converts a table of TOML into values for templates. Dates and times become their texts.
+/// Converts a TOML table into values for templates. Dates and times become strings.
 ///
 /// # Errors
-/// If there is a number in it that is none to work with.
+/// If it contains a number that is infinite or not a number.
 pub fn from_toml(shown: impl Display, table: toml::Table) -> Result<Map<String, Value>, LocatedError> {
     table.into_iter().map(|(key, value)| Ok((key, plain(&shown, value)?))).collect()
 }
 
-/// Reads TOML into a type, whose own complaints come with their keys and lines too.
+/// Parses TOML into a type, with keys and line numbers in its errors.
 pub(crate) fn typed<T: DeserializeOwned>(shown: impl Display, content: &[u8]) -> Result<T, LocatedError> {
     let table = parse(&shown, content)?;
     reading::read(&table).map_err(|wrong| wrong_in(&shown, content, &wrong))
 }
 
-/// Returns the error for something that could not be read into a type.
+/// Returns the error for a document that does not fit its type.
 pub(crate) fn wrong_in(shown: impl Display, content: &[u8], wrong: &ValueError) -> LocatedError {
     LocatedError::new(shown, wrong).at(wrong.span().map(|span| line(content, span.start)))
 }
 
-/// Reads TOML, and keeps where everything stands.
+/// Parses TOML with the spans of all values.
 pub(crate) fn parse(shown: impl Display, content: &[u8]) -> Result<Spanned<DeTable<'_>>, LocatedError> {
     let text = text(&shown, content)?;
     DeTable::parse(text).map_err(|error| {
@@ -112,7 +112,7 @@ pub(crate) fn parse(shown: impl Display, content: &[u8]) -> Result<Spanned<DeTab
     })
 }
 
-/// The number of the line that this byte is in.
+/// Returns the line number of this byte.
 pub(crate) fn line(content: &[u8], offset: usize) -> usize {
     content.iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }

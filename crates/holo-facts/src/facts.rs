@@ -1,4 +1,4 @@
-//! Facts: what is found out about the machine, and what sources of its own say.
+//! Facts: built-in ones about the machine, and those from custom sources.
 
 mod kernel;
 mod network;
@@ -17,9 +17,10 @@ use std::path::Path;
 pub struct Facts(Value);
 
 impl Facts {
-    /// Gathers all facts of the system below the root, and what sources below `inputs` say. What is the kernel's comes from the one that runs.
+    /// Gathers all facts of the system below the root, including those of sources below `inputs`. Kernel facts are
+    /// those of the running kernel.
     ///
-    /// A source that fails or hangs is left out with a warning; all of it takes less than two seconds.
+    /// A source that fails or hangs is left out with a warning; all sources together take less than two seconds.
     #[must_use]
     pub fn gather(root: &Path, inputs: &Path) -> (Facts, Vec<Warning>) {
         let mut warnings = Vec::new();
@@ -32,9 +33,9 @@ impl Facts {
         (Facts(Value::Object(facts)), warnings)
     }
 
-    /// The facts of this run: the first caller gathers them and leaves them in the file, the others read it.
+    /// Returns the facts of this run: the first caller gathers them and writes them to the file, all others read it.
     ///
-    /// Only the one that gathers gets warnings, so that they are said once.
+    /// Only the caller that gathers them gets warnings, so that they are reported once.
     #[must_use]
     pub fn of_run(root: &Path, inputs: &Path, file: &Path) -> (Facts, Vec<Warning>) {
         shared::once(file, || Facts::gather(root, inputs))
@@ -47,7 +48,7 @@ impl Facts {
     }
 }
 
-/// The facts that are known without running a program. All names are always there: an unknown value is empty, or 0.
+/// Returns the facts that need no program. All names always exist: an unknown value is empty, or 0.
 fn built_in(root: &Root) -> Map<String, Value> {
     let mut facts = Map::new();
     system::add(root, &mut facts);
@@ -57,7 +58,7 @@ fn built_in(root: &Root) -> Map<String, Value> {
     facts
 }
 
-/// Lays a table over another: tables go into each other, everything else is replaced.
+/// Merges a table into another: nested tables are merged, all other values replaced.
 fn overlay(under: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {

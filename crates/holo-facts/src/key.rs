@@ -5,7 +5,7 @@ use serde_json::Value;
 /// A text that is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A part of it is empty.
+    /// A part is empty.
     #[error("{0:?} is not a key: a part of it is empty")]
     EmptyPart(String),
     /// A quote is not closed.
@@ -13,7 +13,7 @@ pub enum KeyError {
     OpenQuote(String),
 }
 
-/// Takes a key apart at its dots. A part between double quotes may hold dots; a backslash keeps the letter after it from meaning anything.
+/// Splits a key at its dots. A part in double quotes may contain dots; a backslash escapes the next letter.
 ///
 /// # Errors
 /// If a part is empty or a quote is not closed.
@@ -46,7 +46,7 @@ pub fn parts(key: &str) -> Result<Vec<String>, KeyError> {
     }
 }
 
-/// Puts a part behind a key, quoted if it could not be told apart otherwise.
+/// Appends a part to a key, quoted if it would be ambiguous otherwise.
 #[must_use]
 pub fn join(key: &str, part: &str) -> String {
     let plain = !part.is_empty() && !part.contains(['.', '"', '\\']) && !part.contains(char::is_control);
@@ -54,16 +54,16 @@ pub fn join(key: &str, part: &str) -> String {
     if key.is_empty() { part } else { format!("{key}.{part}") }
 }
 
-/// A key as it is shown where it may hold anything: with what would hurt a terminal escaped.
+/// Returns a key for messages, escaped if it contains control characters.
 #[must_use]
 pub fn shown(key: &str) -> String {
     if key.contains(char::is_control) { format!("{key:?}") } else { key.to_owned() }
 }
 
-/// Returns the value at a key; numbers count the items of a list from 0.
+/// Returns the value of a key. Numbers are indexes into lists, counted from 0.
 ///
 /// # Errors
-/// If it is no key ([`parts`]).
+/// If the key is invalid ([`parts`]).
 pub fn find<'a>(value: &'a Value, key: &str) -> Result<Option<&'a Value>, KeyError> {
     let mut found = Some(value);
     for part in parts(key)? {

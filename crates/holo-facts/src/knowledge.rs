@@ -1,4 +1,4 @@
-//! Facts and data, found out when they are first asked for.
+//! Facts and data, loaded on first use.
 
 mod reads;
 mod renderer;
@@ -16,27 +16,27 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Facts and data of a system. Copies share what they have found out.
+/// Facts and data of a system. Copies share what has been loaded.
 #[derive(Clone, Debug)]
 pub struct Knowledge(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     root: PathBuf,
-    /// The directory below which data and the machine's own facts are.
+    /// The directory that contains data and custom facts.
     inputs: PathBuf,
     file_of_run: Option<PathBuf>,
-    /// More data, stronger than all other.
+    /// An additional layer of data with the highest precedence.
     layer: Option<Layer>,
-    /// True if that layer is all the data that there is.
+    /// True if the additional layer replaces all other data.
     layer_only: bool,
-    /// The knowledge that has the facts, if it is another one.
+    /// The instance that holds the facts, if it is another one.
     beside: Option<Knowledge>,
-    /// True if look-alikes count instead of what is encrypted.
+    /// True if encrypted values are replaced with look-alikes.
     is_disguised: bool,
     secrets: Arc<Secrets>,
     disguised: OnceLock<Knowledge>,
-    /// The error of something that cannot be decrypted and has been used as a part of something else.
+    /// The error for a secret that cannot be decrypted, but was used as a part of another value.
     unopened: Mutex<Option<LocatedError>>,
     facts: OnceLock<Facts>,
     data: OnceLock<Result<Data, LocatedError>>,
@@ -44,15 +44,15 @@ struct Inner {
 }
 
 impl Knowledge {
-    /// Creates the knowledge of the system below the root, whose path is shown as it is given. Nothing is asked yet.
+    /// Creates an instance for the system below the root, whose path is shown as given. Nothing is loaded yet.
     ///
-    /// If the run has a file for its facts, they are gathered only if they are not in there.
+    /// If the run has a file for facts, they are gathered only if the file does not contain them.
     #[must_use]
     pub fn new(root: &Path, file_of_run: Option<&Path>) -> Knowledge {
         Knowledge::with_inputs(root, root, file_of_run)
     }
 
-    /// Creates the same, with data and sources of facts that are below another directory than the root.
+    /// Like `new`, but data and custom facts are below another directory than the root.
     #[must_use]
     pub fn with_inputs(root: &Path, inputs: &Path, file_of_run: Option<&Path>) -> Knowledge {
         Knowledge(Arc::new(Inner {
@@ -72,7 +72,7 @@ impl Knowledge {
         }))
     }
 
-    /// The same with other data; the facts are shared, and what has been decrypted.
+    /// Returns an instance with other data, which shares facts and decrypted secrets.
     fn beside(&self, layer: Option<Layer>, layer_only: bool, is_disguised: bool) -> Knowledge {
         let Inner { root, inputs, secrets, .. } = &*self.0;
         Knowledge(Arc::new(Inner {
@@ -92,39 +92,40 @@ impl Knowledge {
         }))
     }
 
-    /// The same with another layer of data, more specific than all others, from a file as the user knows it. The facts are shared.
+    /// Returns an instance with an additional layer of data, more specific than all others, from a file as shown to the
+    /// user. Facts are shared.
     #[must_use]
     pub fn with_layer(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
         self.beside(Some(Layer { from: from.to_owned(), table }), false, self.0.is_disguised)
     }
 
-    /// The same with other data instead of all that there is, from a file as the user knows it. The facts are shared.
+    /// Returns an instance whose only data is this table, from a file as shown to the user. Facts are shared.
     #[must_use]
     pub fn with_data(&self, from: &Path, table: Map<String, Value>) -> Knowledge {
         self.beside(Some(Layer { from: from.to_owned(), table }), true, self.0.is_disguised)
     }
 
-    /// The same with look-alikes instead of what is encrypted in data: whatever differs when it is made of these holds something that is not
-    /// to be shown. None if nothing encrypted has been seen in data so far.
+    /// Returns an instance with look-alikes for encrypted values: if a result differs from that of `self`, it contains
+    /// secrets and must not be shown. `None` if no encrypted values have been found in the data so far.
     #[must_use]
     pub fn disguised(&self) -> Option<&Knowledge> {
         let twin = || self.beside(self.0.layer.clone(), self.0.layer_only, true);
         self.0.secrets.are_seen().then(|| self.0.disguised.get_or_init(twin))
     }
 
-    /// Notes that something has been used in which this cannot be decrypted: the engine of templates has no words for that.
+    /// Records the error for a secret that cannot be decrypted, which the template engine cannot report.
     fn note_unopened(&self, error: &LocatedError) {
         *self.0.unopened.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
     }
 
-    /// Returns the error of something that cannot be decrypted and has been used as a part of a table or list since this was asked last.
-    /// Whatever has been rendered meanwhile does not count.
+    /// Returns the error for a secret that cannot be decrypted, but was used as a part of a table or list since the
+    /// last call. If there is one, texts rendered since then are invalid.
     #[must_use]
     pub fn take_unopened(&self) -> Option<LocatedError> {
         self.0.unopened.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The facts.
+    /// Returns the facts.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         if let Some(beside) = &self.0.beside {
@@ -140,10 +141,10 @@ impl Knowledge {
         })
     }
 
-    /// The data.
+    /// Returns the data.
     ///
     /// # Errors
-    /// If a file of data, or the hierarchy, is not as it should be.
+    /// If a data file or the hierarchy is invalid.
     pub fn data(&self) -> Result<&Data, LocatedError> {
         let Inner { layer, secrets, .. } = &*self.0;
         let read = || {
@@ -156,19 +157,19 @@ impl Knowledge {
         self.0.data.get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
-    /// Returns templates in whose scope are `facts`, `data` and `lookup`. Each is asked for only if a template does so.
+    /// Returns templates with `facts`, `data` and `lookup` in scope. Each is loaded only if a template uses it.
     #[must_use]
     pub fn templates(&self) -> Templates {
         scope::of_all(self)
     }
 
-    /// Returns what renders templates with the same scope, and says if something in the results is encrypted in data.
+    /// Returns a renderer with the same scope, which detects whether results contain encrypted data.
     #[must_use]
     pub fn renderer(&self) -> Renderer {
         Renderer::new(self)
     }
 
-    /// The warnings that have come up since this was asked last; each is to be shown once.
+    /// Returns the warnings since the last call, so that each is shown once.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<Warning> {
         std::mem::take(&mut *self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner))

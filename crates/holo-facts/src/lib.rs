@@ -1,7 +1,7 @@
-//! The facts that are known of a machine, the data that is said about it, and templates over both.
+//! Facts about a machine, data for it, and templates over both.
 //!
-//! [`Knowledge`] is the way in: it gathers facts and reads data when somebody first asks, and [`Templates`] and expressions ask only
-//! if they use them. The words that users see are in `holo-facts(7)`.
+//! [`Knowledge`] is the entry point: it gathers facts and reads data on first use, and [`Templates`] and expressions
+//! only load what they use. `holo-facts(7)` describes them for users.
 //!
 //! ```
 //! use holo_facts::Knowledge;

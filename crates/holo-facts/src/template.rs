@@ -13,20 +13,20 @@ use minijinja::value::{Rest, Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 use std::io;
 
-/// Renders templates. Undefined names are errors, values are never rendered themselves, nothing is escaped.
+/// Renders templates. Undefined names are errors, values are not rendered recursively, and there is no escaping.
 #[derive(Debug)]
 pub struct Templates {
     environment: Environment<'static>,
 }
 
-/// The environment in which expressions are evaluated, compiled once.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Expression<'a> {
     expression: minijinja::Expression<'a, 'static>,
     text: String,
 }
 
-/// The reason why a function of a template has no value.
+/// The reason why a template function failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FunctionError(pub String);
@@ -38,25 +38,25 @@ impl From<&str> for FunctionError {
 }
 
 impl Templates {
-    /// Creates templates that have nothing in scope yet.
+    /// Creates templates with an empty scope.
     pub(crate) fn new() -> Templates {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        // Then errors know which name is undefined.
+        // Makes errors name the undefined variable.
         environment.set_debug(true);
         environment.set_syntax(syntax(None).unwrap_or_default());
         filters::add(&mut environment);
         Templates { environment }
     }
 
-    /// The same, for which what is undefined is empty.
+    /// Returns templates in which undefined values are empty.
     pub(crate) fn leniently(mut self) -> Templates {
         self.environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         self
     }
 
-    /// Adds a table to the scope, which is found out only if a template looks into it.
+    /// Adds a table to the scope, which is loaded only if a template uses it.
     pub(crate) fn with_table(
         mut self,
         name: &'static str,
@@ -66,7 +66,7 @@ impl Templates {
         self
     }
 
-    /// Adds the function `lookup` to the scope, which takes a key of data, and a value for where there is none.
+    /// Adds the function `lookup` to the scope, which takes a data key and a default value.
     pub(crate) fn with_lookup(
         mut self,
         find: impl Fn(&str) -> Result<Option<Value>, Error> + Send + Sync + 'static,
@@ -79,7 +79,7 @@ impl Templates {
         self
     }
 
-    /// Adds a value to the scope, which is found out only if a template looks into it.
+    /// Adds a value to the scope, which is computed only if a template uses it.
     #[must_use]
     pub fn with_value(
         self,
@@ -89,7 +89,7 @@ impl Templates {
         self.with_table(name, move || Ok(Value::from(Serde(find()?))))
     }
 
-    /// Adds a function to the scope. It gets the name of the template that calls it, and its arguments.
+    /// Adds a function to the scope. It receives the name of the calling template and its arguments.
     #[must_use]
     pub fn with_function(
         mut self,
@@ -109,11 +109,11 @@ impl Templates {
         self
     }
 
-    /// The same with other delimiters, such as `[[` and `]]`. Blocks and comments have these delimiters' outermost letters with `%` and
-    /// `#`: `[% if … %]` and `[# … #]`.
+    /// Sets other delimiters, such as `[[` and `]]`. Those of blocks and comments consist of the outermost letters with
+    /// `%` and `#`: `[% if … %]` and `[# … #]`.
     ///
     /// # Errors
-    /// If they are none, or all the same.
+    /// If they are empty or equal.
     pub fn with_delimiters(mut self, open: &str, close: &str) -> Result<Templates, LocatedError> {
         let syntax = syntax(Some((open, close)))
             .map_err(|error| LocatedError::new(format!("delimiters {open:?} and {close:?}"), describe(&error)))?;
@@ -121,17 +121,19 @@ impl Templates {
         Ok(self)
     }
 
-    /// The same, for which the newline behind a block is left out, or the white space before a block that begins a line.
+    /// Removes the newline after a block (`trim`), and the white space before a block at the start of a line
+    /// (`lstrip`).
     ///
     /// # Errors
-    /// If the delimiters cannot be such, as when they are set.
+    /// If the delimiters are invalid, as in [`with_delimiters`](Self::with_delimiters).
     pub fn with_trimmed_blocks(mut self, trim: bool, lstrip: bool) -> Result<Templates, LocatedError> {
         let syntax = self.environment.syntax().to_builder().trim_blocks(trim).lstrip_blocks(lstrip).build();
         self.environment.set_syntax(syntax.map_err(|error| LocatedError::new("trim_blocks", describe(&error)))?);
         Ok(self)
     }
 
-    /// The same, with other templates for `include`, `import` and `extends`. The caller sees to it that names stay where they may.
+    /// Sets the loader for `include`, `import` and `extends`. The caller must ensure that names do not refer to files
+    /// outside of the permitted directory.
     #[must_use]
     pub fn with_partials(
         mut self,
@@ -143,10 +145,10 @@ impl Templates {
         self
     }
 
-    /// Renders a template once. The name is for errors; what else is in scope hides facts and data of the same name.
+    /// Renders a template. The name is used in errors; names in `scope` hide facts and data of the same name.
     ///
     /// # Errors
-    /// What is wrong, with the name and the line of the template.
+    /// The error, with the name and line of the template.
     pub fn render(
         &self,
         name: &str,
@@ -160,7 +162,7 @@ impl Templates {
     /// Compiles an expression, such as `facts.os.id == "debian" and lookup("web", false)`.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is invalid.
     pub fn expression(&self, text: &str) -> Result<Expression<'_>, LocatedError> {
         match self.environment.compile_expression_owned(text.to_owned()) {
             Ok(expression) => Ok(Expression { expression, text: text.to_owned() }),
@@ -170,20 +172,21 @@ impl Templates {
 }
 
 impl Expression<'_> {
-    /// Returns whether it is true, as `{% if %}` has it: 0, `none` and empty values are not. An undefined value is an error.
+    /// Returns the truth of the expression as in `{% if %}`: 0, `none` and empty values are false. An undefined value
+    /// is an error.
     ///
     /// # Errors
-    /// If it cannot be evaluated; the place is the expression itself.
+    /// If it cannot be evaluated; the place of the error is the expression itself.
     pub fn holds(&self) -> Result<bool, LocatedError> {
         self.holds_in(())
     }
 
-    /// Returns the same, with more in scope.
+    /// Like `holds`, with additional names in scope.
     pub(crate) fn holds_for(&self, scope: &serde_json::Value) -> Result<bool, LocatedError> {
         self.holds_in(Serde(scope))
     }
 
-    /// The expression as it is written.
+    /// Returns the source of the expression.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -199,7 +202,7 @@ impl Expression<'_> {
     }
 }
 
-/// The usual delimiters, or others. A final newline stays.
+/// Returns the syntax with default or other delimiters. A final newline is kept.
 fn syntax(delimiters: Option<(&str, &str)>) -> Result<SyntaxConfig, Error> {
     let mut builder = SyntaxConfig::builder();
     builder.keep_trailing_newline(true);
@@ -215,7 +218,8 @@ fn syntax(delimiters: Option<(&str, &str)>) -> Result<SyntaxConfig, Error> {
     builder.build()
 }
 
-/// The innermost error, which knows best: that of an included template lies within that of the template that includes it.
+/// Returns the innermost error, which is the most specific: the error of an included template is nested in that of the
+/// including one.
 fn fault(name: &str, error: &Error) -> LocatedError {
     let mut innermost = error;
     while let Some(within) = std::error::Error::source(innermost).and_then(|source| source.downcast_ref::<Error>()) {
@@ -226,7 +230,7 @@ fn fault(name: &str, error: &Error) -> LocatedError {
 
 fn describe(error: &Error) -> String {
     match (error.kind(), error.detail()) {
-        // These say all themselves.
+        // These details are complete messages.
         (ErrorKind::InvalidOperation | ErrorKind::TemplateNotFound | ErrorKind::UndefinedError, Some(detail)) => {
             detail.to_owned()
         }

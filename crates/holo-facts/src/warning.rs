@@ -1,9 +1,9 @@
-//! Warnings that come up while facts are gathered.
+//! Warnings from gathering facts.
 
 use holo_definitions::LocatedError;
 use std::fmt::{self, Display};
 
-/// A source of facts that gave none; the others count.
+/// The error of a source without facts; the other sources are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning(pub LocatedError);
 

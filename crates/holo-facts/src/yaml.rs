@@ -1,4 +1,4 @@
-//! YAML 1.2 with its core schema, as far as it says what TOML and JSON can say; everything comes with its line.
+//! YAML 1.2 with its core schema, limited to values that TOML and JSON can represent, with line numbers.
 
 mod scalar;
 
@@ -6,25 +6,25 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// The maximal depth to which values may be nested.
+/// The maximum nesting depth of values.
 const DEPTH: usize = 128;
-/// The maximal number of values in a document once its aliases stand for what they mean: a few lines could mean billions.
+/// The maximum number of values in a document with expanded aliases: a few lines could expand to billions.
 const VALUES: usize = 1_000_000;
-/// The key by which a table takes over what others have.
+/// The key that merges other tables into one.
 const MERGE: &str = "<<";
 
-/// A value, with the lines of its keys.
+/// A value with the line numbers of its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// A table: its entries, each with the line of its key, in their order.
+    /// The entries in order, each with the line number of its key.
     Table(Vec<(String, usize, Node)>),
     /// A list.
     List(Vec<Node>),
-    /// Anything else.
+    /// Any other value.
     Plain(Value),
 }
 
-/// An error, with its line.
+/// An error with its line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct YamlError {
     pub(crate) text: String,
@@ -32,7 +32,7 @@ pub(crate) struct YamlError {
 }
 
 impl Node {
-    /// The value, without lines.
+    /// Returns the value without line numbers.
     pub(crate) fn into_value(self) -> Value {
         match self {
             Node::Table(entries) => {
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// The line of the key at the end of a way of keys.
+    /// Returns the line number of the key at this path.
     pub(crate) fn line(&self, way: &[String]) -> Option<usize> {
         let (first, rest) = way.split_first()?;
         let Node::Table(entries) = self else { return None };
@@ -61,10 +61,10 @@ impl Node {
     }
 }
 
-/// Reads the one document of a text; one without any is an empty table.
+/// Parses the single document of a text; an empty text is an empty table.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first error.
 pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
     let mut composer = Composer::default();
     for event in Parser::new_from_str(text) {
@@ -81,19 +81,19 @@ fn syntax(error: &ScanError) -> YamlError {
     YamlError { text: error.info().to_owned(), line: error.marker().line() }
 }
 
-/// Makes values of events.
+/// Builds values from parser events.
 #[derive(Default)]
 struct Composer {
     document: Option<Node>,
-    /// The collections that have been begun, the outermost first.
+    /// The unfinished collections, outermost first.
     open: Vec<Open>,
-    /// The values that aliases stand for.
+    /// The values of anchors.
     anchors: HashMap<usize, Node>,
     /// The number of values so far.
     values: usize,
 }
 
-/// A list or a table that has been begun.
+/// An unfinished list or table.
 struct Open {
     anchor: usize,
     kind: Kind,
@@ -107,9 +107,9 @@ enum Kind {
 #[derive(Default)]
 struct Table {
     entries: Vec<(String, usize, Node)>,
-    /// The key whose value comes next.
+    /// The key of the next value.
     key: Option<Key>,
-    /// Tables whose entries are taken over, with the lines that say so.
+    /// Tables to merge, with the line numbers of their merge keys.
     merged: Vec<(usize, Node)>,
 }
 
@@ -175,7 +175,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Takes the key of an entry, whose value comes next.
+    /// Sets the key of the next value.
     fn key(&mut self, key: Key) -> Result<(), YamlError> {
         if let Some(Open { kind: Kind::Table(table), .. }) = self.open.last_mut() {
             let is_same = |(other, _, _): &&(String, usize, Node)| !key.is_merge && *other == key.text;
@@ -188,7 +188,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Adds a value, which counts as so many, to what was begun last, or as the document.
+    /// Adds a value, which counts as `count` values, to the innermost unfinished collection or as the document.
     fn add(&mut self, count: usize, node: Node, anchor: usize, line: usize) -> Result<(), YamlError> {
         self.values += count;
         if self.values > VALUES {
@@ -211,7 +211,7 @@ impl Composer {
 }
 
 impl Table {
-    /// The table with what it takes over from others: what it says itself counts, then what those say that come first.
+    /// Returns the table with merged entries: its own have precedence, then those of earlier tables.
     fn with_merged(mut self) -> Result<Node, YamlError> {
         for (line, node) in self.merged {
             let tables = match node {

@@ -1,4 +1,4 @@
-//! What values of data have to be, whatever layer they come from: `[values]` of `hierarchy.toml`.
+//! Constraints on data values from any layer: `[values]` of `hierarchy.toml`.
 
 use super::Data;
 use crate::key;
@@ -7,36 +7,36 @@ use holo_definitions::LocatedError;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The keys of a value, as they are written.
+/// A constraint as written in the file.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValueDocument {
-    /// Makes it an error if no layer has the value.
+    /// True if a missing value is an error.
     #[serde(default)]
     required: bool,
-    /// An expression over `value` and `facts` that holds for a valid value.
+    /// An expression over `value` and `facts` that is true for valid values.
     validate: Option<String>,
-    /// A variable of the environment, which counts instead of all layers where it is set.
+    /// An environment variable that overrides all layers if it is set.
     env: Option<String>,
 }
 
-/// What one value has to be.
+/// A constraint on a value.
 #[derive(Debug)]
 pub(super) struct Constraint {
-    /// As it is written.
+    /// The key, as written.
     pub(super) key: String,
     pub(super) parts: Vec<String>,
-    /// The line of the constraint.
+    /// The line number of the constraint.
     line: Option<usize>,
     document: ValueDocument,
 }
 
 impl Constraint {
-    /// Creates what a document says of a key, in a line.
+    /// Creates the constraint for a key on this line.
     ///
     /// # Errors
-    /// If the key is not one, or the variable cannot be.
+    /// If the key or the variable name is invalid.
     pub(super) fn new(
         key: String,
         document: ValueDocument,
@@ -51,18 +51,18 @@ impl Constraint {
         Ok(Constraint { key, parts, line, document })
     }
 
-    /// Returns the variable that the value may come from, and its text; none if it is not set, or empty.
+    /// Returns the name and value of the variable; `None` if it is unset or empty.
     pub(super) fn variable(&self) -> Option<(&str, String)> {
         let name = self.document.env.as_deref()?;
         let text = std::env::var_os(name).filter(|text| !text.is_empty())?;
         Some((name, text.to_string_lossy().into_owned()))
     }
 
-    /// Sees to it that a value is as it has to be, also one that is encrypted, if this machine can decrypt it. The place is that of the
+    /// Checks a value. An encrypted one is checked too if this machine can decrypt it. Errors are located in the
     /// hierarchy.
     ///
     /// # Errors
-    /// If it is missing, not valid, or the expression is not one.
+    /// If the value is missing or invalid, or the expression is invalid.
     pub(super) fn check(
         &self,
         data: &Data,
@@ -85,12 +85,12 @@ impl Constraint {
         };
         let Some(expression) = expression else { return Ok(()) };
         let is_secret = super::secrets::has_any(value);
-        // What this machine cannot decrypt is an error where it is used.
+        // If this machine cannot decrypt the value, its use is an error.
         let Ok(opened) = data.open(&self.key, value) else { return Ok(()) };
         let reason = match expression.holds_for(&serde_json::json!({ "value": opened })) {
             Ok(true) => return Ok(()),
             Ok(false) => "it does not hold".to_owned(),
-            // The error may have a part of the value.
+            // The error may contain a part of the value.
             Err(_) if is_secret => "it cannot be worked out for this value".to_owned(),
             Err(error) => error.text,
         };
@@ -108,7 +108,7 @@ fn at(place: &str, line: Option<usize>) -> String {
     line.map_or_else(|| place.to_owned(), |line| format!("{place}:{line}"))
 }
 
-/// The reason why a variable cannot be the value of data.
+/// The reason why a variable is not a valid data value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VariableError {
     #[error("this is not {0}, as the value that it replaces is; correct the variable, or unset it")]
@@ -117,10 +117,10 @@ pub(super) enum VariableError {
     NoTable,
 }
 
-/// Returns the value of a variable: of the type of the value that it replaces, or else a text.
+/// Converts the text of a variable to the type of the value that it replaces; a string by default.
 ///
 /// # Errors
-/// If the text is of another type.
+/// If the text does not have that type.
 pub(super) fn of_type(text: String, replaced: Option<&Value>) -> Result<Value, VariableError> {
     let wanted = match replaced {
         None | Some(Value::String(_) | Value::Null) => return Ok(Value::String(text)),

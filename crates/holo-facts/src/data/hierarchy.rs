@@ -1,4 +1,4 @@
-//! The layers of data, and the rules by which they are merged: `hierarchy.toml`.
+//! Layers of data and their merge rules: `hierarchy.toml`.
 
 use super::constraints::{Constraint, ValueDocument};
 use super::merge::{Rules, Strategy};
@@ -19,12 +19,12 @@ const NAME: &str = "hierarchy.toml";
 /// The default layers.
 const USUAL: [&str; 3] = ["host/{{ facts.hostname }}", "os/{{ facts.os.id }}", "common"];
 
-/// A hierarchy as it was read.
+/// A parsed hierarchy.
 #[derive(Debug)]
 pub(super) struct Hierarchy {
-    /// Its name in error messages.
+    /// The name in error messages.
     place: String,
-    /// Templates of layers, the most specific first, with the lines that they stand in.
+    /// Templates of layers with their line numbers, most specific first.
     layers: Vec<(String, Option<usize>)>,
     rules: Rules,
     constraints: Vec<Constraint>,
@@ -34,40 +34,40 @@ pub(super) struct Hierarchy {
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "The hierarchy of holo's data"))]
 #[serde(deny_unknown_fields)]
 struct Document {
-    /// The layers, the most specific first: paths below a directory of data, as templates over facts.
+    /// The layers, most specific first: paths below a data directory, as templates over facts.
     layers: Option<Vec<String>>,
-    /// The strategy for values that several layers have; `first` if nothing is said.
+    /// The strategy for values in several layers; `first` by default.
     #[cfg_attr(test, schemars(with = "Option<ForAll>"))]
     merge: Option<Strategy>,
-    /// The same for single keys, and what is below them.
+    /// Strategies for single keys and everything below them.
     #[serde(default)]
     keys: BTreeMap<String, Strategy>,
-    /// What single values have to be.
+    /// Constraints on single values.
     #[serde(default)]
     values: BTreeMap<String, ValueDocument>,
 }
 
-/// The strategies that all values can have.
+/// The strategies available for all values.
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(dead_code, reason = "it only describes")]
 enum ForAll {
-    /// The most specific layer's value counts as a whole.
+    /// The value of the most specific layer is used as a whole.
     First,
-    /// Tables go into each other.
+    /// Tables are merged recursively.
     Deep,
 }
 
 impl Hierarchy {
-    /// Reads the hierarchy of the first directory that has one.
+    /// Reads the hierarchy from the first directory that contains one.
     pub(super) fn read(root: &Root, directories: &[&str]) -> Result<Hierarchy, LocatedError> {
         for directory in directories {
             let path = Path::new(directory).join(NAME);
             if let Some(content) = document::content(root, &path)? {
                 return Hierarchy::parse(&root.shown(&path).display().to_string(), &content);
             }
-            // Data may be in these languages, so that one could think that the hierarchy may be, too.
+            // Data may be written in these languages, so users may try them for the hierarchy too.
             for other in document::KINDS.map(|kind| path.with_extension(kind)) {
                 if root.has(&other) {
                     let text = format!("the hierarchy is written in TOML, as {NAME}; this file would not be read");
@@ -116,9 +116,9 @@ impl Hierarchy {
         Ok(Hierarchy { place: place.to_owned(), layers, rules, constraints })
     }
 
-    /// The layers of a machine, the most specific first, each once: paths below a directory of data.
+    /// Returns the layers of a machine without duplicates, most specific first: paths below a data directory.
     ///
-    /// A layer that has an empty part is for machines of which something is known that is not known of this one, and left out.
+    /// A layer with an empty path component is left out: it depends on a fact that is unknown for this machine.
     pub(super) fn layers(&self, templates: &Templates) -> Result<Vec<String>, LocatedError> {
         let mut layers: Vec<String> = Vec::new();
         for (template, line) in &self.layers {
@@ -139,12 +139,12 @@ impl Hierarchy {
         Ok(layers)
     }
 
-    /// Its name in error messages.
+    /// Returns the name in error messages.
     pub(super) fn place(&self) -> &str {
         &self.place
     }
 
-    /// What single values have to be.
+    /// Returns the constraints on single values.
     pub(super) fn constraints(&self) -> &[Constraint] {
         &self.constraints
     }

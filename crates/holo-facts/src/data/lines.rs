@@ -1,4 +1,4 @@
-//! The lines of values in files, found out when they are asked for.
+//! Line numbers of values in files, determined on demand.
 
 use crate::document;
 use crate::key;
@@ -7,12 +7,12 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// The place of a value.
+/// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing<'a> {
-    /// The file, as the user knows it.
+    /// The file, as shown to the user.
     pub file: &'a Path,
-    /// The line of its key, in a file of TOML or YAML.
+    /// The line number of its key, for TOML and YAML.
     pub line: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ impl Display for Standing<'_> {
     }
 }
 
-/// A file, to be asked for lines; one of JSON knows none.
+/// A file in which line numbers can be looked up, except for JSON.
 pub(super) enum Lines<'a> {
     None,
     Toml(&'a str, DeTable<'a>),
@@ -31,7 +31,7 @@ pub(super) enum Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Of the text of a file with this name.
+    /// Parses the text of a file with this name.
     pub(super) fn from_text(path: &Path, text: Option<&'a str>) -> Lines<'a> {
         let found = match (path.extension().and_then(|extension| extension.to_str()), text) {
             (Some("toml"), Some(text)) => DeTable::parse(text).ok().map(|table| Lines::Toml(text, table.into_inner())),
@@ -41,7 +41,7 @@ impl<'a> Lines<'a> {
         found.unwrap_or(Lines::None)
     }
 
-    /// The line in which this key has its value.
+    /// Returns the line number of this key's value.
     pub(super) fn find(&self, key: &str) -> Option<usize> {
         let parts = key::parts(key).ok()?;
         let (text, table) = match self {

@@ -1,4 +1,4 @@
-//! Layers of data become one: the more specific wins, and lists are joined only where that is asked for.
+//! Merging of data layers: the more specific one takes precedence, and lists are joined only on request.
 
 use super::Table;
 use crate::key;
@@ -6,21 +6,21 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The strategy for values that several layers have for the same key.
+/// The strategy for a key that several layers have.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Strategy {
-    /// The most specific layer's value counts as a whole.
+    /// The value of the most specific layer is used as a whole.
     #[default]
     First,
-    /// Tables go into each other.
+    /// Tables are merged recursively.
     Deep,
-    /// Tables go into each other, and lists are joined, the more specific layer's items first.
+    /// Tables are merged recursively, and lists are joined, with the items of the more specific layer first.
     Concatenate,
 }
 
-/// The strategies for keys; what has none has that of what it is in.
+/// The strategies for keys. A key without one inherits that of its table.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     own: Option<Strategy>,
@@ -36,7 +36,7 @@ impl Rules {
     }
 }
 
-/// A value, and where it came from: files by their places, the most specific first.
+/// A value and the indexes of the files that it comes from, most specific first.
 #[derive(Debug)]
 pub(super) struct Leaf {
     pub(super) value: Value,
@@ -44,27 +44,27 @@ pub(super) struct Leaf {
     pub(super) over: Vec<(usize, Value)>,
 }
 
-/// The result of merging the layers. A table that has entries is no leaf.
+/// The result of merging layers. A non-empty table is not a leaf.
 #[derive(Debug)]
 pub(super) enum Merged {
     Table(BTreeMap<String, Merged>),
     Leaf(Leaf),
 }
 
-/// The way in which the values of one key are merged.
+/// How the values of a key are merged.
 #[derive(Clone, Copy)]
 enum How {
     By(Strategy),
-    /// A table that does not count itself; but there are rules for what is in it.
+    /// The table is overridden, but some keys in it have rules of their own.
     OnlyWhatHasRules,
 }
 
-/// Merges tables, the most specific first.
+/// Merges tables, most specific first.
 pub(super) fn merge(tables: Vec<Table>, rules: &Rules) -> Merged {
     let tables: Vec<(usize, Value)> = tables.into_iter().map(Value::Object).enumerate().collect();
     let values: Vec<(usize, &Value)> = tables.iter().map(|(place, table)| (*place, table)).collect();
     let strategy = rules.own.unwrap_or_default();
-    // The layers themselves always go into each other: `first` is about what they have.
+    // The layers themselves are always merged: `first` applies to their keys.
     let keys = tables.iter().filter_map(|(_, table)| table.as_object()).flat_map(Table::keys);
     let keys: BTreeSet<&String> = keys.collect();
     let entries = keys.into_iter().filter_map(|key| {
@@ -74,7 +74,7 @@ pub(super) fn merge(tables: Vec<Table>, rules: &Rules) -> Merged {
     Merged::Table(entries.collect())
 }
 
-/// Merges what tables have for a key.
+/// Merges the values that tables have for a key.
 fn entry(tables: &[(usize, &Value)], key: &str, how: How, rules: Option<&Rules>) -> Option<Merged> {
     let values: Vec<(usize, &Value)> =
         tables.iter().filter_map(|(place, table)| Some((*place, table.get(key)?))).collect();
@@ -98,7 +98,8 @@ fn merge_values(values: &[(usize, &Value)], how: How, rules: &Rules) -> Option<M
     }
 }
 
-/// Merges tables, as far as the strategy and the rules for their entries want. What is not a table hides all that is less specific.
+/// Merges tables according to the strategy and the rules for their keys. A value other than a table hides all less
+/// specific ones.
 fn merge_tables(values: &[(usize, &Value)], how: How, rules: &Rules) -> Option<Merged> {
     let (tables, _) = values.split_at(values.iter().take_while(|(_, value)| value.is_object()).count());
     let keys_of = |tables: &[(usize, &Value)]| -> BTreeSet<String> {
@@ -149,7 +150,7 @@ impl Merged {
         }
     }
 
-    /// Returns what is at a key, if it is not within a leaf.
+    /// Returns the node of a key, unless that is within a leaf.
     pub(super) fn at(&self, parts: &[String]) -> Option<&Merged> {
         match (self, parts) {
             (_, []) => Some(self),
@@ -158,7 +159,7 @@ impl Merged {
         }
     }
 
-    /// Puts a value at a key instead of what is there. Returns false if something on the way is not a table.
+    /// Replaces the value of a key. Returns false if a part of the path is not a table.
     pub(super) fn put(&mut self, parts: &[String], value: Value, place: usize) -> bool {
         if let Merged::Leaf(leaf) = self
             && !parts.is_empty()
@@ -193,7 +194,7 @@ impl Merged {
         }
     }
 
-    /// Shows every leaf at or below a key. What is within a leaf is shown as that leaf.
+    /// Calls `show` for every leaf at or below a key. For a key within a leaf, calls it for that leaf.
     pub(super) fn leaves<'a>(&'a self, parts: &[String], key: &str, show: &mut dyn FnMut(&str, &'a Leaf)) {
         match (self, parts) {
             (Merged::Leaf(leaf), []) => show(key, leaf),

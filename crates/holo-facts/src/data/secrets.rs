@@ -1,4 +1,4 @@
-//! Values of data that are encrypted: texts in the armor of age, which the program `holo-secret` decrypts with the machine's keys.
+//! Encrypted data values: texts in age's ASCII armor, which the program `holo-secret` decrypts with the machine's keys.
 
 use holo_process::Program;
 use serde_json::{Value, json};
@@ -9,28 +9,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The beginning of a text that is encrypted.
+/// The start of an encrypted text.
 const BEGINNING: &str = "-----BEGIN AGE ENCRYPTED FILE-----";
-/// The value that is shown instead.
+/// The placeholder for an encrypted value.
 const SHOWN: &str = "(sensitive)";
-/// The program that decrypts.
+/// The decryption program.
 const PROGRAM: &str = "holo-secret";
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The reason why something cannot be decrypted, in words.
+/// The reason why a text cannot be decrypted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct SecretError(String);
 
-/// The text of a value, or the reason why it cannot be known.
+/// A decrypted text, or the reason why it is unavailable.
 type Opened = Result<String, SecretError>;
 
-/// The secrets of a machine that have been decrypted.
+/// The decrypted secrets of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
     root: PathBuf,
     opened: Mutex<BTreeMap<String, Opened>>,
-    /// True if any data that has been read has some.
+    /// True if any data read so far contains secrets.
     seen: AtomicBool,
 }
 
@@ -39,19 +39,19 @@ impl Secrets {
         Secrets { root: root.to_owned(), ..Secrets::default() }
     }
 
-    /// Returns true if there are secrets in data that has been read.
+    /// Returns true if any data read so far contains secrets.
     pub(crate) fn are_seen(&self) -> bool {
         self.seen.load(Ordering::Acquire)
     }
 
-    /// Notes if there are secrets in data that has been read.
+    /// Records whether a value contains secrets.
     pub(super) fn see(&self, value: &Value) {
         if has_any(value) {
             self.seen.store(true, Ordering::Release);
         }
     }
 
-    /// Returns the text of one that is among `all`, which are decrypted at once when one is first asked for.
+    /// Decrypts a text that `all` contains. The first call decrypts all secrets in `all` at once.
     pub(super) fn open(&self, text: &str, all: &Value) -> Opened {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = opened.get(text) {
@@ -73,7 +73,7 @@ pub(crate) fn is_encrypted(text: &str) -> bool {
     text.trim_start().starts_with(BEGINNING)
 }
 
-/// Returns true if something in a value is encrypted.
+/// Returns true if any part of a value is encrypted.
 pub(super) fn has_any(value: &Value) -> bool {
     match value {
         Value::String(text) => is_encrypted(text),
@@ -92,7 +92,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns the value as it may be shown.
+/// Returns the value with placeholders for secrets.
 pub(super) fn hidden(value: &Value) -> Value {
     match value {
         Value::String(text) if is_encrypted(text) => SHOWN.into(),
@@ -102,15 +102,15 @@ pub(super) fn hidden(value: &Value) -> Value {
     }
 }
 
-/// Returns a text of the same form as a secret, which differs from it: letters and digits become others of their kind. What is made of it
-/// tells what depends on the secret.
+/// Returns a text of the same form as a secret, but different: each letter or digit is replaced with another one of its
+/// kind. Comparing the results for both reveals which ones depend on the secret.
 pub(super) fn look_alike(text: &str) -> String {
     let next = |letter: char, first: u8, count: u8| {
         u8::try_from(letter).map_or(letter, |letter| char::from(first + (letter - first + 1) % count))
     };
     let other = |letter: char| match letter {
         '0'..='9' => next(letter, b'0', 10),
-        // What is hexadecimal stays so.
+        // Hexadecimal digits stay hexadecimal.
         'a'..='f' => next(letter, b'a', 6),
         'g'..='z' => next(letter, b'g', 20),
         'A'..='F' => next(letter, b'A', 6),
@@ -121,10 +121,10 @@ pub(super) fn look_alike(text: &str) -> String {
     if other == text { text.chars().map(|letter| if letter == '-' { '_' } else { '-' }).collect() } else { other }
 }
 
-/// Has texts decrypted.
+/// Decrypts texts.
 ///
 /// # Errors
-/// If none of them can be, in words.
+/// If none of them can be decrypted.
 fn decrypt(root: &Path, texts: &[String]) -> Result<Vec<Opened>, SecretError> {
     let output = Program::new(program())
         .args([OsStr::new("decrypt"), OsStr::new("--json"), OsStr::new("--root"), root.as_os_str()])
@@ -147,12 +147,14 @@ fn decrypt(root: &Path, texts: &[String]) -> Result<Vec<Opened>, SecretError> {
     Ok(opened.collect())
 }
 
-/// Returns a line as the line that it is, however it was written down; of several, the last is one too.
+/// Returns a single line without its newline, which may have been added when the secret was written. A text of several
+/// lines is unchanged.
 fn without_newline(text: &str) -> &str {
     text.strip_suffix('\n').filter(|line| !line.contains('\n')).unwrap_or(text)
 }
 
-/// Returns the path of the program: beside ours, or where a plugin or a test finds it from its own place.
+/// Returns the path of the program: in the directory of the current executable, or where plugins and tests find it
+/// relative to theirs.
 fn program() -> PathBuf {
     let this = std::env::current_exe().unwrap_or_default();
     let here = this.parent().unwrap_or(Path::new("/usr/bin"));

@@ -1,11 +1,11 @@
-//! Tests of data, below roots of their own.
+//! Tests of data, each below its own root.
 
 use super::*;
 use crate::Knowledge;
 use serde_json::json;
 use std::fs;
 
-/// A root with these files, of the machine `web1`, which runs Debian.
+/// Creates a root with these files for the machine `web1`, which runs Debian.
 fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let always = [("etc/hostname", "web1\n"), ("etc/os-release", "ID=debian\n")];
@@ -22,7 +22,7 @@ fn data(files: &[(&str, &str)]) -> Value {
     Knowledge::new(root.path(), None).data().unwrap().value().clone()
 }
 
-/// Returns the error of reading the files, without the path of the root.
+/// Returns the error from reading the files, without the path of the root.
 fn fault(files: &[(&str, &str)]) -> String {
     let root = root(files);
     let fault = Knowledge::new(root.path(), None).data().unwrap_err().to_string();
@@ -61,11 +61,11 @@ fn values_are_as_the_hierarchy_wants_them() {
     assert!(wrong("web.port = 'x'\n").contains("web.port: \"x\" is not valid"));
     assert!(wrong("web.port = 80\nname = 'debian'\n").starts_with("etc/holo/data/common.toml:2: name: \"debian\" is"));
     assert!(wrong("web.port = 80\nweb.hosts = []\n").starts_with("etc/holo/data/common.toml:2: web.hosts: [] is"));
-    // A value of another type than the expression expects is not valid either.
+    // A value of another type than the expression expects is invalid too.
     let other = wrong("web.port = 80\nname = 1\n");
     assert!(other.starts_with("etc/holo/data/common.toml:2: name: 1 is not valid by `value is matching("), "{other}");
     assert!(other.ends_with("value is not a string"), "{other}");
-    // All that is wrong is said at once.
+    // All errors are reported at once.
     let all = wrong("name = 'B'\naddress = '192.0.2.256'\n");
     for part in ["name: \"B\" is not valid", "address: \"192.0.2.256\" is not valid", missing] {
         assert!(all.contains(part), "{all}");
@@ -155,7 +155,7 @@ fn keys_have_rules_of_their_own() {
     assert_eq!(found, expected);
     let first_in_deep = ("etc/holo/data/hierarchy.toml", "merge = 'deep'\nkeys = {u = 'first'}\n");
     assert_eq!(data(&[HOST, COMMON, first_in_deep])["u"], json!({"v": {"a": 1}, "w": 1}));
-    // A rule brings what it is for and nothing around it.
+    // A rule affects its own key, but not the surrounding tables.
     let far = ("etc/holo/data/hierarchy.toml", "keys = {'a.b.c' = 'deep'}\n");
     let deep = ("etc/holo/data/common.toml", "a = {b = {c = {d = 1}, x = 1}, y = 1}\n");
     assert_eq!(
@@ -280,7 +280,7 @@ fn a_layer_of_ones_own_is_the_most_specific() {
     assert_eq!(origins[0].from, [Standing { file: Path::new("own.toml"), line: None }]);
     assert_eq!((origins[0].over[0].0.line, origins[0].over[0].1), (Some(1), &json!(80)));
     assert_eq!(knowledge.data().unwrap().value()["port"], 80);
-    // Facts are those of all.
+    // Facts are shared.
     assert!(std::ptr::eq(with_own.facts(), knowledge.facts()));
     assert!(crate::from_toml("own", toml::from_str("x = [nan]").unwrap()).is_err());
 }

@@ -1,4 +1,4 @@
-//! Facts that the running kernel knows: itself, processors, memory, mounts.
+//! Facts from the running kernel: the kernel itself, processors, memory, mounts.
 
 use serde_json::{Map, Value, json};
 
@@ -19,12 +19,12 @@ pub(super) fn add(facts: &mut Map<String, Value>) {
     facts.insert("mounts".to_owned(), mounts(&read("/proc/self/mounts")));
 }
 
-/// A file of the kernel; empty if it cannot be read.
+/// Returns the content of a kernel file; empty if it cannot be read.
 pub(super) fn read(path: &str) -> String {
     std::fs::read(path).map(|content| String::from_utf8_lossy(&content).into_owned()).unwrap_or_default()
 }
 
-/// Counts a list of ranges, such as `0-3,8`.
+/// Returns the number of CPUs in a list of ranges, such as `0-3,8`.
 fn cpus(ranges: &str) -> Option<u64> {
     let count = |range: &str| -> Option<u64> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -39,7 +39,7 @@ fn cpus_listed(information: &str) -> u64 {
 }
 
 fn model(information: &str) -> String {
-    // The value of `model name` is called `Model` on ARM, and `uarch` on RISC-V.
+    // `model name` is `Model` on ARM and `uarch` on RISC-V.
     let of = |key: &str| {
         let pairs = information.lines().filter_map(|line| line.split_once(':'));
         pairs.into_iter().find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
@@ -47,7 +47,7 @@ fn model(information: &str) -> String {
     ["model name", "Model", "uarch"].iter().find_map(|key| of(key)).unwrap_or_default()
 }
 
-/// A line of `/proc/meminfo` in bytes.
+/// Returns the value of a line of `/proc/meminfo` in bytes.
 fn bytes(memory: &str, key: &str) -> u64 {
     let line = memory.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -64,7 +64,7 @@ fn mounts(table: &str) -> Value {
     table.lines().filter_map(mount).collect()
 }
 
-/// The kernel writes blanks and backslashes as three octal digits.
+/// Decodes blanks and backslashes, which the kernel writes as three octal digits.
 fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Facts about the network: interfaces with their addresses, and what leads everywhere else.
+//! Network facts: interfaces with their addresses, and default routes.
 
 use super::kernel::read;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
@@ -15,7 +15,7 @@ struct Interface {
     addresses: Vec<(IpAddr, u32)>,
 }
 
-/// A way to everywhere.
+/// A default route.
 #[derive(Debug, PartialEq, Eq)]
 struct DefaultRoute {
     metric: u32,
@@ -73,7 +73,7 @@ fn describe(interface: &Interface) -> Value {
     json!({ "mac": interface.mac, "ipv4": of(IpAddr::is_ipv4), "ipv6": of(IpAddr::is_ipv6) })
 }
 
-/// The interface, gateway and own address of a default route.
+/// Returns the interface, gateway and source address of a default route.
 fn way_out(
     route: Option<DefaultRoute>,
     interfaces: &BTreeMap<String, Interface>,
@@ -85,18 +85,18 @@ fn way_out(
     json!({ "interface": route.interface, "gateway": route.gateway, "address": address.unwrap_or_default() })
 }
 
-/// A route that is in use, in the flags of both tables.
+/// The flag of routes in use, in both tables.
 const UP: u32 = 0x1;
-/// A route that leads nowhere.
+/// The flag of unreachable routes.
 const REJECT: u32 = 0x200;
 
-/// The best default route of `/proc/net/route`.
+/// Returns the best default route of `/proc/net/route`.
 fn default_ipv4(table: &str) -> Option<DefaultRoute> {
     let route = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [interface, destination, gateway, flags, _, _, metric, mask, ..] = fields[..] else { return None };
         let hex = |field| u32::from_str_radix(field, 16).ok();
-        // The kernel writes addresses as numbers of its own byte order.
+        // The kernel writes addresses as numbers in native byte order.
         let gateway = Ipv4Addr::from(hex(gateway)?.to_ne_bytes());
         let leads_everywhere = hex(destination)? == 0 && hex(mask)? == 0;
         (leads_everywhere && hex(flags)? & (UP | REJECT) == UP).then(|| DefaultRoute {
@@ -108,7 +108,7 @@ fn default_ipv4(table: &str) -> Option<DefaultRoute> {
     best(table.lines().filter_map(route))
 }
 
-/// The best default route of `/proc/net/ipv6_route`.
+/// Returns the best default route of `/proc/net/ipv6_route`.
 fn default_ipv6(table: &str) -> Option<DefaultRoute> {
     let route = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -126,7 +126,7 @@ fn default_ipv6(table: &str) -> Option<DefaultRoute> {
     best(table.lines().filter_map(route))
 }
 
-/// The one with the lowest metric, the first of several.
+/// Returns the route with the lowest metric, or the first of several.
 fn best(routes: impl Iterator<Item = DefaultRoute>) -> Option<DefaultRoute> {
     routes.min_by_key(|route| route.metric)
 }

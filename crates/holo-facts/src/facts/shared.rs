@@ -1,4 +1,4 @@
-//! Facts gathered once a run: the first caller gathers them and leaves them in a file of the run.
+//! Facts gathered once per run: the first caller gathers them and writes them to a file of the run.
 
 use super::Facts;
 use crate::document;
@@ -12,14 +12,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest wait for another process that gathers. It ends long before, unless that process has been stopped.
+/// The maximum time to wait for another process that gathers facts. It finishes much earlier unless it was stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Returns the content of the file, or else gathers the facts and writes them there.
+/// Returns the facts in the file, or gathers them and writes them there.
 ///
-/// The file is its own lock, and is written in place: half a table is none, so that whoever finds it waits for the lock. Nothing else is
-/// made beside it that could be left behind. A file that cannot be shared costs time, no facts: then they are gathered again.
+/// The file is its own lock and is written in place: a partial table is not valid, so that readers wait for the lock.
+/// No temporary files can be left behind. If the file cannot be shared, facts are not lost, but gathered again.
 pub(super) fn once(path: &Path, gather: impl FnOnce() -> (Facts, Vec<Warning>)) -> (Facts, Vec<Warning>) {
     if let Some(facts) = open(path, OFlags::RDONLY).and_then(|file| read(path, file)) {
         return (facts, Vec::new());
@@ -34,12 +34,12 @@ pub(super) fn once(path: &Path, gather: impl FnOnce() -> (Facts, Vec<Warning>)) 
         return (facts, Vec::new());
     }
     let gathered = gather();
-    // There is nobody to tell; the next caller gathers for itself.
+    // This error need not be reported; the next caller gathers the facts itself.
     let _ = write(&mut file, gathered.0.value());
     gathered
 }
 
-/// Opens a file of facts, if it is our own or root's.
+/// Opens a facts file if it is owned by the current user or root.
 fn open(path: &Path, flags: OFlags) -> Option<File> {
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).ok()?;
@@ -52,7 +52,7 @@ fn read(path: &Path, file: File) -> Option<Facts> {
     document::json(path.display(), &content).ok().map(|facts| Facts(Value::Object(facts)))
 }
 
-/// Waits until nobody else gathers. The lock is released when the file is closed, or with the process.
+/// Waits until no other process gathers facts. The lock is released when the file is closed or the process ends.
 fn lock(file: &File) -> io::Result<()> {
     let give_up = Instant::now() + PATIENCE;
     loop {
@@ -64,7 +64,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Replaces what the file holds, which is nothing or what somebody who was killed has left.
+/// Replaces the content of the file, which is empty or was left by a killed process.
 fn write(file: &mut File, facts: &Value) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

@@ -1,4 +1,4 @@
-//! The machine's own facts: files and programs in `etc/holo/facts.d`.
+//! Custom facts: files and programs in `etc/holo/facts.d`.
 
 use crate::document;
 use crate::warning::Warning;
@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// The directory of the sources.
 const FOLDER: &str = "etc/holo/facts.d";
-/// The time limit of a program; then it is ended, so that all of them together take less than two seconds.
+/// The timeout for a program, so that all of them together take less than two seconds.
 const TIME_LIMIT: Duration = Duration::from_millis(1500);
 const GRACE: Duration = Duration::from_millis(200);
 const LINGER: Duration = Duration::from_millis(200);
-/// The most bytes that a program may print.
+/// The maximum output of a program in bytes.
 const MAX_OUTPUT: usize = 4 << 20;
 
-/// A source that there is.
+/// A fact source.
 enum Source {
     Document(PathBuf),
     Program(PathBuf),
@@ -29,7 +29,7 @@ enum Source {
 
 type Found = Result<Map<String, Value>, LocatedError>;
 
-/// Returns the facts of all sources, in the order of their names. Programs run concurrently, each with the same time limit.
+/// Returns the facts of all sources in the order of their names. Programs run concurrently, each with the same timeout.
 pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String, Value>> {
     let sources = match find(root) {
         Ok(sources) => sources,
@@ -52,7 +52,7 @@ pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String
             })
             .collect();
         let answer = |(source, thread): (_, Option<std::io::Result<thread::ScopedJoinHandle<'_, Found>>>)| {
-            // If no thread can be started, this one does the work.
+            // If no thread can be started, run it in this one.
             thread.and_then(|thread| thread.ok()?.join().ok()).unwrap_or_else(|| ask(source))
         };
         asked.into_iter().map(answer).collect()
@@ -67,8 +67,8 @@ pub(super) fn gather(root: &Root, warnings: &mut Vec<Warning>) -> Vec<Map<String
     tables
 }
 
-/// The sources in the order of their names, with what is wrong with those that are none. Hidden files are passed over, as is what is
-/// neither a document nor a program.
+/// Returns the sources in the order of their names, with errors for invalid ones. Hidden files, and files that are
+/// neither documents nor programs, are skipped.
 fn find(root: &Root) -> Result<Vec<Result<Source, LocatedError>>, LocatedError> {
     let folder = Path::new(FOLDER);
     let shown = |path: &Path| root.shown(path).display().to_string();
@@ -114,7 +114,7 @@ fn document(root: &Root, path: &Path) -> Found {
 
 fn program(root: &Root, path: &Path) -> Found {
     let shown = root.shown(path);
-    // A name without a slash would be looked up elsewhere.
+    // A name without a slash would be looked up in PATH.
     let program = std::path::absolute(&shown).unwrap_or_else(|_| shown.clone());
     let output = Program::new(program)
         .timeout(TIME_LIMIT)
@@ -130,7 +130,7 @@ fn program(root: &Root, path: &Path) -> Found {
         return Err(LocatedError::new(shown.display(), text));
     }
     document::json(shown.display(), &output.stdout).map_err(|fault| {
-        // The line is one of what it prints, not of the program.
+        // The line number refers to the output, not to the program.
         let line = fault.line.map_or_else(String::new, |line| format!(" in line {line}"));
         LocatedError::new(fault.place, format!("its output is not a table of JSON: {}{line}", fault.text))
     })

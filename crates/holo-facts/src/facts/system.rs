@@ -1,4 +1,4 @@
-//! Facts that lie in files below the root: the distribution, the host's name, the init system, the package manager.
+//! Facts from files below the root: distribution, host name, init system, package manager.
 
 use holo_system::{OsRelease, Root, package_manager};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ pub(super) fn add(root: &Root, facts: &mut Map<String, Value>) {
     facts.insert("domain".to_owned(), domain.into());
 }
 
-/// The values of `os-release(5)`, with its own defaults.
+/// Returns the values of `os-release(5)`, with the defaults defined there.
 fn os_release(release: &OsRelease) -> Value {
     let or = |key: &str, default: &str| release.get(key).unwrap_or(default).to_owned();
     let name = or("NAME", "Linux");
@@ -34,13 +34,13 @@ fn os_release(release: &OsRelease) -> Value {
     })
 }
 
-/// The first word that is no comment.
+/// Returns the first word that is not in a comment.
 fn first_word(text: &str) -> Option<String> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).next()
 }
 
-/// The name up to its first dot, the full name, and what stands behind the first dot of that.
+/// Returns the host name up to its first dot, the full name, and the part of the full name after its first dot.
 fn names(name: &str, hosts: &str) -> (String, String, String) {
     let hostname = name.split('.').next().unwrap_or_default();
     let in_hosts = || {

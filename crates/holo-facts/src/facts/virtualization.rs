@@ -1,4 +1,4 @@
-//! The container or virtual machine in which the system runs, in the names of `systemd-detect-virt(1)`.
+//! The container or virtual machine in which the system runs, with the names of `systemd-detect-virt(1)`.
 
 use super::kernel::read;
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ pub(super) fn facts() -> Value {
 
 fn container() -> Option<String> {
     let is_there = |path: &str| Path::new(path).exists();
-    // Container managers say so in the environment of the first process, which systemd hands on.
+    // Container managers set this in the environment of the first process; systemd copies it to the file.
     let told =
         |text: &str| text.split(['\0', '\n']).find_map(|pair| pair.strip_prefix("container=").map(str::to_owned));
     let told = told(&read("/proc/1/environ")).or_else(|| Some(read("/run/systemd/container").trim().to_owned()));
     if let Some(name) = told.filter(|name| !name.is_empty()) {
-        // Docker's tools and podman's share that variable.
+        // Docker's tools and podman share this value.
         return Some(if name == "oci" && is_there("/.dockerenv") { "docker".to_owned() } else { name });
     }
     let release = read("/proc/sys/kernel/osrelease");
@@ -35,7 +35,7 @@ fn container() -> Option<String> {
     marked.or_else(|| in_group(&read("/proc/1/cgroup")))
 }
 
-/// The kind of a container by the control group of its first process.
+/// Returns the kind of container from the control group of its first process.
 fn in_group(groups: &str) -> Option<String> {
     let parts = [("/docker", "docker"), ("/libpod", "podman"), ("/lxc", "lxc"), ("/kubepods", "docker")];
     parts.iter().find(|(part, _)| groups.contains(part)).map(|(_, name)| (*name).to_owned())
@@ -49,7 +49,7 @@ fn machine() -> Option<String> {
     named.or_else(by_hypervisor).or_else(|| is_flagged(&read("/proc/cpuinfo")).then(|| "vm-other".to_owned()))
 }
 
-/// Names that firmware gives to virtual machines: the first of these that one of its texts begins with.
+/// Prefixes of firmware strings of virtual machines; the first match is used.
 const FIRMWARE: [(&str, &str); 17] = [
     ("KVM", "kvm"),
     ("OpenStack", "kvm"),
@@ -75,14 +75,14 @@ fn by_names(texts: &[String; 4]) -> Option<&'static str> {
     if vendor == "Microsoft Corporation" && product == "Virtual Machine" {
         return Some("microsoft");
     }
-    // Bare metal at Amazon says so.
+    // Amazon's bare metal machines have this name.
     if vendor == "Amazon EC2" && product.ends_with(".metal") {
         return None;
     }
     texts.iter().find_map(|text| FIRMWARE.iter().find(|(name, _)| text.starts_with(name)).map(|(_, name)| *name))
 }
 
-/// Returns whether the processor reports a hypervisor.
+/// Returns true if the processor reports a hypervisor.
 fn is_flagged(information: &str) -> bool {
     let flags = information.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
     flags.split_whitespace().any(|flag| flag == "hypervisor")

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The endings of the names of templates that read data.
+/// File name suffixes of templates that can read data.
 const SUFFIXES: [&str; 3] = [".jinja", ".j2", ".holotemplate"];
 
-/// Returns true if a file is a template by its name.
+/// Returns true if the file name is that of a template.
 #[must_use]
 pub fn is_template(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
@@ -23,11 +23,11 @@ pub fn is_template(path: &Path) -> bool {
 }
 
 impl Knowledge {
-    /// Returns the values of data that a template reads, with their places, by their keys. What only the plugin of a template knows is
-    /// taken to be undefined, and what cannot be rendered without it reads no more.
+    /// Returns the data values that a template reads, with their origins, by key. Names that only the template's plugin
+    /// defines are treated as undefined; rendering stops where it is impossible without them.
     ///
     /// # Errors
-    /// If a file of data, or the hierarchy, is not as it should be.
+    /// If a data file or the hierarchy is invalid.
     pub fn read_by(&self, template: &str) -> Result<BTreeMap<String, Origin<'_>>, LocatedError> {
         let data = self.data()?;
         let keys = Keys::default();
@@ -65,7 +65,7 @@ impl Keys {
     }
 }
 
-/// A table of data that is seen being read.
+/// A table of data that records reads.
 #[derive(Debug)]
 struct Seen {
     key: String,
@@ -73,7 +73,7 @@ struct Seen {
     keys: Keys,
 }
 
-/// Returns a value that a template may look into: what it reads of a table, or all of any other.
+/// Returns a value for a template: reads of a table are recorded by key, those of other values as a whole.
 fn seen(key: String, value: &Json, keys: &Keys) -> Value {
     if let Json::Object(table) = value {
         return Value::from_object(Seen { key, table: table.clone(), keys: keys.clone() });
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(read("{{ data.web.tls }}"), ["web.tls.cert:10", "web.tls.key:9"]);
         assert_eq!(read("{% for name, value in data.hosts|items %}{{ name }}{% endfor %}"), ["hosts.a:13"]);
         assert_eq!(read("{% for item in data.list %}{{ item }}{% endfor %}"), ["list:3"]);
-        // What is not there, or not known here, does not end it.
+        // Undefined and unknown names do not stop rendering.
         assert_eq!(
             read("{{ input }}{{ data.none }}{{ lookup('none', 1) }}{{ other.thing.more }}{{ data.port }}"),
             ["port:1"]

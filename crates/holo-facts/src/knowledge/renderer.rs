@@ -1,4 +1,4 @@
-//! Templates and conditions whose results say if they hold something that is encrypted in data.
+//! Templates and conditions that detect whether results contain encrypted data.
 
 use super::Knowledge;
 use crate::template::Templates;
@@ -6,9 +6,10 @@ use holo_definitions::{LocatedError, Rendered};
 use serde_json::{Map, Value};
 use std::sync::OnceLock;
 
-/// Renders templates and evaluates conditions over all that is known.
+/// Renders templates and evaluates conditions over facts and data.
 ///
-/// Where data have something encrypted in them, all is done a second time with look-alikes instead: what differs then has come from that.
+/// If the data contains encrypted values, every operation is repeated with look-alikes: parts of results that differ
+/// depend on secrets.
 #[derive(Debug)]
 pub struct Renderer {
     knowledge: Knowledge,
@@ -21,10 +22,10 @@ impl Renderer {
         Renderer { knowledge: knowledge.clone(), templates: knowledge.templates(), disguised: OnceLock::new() }
     }
 
-    /// Renders a template once. The name is for errors; what else is in scope hides facts and data of the same name.
+    /// Renders a template. The name is used in errors; names in `scope` hide facts and data of the same name.
     ///
     /// # Errors
-    /// What is wrong, with the name and the line of the template.
+    /// The error, with the name and line of the template.
     pub fn render(&self, name: &str, text: &str, scope: &Map<String, Value>) -> Result<Rendered, LocatedError> {
         let (rendered, disguised) = self.twice(|templates| templates.render(name, text, scope))?;
         Ok(match disguised {
@@ -33,7 +34,7 @@ impl Renderer {
         })
     }
 
-    /// Does something with the templates, and with those that have look-alikes if something is encrypted.
+    /// Performs an operation with the templates, and again with look-alikes if there are encrypted values.
     fn twice<T>(
         &self,
         work: impl Fn(&Templates) -> Result<T, LocatedError>,
@@ -61,12 +62,12 @@ impl holo_definitions::Templates for Renderer {
     }
 }
 
-/// Returns a result, if nothing was used for it that cannot be decrypted.
+/// Returns the result, or an error if it depends on a secret that cannot be decrypted.
 fn opened<T>(done: Result<T, LocatedError>, knowledge: &Knowledge) -> Result<T, LocatedError> {
     knowledge.take_unopened().map_or(done, Err)
 }
 
-/// Returns an error without what may come from a value that is encrypted: its words are others then if that is a look-alike.
+/// Returns an error without text from encrypted values: if it differs from that with look-alikes, it is replaced.
 #[must_use]
 pub fn shown(error: LocatedError, disguised: Option<&LocatedError>) -> LocatedError {
     if disguised == Some(&error) {

@@ -1,4 +1,4 @@
-//! Facts and data as templates see them: asked for only if a template does so.
+//! Facts and data in templates, loaded only if a template uses them.
 
 use super::Knowledge;
 use crate::data::Data;
@@ -11,13 +11,13 @@ use serde_json::Value as Json;
 use std::fmt;
 use std::sync::Arc;
 
-/// Returns templates in whose scope are `facts` alone.
+/// Returns templates with only `facts` in scope.
 pub(super) fn of_facts(knowledge: &Knowledge) -> Templates {
     let knowledge = knowledge.clone();
     Templates::new().with_table("facts", move || Ok(Value::from(Serde(knowledge.facts().value()))))
 }
 
-/// Returns templates in whose scope are `facts`, `data` and `lookup`.
+/// Returns templates with `facts`, `data` and `lookup` in scope.
 pub(super) fn of_all(knowledge: &Knowledge) -> Templates {
     let table = {
         let knowledge = knowledge.clone();
@@ -38,8 +38,7 @@ fn look_up(knowledge: &Knowledge, key: &str) -> Result<Option<Value>, Error> {
     found.map(|value| opened(knowledge, data, key, value)).transpose().map_err(|error| failed(&error))
 }
 
-/// Returns a value of data with what is encrypted in it decrypted. Where that cannot be done in something that holds more, the rest of that
-/// can be used nevertheless.
+/// Decrypts a data value. If a part of a table or list cannot be decrypted, the other parts remain usable.
 fn opened(knowledge: &Knowledge, data: &Data, key: &str, value: &Json) -> Result<Value, LocatedError> {
     match data.open(key, value) {
         Ok(value) => Ok(Value::from(Serde(&value))),
@@ -53,7 +52,7 @@ fn opened(knowledge: &Knowledge, data: &Data, key: &str, value: &Json) -> Result
     }
 }
 
-/// A table or list in which there is something that cannot be decrypted: only the rest of it can be used, piece by piece.
+/// A table or list that contains secrets that cannot be decrypted: its other items can be used individually.
 #[derive(Debug)]
 struct Unopened {
     knowledge: Knowledge,

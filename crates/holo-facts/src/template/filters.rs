@@ -1,4 +1,4 @@
-//! Filters for configuration files, beyond those of the language.
+//! Filters for configuration files, in addition to the built-in ones.
 
 use data_encoding::{BASE64, HEXLOWER};
 use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
@@ -26,7 +26,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.set_formatter(show);
 }
 
-/// JSON: on one line, or over several, each level indented by as many blanks.
+/// Formats JSON on one line, or on several with this indentation per level.
 #[expect(clippy::needless_pass_by_value, reason = "the engine hands over what is named so")]
 fn tojson(value: &Value, indent: Option<usize>, named: Kwargs) -> Result<Value, Error> {
     let indent = indent.map_or_else(|| named.get("indent"), |indent| Ok(Some(indent)))?;
@@ -45,7 +45,7 @@ fn json(value: &Value) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| bad(&error))
 }
 
-/// Nothing undefined may hide in what is written: it would become `null`.
+/// Refuses undefined values, which would become `null`.
 fn defined(value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined => Err(Error::new(ErrorKind::UndefinedError, "what is to be written is undefined")),
@@ -59,8 +59,8 @@ fn bad(error: &serde_json::Error) -> Error {
     Error::new(ErrorKind::BadSerialization, error.to_string())
 }
 
-/// A value where a template shows it: text as it is, everything else as JSON has it. The language itself would have it as Python does,
-/// which hardly any configuration file means.
+/// Formats a value in a template's output: strings unchanged, all others as JSON. The engine's default is Python
+/// notation, which hardly any configuration file uses.
 fn show(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Bool
@@ -73,7 +73,7 @@ fn show(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Re
     }
 }
 
-/// Returns a value that can stand behind `KEY =` in TOML.
+/// Formats a value for TOML, as it follows `KEY =`.
 fn toml(value: &Value) -> Result<Value, Error> {
     defined(value)?;
     match toml::Value::try_from(value) {
@@ -82,7 +82,7 @@ fn toml(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// One word of a shell, or a word for each item of a list, quoted where needed.
+/// Quotes a value as a shell word, or a list as several.
 fn quote(value: &Value) -> Result<Value, Error> {
     let words = match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => {
@@ -108,7 +108,7 @@ fn invalid(problem: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem.to_string())
 }
 
-/// YAML, without a newline at the end.
+/// Formats YAML without a final newline.
 fn to_yaml(value: &Value) -> Result<String, Error> {
     defined(value)?;
     let text =
@@ -133,7 +133,7 @@ fn regex(pattern: &str) -> Result<Regex, Error> {
     })
 }
 
-/// Replaces all matches of a regular expression; `$1` and `${name}` stand for its groups, and so does `\\1`.
+/// Replaces all matches of a regular expression; `$1`, `${name}` and `\\1` refer to groups.
 fn regex_replace(text: &str, pattern: &str, by: &str) -> Result<String, Error> {
     let pattern = regex(pattern)?;
     let mut groups = String::new();
@@ -150,7 +150,7 @@ fn regex_replace(text: &str, pattern: &str, by: &str) -> Result<String, Error> {
     Ok(pattern.replace_all(text, groups.as_str()).into_owned())
 }
 
-/// Puts tables together; of equal keys the last counts. With `recursive=true`, tables in them are put together too.
+/// Merges tables; the last value of a key is used. With `recursive=true`, nested tables are merged too.
 #[expect(clippy::needless_pass_by_value, reason = "the engine hands over what is named so")]
 fn combine(value: &Value, others: Rest<Value>, named: Kwargs) -> Result<Value, Error> {
     let recursive = named.get::<Option<bool>>("recursive")?.unwrap_or_default();
@@ -185,7 +185,7 @@ fn overlay(
     }
 }
 
-/// The digest of a text in hexadecimal digits.
+/// Returns the digest of a text in hexadecimal digits.
 fn hash(text: &str, algorithm: Option<&str>) -> Result<String, Error> {
     let bytes = match algorithm.unwrap_or("sha256") {
         "sha256" => Sha256::digest(text.as_bytes()).to_vec(),
@@ -195,8 +195,8 @@ fn hash(text: &str, algorithm: Option<&str>) -> Result<String, Error> {
     Ok(HEXLOWER.encode(&bytes))
 }
 
-/// A part of an address such as `192.0.2.7/24`: its `address`, `prefix`, `network`, `netmask`, `broadcast` or `version`. Without a name,
-/// the address as it is, if it is one.
+/// Returns a part of an address such as `192.0.2.7/24`: its `address`, `prefix`, `network`, `netmask`, `broadcast` or
+/// `version`. Without a name, returns the address unchanged if it is valid.
 fn ipaddr(text: &str, part: Option<&str>) -> Result<Value, Error> {
     let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
     let wrong = || invalid(format!("{text:?} is not an address"));
@@ -209,7 +209,7 @@ fn ipaddr(text: &str, part: Option<&str>) -> Result<Value, Error> {
     if length > bits {
         return Err(wrong());
     }
-    // The bits of the network, from the first on; shifting all of them out is not possible in one step.
+    // The network bits, from the most significant one; shifting by the full width would overflow.
     let mask = u128::MAX.checked_shl(128 - length).unwrap_or_default();
     let shown = |number: u128| match address {
         IpAddr::V4(_) => Ipv4Addr::from(u32::try_from(number >> 96).unwrap_or_default()).to_string(),

@@ -1,4 +1,4 @@
-//! Tables in templates that are found out only when a template looks into them.
+//! Tables in templates that are computed only when a template uses them.
 
 use holo_definitions::LocatedError;
 use minijinja::value::{Enumerator, Object};
@@ -6,7 +6,7 @@ use minijinja::{Error, ErrorKind, Value};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// A table that is asked for when it is first looked into.
+/// A table that is computed on first use.
 pub(super) struct Table<F> {
     find: F,
     found: OnceLock<Result<Value, LocatedError>>,
@@ -22,7 +22,7 @@ impl<F: Fn() -> Result<Value, LocatedError>> Table<F> {
     }
 }
 
-/// Returns an error of what a template asked for as one of the template.
+/// Converts an error into one of the template engine.
 pub(crate) fn failed(error: &LocatedError) -> Error {
     Error::new(ErrorKind::InvalidOperation, error.to_string())
 }
@@ -37,7 +37,7 @@ impl<F: Fn() -> Result<Value, LocatedError> + Send + Sync + 'static> Object for 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         match self.found() {
             Ok(table) => table.get_item(key).ok().filter(|value| !value.is_undefined()),
-            // An error at the place where the value is used.
+            // The engine reports the error where the value is used.
             Err(error) => Some(Value::from(failed(error))),
         }
     }

@@ -115,7 +115,7 @@ fn expressions_are_true_or_false() {
         ("none", false),
         ("data.x is defined", false),
         ("lookup('web', false)", false),
-        // Text is text, whatever it says.
+        // A string stays a string, whatever it looks like.
         ("data.odd", true),
         ("'false'", true),
     ] {

@@ -1,4 +1,4 @@
-//! The values of scalars by the core schema.
+//! Scalar values according to the core schema.
 
 use super::YamlError;
 use saphyr_parser::{ScalarStyle, Tag};
@@ -7,12 +7,12 @@ use serde_json::{Number, Value};
 /// The prefix of the core schema's tags.
 pub(super) const CORE: &str = "tag:yaml.org,2002:";
 
-/// Says that nothing is known of a tag.
+/// Returns the message for an unknown tag.
 pub(super) fn unknown(tag: &Tag) -> String {
     format!("the tag {}{} has no meaning here", tag.handle, tag.suffix)
 }
 
-/// Returns the value of a scalar by the core schema: only plain scalars can be anything but a string.
+/// Returns the value of a scalar according to the core schema: only plain scalars can be anything other than strings.
 pub(super) fn value(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Value, YamlError> {
     let wrong = |text: String| Err(YamlError { text, line });
     let wanted = match tag {
@@ -65,7 +65,7 @@ fn resolve(text: &str, line: usize) -> Result<Value, YamlError> {
     })
 }
 
-/// Returns true if digits without a sign are a number with a point or an exponent.
+/// Returns true if unsigned digits contain a decimal point or an exponent.
 fn is_float(digits: &str) -> bool {
     let (mantissa, exponent) =
         digits.split_once(['e', 'E']).map_or((digits, None), |(mantissa, rest)| (mantissa, Some(rest)));

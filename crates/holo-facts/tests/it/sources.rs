@@ -1,4 +1,4 @@
-//! Sources of facts that say something, say nonsense, fail or hang: each with real files and programs below a root.
+//! Fact sources that succeed, print invalid output, fail or hang, with real files and programs below a root.
 
 use holo_facts::{Facts, key};
 use libtest_mimic::Trial;
@@ -20,7 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A program cannot be started while its file is open for writing, even in a child that another test is just starting.
+/// A program cannot be executed while its file is open for writing, even in a child process that another test is just
+/// starting.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 struct Root {
@@ -55,7 +56,7 @@ impl Root {
         self.with(name, 0o755, &format!("#!/bin/sh\n{script}\n"))
     }
 
-    /// The facts, and the warnings without what stands before the names of sources.
+    /// Returns the facts, and the warnings without the part before the sources' names.
     fn gather(&self) -> (Value, Vec<String>) {
         let (facts, warnings) = Facts::gather(self.path(), self.path());
         let before = format!("no facts from {}/etc/holo/facts.d", self.path().display());
