@@ -1,10 +1,10 @@
-//! The changes that lead from one text to another.
+//! The changes from one text to another.
 
 use crate::lines::Changes;
 use crate::{matching, sliding};
 use std::ops::Range;
 
-/// Lines of the old text that are replaced by lines of the new one; either may be none.
+/// Lines of the old text that are replaced with lines of the new one; either range may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The lines of the old text, counted from 0.
@@ -13,10 +13,10 @@ pub struct Change {
     pub new: Range<usize>,
 }
 
-/// Two texts as lines, and the changes between them, in their order.
+/// Two texts as lines, and the changes between them in order.
 #[derive(Clone, Debug)]
 pub struct Comparison<'a> {
-    /// The lines of the old text, each with the newline that ends it.
+    /// The lines of the old text, including their newlines.
     pub old: Vec<&'a [u8]>,
     /// The lines of the new text.
     pub new: Vec<&'a [u8]>,
@@ -34,7 +34,7 @@ impl<'a> Comparison<'a> {
         Comparison { changes: list(&changes), old: old.lines, new: new.lines }
     }
 
-    /// Returns for each line of the new text the line of the old one that it is, if it is one.
+    /// Returns, for each line of the new text, the index of the same line in the old one; `None` if it was added.
     #[must_use]
     pub fn kept(&self) -> Vec<Option<usize>> {
         let mut kept = Vec::with_capacity(self.new.len());
@@ -49,13 +49,13 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Lists the changes in the order of the texts.
+/// Lists the changes in order.
 fn list(changes: &Changes) -> Vec<Change> {
     let mut list = Vec::new();
     let (mut old, mut new) = (0, 0);
     while old < changes.old.len() || new < changes.new.len() {
         let change = Change { old: old..end_of_run(&changes.old, old), new: new..end_of_run(&changes.new, new) };
-        // Behind the run follows a line that both texts have, or both end.
+        // After a change, both texts have a common line, or both end.
         (old, new) = (change.old.end + 1, change.new.end + 1);
         if !change.old.is_empty() || !change.new.is_empty() {
             list.push(change);

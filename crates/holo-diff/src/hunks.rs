@@ -1,19 +1,19 @@
-//! Writes the differences of two texts as hunks of the unified format.
+//! Formats the differences of two texts as hunks of the unified format.
 
 use crate::{Change, Comparison};
 use bstr::ByteSlice;
 use std::ops::Range;
 
-/// Unchanged lines shown before and after each change.
+/// The number of unchanged lines shown before and after each change.
 const CONTEXT: usize = 3;
 
-/// No header of a hunk is longer than this, the newline included.
+/// The maximum length of a hunk header, including its newline.
 const HEADER_LIMIT: usize = 128;
 
-/// No more of a line than this is in the header of a hunk.
+/// The maximum length of the line in a hunk header.
 const FUNCTION_LIMIT: usize = 80;
 
-/// Returns the hunks of the unified format that make a new text from an old one, as git has them; empty if the texts are equal.
+/// Returns the hunks of the unified format between two texts, as git formats them; empty if the texts are equal.
 #[must_use]
 pub fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
     let Comparison { old, new, changes } = Comparison::new(old, new);
@@ -24,7 +24,7 @@ pub fn hunks(old: &[u8], new: &[u8]) -> Vec<u8> {
     writer.out
 }
 
-/// Puts changes into one hunk if their context lines touch or overlap.
+/// Groups changes into hunks if their context lines touch or overlap.
 fn group(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     changes.chunk_by(|a, b| b.old.start - a.old.end <= 2 * CONTEXT)
 }
@@ -32,9 +32,9 @@ fn group(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
 struct Writer<'a> {
     old: &'a [&'a [u8]],
     new: &'a [&'a [u8]],
-    /// The last line before the present hunk that looks like the head of a function.
+    /// The last line before the current hunk that looks like a function header.
     function: Option<&'a [u8]>,
-    /// The number of lines of the old text that have been searched for `function`.
+    /// The number of lines of the old text searched for `function`.
     searched: usize,
     out: Vec<u8>,
 }
@@ -73,7 +73,7 @@ impl Writer<'_> {
         if let Some(line) = self.function {
             header.push(b' ');
             let line = line.get(..FUNCTION_LIMIT).unwrap_or(line);
-            // Form feeds do not count as white space.
+            // Form feeds are not considered white space.
             let line = line.trim_end_with(|letter| matches!(letter, ' ' | '\t' | '\r' | '\n'));
             let room = HEADER_LIMIT - 1 - header.len();
             header.extend(line.iter().take(room));
@@ -99,7 +99,7 @@ fn heads_function(line: &[u8]) -> bool {
     first.is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$'))
 }
 
-/// Returns the position and length of a range of lines. One without lines is behind the line named.
+/// Formats the position and length of a range of lines. An empty range is positioned after the given line.
 fn span(lines: &Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),
@@ -108,7 +108,7 @@ fn span(lines: &Range<usize>) -> String {
     }
 }
 
-/// Returns the number of bytes before the first that is not UTF-8. Non-characters end the text, too.
+/// Returns the length of the valid UTF-8 prefix. It also ends before a noncharacter.
 fn valid_length(bytes: &[u8]) -> usize {
     let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     valid.find(['\u{fffe}', '\u{ffff}']).unwrap_or(valid.len())
@@ -118,7 +118,7 @@ fn valid_length(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Returns the header of the hunk that changes the line `old` behind the given text.
+    /// Returns the header of the hunk that changes the line `old` after the given text.
     fn header_behind(text: &[u8]) -> Vec<u8> {
         let old = [text, b"1\n2\n3\nold\n"].concat();
         let new = [text, b"1\n2\n3\nnew\n"].concat();

@@ -1,4 +1,4 @@
-//! Differences of texts, line by line: finding them as git does, applying them as `patch` does, and merging those of two sides.
+//! Line diffs: finding differences like git, applying them like `patch`, and three-way merges.
 
 mod comparison;
 mod hunks;
@@ -14,13 +14,13 @@ pub use hunks::hunks;
 pub use merge::{Labels, Merged, merge};
 pub use patch::{HunkError, Patch, PatchError};
 
-/// Files with a NUL so early are not text.
+/// A file with a NUL in this many first bytes is binary.
 const NUL_WINDOW: usize = 8000;
 
-/// Larger files are not looked at as text.
+/// Larger files are considered binary.
 const BIGGEST_TEXT: usize = 512 << 20;
 
-/// Returns true if a content is not text, as git has it.
+/// Returns true if the content is binary, by git's rules.
 #[must_use]
 pub fn is_binary(content: &[u8]) -> bool {
     let start = content.get(..NUL_WINDOW).unwrap_or(content);

@@ -1,4 +1,4 @@
-//! Matches the lines of two texts: which of them stay, and which are removed or added.
+//! Matches the lines of two texts, to determine which are kept, removed or added.
 
 use crate::lines::{Changes, Class, Kept, Text, coarse_sqrt, count_equal};
 use crate::search::Search;
@@ -7,7 +7,7 @@ use holo_index::Table;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Splits both texts into lines and numbers the distinct ones.
+/// Splits both texts into lines and numbers distinct lines.
 pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>) {
     let mut known = HashMap::new();
     let mut text_of = |bytes: &'a [u8]| {
@@ -22,9 +22,10 @@ pub(super) fn classify<'a>(old: &'a [u8], new: &'a [u8]) -> (Text<'a>, Text<'a>)
     (text_of(old), text_of(new))
 }
 
-/// Finds a short way from an old text to a new one.
+/// Finds a short edit script from the old text to the new one.
 ///
-/// Lines that cannot help, or would rather mislead, are left out before the search: the same ones as git leaves out.
+/// Lines that cannot match, or whose matches are likely misleading, are left out of the search: the same ones as in
+/// git.
 pub(super) fn compare(old: &[Class], new: &[Class]) -> Changes {
     let prefix = count_equal(old.iter(), new.iter());
     let suffix = count_equal(old.iter().skip(prefix).rev(), new.iter().skip(prefix).rev());
@@ -52,17 +53,17 @@ fn count(text: &[Class], classes: usize) -> Table<Class, usize> {
 enum Frequency {
     Never,
     Sometimes,
-    /// So often (blank lines, lone braces) that a match says little.
+    /// A match says little about such a frequent line (blank lines, lone braces).
     Often,
 }
 
-/// The number of times that a line is in the other text beyond which it is always frequent.
+/// A line that occurs more often than this in the other text is always frequent.
 const OFTEN_AT_MOST: usize = 1024;
 
-/// The number of lines to each side that decide if a frequent line is worth matching.
+/// The number of lines on each side that decide whether a frequent line is worth matching.
 const NEIGHBOURS: usize = 100;
 
-/// Selects lines in the middle of a text, and marks the others there as changed.
+/// Selects lines in the middle of a text for the search, and marks the other lines there as changed.
 fn select(text: &[Class], middle: Range<usize>, counts_in_other: &Table<Class, usize>, changed: &mut [bool]) -> Kept {
     let often = coarse_sqrt(text.len()).min(OFTEN_AT_MOST);
     let frequency = |&class: &Class| match counts_in_other[class] {
@@ -91,7 +92,7 @@ fn select(text: &[Class], middle: Range<usize>, counts_in_other: &Table<Class, u
     kept
 }
 
-/// Returns true if a frequent line is in the midst of so many lines without a match that matching it would only tear a change apart.
+/// Returns true if a frequent line is surrounded by so many unmatched lines that matching it would only split a change.
 fn is_among_unmatched(frequencies: &[Frequency], index: usize) -> bool {
     let before = frequencies.iter().take(index).rev();
     let after = frequencies.iter().skip(index + 1);
@@ -100,8 +101,8 @@ fn is_among_unmatched(frequencies: &[Frequency], index: usize) -> bool {
     never_before > 0 && never_after > 0 && never_before + never_after > 3 * (often_before + often_after)
 }
 
-/// Counts the lines that are never and often in the other text, up to the first that is there sometimes. The line whose neighbours they are
-/// counts as frequent itself.
+/// Counts the neighbours that occur never and often in the other text, up to the first that occurs sometimes. The
+/// frequent line itself is included in the count.
 fn count_neighbours<'a>(neighbours: impl Iterator<Item = &'a Frequency>) -> (usize, usize) {
     let (mut never, mut often) = (0, 1);
     for frequency in neighbours {

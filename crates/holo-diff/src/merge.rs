@@ -1,36 +1,36 @@
-//! Merging what two sides have made of one text.
+//! Three-way merge of texts.
 
 use crate::{Change, Comparison};
 use std::ops::Range;
 
-/// The names that stand at the markers of conflicts.
+/// The labels of conflict markers.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
-    /// The first side.
+    /// The label of the first side.
     pub one: &'a str,
-    /// The text that both have begun with.
+    /// The label of the common base.
     pub base: &'a str,
-    /// The other side.
+    /// The label of the other side.
     pub other: &'a str,
 }
 
 /// A merged text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The text; where both sides have changed the same lines it has both, with markers around them.
+    /// The text. If both sides changed the same lines, it contains both versions between conflict markers.
     pub text: Vec<u8>,
-    /// The number of such places.
+    /// The number of conflicts.
     pub conflicts: usize,
 }
 
-/// A range of lines of the base, with what the sides have in its place.
+/// A range of lines of the base, with the lines of both sides that replace it.
 struct Region {
     base: Range<usize>,
     one: Range<usize>,
     other: Range<usize>,
 }
 
-/// Joins what two sides have made of a text.
+/// Merges both sides' changes to a text.
 #[must_use]
 pub fn merge(base: &[u8], one: &[u8], other: &[u8], labels: Labels<'_>) -> Merged {
     let (one, other) = (Comparison::new(base, one), Comparison::new(base, other));
@@ -67,7 +67,7 @@ impl Merged {
     }
 
     fn push_text(&mut self, text: &[u8]) {
-        // A last line without a newline is not the last any more.
+        // A last line without a newline is no longer the last.
         if !text.is_empty() && self.text.last().is_some_and(|&last| last != b'\n') {
             self.text.push(b'\n');
         }
@@ -80,10 +80,10 @@ impl Merged {
     }
 }
 
-/// Puts the changes of both sides together where they touch.
+/// Combines changes of both sides that touch.
 fn regions(one: &[Change], other: &[Change]) -> Vec<Region> {
     let (mut ones, mut others) = (one.iter().peekable(), other.iter().peekable());
-    // The number of lines that each side has more than the base, so far.
+    // The number of lines so far that each side has added to the base.
     let (mut one_drift, mut other_drift) = (0_isize, 0_isize);
     let mut regions = Vec::new();
     while let Some(start) = [ones.peek(), others.peek()].into_iter().flatten().map(|change| change.old.start).min() {

@@ -1,4 +1,4 @@
-//! Patches: differences in the unified format, applied to a text that need not be the one that they were made of.
+//! Patches: unified diffs, applied to a text that may differ from the original.
 
 mod locate;
 mod parse;
@@ -8,22 +8,22 @@ use locate::Locator;
 pub use parse::PatchError;
 use std::fmt;
 
-/// The number of unchanged lines at the ends of a hunk that need not fit.
+/// The maximum number of unchanged lines at the ends of a hunk that need not match.
 const MAX_FUZZ: usize = 2;
 
-/// The hunks of one text.
+/// The hunks for one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
     hunks: Vec<Hunk>,
 }
 
-/// Some lines that are changed together, with unchanged ones around them.
+/// A group of changed lines with their context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hunk {
-    /// The number of the first line in the old text, or of the line in front of it if there are none.
+    /// The number of the first line in the old text; if the hunk has none, that of the preceding line.
     start: usize,
     lines: Vec<Line>,
-    /// Everything of it, as it was written.
+    /// The complete text of the hunk.
     text: BString,
 }
 
@@ -31,7 +31,7 @@ struct Hunk {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     kind: Kind,
-    /// With its newline, if it has one.
+    /// The text, including its newline if it has one.
     text: BString,
 }
 
@@ -42,14 +42,14 @@ enum Kind {
     Added,
 }
 
-/// A hunk does not fit.
+/// A hunk that does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct HunkError {
-    /// The number of the hunk, from 1 on.
+    /// The number of the hunk, counted from 1.
     pub number: usize,
-    /// The number of all hunks.
+    /// The total number of hunks.
     pub count: usize,
-    /// The hunk, as it was written.
+    /// The text of the hunk.
     pub hunk: BString,
 }
 
@@ -60,22 +60,22 @@ impl fmt::Display for HunkError {
 }
 
 impl Patch {
-    /// Parses a text. What is before the first hunk, and between hunks, does not count; a text without hunks changes nothing if it is empty,
-    /// and is no patch otherwise.
+    /// Parses a patch. Text before and between hunks is ignored. An empty text changes nothing; any other text without
+    /// hunks is not a patch.
     ///
     /// # Errors
-    /// If it is not a patch of one file.
+    /// If the text is not a patch of one file.
     pub fn parse(text: &[u8]) -> Result<Patch, PatchError> {
         Ok(Patch { hunks: parse::hunks(text)? })
     }
 
-    /// Returns true if it changes nothing.
+    /// Returns true if the patch changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hunks.is_empty()
     }
 
-    /// Returns the patch that leads the other way.
+    /// Returns the reverse patch.
     #[must_use]
     pub fn reversed(&self) -> Patch {
         let mut drift = 0;
@@ -83,19 +83,19 @@ impl Patch {
         Patch { hunks }
     }
 
-    /// Applies it as `patch` does: each hunk where it was, else at the nearest line where it fits, else without the outermost one or two
-    /// unchanged lines of it.
+    /// Applies the patch like `patch`: each hunk at its original position, else at the nearest matching one, else
+    /// without its one or two outermost context lines.
     ///
     /// # Errors
-    /// If a hunk fits nowhere.
+    /// If a hunk does not match anywhere.
     pub fn apply(&self, base: &[u8]) -> Result<Vec<u8>, HunkError> {
         self.apply_with_fuzz(base, MAX_FUZZ)
     }
 
-    /// Applies it where all of each hunk fits, be it moved.
+    /// Like `apply`, but all context lines must match, possibly at another position.
     ///
     /// # Errors
-    /// If a hunk fits nowhere so.
+    /// If a hunk does not match anywhere.
     pub fn apply_exactly(&self, base: &[u8]) -> Result<Vec<u8>, HunkError> {
         self.apply_with_fuzz(base, 0)
     }
@@ -104,7 +104,7 @@ impl Patch {
         let lines: Vec<&[u8]> = base.lines_with_terminator().collect();
         let mut locator = Locator::new(&lines, max_fuzz);
         let mut pieces: Vec<&[u8]> = Vec::new();
-        // The lines of the base before this have been copied or left out.
+        // The lines of the base before this one have been processed.
         let mut done = 0;
         for (index, hunk) in self.hunks.iter().enumerate() {
             let Some(start) = locator.locate(hunk, done) else {
@@ -113,7 +113,7 @@ impl Patch {
             let mut at = start;
             for line in &hunk.lines {
                 match line.kind {
-                    // What the base has there is kept, also where it only fits nearly.
+                    // Keep the base's line, even if it only matches approximately.
                     Kind::Context => at += 1,
                     Kind::Removed => {
                         pieces.extend(lines.get(done..at).unwrap_or_default());
@@ -133,7 +133,7 @@ impl Patch {
     }
 }
 
-/// Joins lines. One that has no newline gets one, unless it is the last.
+/// Joins lines. A line without a newline gets one unless it is the last.
 fn join(pieces: &[&[u8]]) -> Vec<u8> {
     let mut text: Vec<u8> = Vec::new();
     for piece in pieces {
@@ -146,7 +146,7 @@ fn join(pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 impl Hunk {
-    /// Returns the lines that the text has to have.
+    /// Returns the lines that the text must contain.
     fn pattern(&self) -> Vec<&[u8]> {
         self.lines.iter().filter(|line| line.kind != Kind::Added).map(|line| &line.text[..]).collect()
     }
@@ -155,22 +155,22 @@ impl Hunk {
         self.lines.iter().filter(|line| line.kind == kind).count()
     }
 
-    /// Returns the numbers of unchanged lines at its beginning and end.
+    /// Returns the numbers of context lines at the start and end.
     fn context(&self) -> (usize, usize) {
         let is_context = |line: &&Line| line.kind == Kind::Context;
         (self.lines.iter().take_while(is_context).count(), self.lines.iter().rev().take_while(is_context).count())
     }
 
-    /// Returns the hunk that leads the other way. `drift` is the number of lines that those before it have added.
+    /// Returns the reverse hunk. `drift` is the number of lines added by preceding hunks.
     fn reversed(&self, drift: &mut isize) -> Hunk {
         let (added, removed) = (self.count(Kind::Added), self.count(Kind::Removed));
         let context = self.count(Kind::Context);
-        // A hunk without lines of a text names the line in front of it.
+        // A hunk without lines of a text is positioned at the preceding line.
         let first = if context + removed == 0 { self.start + 1 } else { self.start };
         let first = first.saturating_add_signed(*drift);
         let start = if context + added == 0 { first.saturating_sub(1) } else { first };
         *drift += added.cast_signed() - removed.cast_signed();
-        // What is removed stands before what is added.
+        // Removed lines come before added ones.
         let mut lines: Vec<Line> = Vec::with_capacity(self.lines.len());
         for group in self.lines.chunk_by(|one, other| (one.kind == Kind::Context) == (other.kind == Kind::Context)) {
             let of_kind = |kind| group.iter().filter(move |line| line.kind == kind);

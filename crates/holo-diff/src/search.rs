@@ -1,26 +1,26 @@
-//! Searches for a short way from one text to another: Myers' algorithm in linear space.
+//! Searches for a short edit script: Myers' algorithm in linear space.
 //!
-//! Two searches start at opposite corners of the edit graph, and where they meet they divide it in two. Like git's, they
-//! take a way that is good enough if the best one would cost too much.
+//! Two searches start at opposite corners of the edit graph, and the point where they meet divides it in two. Like git,
+//! they settle for a good path if finding the best one would be too expensive.
 
 mod graph;
 
 use crate::lines::{Changes, Kept, coarse_sqrt};
 use graph::{Area, Frontier, Grid, Point, between};
 
-/// A run of equal lines longer than this is worth following before the best way is known.
+/// The minimum length of a run of equal lines that is worth following before the best path is known.
 const LONG_SNAKE: isize = 20;
 
-/// Up to this cost the search never takes a long snake for good enough.
+/// Up to this cost, the search never settles for a long snake.
 const PATIENCE: isize = 256;
 
-/// A snake must have advanced so many lines per unit of cost to be good enough.
+/// The minimum number of lines per unit of cost by which a snake must have advanced to be good enough.
 const ADVANCE_PER_COST: isize = 4;
 
-/// The search never gives up below this cost, however small the texts are.
+/// The search never gives up below this cost, regardless of the sizes of the texts.
 const LEAST_COST_LIMIT: usize = 256;
 
-/// A point through which the way shall go. The parts before and after it may have to be searched for their best way.
+/// A point on the chosen path. The parts before and after it may have to be searched for the best path.
 struct Split {
     point: Point,
     minimal_before: bool,
@@ -32,18 +32,18 @@ impl Split {
         Self { point, minimal_before: true, minimal_after: true }
     }
 
-    /// Splits at a point that a search from the start has reached by its best way.
+    /// Splits at a point that the search from the start has reached by the best path.
     fn forward(point: Point) -> Self {
         Self { point, minimal_before: true, minimal_after: false }
     }
 
-    /// Splits at a point that a search from the end has reached by its best way.
+    /// Splits at a point that the search from the end has reached by the best path.
     fn backward(point: Point) -> Self {
         Self { point, minimal_before: false, minimal_after: true }
     }
 }
 
-/// Searches for the way through the edit graph of the kept lines.
+/// Searches for a path through the edit graph of the kept lines.
 pub(super) struct Search<'a> {
     grid: Grid<'a>,
     old: &'a Kept,
@@ -69,7 +69,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Divides and conquers, with a stack of its own because the depth depends on the input.
+    /// Divides and conquers with an explicit stack, because the depth depends on the input.
     pub(super) fn run(mut self) {
         let mut pending = vec![Area {
             start: Point { old: 0, new: 0 },
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes equal lines off both ends of an area.
+    /// Removes equal lines from both ends of an area.
     fn shrink(&self, mut area: Area) -> Area {
         let ahead = self.grid.snake_ahead(area.start, area.end);
         area.start.old += ahead;
@@ -104,12 +104,11 @@ impl<'a> Search<'a> {
         mark(&mut self.changes.new, between(&self.new.positions, area.start.new, area.end.new));
     }
 
-    /// Chooses a point on the way through an area, by searching from both of its corners at once.
+    /// Chooses a point on the path through an area by searching from both corners at once.
     fn split(&mut self, area: &Area) -> Split {
         self.forward.restart(area.start);
         self.backward.restart(area.end);
-        // With an odd distance of the corners' diagonals, it is a forward step that makes the
-        // searches meet.
+        // If the corners' diagonals are an odd distance apart, the searches meet after a forward step.
         let odd = (area.start.diagonal() - area.end.diagonal()) % 2 != 0;
         let mut cost = 0;
         loop {
@@ -136,8 +135,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Raises the cost of the search from the start of an area by one. The result is the point where it meets the other search, if it may
-    /// meet that. Notes if a long snake was found.
+    /// Raises the cost of the search from the start of an area by one. Returns the point where it meets the other
+    /// search, if `may_meet` is true. Sets `long_snake` if a long snake was found.
     fn advance(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
         let (grid, backward) = (self.grid, &self.backward);
         self.forward.widen(area);
@@ -151,7 +150,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Does the same as [`Self::advance`] for the search from the end of an area.
+    /// Like [`Self::advance`], for the search from the end of an area.
     fn retreat(&mut self, area: &Area, may_meet: bool, long_snake: &mut bool) -> Option<Point> {
         let (grid, forward) = (self.grid, &self.forward);
         self.backward.widen(area);
@@ -165,7 +164,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns a point behind a long snake where one of the searches has advanced much for its cost.
+    /// Returns a point after a long snake where one of the searches has advanced far for its cost.
     fn best_snake(&self, area: &Area, cost: isize) -> Option<Split> {
         let enough = ADVANCE_PER_COST * cost;
         let forward = self.forward.points().filter_map(|point| {
@@ -200,7 +199,7 @@ impl<'a> Search<'a> {
             && self.grid.snake_ahead(point, end) == LONG_SNAKE
     }
 
-    /// Returns the point in an area that is furthest from the corner where its search began.
+    /// Returns the point in an area that is furthest from the corner where its search started.
     fn furthest(&self, area: &Area) -> Split {
         let forward = self.forward.points().map(|point| {
             let old = point.old.min(area.end.old).min(area.end.new + point.diagonal());
@@ -218,7 +217,7 @@ impl<'a> Search<'a> {
             (Some((ahead, point)), Some((behind, _))) if ahead > behind => Split::forward(point),
             (_, Some((_, point))) => Split::backward(point),
             (Some((_, point)), None) => Split::forward(point),
-            // Neither search can be without a point as long as they have not met.
+            // Unreachable: before the searches meet, each has at least one point.
             (None, None) => Split::backward(area.start),
         }
     }
@@ -231,7 +230,7 @@ fn mark(changed: &mut [bool], positions: &[usize]) {
     }
 }
 
-/// Returns the distance of a point from the diagonal of a corner.
+/// Returns the distance of a point from a corner's diagonal.
 fn bend(point: Point, corner: Point) -> isize {
     (point.diagonal() - corner.diagonal()).abs()
 }
@@ -240,7 +239,7 @@ fn first_of_best(points: impl Iterator<Item = (isize, Point)>) -> Option<Point> 
     points.reduce(better).map(|(_, point)| point)
 }
 
-/// Returns the one with the higher score, or else the first.
+/// Returns the candidate with the higher score, or the first if they are equal.
 fn better(first: (isize, Point), second: (isize, Point)) -> (isize, Point) {
     if second.0 > first.0 { second } else { first }
 }

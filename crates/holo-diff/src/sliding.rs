@@ -1,7 +1,7 @@
-//! Moves runs of changed lines to where a reader expects them.
+//! Moves runs of changed lines to where readers expect them.
 //!
-//! A run can slide where the line before it equals its last line, or the line behind it equals its first one. The texts differ in the same
-//! way wherever it comes to rest.
+//! A run can slide if the line before it equals its last line, or the line after it equals its first one. The texts
+//! differ in the same way at every position.
 
 use crate::lines::{Changes, Text};
 use std::cmp::Ordering;
@@ -12,8 +12,8 @@ pub(super) fn slide(old: &Text<'_>, new: &Text<'_>, changes: &mut Changes) {
     slide_runs(new, &mut changes.new, &changes.old);
 }
 
-/// The gap between two unchanged lines (or at an end) of one text, with the run of changed lines there, which may be empty. Both texts have
-/// the same number of gaps.
+/// The gap between two unchanged lines of a text, or at one of its ends, with its run of changed lines, which may be
+/// empty. Both texts have the same number of gaps.
 struct Gap {
     start: usize,
     end: usize,
@@ -47,7 +47,7 @@ impl Gap {
     }
 }
 
-/// Slides every run of changed lines of a text, against the other text.
+/// Slides every run of changed lines in a text, relative to the other text.
 fn slide_runs(text: &Text<'_>, changed: &mut [bool], other_changed: &[bool]) {
     let gap = Gap::first(changed);
     let other_gap = Gap::first(other_changed);
@@ -83,14 +83,14 @@ impl Slider<'_> {
         true
     }
 
-    /// Brings the run to its best position.
+    /// Moves the run to its best position.
     fn slide(&mut self) {
         let (highest_end, meets_other) = self.explore();
         if self.gap.end == highest_end {
             return;
         }
         if meets_other {
-            // A removal and an addition at one position read as a modification.
+            // A removal and an addition at the same position read as a modification.
             while self.other_gap.is_empty() && self.up() {}
             return;
         }
@@ -98,8 +98,8 @@ impl Slider<'_> {
         while self.gap.end > best && self.up() {}
     }
 
-    /// Slides the run all the way up, then all the way down, swallowing the runs that it touches. Returns the highest position of its end,
-    /// and true if it can be opposite a run of the other text.
+    /// Slides the run all the way up, then all the way down, merging it with runs that it touches. Returns the highest
+    /// position of its end, and whether it can be opposite a run of the other text.
     fn explore(&mut self) -> (usize, bool) {
         loop {
             let len = self.gap.len();
@@ -121,7 +121,7 @@ impl Slider<'_> {
         if start == 0 || classes.get(start - 1) != classes.get(end - 1) {
             return false;
         }
-        // The line before the run becomes its first one, and its last line is unchanged.
+        // The line before the run becomes its first, and its last line becomes unchanged.
         self.changed.swap(start - 1, end - 1);
         self.gap = Gap { start: Gap::ending_at(start, self.changed).start, end: end - 1 };
         self.other_gap = Gap::ending_at(self.other_gap.start - 1, self.other_changed);
@@ -140,7 +140,8 @@ impl Slider<'_> {
         true
     }
 
-    /// Returns the end of the run, from the highest one to the present one, with which its borders look best; the lowest of equally good ones.
+    /// Returns the end of the run, between the highest and the current one, with the best borders; the lowest of
+    /// equally good ones.
     fn best_end(&self, highest_end: usize) -> usize {
         let Gap { start, end } = self.gap;
         let len = end - start;
@@ -162,20 +163,20 @@ impl Slider<'_> {
     }
 }
 
-/// The number of positions of a run that are compared at most.
+/// The maximum number of positions of a run that are compared.
 const MOST_TRIED: usize = 100;
 
-/// The number of blank lines that end the view from a border.
+/// The number of blank lines at which the scan from a border ends.
 const MOST_BLANKS: i32 = 20;
 
-/// Deeper indentation makes no difference.
+/// The maximum indentation that is considered.
 const MOST_INDENT: i32 = 200;
 
 const TAB_WIDTH: i32 = 8;
 
-/// The quality of a border of a change between two lines.
+/// The quality of the border of a change.
 struct Appearance {
-    /// Shallow indentation is better than all that `badness` can tell, within `INDENT_WEIGHT`.
+    /// Shallow indentation outweighs `badness`, within `INDENT_WEIGHT`.
     indent: i32,
     badness: i32,
 }
@@ -183,7 +184,7 @@ struct Appearance {
 const INDENT_WEIGHT: i32 = 60;
 
 impl Appearance {
-    /// Returns the appearance of the border before the line with this index.
+    /// Returns the appearance of the border before this line.
     fn new(lines: &[&[u8]], index: usize) -> Self {
         let here = lines.get(index).and_then(|line| indent(line));
         let (blanks_above, above) = first_indent(lines.iter().take(index).rev());
@@ -218,8 +219,8 @@ impl Appearance {
     }
 }
 
-/// Returns the badness that the step of indentation at a border adds, from the line above it to the one here. The line below tells if a
-/// block starts here.
+/// Returns the badness of the change in indentation at a border, from the line above to the line after it. The line
+/// below determines whether a block starts here.
 fn badness_of_step(above: i32, here: i32, below: Option<i32>, blank: bool) -> i32 {
     let starts_block = below.is_some_and(|below| below > here);
     match (here.cmp(&above), blank) {
@@ -232,7 +233,7 @@ fn badness_of_step(above: i32, here: i32, below: Option<i32>, blank: bool) -> i3
     }
 }
 
-/// Counts the blank lines at the start, and returns the indentation of the line behind them.
+/// Counts the leading blank lines, and returns the indentation of the first other line.
 fn first_indent<'a>(lines: impl Iterator<Item = &'a &'a [u8]>) -> (i32, Option<i32>) {
     let mut blanks = 0;
     for line in lines {
@@ -247,7 +248,7 @@ fn first_indent<'a>(lines: impl Iterator<Item = &'a &'a [u8]>) -> (i32, Option<i
     (blanks, None)
 }
 
-/// Returns the columns before the first character of a line, or nothing if the line is blank.
+/// Returns the indentation of a line in columns; `None` if the line is blank.
 fn indent(line: &[u8]) -> Option<i32> {
     let mut columns = 0;
     for byte in line {

@@ -1,16 +1,16 @@
-//! The places where hunks fit.
+//! Finds where hunks match.
 
 use super::Hunk;
 
-/// Finds places for one hunk after the other.
+/// Finds positions for successive hunks.
 pub(super) struct Locator<'a> {
     lines: &'a [&'a [u8]],
     max_fuzz: usize,
-    /// The lines by which the last hunk was moved.
+    /// The number of lines by which the last hunk was moved.
     offset: isize,
 }
 
-/// A hunk that is looked for, with so many lines left out at its ends.
+/// A hunk to find, ignoring some lines at its ends.
 struct Search<'a> {
     lines: &'a [&'a [u8]],
     pattern: &'a [&'a [u8]],
@@ -19,12 +19,13 @@ struct Search<'a> {
 }
 
 impl<'a> Locator<'a> {
-    /// Looks for places in these lines, where so many unchanged lines at the ends of hunks need not fit.
+    /// Creates a locator for these lines. `max_fuzz` is the maximum number of context lines at the ends of hunks that
+    /// need not match.
     pub(super) fn new(lines: &'a [&'a [u8]], max_fuzz: usize) -> Locator<'a> {
         Locator { lines, max_fuzz, offset: 0 }
     }
 
-    /// Returns the index of the line at which a hunk fits, behind those lines that are done with.
+    /// Returns the index of the line where a hunk matches, after the processed lines.
     pub(super) fn locate(&mut self, hunk: &Hunk, done: usize) -> Option<usize> {
         let (prefix, suffix) = hunk.context();
         let most = self.max_fuzz.min(prefix.max(suffix));
@@ -33,7 +34,7 @@ impl<'a> Locator<'a> {
         usize::try_from(found).ok()
     }
 
-    /// Returns the index of the line at which the hunk should fit.
+    /// Returns the expected index of the hunk.
     fn guess(&self, hunk: &Hunk) -> isize {
         let is_insertion = hunk.pattern().is_empty();
         let first = hunk.start.cast_signed() - isize::from(!is_insertion);
@@ -44,10 +45,10 @@ impl<'a> Locator<'a> {
         let pattern = hunk.pattern();
         let guess = self.guess(hunk);
         if pattern.is_empty() {
-            // It says nothing of what is around it.
+            // The hunk has no context.
             return Some(guess.clamp(done.cast_signed(), self.lines.len().cast_signed()));
         }
-        // The end of a hunk that has less context than the other is that of the text, so that more has to fit there.
+        // If a hunk has less context at one end, that end is at the end of the text, and so more of it must match.
         let (prefix, suffix) = hunk.context();
         let context = prefix.max(suffix).cast_signed();
         let prefix_fuzz = fuzz.cast_signed() + prefix.cast_signed() - context;

@@ -1,19 +1,19 @@
-//! Reading patches.
+//! Parses patches.
 
 use super::{Hunk, Kind, Line};
 use bstr::{BString, ByteSlice};
 
-/// A text is not a patch.
+/// A text that is not a patch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct PatchError {
-    /// The number of the line, from 1 on.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// The mistake in it.
+    /// The error.
     pub reason: &'static str,
 }
 
-/// Reads all hunks.
+/// Parses all hunks.
 pub(super) fn hunks(text: &[u8]) -> Result<Vec<Hunk>, PatchError> {
     let lines: Vec<&[u8]> = text.lines_with_terminator().collect();
     let mut hunks = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn hunks(text: &[u8]) -> Result<Vec<Hunk>, PatchError> {
     Ok(hunks)
 }
 
-/// The line before a hunk.
+/// The header of a hunk.
 struct Header {
     start: usize,
     old: usize,
@@ -54,7 +54,7 @@ impl Header {
     }
 }
 
-/// Reads the first line and the number of lines.
+/// Parses the first line number and the number of lines.
 fn range(text: &[u8]) -> Option<(usize, usize)> {
     let number = |digits: &[u8]| digits.to_str().ok()?.parse::<u32>().ok().map(|number| number as usize);
     match text.split_once_str(",") {
@@ -63,7 +63,7 @@ fn range(text: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Reads the hunk whose header is at an index, and returns the index behind it.
+/// Parses the hunk whose header is at this index. Returns the index after it.
 fn hunk(lines: &[&[u8]], header_at: usize, header: &Header, hunks: &mut Vec<Hunk>) -> Result<usize, PatchError> {
     let mut at = header_at + 1;
     let (mut old, mut new) = (header.old, header.new);
@@ -72,7 +72,7 @@ fn hunk(lines: &[&[u8]], header_at: usize, header: &Header, hunks: &mut Vec<Hunk
         let error = |reason| PatchError { line: at + 1, reason };
         let line = lines.get(at).copied().unwrap_or_default();
         if line.starts_with(b"\\") {
-            // The line before it has no newline.
+            // The previous line has no newline.
             let text = of_hunk.last_mut().map(|line| &mut line.text).ok_or(error("this stands behind no line"))?;
             if text.ends_with(b"\n") {
                 text.pop();
@@ -87,7 +87,7 @@ fn hunk(lines: &[&[u8]], header_at: usize, header: &Header, hunks: &mut Vec<Hunk
             Some((b' ', text)) => (Kind::Context, text),
             Some((b'-', text)) => (Kind::Removed, text),
             Some((b'+', text)) => (Kind::Added, text),
-            // Editors take blanks away at the ends of lines.
+            // Editors strip trailing blanks.
             Some((b'\n', _)) => (Kind::Context, line),
             Some((b'\r', _)) => (Kind::Context, line),
             Some(_) => return Err(error("a line of a hunk begins with a blank, \"-\" or \"+\"")),

@@ -1,10 +1,10 @@
-//! Tests of patches: what was taken from two texts leads from one to the other, and back.
+//! Tests of patches: the diff of two texts converts each into the other.
 
 use super::*;
 use crate::hunks;
 use holo_testing::random::{self, Random};
 
-/// Returns a few lines of few kinds, so that many are equal; the last may have no newline.
+/// Returns a few lines, many of which are equal; the last may have no newline.
 fn text(random: &mut Random) -> Vec<u8> {
     let lines = random.below(14);
     let mut text = Vec::new();
@@ -19,7 +19,7 @@ fn text(random: &mut Random) -> Vec<u8> {
     text
 }
 
-/// Changes some lines.
+/// Returns the text with random changes.
 fn edited(text: &[u8], random: &mut Random) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = text.lines_with_terminator().map(<[u8]>::to_vec).collect();
     for _ in 0..=random.below(4) {
@@ -57,7 +57,7 @@ fn lines_around_a_hunk_may_have_changed() {
     let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
     let patch = String::from_utf8(hunks(old.as_bytes(), old.replace('5', "five").as_bytes())).unwrap();
     assert_eq!(apply(&patch, &format!("0\n0\n{old}")), Ok(format!("0\n0\n{}", old.replace('5', "five"))));
-    // The outermost two lines on each side.
+    // The two outermost lines on each side.
     let drifted = old.replace('2', "two").replace('3', "three").replace('8', "eight");
     assert_eq!(apply(&patch, &drifted), Ok(drifted.replace('5', "five")));
     let message = apply(&patch, &drifted.replace('4', "four")).unwrap_err();

@@ -1,4 +1,4 @@
-//! The edit graph of two texts: its points, and its diagonals.
+//! The edit graph of two texts: points and diagonals.
 
 use crate::lines::Class;
 
@@ -27,26 +27,26 @@ impl Point {
 pub(super) struct Area {
     pub(super) start: Point,
     pub(super) end: Point,
-    /// True if only the best way will do.
+    /// True if only the best path is acceptable.
     pub(super) minimal: bool,
 }
 
-/// The points that the search from one corner has reached at its present cost: for each diagonal
-/// the position in the old text.
+/// The points that the search from one corner has reached at the current cost: the position in the old text for each
+/// diagonal.
 pub(super) struct Frontier {
     reached: Vec<isize>,
     /// The index in `reached` of diagonal 0.
     origin: isize,
     pub(super) lowest: isize,
     pub(super) highest: isize,
-    /// A value that loses against every real position.
+    /// A value that is worse than every real position.
     unreached: isize,
 }
 
 impl Frontier {
     pub(super) fn new(old_len: usize, new_len: usize, unreached: isize) -> Self {
         Self {
-            // One diagonal more at each end holds the sentinels.
+            // One additional diagonal at each end for sentinels.
             reached: vec![unreached; old_len + new_len + 3],
             origin: new_len as isize + 1,
             lowest: 0,
@@ -78,8 +78,8 @@ impl Frontier {
         self.lowest <= diagonal && diagonal <= self.highest
     }
 
-    /// Takes in the next diagonal on each side. At the border of the area the side retreats instead, since only every second diagonal can be
-    /// reached at any cost.
+    /// Includes the next diagonal on each side. At the border of the area, that side is narrowed instead, since only
+    /// every second diagonal can be reached at any cost.
     pub(super) fn widen(&mut self, area: &Area) {
         if self.lowest > area.start.old - area.end.new {
             self.lowest -= 1;
@@ -95,8 +95,8 @@ impl Frontier {
         }
     }
 
-    /// Moves the points of the present cost on, highest diagonal first, until something is found: `step` is given a diagonal, and the
-    /// positions on those above and below it.
+    /// Advances the points of the current cost, highest diagonal first, until a result is found. `step` receives a
+    /// diagonal and the positions on the ones above and below it.
     pub(super) fn step<T>(&mut self, mut step: impl FnMut(isize, isize, isize) -> (isize, Option<T>)) -> Option<T> {
         let indexes = (self.lowest - 1 + self.origin) as usize..(self.highest + 2 + self.origin) as usize;
         let mut reached = self.reached.get_mut(indexes).unwrap_or_default().iter_mut().rev();
@@ -114,7 +114,7 @@ impl Frontier {
         None
     }
 
-    /// Returns the points of the present cost, highest diagonal first.
+    /// Returns the points of the current cost, highest diagonal first.
     pub(super) fn points(&self) -> impl Iterator<Item = Point> {
         let diagonals = (self.lowest..=self.highest).rev().step_by(2);
         diagonals.map(|diagonal| self.point(diagonal))
@@ -129,7 +129,7 @@ pub(super) struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// Returns the number of lines that are equal from a point on, before a limit.
+    /// Returns the number of equal lines from a point up to a limit.
     pub(super) fn snake_ahead(self, point: Point, limit: Point) -> isize {
         let (old, new) = (between(self.old, 0, limit.old), between(self.new, 0, limit.new));
         let mut length = 0;
@@ -141,7 +141,7 @@ impl Grid<'_> {
         length
     }
 
-    /// Returns the number of lines that are equal before a point, after a limit.
+    /// Returns the number of equal lines before a point, back to a limit.
     pub(super) fn snake_behind(self, point: Point, limit: Point) -> isize {
         let mut length = 0;
         while let (Some(old), Some(new)) = (at(self.old, point.old - length - 1), at(self.new, point.new - length - 1))
@@ -155,13 +155,13 @@ impl Grid<'_> {
     }
 }
 
-/// Returns the line at a position, if it is one of a text.
+/// Returns the line at a position; `None` if it is out of range.
 fn at(text: &[Class], position: isize) -> Option<Class> {
-    // No text is so long that a negative position could be one of it.
+    // No text is long enough for a converted negative position to be in range.
     text.get(position as usize).copied()
 }
 
-/// Returns a part of a text; nothing if it ends before it starts.
+/// Returns a part of a text; empty if it ends before it starts.
 pub(super) fn between<T>(text: &[T], start: isize, end: isize) -> &[T] {
     text.get(start as usize..end as usize).unwrap_or_default()
 }

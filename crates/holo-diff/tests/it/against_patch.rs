@@ -1,4 +1,4 @@
-//! Applies random patches to texts that have drifted, beside the real `patch`: both make the same of them, or both refuse.
+//! Applies random patches to changed texts and compares with the real `patch`: both give the same result, or both fail.
 
 use bstr::ByteSlice;
 use holo_diff::{Patch, hunks};
@@ -14,7 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     })]
 }
 
-/// Returns lines, of which some occur often.
+/// Returns lines, some of which are frequent.
 fn text(random: &mut Random) -> Vec<Vec<u8>> {
     let kinds = 2 + random.below(30);
     let line = |random: &mut Random| match random.below(8) {

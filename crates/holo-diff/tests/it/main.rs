@@ -1,4 +1,4 @@
-//! Tests beside other programs.
+//! Tests against other programs.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
