@@ -121,10 +121,9 @@ impl Address {
         if self.0.scheme() == "file" { self.0.to_file_path().ok() } else { None }
     }
 
-    /// Returns the name of the file.
-    pub fn file_name(&self) -> String {
-        let name = self.0.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default();
-        String::from_utf8_lossy(&decode(name)).into_owned()
+    /// Returns the path, decoded.
+    pub fn path(&self) -> String {
+        String::from_utf8_lossy(&decode(self.0.path())).into_owned()
     }
 
     /// Returns the URL of a request, without user, password and fragment.

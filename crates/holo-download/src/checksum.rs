@@ -16,9 +16,12 @@ pub struct Checksum {
     digits: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Algorithm {
+/// The algorithm of a checksum; the stronger one is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// SHA-256.
     Sha256,
+    /// SHA-512.
     Sha512,
 }
 
@@ -34,6 +37,12 @@ pub enum ChecksumError {
 }
 
 impl Checksum {
+    /// Returns the algorithm.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
     /// Returns the digits of an SHA-256, in small letters.
     #[must_use]
     pub fn sha256(&self) -> Option<&str> {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 pub use address::{Address, AddressError, Credentials};
-pub use checksum::{BUFFER_SIZE, Checksum, ChecksumError, Digests, sha256};
+pub use checksum::{Algorithm, BUFFER_SIZE, Checksum, ChecksumError, Digests, sha256};
 pub use checksum_cache::{ChecksumCache, remove_cache};
 pub use error::{DownloadError, TransferError};
 pub use http::{CertificatesError, Timeouts, system_tls};

@@ -56,6 +56,8 @@ pub(crate) enum ArchiveError {
     NotAuthentic { address: String, problem: Box<ArchiveError> },
     #[error("{list} has no checksum of {name}")]
     NotListed { name: String, list: String },
+    #[error("{list}: lines {first} and {second} have different checksums of {name}; state the right one in checksum")]
+    Contradictory { list: String, first: usize, second: usize, name: String },
     #[error("the archive brings this path itself")]
     ContainsItself,
     #[error("the server says that what is missing is unmodified")]

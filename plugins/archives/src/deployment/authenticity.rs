@@ -1,7 +1,7 @@
 //! The checksum that a list on a server has of the download, and signatures of either.
 
 use super::Deployment;
-use crate::checksum_list;
+use crate::checksum_list::{self, Contradiction};
 use crate::definition::Archive;
 use crate::error::ArchiveError;
 use crate::record::ArchiveRecord;
@@ -50,9 +50,16 @@ impl Deployment<'_> {
         let verified = self.verify_file(&list, output);
         list.remove()?;
         verified.map_err(|error| error.of(address))?;
-        let name = self.archive.addresses().first().map(Address::file_name).unwrap_or_default();
-        let checksum = checksum_list::find(&String::from_utf8_lossy(&text), &name);
-        checksum.ok_or_else(|| ArchiveError::NotListed { name, list: address.to_string() })
+        let path = self.archive.addresses().first().map(Address::path).unwrap_or_default();
+        let name = || path.rsplit('/').next().unwrap_or_default().to_owned();
+        let list = || address.to_string();
+        match checksum_list::find(&String::from_utf8_lossy(&text), &path) {
+            Ok(Some(checksum)) => Ok(checksum),
+            Ok(None) => Err(ArchiveError::NotListed { name: name(), list: list() }),
+            Err(Contradiction { first, second }) => {
+                Err(ArchiveError::Contradictory { list: list(), first, second, name: name() })
+            }
+        }
     }
 
     /// Fails if the download has to be signed, and is not. Of a list of checksums, the signature is that of the list.

@@ -14,8 +14,12 @@ type Case = (&'static str, &'static [Need], fn());
 type Contents = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 5] = [
+    const SUMS: &[Need] = &[Need::Program("sha256sum"), Need::Program("sha512sum"), Need::Program("b2sum")];
+    let cases: [Case; 8] = [
         ("the checksum is the one that a list has", &[], listed),
+        ("a list may have another file of the same name", &[], namesakes),
+        ("a list that contradicts itself is refused", &[], contradictions),
+        ("lists in every form that sha256sum writes are read", SUMS, forms_of_lists),
         ("a list that cannot be asked does not undo what is there", &[], list_is_gone),
         ("a signature of minisign is verified before the download takes its place", &[], minisign),
         ("a list of checksums is signed in place of the download", &[], signed_list),
@@ -82,6 +86,62 @@ fn listed() {
     assert_eq!(root.read("srv/app.tar"), "two");
     define(&root, &format!("{keys}\nchecksum = {:?}", sha256(b"two")));
     fails(&root, "cannot be given together with checksum");
+}
+
+fn namesakes() {
+    let vulnerable = format!("{}  archive/1.0-vulnerable/app.tar\n", &sha256(b"vulnerable")[7..]);
+    let (server, files) = server(&[("/dist/app.tar", b"vulnerable"), ("/SUMS", vulnerable.as_bytes())]);
+    let root = root(&format!("url = {:?}\nchecksum_url = {:?}", server.url("/dist/app.tar"), server.url("/SUMS")));
+    fails(&root, "has no checksum of app.tar");
+    assert!(!root.exists("srv/app.tar"));
+    set(&files, "/SUMS", &[vulnerable.as_bytes(), &list(b"one")].concat());
+    fails(&root, "the checksum is sha256:");
+    assert!(!root.exists("srv/app.tar"));
+    set(&files, "/dist/app.tar", b"one");
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "one");
+}
+
+fn contradictions() {
+    let both = [list(b"one"), list(b"two")].concat();
+    let (server, files) = server(&[("/dist/app.tar", b"one"), ("/SUMS", &both)]);
+    let root = root(&format!("url = {:?}\nchecksum_url = {:?}", server.url("/dist/app.tar"), server.url("/SUMS")));
+    let words = "SUMS: lines 1 and 3 have different checksums of app.tar";
+    fails(&root, words);
+    assert!(!root.exists("srv/app.tar"));
+    let other_spelling = format!("{}  ./dist/app.tar\n", &sha256(b"two")[7..]);
+    set(&files, "/SUMS", &[&list(b"one"), other_spelling.as_bytes()].concat());
+    fails(&root, words);
+    // A line that is there twice is no contradiction.
+    set(&files, "/SUMS", &[list(b"one"), list(b"one")].concat());
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), "one");
+}
+
+fn forms_of_lists() {
+    let home = ScratchRoot::new();
+    // The name in the list, and the path of the URL.
+    let names = [
+        ("app.tar", "/pub/app.tar"),
+        ("./dist/app.tar", "/pub/dist/app.tar"),
+        ("dist/*app (new) = .tar", "/pub/dist/*app%20(new)%20=%20.tar"),
+        ("back\\slash.tar", "/pub/back%5Cslash.tar"),
+        ("two\nlines.tar", "/pub/two%0Alines.tar"),
+    ];
+    for (name, path) in names {
+        home.write(name.trim_start_matches("./"), BODY);
+        // The digest of another file stands first, as do digests of other algorithms.
+        home.write("other", "other");
+        for command in ["sha256sum", "sha256sum --binary", "sha256sum --tag", "sha512sum", "sha512sum --tag"] {
+            let script = format!("b2sum --tag -- \"$1\"; {command} -- other \"$1\"");
+            let written = home.run("sh", &["-c", &script, "sh", name]);
+            assert!(written.success(), "{written}");
+            let (server, _) = server(&[(path, BODY), ("/SUMS", &written.stdout)]);
+            let root = root(&format!("url = {:?}\nchecksum_url = {:?}", server.url(path), server.url("/SUMS")));
+            let run = apply(&root);
+            assert_eq!(root.read("srv/app.tar"), BODY, "{written}: {run}");
+        }
+    }
 }
 
 fn list_is_gone() {
