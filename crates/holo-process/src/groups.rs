@@ -11,7 +11,6 @@ use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
@@ -95,7 +94,7 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a program, and keeps an eye on its group if it leads one.
+/// Starts a program, and keeps track of its group unless that is ours. The command makes it the leader of its group, or it does so itself.
 pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
     let starting = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let mut groups = groups();
@@ -113,7 +112,7 @@ pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
     }
     // Others may start at the same time.
     drop(groups);
-    let child = command.process_group(0).spawn()?;
+    let child = command.spawn()?;
     let finishes = if let Group::LetFinish { name, within } = group { Some((name, within)) } else { None };
     self::groups().began(child.id(), Leader { pid: Pid::from_child(&child), finishes });
     Ok(child)

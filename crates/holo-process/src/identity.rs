@@ -2,8 +2,11 @@
 
 use crate::error::IdentityError;
 use nix::errno::Errno;
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
 use std::ffi::{CString, OsString};
+
+/// The umask of another user's program if none is given.
+const UMASK_OF_USERS: u32 = 0o022;
 
 /// The user, the groups and the umask of a program; what is not given is as for our own process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +15,7 @@ pub struct Identity {
     pub user: Option<String>,
     /// The primary group, by name or number, instead of the user's.
     pub group: Option<String>,
-    /// The permissions that what it makes shall not have.
+    /// The umask. Without one, a program of another user gets 022, and any other keeps ours.
     pub umask: Option<u32>,
 }
 
@@ -26,6 +29,13 @@ pub(crate) struct Credentials {
     pub(crate) umask: Option<u32>,
     /// The variables that describe the user.
     pub(crate) environment: Vec<(&'static str, OsString)>,
+}
+
+impl Credentials {
+    /// Returns true if they are those of another user than ours.
+    pub(crate) fn is_other_user(&self) -> bool {
+        self.uid.is_some_and(|uid| uid != geteuid().as_raw())
+    }
 }
 
 impl Identity {
@@ -61,7 +71,14 @@ impl Identity {
                 let gid = group.ok_or(IdentityError::NeedsGroup { uid: uid.as_raw() })?;
                 credentials.uid = Some(uid.as_raw());
                 credentials.groups = vec![gid.as_raw()];
+                let name = OsString::from(uid.to_string());
+                credentials.environment =
+                    vec![("HOME", "/".into()), ("SHELL", "/bin/sh".into()), ("USER", name.clone()), ("LOGNAME", name)];
             }
+        }
+        if credentials.is_other_user() {
+            credentials.umask.get_or_insert(UMASK_OF_USERS);
+            credentials.environment.push(("TERM", "dumb".into()));
         }
         Ok(credentials)
     }

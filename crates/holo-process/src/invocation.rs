@@ -10,6 +10,10 @@ pub(crate) const EXTRA_FD: RawFd = 3;
 /// The descriptor on which the launcher says why it could not become the program.
 pub(crate) const REPORT_FD: RawFd = 4;
 
+/// The prefix of the names of a program's variables while its launcher has them: there they mean nothing to the dynamic linker, which must not
+/// load another user's library into a launcher that is still root.
+pub(crate) const CARRIED: &str = "+";
+
 pub(crate) const LAUNCH: &str = "holo-process:launch";
 /// As [`LAUNCH`], but the program is a child.
 pub(crate) const SUPERVISE: &str = "holo-process:supervise";

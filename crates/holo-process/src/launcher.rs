@@ -3,7 +3,7 @@
 //! Between fork and exec only unsafe code could change who a process is. A process that has been started for that does it with safe calls.
 
 use crate::identity::Credentials;
-use crate::invocation::{HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served};
+use crate::invocation::{CARRIED, HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served};
 use crate::shell::by_shell_if_need_be;
 use crate::supervisor::Supervisor;
 use crate::tree::signal_all_of;
@@ -11,10 +11,16 @@ use crate::watcher::{Told, listen};
 use crate::{holder, words};
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 use rustix::fs::Mode;
-use rustix::process::{Pid, Signal, test_kill_process_group};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, setsid, test_kill_process_group};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs,
+};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -61,6 +67,18 @@ pub(crate) fn launch_arguments(
     arguments
 }
 
+/// Returns the name of a program's variable while its launcher has it.
+pub(crate) fn carried(name: &OsStr) -> OsString {
+    [OsStr::new(CARRIED), name].into_iter().collect()
+}
+
+/// Returns the variables that are carried for the program.
+fn environment() -> impl Iterator<Item = (OsString, OsString)> {
+    let name =
+        |carried: OsString| Some(OsString::from_vec(carried.as_bytes().strip_prefix(CARRIED.as_bytes())?.to_owned()));
+    std::env::vars_os().filter_map(move |(carried, value)| Some((name(carried)?, value)))
+}
+
 fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {
     // By its name: to take it by its number would need unsafe code. What the program must not inherit is marked after that.
     let report = File::options().write(true).open(format!("/proc/self/fd/{REPORT_FD}"));
@@ -104,18 +122,27 @@ fn start_program(
     if let Some(umask) = umask {
         rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
     }
-    let failed =
-        |action: String| move |errno: nix::errno::Errno| LaunchError::Identity { action, source: errno.into() };
+    let is_other_user = uid.is_some_and(|uid| Uid::from_raw(uid) != geteuid());
+    if is_other_user {
+        // Whoever can open the terminal can type into it, and what is typed there is ours.
+        setsid().map_err(failed("begin a session"))?;
+    }
     // Without root's rights the groups stay as they are, and the user may stay the same.
     if uid.is_some() && geteuid().is_root() {
         let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
-        setgroups(&groups).map_err(failed("take on groups".to_owned()))?;
+        setgroups(&groups).map_err(failed("take on groups"))?;
     }
     if let Some(gid) = gid {
         setgid(Gid::from_raw(gid)).map_err(failed(format!("take on group {gid}")))?;
     }
+    if is_other_user && geteuid().is_root() {
+        empty_bounding_set().map_err(failed("empty the capability bounding set"))?;
+    }
     if let Some(uid) = uid {
         setuid(Uid::from_raw(uid)).map_err(failed(format!("become user {uid}")))?;
+    }
+    if is_other_user {
+        give_up_privileges().map_err(failed("give up privileges"))?;
     }
     let arguments: Vec<OsString> = arguments.collect();
     let not_started = |source: io::Error| LaunchError::Exec { program: PathBuf::from(&program), source };
@@ -126,7 +153,7 @@ fn start_program(
         if script.is_none() {
             command.arg0(&name);
         }
-        command.args(script).args(&arguments);
+        command.args(script).args(&arguments).env_clear().envs(environment());
         if supervisor.is_some() { command.process_group(0).spawn() } else { Err(command.exec()) }
     });
     match (supervisor, started) {
@@ -135,6 +162,33 @@ fn start_program(
         // To become the program either fails, or does not return.
         (None, Ok(_)) => Err(LaunchError::ByHand),
     }
+}
+
+/// Names what the system refused.
+fn failed<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> LaunchError {
+    |error| LaunchError::Identity { action: action.into(), source: error.into() }
+}
+
+/// Takes every capability that the kernel knows out of the bounding set.
+fn empty_bounding_set() -> io::Result<()> {
+    for number in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        match capability_is_in_bounding_set(capability) {
+            Ok(true) => remove_capability_from_bounding_set(capability)?,
+            Ok(false) => {}
+            // The numbers of capabilities have no gaps.
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Gives up the capabilities that a change of the user leaves, and has no program give any back.
+fn give_up_privileges() -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(set_no_new_privs(true)?)
 }
 
 fn number(argument: &OsStr) -> Option<u32> {

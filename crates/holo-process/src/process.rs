@@ -83,7 +83,7 @@ impl Program {
     /// # Errors
     /// If it cannot be started.
     pub fn start(&self) -> Result<Process, ProgramError> {
-        Process::start(self, if self.leads_group { Reach::Group } else { Reach::Process })
+        Process::start(self, if self.leads_group() { Reach::Group } else { Reach::Process })
     }
 }
 

@@ -198,12 +198,17 @@ impl Program {
     /// Sets the user, the groups and the umask that it runs with. This needs a process that is [prepared](crate::prepare).
     ///
     /// With a user, `HOME`, `USER`, `LOGNAME` and `SHELL` are that user's unless they are [set](Self::env).
+    ///
+    /// If the user is not ours, the program leads a session without a terminal. It runs in `/` unless it has a
+    /// [directory](Self::current_dir), has the umask 022 unless another one is given, and gets only `PATH`, `LANG`, `LC_*` and `HOLO_*` of our
+    /// environment. It has no capabilities, and cannot gain privileges by running set-user-ID programs.
     pub fn identity(&mut self, identity: Identity) -> &mut Program {
         self.identity = identity;
         self
     }
 
-    /// Leaves it in our own process group: a signal to that reaches the program, too. A time limit reaches the program alone.
+    /// Leaves it in our own process group: a signal to that reaches the program, too. A time limit reaches the program alone. A program that
+    /// runs as a [user](Self::identity) still leads a group of its own.
     pub fn in_our_group(&mut self) -> &mut Program {
         self.leads_group = false;
         self
@@ -235,6 +240,11 @@ impl Program {
     #[must_use]
     pub fn is_let_finish(&self) -> bool {
         self.finishes.is_some()
+    }
+
+    /// Returns true if it leads a process group of its own.
+    pub(crate) fn leads_group(&self) -> bool {
+        self.leads_group || self.identity.user.is_some()
     }
 
     /// The time after which it is ended, if there is one.

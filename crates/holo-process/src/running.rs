@@ -57,7 +57,7 @@ fn run(
     program: &Program,
     seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>,
 ) -> Result<Option<Ended>, ProgramError> {
-    let mut process = Process::start(program, if program.leads_group { Reach::Tree } else { Reach::Process })?;
+    let mut process = Process::start(program, if program.leads_group() { Reach::Tree } else { Reach::Process })?;
     process.set_alarm(program.limit().and_then(|limit| Instant::now().checked_add(limit)));
     let (mut tail, mut is_unwanted, mut end) = (Tail::default(), false, None);
     while end.is_none() {

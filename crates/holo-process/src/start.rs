@@ -12,10 +12,12 @@ use crate::shell::by_shell_if_need_be;
 use command_fds::{CommandFdExt, FdMapping};
 use os_pipe::PipeReader;
 use rustix::fs::MemfdFlags;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -72,8 +74,22 @@ fn start_as_ourselves(program: &Program, path: &Path, script: Option<&Path>) -> 
     if script.is_none() {
         command.arg0(own_name(program, path));
     }
-    command.args(script);
-    set_up(program, &[], &mut command);
+    command.args(script).args(&program.arguments);
+    if let Some(directory) = &program.directory {
+        command.current_dir(directory);
+    }
+    if program.clears_environment {
+        command.env_clear();
+    }
+    for (name, value) in &program.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if program.leads_group() {
+        command.process_group(0);
+    }
     let mut descriptors = Vec::new();
     let connection = connect(program, &mut command, &mut descriptors)?;
     if !descriptors.is_empty() {
@@ -83,7 +99,7 @@ fn start_as_ourselves(program: &Program, path: &Path, script: Option<&Path>) -> 
     Ok(Started { child: groups::start(&mut command, group(program))?, connection, report: None })
 }
 
-/// The same as someone else, or with a supervisor.
+/// Like [`start_as_ourselves`], but with other credentials, or with a supervisor.
 fn launch(
     credentials: &Credentials,
     program: &Program,
@@ -93,8 +109,20 @@ fn launch(
 ) -> io::Result<Started> {
     #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
     let mut command = Command::new(OURSELVES);
-    command.args(launcher::launch_arguments(credentials, path, own_name(program, path), is_supervised)).args(script);
-    set_up(program, &credentials.environment, &mut command);
+    let is_other_user = credentials.is_other_user();
+    // The directory that it runs in need not be ours.
+    let absolute = if is_other_user { std::path::absolute(path)? } else { path.to_owned() };
+    command.args(launcher::launch_arguments(credentials, &absolute, own_name(program, path), is_supervised));
+    command.args(script).args(&program.arguments);
+    let carried = environment(program, credentials).into_iter();
+    command.env_clear().envs(carried.map(|(name, value)| (launcher::carried(&name), value)));
+    if let Some(directory) = program.directory.as_deref().or(is_other_user.then_some(Path::new("/"))) {
+        command.current_dir(directory);
+    }
+    // The launcher of another user's program begins a session, which the leader of a group cannot do.
+    if program.leads_group() && !is_other_user {
+        command.process_group(0);
+    }
     let mut descriptors = Vec::new();
     let connection = connect(program, &mut command, &mut descriptors)?;
     let (report, write_end) = os_pipe::pipe()?;
@@ -108,28 +136,33 @@ fn own_name<'a>(program: &'a Program, path: &'a Path) -> &'a OsStr {
     if lookup::is_path(&program.name) { path.as_os_str() } else { &program.name }
 }
 
-/// Gives it its arguments, directory and environment, in which this is a user's.
-fn set_up(program: &Program, of_user: &[(&'static str, OsString)], command: &mut Command) {
-    command.args(&program.arguments);
-    if let Some(directory) = &program.directory {
-        command.current_dir(directory);
-    }
-    if program.clears_environment {
-        command.env_clear();
-    }
-    command.envs(of_user.iter().cloned());
+/// Returns the environment of a program that a launcher starts.
+fn environment(program: &Program, credentials: &Credentials) -> BTreeMap<OsString, OsString> {
+    let is_other_user = credentials.is_other_user();
+    let is_passed_on =
+        |(name, _): &(OsString, OsString)| !program.clears_environment && (!is_other_user || is_for_all_users(name));
+    let mut environment: BTreeMap<_, _> = std::env::vars_os().filter(is_passed_on).collect();
+    environment.extend(credentials.environment.iter().map(|(name, value)| ((*name).into(), value.clone())));
     for (name, value) in &program.environment {
         match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
+            Some(value) => environment.insert(name.clone(), value.clone()),
+            None => environment.remove(name),
         };
     }
+    environment
+}
+
+/// Returns true if programs of other users get our variable of this name. Most variables can make a program run something else, or tell it of
+/// what is ours.
+fn is_for_all_users(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    matches!(name, b"PATH" | b"LANG") || name.starts_with(b"LC_") || name.starts_with(b"HOLO_")
 }
 
 /// The group in which the program is to run.
 fn group(program: &Program) -> Group {
     match program.finishes {
-        _ if !program.leads_group => Group::Ours,
+        _ if !program.leads_group() => Group::Ours,
         Some(within) => Group::LetFinish { name: program.name.display().to_string(), within },
         None => Group::Own,
     }

@@ -39,11 +39,18 @@ pub(crate) fn signal_all_of(leader: Pid, signal: Signal) {
             send_to_all(&left, signal);
             thread::sleep(LOOK_AGAIN);
         }
-        let _ = kill_process_group(leader, signal);
+        signal_group(leader, signal);
     } else {
         let outside = outside();
-        let _ = kill_process_group(leader, signal);
+        signal_group(leader, signal);
         send_to_all(&outside, signal);
+    }
+}
+
+/// Sends a signal to a process group, or to its leader alone: a launcher has no group of its own before it begins its session.
+fn signal_group(leader: Pid, signal: Signal) {
+    if kill_process_group(leader, signal).is_err() {
+        let _ = kill_process(leader, signal);
     }
 }
 

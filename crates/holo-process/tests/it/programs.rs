@@ -17,15 +17,19 @@ type Case = (&'static str, &'static [Need], fn());
 
 /// The word by which this binary is a process that calls programs, for the cases of its end.
 pub(crate) const CALLER: &str = "caller";
+/// The variable that names the user as whom a caller calls scripts.
+const USER_OF_SCRIPTS: &str = "USER_OF_SCRIPTS";
 /// Until then a script has set its traps.
 const READY: Duration = Duration::from_secs(3);
 /// Nothing here takes so long.
 const LONG: Duration = Duration::from_secs(60);
 const ROOT: &[Need] = &[Need::Root];
 const SETSID: &[Need] = &[Need::Program("setsid")];
+const ROOT_AND_SETSID: &[Need] = &[Need::Root, Need::Program("setsid")];
+const ON_TERMINAL: &[Need] = &[Need::Root, Need::Program("script"), Need::Program("perl")];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 42] = [
+    let cases: [Case; 48] = [
         ("both streams are seen in order of arrival, as they come", &[], streams),
         ("what is said without a newline is seen at once", &[], prompts),
         ("statuses and signals are told apart", &[], statuses),
@@ -60,9 +64,19 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("umask", &[], umask),
         ("it runs as someone else, with that user's groups and home", ROOT, identity),
         ("it runs with another group", ROOT, group),
+        ("another user's program cannot reach the terminal", ON_TERMINAL, no_terminal),
+        ("another user's program has no privileges, nor ways to gain any", ROOT, no_privileges),
+        ("another user's program gets a listed environment, and the launcher none", ROOT, listed_environment),
+        ("another user's program gets no descriptors but the three", ROOT, descriptors_of_user),
+        (
+            "the time limit of another user's program reaches what has left its session",
+            ROOT_AND_SETSID,
+            escaped_as_user,
+        ),
         ("what keeps the launcher from becoming the program is no output of it", ROOT, launcher_fails),
         ("who may not become someone else is told so", ROOT, not_permitted),
         ("a signal to the caller reaches its programs' groups before it ends", &[], caller_asked),
+        ("a signal to the caller reaches programs of another user", ROOT, caller_asked_as_root),
         ("what does not heed the signal is killed", &[], caller_insists),
         ("a caller that is killed leaves nothing behind", &[], caller_killed),
         ("what is let finish is waited for when a signal comes, and goes on after a kill", &[], let_finish),
@@ -264,7 +278,16 @@ fn leaving(trap: &str) -> String {
 }
 
 fn escaped() {
-    let (ended, seen) = run(shell(&leaving("")).timeout(READY).grace(LONG));
+    all_end_with(&mut shell(&leaving("")));
+}
+
+fn escaped_as_user() {
+    all_end_with(shell(&leaving("")).identity(as_user(Some("nobody"), None)));
+}
+
+/// Asserts that the time limit of a script that [leaves](leaving) ends all its processes.
+fn all_end_with(program: &mut Program) {
+    let (ended, seen) = run(program.timeout(READY).grace(LONG));
     assert_eq!(ended.timed_out, Some(READY));
     let numbers: Vec<u32> = seen.lines().map(number).collect();
     assert_eq!(numbers.len(), 2, "{seen}");
@@ -487,6 +510,77 @@ fn group() {
     assert_eq!(seen, "0\n54321\n");
 }
 
+/// Tries to type into the terminal, by its path and by every descriptor.
+const TYPE: &str = r#"
+open(my $terminal, "+<", "/dev/tty") and print "opened\n";
+ioctl($terminal, 0x5412, my $key = "x") and print "typed\n";
+my @kept;
+for (0..9) {
+    open(my $file, "<&=$_") or next;
+    push @kept, $file;
+    ioctl($file, 0x5412, my $key = "x") and print "typed into $_\n";
+}
+print "done\n";
+"#;
+
+fn no_terminal() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let typist = scratch.path().join("type");
+    fs::write(&typist, TYPE).unwrap();
+    let on_terminal = |user: &str| {
+        let caller =
+            format!("{} {CALLER} as {user} 'perl {}'", std::env::current_exe().unwrap().display(), typist.display());
+        run(Program::new("script").args(["-qec", &caller, "/dev/null"]).timeout(LONG)).1
+    };
+    // It has keys pressed where it is let.
+    assert!(on_terminal("root").contains("opened\r\n"));
+    assert_eq!(on_terminal("nobody"), "done\r\n");
+}
+
+fn no_privileges() {
+    let script = "grep -E '^(NoNewPrivs|Cap[A-Z][a-z]*|Groups):' /proc/self/status; umask; pwd";
+    for limit in [None, Some(LONG)] {
+        let mut program = shell(script);
+        let (_, seen) = run(program.identity(as_user(Some("54321"), Some("54322"))).timeout(limit));
+        let none = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}:\t0000000000000000\n")).concat();
+        assert_eq!(seen, format!("Groups:\t54322 \n{none}NoNewPrivs:\t1\n0022\n/\n"), "{limit:?}");
+    }
+    let mut program = shell("umask; pwd");
+    let identity = Identity { umask: Some(0o77), ..as_user(Some("nobody"), None) };
+    assert_eq!(run(program.identity(identity).current_dir("/tmp")).1, "0077\n/tmp\n");
+}
+
+fn listed_environment() {
+    let hostile = ["BASH_ENV", "CDPATH", "ENV", "IFS", "LD_LIBRARY_PATH", "PERL5LIB", "PYTHONPATH", "XDG_RUNTIME_DIR"];
+    let caller = |user: &str| {
+        let mut program = Program::new(std::env::current_exe().unwrap());
+        program.clear_env().path("/usr/bin:/bin").envs(hostile.map(|name| (name, "/tmp")));
+        program.envs([("HOLO_X", "y"), ("LANG", "C"), ("LC_TIME", "C.UTF-8"), ("TERM", "vt100"), ("LCX", "z")]);
+        let (_, seen) = run(program.args([CALLER, "as", user, "exec env"]));
+        let mut lines: Vec<String> = seen.lines().map(str::to_owned).filter(|line| !line.starts_with("PWD=")).collect();
+        lines.sort();
+        lines
+    };
+    assert!(caller("root").contains(&"BASH_ENV=/tmp".to_owned()));
+    let [home, shell_of_nobody] = ["6", "7"].map(|field| said(&format!("getent passwd nobody | cut -d: -f{field}")));
+    let (home, shell_of_nobody) = (format!("HOME={}", home.trim()), format!("SHELL={}", shell_of_nobody.trim()));
+    let expected = ["HOLO_X=y", &*home, "LANG=C", "LC_TIME=C.UTF-8", "LOGNAME=nobody", "PATH=/usr/bin:/bin"];
+    assert_eq!(caller("nobody"), [&expected[..], &[&*shell_of_nobody, "TERM=dumb", "USER=nobody"]].concat());
+    // Variables that are set for it reach it, but not the launcher, which is root at first.
+    let mut preloaded = Program::new("true");
+    preloaded.identity(as_user(Some("nobody"), None)).env("LD_PRELOAD", "/no/such.so").timeout(LONG);
+    let (ended, seen) = run(&preloaded);
+    assert_eq!((ended.failure(), seen.matches("/no/such.so").count()), (None, 1), "{seen}");
+}
+
+fn descriptors_of_user() {
+    let (_reader, _writer) = std::io::pipe().unwrap();
+    let mut program = shell("ls /proc/self/fd");
+    program.identity(as_user(Some("nobody"), None));
+    assert_eq!(run(&program).1.lines().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
+}
+
 fn launcher_fails() {
     let mut program = Program::new("/no/such");
     program.identity(as_user(Some("nobody"), None));
@@ -537,11 +631,14 @@ pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
         std::io::stdout().write_all(format!("went on: {ended:?}").as_bytes()).unwrap();
         return ExitCode::SUCCESS;
     }
+    let user = std::env::var(USER_OF_SCRIPTS).ok();
     let threads: Vec<_> = arguments
         .into_iter()
         .map(|script| {
+            let identity = as_user(user.as_deref(), None);
             std::thread::spawn(move || {
-                let ended = shell(&script).run(|_, bytes| std::io::stdout().write_all(bytes).unwrap());
+                let ended =
+                    shell(&script).identity(identity).run(|_, bytes| std::io::stdout().write_all(bytes).unwrap());
                 // A program that has been asked to end says nothing more.
                 std::io::stdout().write_all(format!("went on: {ended:?}").as_bytes()).unwrap();
             })
@@ -553,9 +650,9 @@ pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
 
 /// Runs a caller of these scripts, sends it a signal when each has said its number, and tells how it ended, whether their processes lived on
 /// at that time, and what was said after the numbers.
-fn interrupted(signal: Signal, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, String) {
+fn interrupted(signal: Signal, user: Option<&str>, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, String) {
     let mut program = Program::new(std::env::current_exe().unwrap());
-    program.arg(CALLER).args(scripts).timeout(LONG);
+    program.arg(CALLER).args(scripts).envs(user.map(|user| (USER_OF_SCRIPTS, user))).timeout(LONG);
     let mut seen = Vec::new();
     let mut is_sent = false;
     let numbers = |seen: &[u8]| -> Vec<u32> {
@@ -581,9 +678,17 @@ fn interrupted(signal: Signal, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>,
 }
 
 fn caller_asked() {
+    reaches_programs_of(None);
+}
+
+fn caller_asked_as_root() {
+    reaches_programs_of(Some("nobody"));
+}
+
+fn reaches_programs_of(user: Option<&str>) {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let sleeper = "echo $$; sleep 600 & sleep 601; echo never";
-        let (ended, numbers, alive, rest) = interrupted(signal, &[sleeper, sleeper]);
+        let (ended, numbers, alive, rest) = interrupted(signal, user, &[sleeper, sleeper]);
         assert_eq!(ended.status, Status::Signaled { signal: signal.as_raw(), core_dumped: false });
         assert_eq!((alive, &*rest), (vec![false, false], ""));
         // Of the groups, nothing is left either, though what a shell has put in the background ignores SIGINT.
@@ -593,13 +698,14 @@ fn caller_asked() {
 
 fn caller_insists() {
     let stubborn = "trap '' TERM; echo $$; while :; do sleep 600; done";
-    let (ended, _, alive, rest) = interrupted(Signal::TERM, &[stubborn]);
+    let (ended, _, alive, rest) = interrupted(Signal::TERM, None, &[stubborn]);
     assert_eq!(ended.status, Status::Signaled { signal: 15, core_dumped: false });
     assert_eq!((alive, &*rest), (vec![false], ""));
 }
 
 fn caller_killed() {
-    let (ended, numbers, ..) = interrupted(Signal::KILL, &["echo $$; sleep 600 & wait", "echo $$; exec sleep 601"]);
+    let (ended, numbers, ..) =
+        interrupted(Signal::KILL, None, &["echo $$; sleep 600 & wait", "echo $$; exec sleep 601"]);
     assert_eq!(ended.status, Status::Signaled { signal: 9, core_dumped: false });
     numbers.into_iter().for_each(wait_until_gone);
 }

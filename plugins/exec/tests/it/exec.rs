@@ -12,11 +12,12 @@ use std::time::Duration;
 /// The name of a test, its needs, and its function.
 type Case = (&'static str, &'static [Need], fn());
 
+const ON_TERMINAL: &[Need] = &[NEEDS[0], NEEDS[1], Need::Program("script")];
 /// Nothing here takes so long.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 31] = [
+    let cases: [Case; 32] = [
         ("what a command says is seen as it comes, on both streams", &[], streams),
         ("conditions are looked at in their order, and no further than needed", &[], order),
         ("a refresh overrides all conditions", &[], refreshed),
@@ -36,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a signal to the plugin ends the command and its children", &[], signal),
         ("under version 3 it runs as under version 4", &[], version_3),
         ("a command runs as another user, with its groups, home and umask", NEEDS, identity),
+        ("a guard of another user cannot reach the terminal of a check", ON_TERMINAL, no_terminal),
         ("a change refreshes a command once, and a refresh that failed stays due", NEEDS, refreshes),
         ("what is sensitive is not shown, whatever becomes of it", &[], sensitive),
         ("a command and its guards read what they are given", &[], stdin),
@@ -449,6 +451,22 @@ fn identity() {
     let run = apply("command = 'touch /tmp/never'\nuser = 'nobody-knows'");
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("!! touch /tmp/never: there is no user \"nobody-knows\"\n"), "{run}");
+}
+
+fn no_terminal() {
+    let system = Overlay::new().plugin("exec").env("BASH_ENV", "/tmp/hostile").env("PYTHONPATH", "/tmp/hostile");
+    let guard = "onlyif = 'env >/tmp/environment; exec 3<>/dev/tty'";
+    let check = |user: &str| {
+        let keys = format!("shell = true\ncommand = 'true'\n{guard}\n{user}");
+        system.write("/usr/share/holo/exec/x.toml", format!("[[exec]]\nname = \"x\"\n{keys}\n"));
+        let check = format!("rm -f /tmp/environment; script -qec '{} check' /dev/null", built("holo").display());
+        system.sh(&check).status
+    };
+    // The command is pending if the guard has opened the terminal.
+    assert_eq!(check(""), Some(3));
+    assert!(system.must("cat /tmp/environment").to_string().contains("BASH_ENV="));
+    assert_eq!(check("user = 'nobody'"), Some(0));
+    assert!(!system.must("cat /tmp/environment").to_string().contains("hostile"));
 }
 
 fn refreshes() {
