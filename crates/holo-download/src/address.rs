@@ -9,51 +9,51 @@ use url::Url;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address(Url);
 
-/// The reason that a URL, or a redirect, is not usable.
+/// The reason why a URL, or a redirect, is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
-    /// It is empty, or holds what no URL holds.
+    /// The URL is empty, or contains invalid characters.
     #[error("is empty, or holds spaces or control characters")]
     Characters,
-    /// It is a path.
+    /// The URL is a path.
     #[error("is not a URL: it does not begin with http://, https:// or file://")]
     NoScheme,
-    /// It cannot be parsed.
+    /// The URL cannot be parsed.
     #[error("is not a URL: {0}")]
     Malformed(url::ParseError),
-    /// It is that of a directory.
+    /// The URL is that of a directory.
     #[error("it names no file")]
     NoFileName,
-    /// It begins with `file:`, and is not a path.
+    /// The URL starts with `file:`, but is not a path.
     #[error("it is not a path of a file")]
     NotAFilePath,
-    /// It has no host, or one that a path cannot have.
+    /// The URL has no host, or a path has a host.
     #[error("it has no host, or one too many")]
     Host,
-    /// It has another scheme.
+    /// The URL has an unsupported scheme.
     #[error("{0} is neither http nor https nor file")]
     Scheme(String),
-    /// It has a password only.
+    /// The URL has a password, but no user.
     #[error("it has a password without a user")]
     NoUser,
-    /// It has a user only.
+    /// The URL has a user, but no password.
     #[error("it has a user without a password")]
     NoPassword,
     /// The redirect cannot be parsed.
     #[error("a redirect to what is not a URL")]
     RedirectToMalformed,
-    /// The redirect is not allowed as an address.
+    /// The redirect leads to an invalid address.
     #[error("a redirect to what cannot be: {0}")]
     RedirectToInvalid(Box<AddressError>),
-    /// The redirect leads to a file of this machine.
+    /// The redirect leads to a local file.
     #[error("a redirect to a file of this machine")]
     RedirectToFile,
-    /// The redirect leads to where others can listen.
+    /// The redirect leads to an unencrypted connection.
     #[error("a redirect from https to http")]
     RedirectToHttp,
 }
 
-/// User and password of a request.
+/// The user and password of a request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The name of the user.
@@ -63,14 +63,14 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Returns user and password of a URL.
+    /// Returns the user and password of a URL.
     pub(crate) fn of(url: &Url) -> Option<Credentials> {
         let decoded = |text: &str| String::from_utf8_lossy(&decode(text)).into_owned();
         let password = decoded(url.password()?);
         Some(Credentials { username: decoded(url.username()), password })
     }
 
-    /// Returns the value of a header with them.
+    /// Returns the value of the authorization header.
     pub(crate) fn to_header(&self) -> String {
         let Credentials { username, password } = self;
         format!("Basic {}", data_encoding::BASE64.encode(format!("{username}:{password}").as_bytes()))
@@ -116,7 +116,7 @@ impl Address {
         Ok(Address(url))
     }
 
-    /// Returns the path below the root, if it is a file of this machine.
+    /// Returns the path below the root if this is a local file.
     pub fn file(&self) -> Option<PathBuf> {
         if self.0.scheme() == "file" { self.0.to_file_path().ok() } else { None }
     }
@@ -133,19 +133,19 @@ impl Address {
 
     pub(crate) fn bare(&self) -> Url {
         let mut url = self.0.clone();
-        // These fail for URLs without a host only, which have no user.
+        // These only fail for URLs without a host, which have no user.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_fragment(None);
         url
     }
 
-    /// Returns the whole URL, to be compared with that of an earlier download. It must be hashed before it is stored.
+    /// Returns the whole URL, for comparison with that of an earlier download. It must be hashed before it is stored.
     pub fn identity(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Returns user and password of the URL.
+    /// Returns the user and password of the URL.
     pub fn credentials(&self) -> Option<Credentials> {
         Credentials::of(&self.0)
     }
@@ -161,7 +161,7 @@ impl Address {
         }
     }
 
-    /// Returns true if headers and credentials for this address may be sent to that one too.
+    /// Returns true if headers and credentials for this address may also be sent to the other one.
     pub fn is_same_server(&self, other: &Address) -> bool {
         self.0.origin() == other.0.origin()
     }

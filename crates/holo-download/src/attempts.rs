@@ -18,7 +18,7 @@ pub(super) struct Attempts<'a, 'o> {
     pub(super) output: &'a mut Output<'o>,
 }
 
-/// The longest time that a server can have its client wait.
+/// The maximum delay that a server can request.
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The outcome of an attempt.
@@ -30,7 +30,7 @@ enum Attempt {
 impl Attempts<'_, '_> {
     pub(super) fn run(mut self) -> Result<Download, TransferError> {
         let client = Client::new(self.request, self.address)?;
-        // A part that an earlier run has left is of use only if a checksum tells whether it fits.
+        // A part from an earlier run is only useful if a checksum can verify the result.
         let mut part = match self.request.checksum {
             Some(_) => PartialFile::resume(self.part)?,
             None => PartialFile::new(self.part)?,
@@ -56,7 +56,7 @@ impl Attempts<'_, '_> {
                         None | Some(Ok(())) => {
                             return Ok(part.into_download(digests, validators.unwrap_or_default()));
                         }
-                        // Parts of different versions: the whole is requested once.
+                        // The parts may be of different versions: request the whole file once.
                         Some(Err(_)) if part.is_patched() => part.restart()?,
                         Some(Err(error)) => {
                             part.discard();
@@ -65,7 +65,7 @@ impl Attempts<'_, '_> {
                     }
                 }
                 Err(error @ (TransferError::Transient(_) | TransferError::Later { .. })) => {
-                    // As long as each attempt brings more, it will come to an end.
+                    // As long as each attempt makes progress, the download will finish.
                     if part.length() > furthest {
                         furthest = part.length();
                         failures = 0;
@@ -87,7 +87,7 @@ impl Attempts<'_, '_> {
         }
     }
 
-    /// Returns the digests of the part that an earlier run has left, if it is complete.
+    /// Returns the digests of the part from an earlier run if it is complete.
     fn digests_if_complete(&self, part: &mut PartialFile) -> Result<Option<Digests>, TransferError> {
         let Some(expected) = self.request.checksum.as_ref().filter(|_| part.length() > 0) else { return Ok(None) };
         let digests = part.digests(Some(expected))?;
@@ -158,7 +158,7 @@ impl Attempts<'_, '_> {
         }
     }
 
-    /// Waits before another attempt. Returns false if there is no time for one.
+    /// Waits before another attempt. Returns false if there is no time left.
     fn back_off(&mut self, failures: u32, error: &TransferError) -> bool {
         let timeouts = &self.request.timeouts;
         let own = timeouts.back_off.saturating_mul(1 << (failures - 1).min(6));

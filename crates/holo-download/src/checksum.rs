@@ -6,10 +6,10 @@ use std::fmt::{self, Display};
 use std::io::{self, Read};
 use std::str::FromStr;
 
-/// The number of bytes that are read at a time.
+/// The number of bytes to read at once.
 pub const BUFFER_SIZE: usize = 1 << 16;
 
-/// A checksum of a definition.
+/// A checksum in a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
     algorithm: Algorithm,
@@ -25,13 +25,13 @@ pub enum Algorithm {
     Sha512,
 }
 
-/// The reason that a checksum is not usable.
+/// The reason why a checksum is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum ChecksumError {
-    /// The digest is of an unknown kind.
+    /// The algorithm is unknown.
     #[error("{0:?} does not begin with \"sha256:\" or \"sha512:\"")]
     Algorithm(String),
-    /// The digest is too long, too short, or something else.
+    /// The digest has the wrong length or invalid digits.
     #[error("{0:?} does not end with {1} hexadecimal digits")]
     Digits(String, usize),
 }
@@ -43,7 +43,7 @@ impl Checksum {
         self.algorithm
     }
 
-    /// Returns the digits of an SHA-256, in small letters.
+    /// Returns the digits of an SHA-256, in lower case.
     #[must_use]
     pub fn sha256(&self) -> Option<&str> {
         (self.algorithm == Algorithm::Sha256).then_some(self.digits.as_str())
@@ -79,18 +79,18 @@ impl Display for Checksum {
 /// The digests of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digests {
-    /// The SHA-256, by which contents are recorded.
+    /// The SHA-256, which is recorded for all contents.
     pub sha256: String,
     sha512: Option<String>,
 }
 
 impl Digests {
-    /// Reads the rest of a file. The digest that a checksum needs is computed beside the SHA-256.
+    /// Reads the rest of a file. In addition to the SHA-256, the digest that the checksum needs is computed.
     pub fn read(reader: &mut impl Read, wanted: Option<&Checksum>) -> io::Result<Digests> {
         Digests::read_with(reader, wanted, &mut vec![0; BUFFER_SIZE])
     }
 
-    /// As [`Digests::read`], with a buffer that can be used for many files.
+    /// Like [`Digests::read`], with a buffer that can be reused for many files.
     pub fn read_with(reader: &mut impl Read, wanted: Option<&Checksum>, buffer: &mut [u8]) -> io::Result<Digests> {
         let mut sha256 = Sha256::new();
         let mut sha512 = wanted.filter(|wanted| wanted.algorithm == Algorithm::Sha512).map(|_| Sha512::new());
@@ -111,7 +111,7 @@ impl Digests {
         Ok(Digests { sha256: hex(&sha256.finalize()), sha512: sha512.map(|sum| hex(&sum.finalize())) })
     }
 
-    /// Returns the digests as they are recorded: the SHA-256, then the SHA-512 if it was computed.
+    /// Returns the digests in the recorded form: the SHA-256, then the SHA-512 if it was computed.
     pub fn to_words(&self) -> String {
         self.sha512.as_ref().map_or_else(|| self.sha256.clone(), |sha512| format!("{} {sha512}", self.sha256))
     }
@@ -124,12 +124,12 @@ impl Digests {
         is_sound.then(|| Digests { sha256: sha256.to_owned(), sha512: sha512.map(str::to_owned) })
     }
 
-    /// Returns true if the digest that a checksum needs was computed.
+    /// Returns true if the digest that the checksum needs was computed.
     pub fn covers(&self, wanted: &Checksum) -> bool {
         wanted.algorithm == Algorithm::Sha256 || self.sha512.is_some()
     }
 
-    /// Returns the digest in place of which a checksum expects another one, as a checksum; nothing if it fits.
+    /// Returns the actual digest as a checksum if it differs from the wanted one; `None` if it matches.
     #[must_use]
     pub fn mismatch(&self, wanted: &Checksum) -> Option<String> {
         let (name, found) = match wanted.algorithm {

@@ -1,8 +1,8 @@
-//! A cache of the digests of files that nothing has touched.
+//! A cache of the digests of unchanged files.
 //!
-//! Digests are recorded by the file's [`Stamp`]: device, inode, type, mode, owner, size and times. If the stamp is unchanged, so is the file,
-//! provided that its last change was long enough before the stamp was taken for the next one to show. If the cache is lost, files are read
-//! once more.
+//! Digests are recorded by the file's [`Stamp`]: device, inode, type, mode, owner, size and times. If the stamp is
+//! unchanged, so is the file, provided that its last change was long enough before the stamp was taken for another
+//! change to be visible. If the cache is lost, the files are read again.
 
 use crate::checksum::{Checksum, Digests, sha256};
 use holo_change::error::{PathError, Result};
@@ -14,9 +14,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The first line. The number goes up when anything of format or meaning changes.
+/// The first line. The number changes with the format or its meaning.
 const HEADER: &str = "holo-archives known sums 1";
-/// The number of digits of a stamp's SHA-256 that are the key.
+/// The number of digits of a stamp's SHA-256 used as the key.
 const KEY_SIZE: usize = 32;
 
 /// The cache of one archive.
@@ -24,18 +24,19 @@ pub struct ChecksumCache {
     path: PathHandle,
     now: fn() -> SystemTime,
     is_trusted: bool,
-    /// The digests of earlier applies, by key.
+    /// The digests of earlier applies by key.
     recorded: OnceCell<Table<Digests>>,
-    /// The keys of those that the next run may rely on.
+    /// The keys of the digests that the next run may use.
     used: RefCell<Table<()>>,
-    /// The digests of this run that the next one may rely on.
+    /// The digests of this run that the next one may use.
     seen: RefCell<Table<Digests>>,
-    /// The digests of files that this run has written, by the key of what stays the same when they are moved.
+    /// The digests of files written by this run, by the properties that do not change when a file is moved.
     written: RefCell<Table<Digests>>,
 }
 
 impl ChecksumCache {
-    /// Opens the cache in this file. Unless it is trusted, everything is read again. What does not fit into memory is in the folder of `spill`.
+    /// Opens the cache in this file. Unless it is trusted, all files are read again. Data that does not fit into memory
+    /// is stored in the folder of `spill`.
     pub fn open(path: PathHandle, spill: &PathHandle, is_trusted: bool) -> ChecksumCache {
         ChecksumCache {
             path,
@@ -48,15 +49,15 @@ impl ChecksumCache {
         }
     }
 
-    /// Returns the digests of a file: its SHA-256, and the one that a checksum needs.
+    /// Returns the digests of a file: its SHA-256, and that which the checksum needs.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn digests(&self, file: &PathHandle, wanted: Option<&Checksum>) -> Result<Digests> {
         self.digests_of(file, Stamp::of(file)?.as_ref(), wanted)
     }
 
-    /// Returns the digests of a file that had this stamp a moment ago.
+    /// Returns the digests of a file that just had this stamp.
     fn digests_of(&self, file: &PathHandle, stamp: Option<&Stamp>, wanted: Option<&Checksum>) -> Result<Digests> {
         let now = (self.now)();
         if let Some(stamp) = stamp
@@ -66,7 +67,7 @@ impl ChecksumCache {
         }
         let digests =
             Digests::read(&mut file.open()?, wanted).map_err(|error| PathError::new("read", file.shown(), error))?;
-        // A file that is changed while it is read has another stamp afterwards.
+        // If the file is modified while it is read, its stamp differs afterwards.
         if let (Some(stamp), Some(after)) = (stamp, Stamp::of(file)?)
             && stamp.is_settled(now)
             && stamp.is_same(&after)
@@ -76,10 +77,10 @@ impl ChecksumCache {
         Ok(digests)
     }
 
-    /// Takes note of the digests of a file that was just written, and has this stamp. It may be moved before they are asked for.
+    /// Records the digests of a file that was just written and has this stamp. It may be moved before they are needed.
     ///
     /// # Errors
-    /// If what is not in memory cannot be written.
+    /// If data that does not fit into memory cannot be written.
     pub fn note_written(&self, stamp: &Stamp, digests: Digests) -> Result<()> {
         self.written.borrow_mut().insert(&moved_key(stamp), digests)
     }
@@ -96,7 +97,7 @@ impl ChecksumCache {
             if !written.is_empty()
                 && let Some(digests) = written.get(&moved_key(stamp))?.filter(covers)
             {
-                // If the next change might not show, the next run has to read it.
+                // Otherwise another change might not be visible, so the next run must read the file.
                 if stamp.shows_writing() || stamp.is_settled((self.now)()) {
                     self.seen.borrow_mut().insert(&key, digests.clone())?;
                 }
@@ -114,7 +115,7 @@ impl ChecksumCache {
         Ok(self.recorded.get_or_init(|| read))
     }
 
-    /// Reads the file. One that cannot be read or parsed is ignored.
+    /// Reads the cache. An unreadable or invalid file is ignored.
     fn read(&self) -> Result<Option<Table<Digests>>> {
         let Ok(Some(file)) = self.path.open_if_file() else { return Ok(None) };
         let mut lines = BufReader::new(file).lines().map_while(io::Result::ok);
@@ -128,14 +129,14 @@ impl ChecksumCache {
                 recorded.insert(Path::new(key), digests)?;
             }
         }
-        // A crash may lose the file's end: the last line says how many there are.
+        // A crash may truncate the file: the last line is the number of entries.
         let is_whole = last.is_some_and(|end| end.parse() == Ok(recorded.inserted()));
         Ok(is_whole.then_some(recorded))
     }
 
     /// Writes the digests of this run for the next one.
     pub fn save(&self) {
-        // If the disk is full or read-only, the next apply reads all files. That is no reason for this one to fail.
+        // If the disk is full or read-only, the next apply reads all files. This apply need not fail because of that.
         let _ = self.try_save();
     }
 
@@ -172,10 +173,10 @@ impl ChecksumCache {
         writeln!(file, "{count}").map_err(failed)
     }
 
-    /// Removes the file.
+    /// Removes the cache.
     ///
     /// # Errors
-    /// If it exists, and cannot be removed.
+    /// If the file exists and cannot be removed.
     pub fn remove(&self) -> Result<()> {
         remove_cache(&self.path)
     }
@@ -191,10 +192,10 @@ impl Row for Digests {
     }
 }
 
-/// Removes the file of a cache.
+/// Removes a cache file.
 ///
 /// # Errors
-/// If it exists, and cannot be removed.
+/// If the file exists and cannot be removed.
 pub fn remove_cache(path: &PathHandle) -> Result<()> {
     path.replacement().remove()?;
     path.remove()?;
@@ -214,7 +215,8 @@ fn key(stamp: &Stamp) -> PathBuf {
     key.into()
 }
 
-/// Returns a key of what stays the same when a file is moved. Those of files that are made one after the other tend to do so too.
+/// Returns a key from the properties that do not change when a file is moved. Keys of files created successively tend
+/// to be close to each other.
 fn moved_key(stamp: &Stamp) -> PathBuf {
     format!("{:016x}-{}", stamp.inode(), key(&stamp.nameless()).display()).into()
 }
@@ -233,7 +235,7 @@ mod tests {
 
     const OLD: Duration = Duration::from_secs(3600);
 
-    /// Returns the cache and a file of a directory, as if an hour had passed since the file was changed.
+    /// Returns the cache and a file in a directory, with the clock an hour ahead of the file's last change.
     fn cache(directory: &Path, is_trusted: bool) -> (ChecksumCache, PathHandle) {
         let tree = Tree::open(directory).unwrap();
         let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), &tree.place(Path::new("x")), is_trusted);
@@ -255,13 +257,13 @@ mod tests {
         fs::write(&file, "one").unwrap();
         assert_eq!(digest(folder.path(), true), sha256(b"one"));
         let record = folder.path().join("known/x");
-        // The recorded digest is used as long as the stamp is the same.
+        // The recorded digest is used as long as the stamp is unchanged.
         let text = fs::read_to_string(&record).unwrap().replace(&sha256(b"one"), &sha256(b"recorded"));
         fs::write(&record, &text).unwrap();
         assert_eq!(digest(folder.path(), true), sha256(b"recorded"));
         assert_eq!(digest(folder.path(), false), sha256(b"one"));
         fs::write(&record, &text).unwrap();
-        // The same length and times, but not the same stamp.
+        // The same size and modification time, but another stamp.
         let modified = fs::metadata(&file).unwrap().modified().unwrap();
         fs::write(&file, "two").unwrap();
         fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
@@ -316,7 +318,7 @@ mod tests {
             let next = open(true).digests(&file, None).unwrap().sha256;
             assert_eq!(next, if is_read_next { sha256(b"one") } else { sha256(b"noted") });
             assert_eq!(open(false).digests(&file, None).unwrap().sha256, sha256(b"one"));
-            // Whoever writes to it changes its time.
+            // Writing to the file changes its times.
             fs::write(folder.path().join("file"), "two").unwrap();
             assert_eq!(cache.digests(&file, None).unwrap().sha256, sha256(b"two"));
             assert_eq!(open(true).digests(&file, None).unwrap().sha256, sha256(b"two"));

@@ -1,4 +1,4 @@
-//! Errors of downloads. No message holds secrets.
+//! Errors of downloads. No message contains secrets.
 
 use crate::address::{Address, AddressError};
 use crate::checksum::Checksum;
@@ -8,19 +8,19 @@ use rustls::CertificateError;
 use std::io;
 use std::time::Duration;
 
-/// The reason that a file could not be downloaded from any address.
+/// The reason why a file could not be downloaded from any address.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     /// There is no address to try.
     #[error("there is nowhere to download it from")]
     NoAddress,
-    /// The password cannot be read.
+    /// The password file cannot be read.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The error of the address that was tried last.
+    /// The error of the last address tried.
     #[error("cannot download {address}: {error}")]
     Transfer {
-        /// It, without secrets.
+        /// The address without secrets.
         address: String,
         /// The error.
         error: TransferError,
@@ -28,47 +28,47 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
-    /// Returns true if the source is larger than the definition allows. Otherwise it may work some other time.
+    /// Returns true if the source exceeds the maximum size in the definition. Other errors may be temporary.
     pub fn is_too_large(&self) -> bool {
         matches!(self, DownloadError::Transfer { error: TransferError::TooLarge { .. }, .. })
     }
 }
 
-/// The reason that an attempt to download from one address has failed.
+/// The reason why an attempt to download from an address failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The next attempt may succeed.
     #[error("{0}")]
     Transient(String),
-    /// The server wants to be asked again, but not before this time is over.
+    /// The server asks for a retry after a delay.
     #[error("{problem}")]
     Later {
-        /// What it says.
+        /// The server's message.
         problem: String,
-        /// The time.
+        /// The delay.
         after: Duration,
     },
-    /// The next attempt would fail in the same way.
+    /// Another attempt would fail in the same way.
     #[error("{0}")]
     Permanent(String),
-    /// There is more than may be.
+    /// The file is too large.
     #[error("it has more than {limit} bytes")]
     TooLarge {
-        /// The number of bytes that is allowed.
+        /// The maximum number of bytes.
         limit: u64,
     },
-    /// It is another file.
+    /// The file has the wrong checksum.
     #[error("the checksum is {found}, not {expected}")]
     WrongChecksum {
-        /// The checksum that it has.
+        /// The actual checksum.
         found: String,
-        /// The checksum that it has to have.
+        /// The expected checksum.
         expected: Checksum,
     },
-    /// The time for all of it is over.
+    /// The deadline for all attempts has passed.
     #[error("it took too long")]
     DeadlineExceeded,
-    /// It is a directory or the like.
+    /// The source is not a regular file.
     #[error("it is not a regular file")]
     NotRegular,
     /// The proxy cannot be used.
@@ -77,10 +77,10 @@ pub enum TransferError {
     /// A redirect cannot be followed.
     #[error(transparent)]
     Redirect(#[from] AddressError),
-    /// A path of this machine cannot be used.
+    /// A local path cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A file of this machine cannot be read or written.
+    /// A local file cannot be read or written.
     #[error("{}", reason(.0))]
     Io(#[from] io::Error),
 }
@@ -90,7 +90,7 @@ impl TransferError {
         DownloadError::Transfer { address: address.to_string(), error: self }
     }
 
-    /// The error of a body that broke off.
+    /// Converts the error of an incomplete body.
     pub(super) fn from_body(error: &io::Error) -> TransferError {
         let is_timeout = match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
             Some(ureq::Error::Timeout(_)) => true,
@@ -100,7 +100,7 @@ impl TransferError {
         TransferError::Transient(problem)
     }
 
-    /// The error of a request without an answer. Neither headers nor the whole URL may be shown.
+    /// Converts the error of a request without a response. The message must contain neither headers nor the whole URL.
     pub(super) fn from_request(error: &ureq::Error) -> TransferError {
         use TransferError::{Permanent, Transient};
         use ureq::Error as E;
@@ -130,7 +130,7 @@ fn certificate_error(error: &io::Error) -> Option<&CertificateError> {
     }
 }
 
-/// Returns words for a certificate that cannot be trusted.
+/// Describes why a certificate is not trusted.
 fn untrusted(error: &CertificateError) -> String {
     use CertificateError as C;
     let problem = match error {

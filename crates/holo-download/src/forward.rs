@@ -1,4 +1,4 @@
-//! Requests that a proxy is asked to forward: they go to the proxy, and name the whole URL in their first line.
+//! Requests forwarded by a proxy: they are sent to the proxy, with the absolute URL in the request line.
 
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -6,13 +6,13 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, TcpConnector, Transport};
 use ureq::{Agent, Error};
 
-/// Returns a client whose requests go to a proxy.
+/// Returns a client that sends its requests to a proxy.
 pub(super) fn agent(config: Config, proxy: Uri) -> Agent {
     let resolver = ProxyResolver { proxy, resolver: DefaultResolver::default() };
     Agent::with_parts(config, TcpConnector::default().chain(AbsoluteForm), resolver)
 }
 
-/// Finds the address of the proxy, whatever is asked for: that of the server may not be known here.
+/// Resolves every name to the address of the proxy, as the server's name may be unknown on this machine.
 #[derive(Debug)]
 struct ProxyResolver {
     proxy: Uri,
@@ -25,7 +25,7 @@ impl Resolver for ProxyResolver {
     }
 }
 
-/// Has the first line of a request name the whole URL.
+/// Makes the request line contain the absolute URL.
 #[derive(Debug)]
 struct AbsoluteForm;
 
@@ -42,7 +42,7 @@ impl<In: Transport> Connector<In> for AbsoluteForm {
 #[derive(Debug)]
 struct Forwarded<T> {
     transport: T,
-    /// The beginning of the URL, until it has been sent.
+    /// The start of the URL, until it has been sent.
     origin: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl<T: Transport> Transport for Forwarded<T> {
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let Some(origin) = self.origin.take() else { return self.transport.transmit_output(amount, timeout) };
         let output = self.transport.buffers().output();
-        // The first thing that is sent is the beginning of the request: `GET /path HTTP/1.1`.
+        // The first output is the request line: `GET /path HTTP/1.1`.
         let path = output.iter().position(|&byte| byte == b' ').map_or(0, |space| space + 1);
         let sent = amount + origin.len();
         if sent > output.len() || path > amount {

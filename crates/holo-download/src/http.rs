@@ -1,4 +1,4 @@
-//! One request over HTTP or HTTPS, with the redirects that it leads through.
+//! A single HTTP or HTTPS request, including redirects.
 
 use super::proxy::{Proxies, Route};
 use super::{Request, TransferError, Validators, check_size, forward};
@@ -10,38 +10,38 @@ use ureq::http::{HeaderMap, StatusCode, header};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
-/// The number of redirects that are followed.
+/// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 10;
 
-/// The time limits of the phases of a request, and the number of attempts.
+/// The timeouts of the phases of a request, and the number of attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// The time until there is a connection.
+    /// The timeout for connecting.
     pub connect: Duration,
-    /// The time until the response begins.
+    /// The timeout for the start of the response.
     pub first_byte: Duration,
-    /// The time between two pieces of the response.
+    /// The timeout between two pieces of the response.
     pub stall: Duration,
-    /// The number of attempts in a row that may fail without bringing anything.
+    /// The maximum number of consecutive attempts without progress.
     pub attempts: u32,
-    /// The delay after the first of them; it doubles with each other one.
+    /// The delay after the first failed attempt; it doubles with each further one.
     pub back_off: Duration,
 }
 
 /// The response of a server.
 pub(super) enum Response {
-    /// The previous download is what the server has.
+    /// The file has not changed since the previous download.
     Unmodified,
-    /// The server has less than was downloaded already.
+    /// The server's file is shorter than the part that was downloaded already.
     Unsatisfiable,
     Body(ResponseBody),
 }
 
-/// A body, or the rest of one.
+/// A whole body, or the rest of one.
 pub(super) struct ResponseBody {
-    /// The number of bytes that are left out at the beginning.
+    /// The offset of the body in the whole file.
     pub(super) start: u64,
-    /// The size of the whole, if it is known.
+    /// The size of the whole file, if known.
     pub(super) total: Option<u64>,
     pub(super) validators: Validators,
     pub(super) reader: Box<dyn Read>,
@@ -62,7 +62,7 @@ impl<'a> Client<'a> {
         let tls = tls(roots(request).map_err(|error| TransferError::Permanent(error.to_string()))?);
         let config = Agent::config_builder()
             .tls_config(tls)
-            // Redirects are followed here, as headers must not go to other servers.
+            // Redirects are followed here, as headers must not be sent to other servers.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
@@ -75,14 +75,14 @@ impl<'a> Client<'a> {
             .max_idle_connections(0)
             .proxy(None)
             .build();
-        // They are for the server of the URL; a mirror on another server gets only what is in its own URL.
+        // These are for the server of the URL; a mirror on another server only gets those in its own URL.
         let first = request.addresses.iter().find(|address| address.file().is_none());
         let is_trusted = first.is_none_or(|first| first.is_same_server(address));
         let credentials = address.credentials().or_else(|| request.credentials.clone().filter(|_| is_trusted));
         Ok(Client { request, address, credentials, is_trusted, agent: config.new_agent() })
     }
 
-    /// Requests everything from an offset on, provided that the file has not changed since.
+    /// Requests the file from an offset on, provided that it has not changed since.
     pub(super) fn get(&self, offset: u64, if_range: Option<&str>) -> Result<Response, TransferError> {
         let mut address = self.address.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -178,7 +178,7 @@ impl<'a> Client<'a> {
             }
             _ => return Err(TransferError::Permanent(format!("the server says {status}"))),
         };
-        // A body that is announced as too large is not read at all.
+        // If the server announces a body that is too large, it is not read.
         if let Some(total) = total {
             check_size(total, self.request.max_size)?;
         }
@@ -191,7 +191,7 @@ fn is_transient(status: StatusCode) -> bool {
     matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
 }
 
-/// Parses the value of `Retry-After`: seconds, or a date.
+/// Parses the value of `Retry-After`: a number of seconds, or a date.
 fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {
@@ -201,7 +201,7 @@ fn retry_after(text: &str) -> Option<Duration> {
     Some(date.duration_since(jiff::Timestamp::now()).unsigned_abs()).filter(|_| date > jiff::Timestamp::now())
 }
 
-/// Parses `bytes 5-9/10`. Returns the start, and the size of the whole.
+/// Parses `bytes 5-9/10`. Returns the start, and the total size.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let (start, end) = range.split_once('-')?;
@@ -213,15 +213,15 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// The reason that nobody can be trusted.
+/// The reason why no certificates can be trusted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot read the certificates that are trusted: {0}")]
 pub struct CertificatesError(String);
 
-/// Returns the settings of TLS for those who trust whom the system trusts.
+/// Returns TLS settings with the system's certificates.
 ///
 /// # Errors
-/// If it cannot be read who that is.
+/// If the certificates cannot be read.
 pub fn system_tls() -> Result<TlsConfig, CertificatesError> {
     system_roots().map(tls)
 }
@@ -231,7 +231,7 @@ fn tls(roots: RootCerts) -> TlsConfig {
     TlsConfig::builder().root_certs(roots).unversioned_rustls_crypto_provider(provider).build()
 }
 
-/// Returns the certificates that are trusted for a request: those of its definition, or the system's.
+/// Returns the trusted certificates for a request: those of its definition, or the system's.
 fn roots(request: &Request<'_>) -> Result<RootCerts, CertificatesError> {
     if let Some(pem) = &request.authorities {
         let own = own_roots(pem).map_err(|problem| CertificatesError(problem.to_owned()))?;
@@ -240,7 +240,7 @@ fn roots(request: &Request<'_>) -> Result<RootCerts, CertificatesError> {
     system_roots()
 }
 
-/// Returns the certificates that the system trusts, which are read once.
+/// Returns the system's trusted certificates, which are read once.
 fn system_roots() -> Result<RootCerts, CertificatesError> {
     static ROOTS: OnceLock<Result<RootCerts, CertificatesError>> = OnceLock::new();
     let load = || {
@@ -269,7 +269,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Returns the certificates in a text.
+/// Parses certificates.
 fn own_roots(pem: &[u8]) -> Result<Vec<Certificate<'static>>, &'static str> {
     let mut certificates = Vec::new();
     for item in ureq::tls::parse_pem(pem) {

@@ -1,4 +1,4 @@
-//! Downloads: over HTTP and HTTPS, or from a file of this machine, into a temporary file beside the target.
+//! Downloads over HTTP and HTTPS, or from a local file, into a temporary file in the target's directory.
 
 mod address;
 mod attempts;
@@ -28,94 +28,95 @@ pub use http::{CertificatesError, Timeouts, system_tls};
 pub use local::{copy, open};
 pub use partial::PART_SUFFIX;
 
-/// The limit of a download's size if the definition has none.
+/// The maximum size of a download if the definition does not set one.
 pub const MAX_SIZE: u64 = 16 << 30;
-/// The limit of a download's time, from all mirrors, if the definition has none: a server that sends a byte now and then never stalls.
+/// The time limit of a download, including all mirrors, if the definition does not set one. It is necessary because a
+/// server that sends a byte from time to time never stalls.
 pub const TIME_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// The headers by which a server tells whether something has changed.
+/// Response headers that identify a version of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validators {
-    /// The tag of the version.
+    /// The entity tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// The time of the last change.
+    /// The modification time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 }
 
 impl Validators {
-    /// Returns true if the server has sent none.
+    /// Returns true if the server sent neither.
     pub fn is_empty(&self) -> bool {
         *self == Validators::default()
     }
 
-    /// Returns the validator that differs for any two versions, byte by byte.
+    /// Returns the validator that is different for any two versions that differ by a byte.
     fn for_range(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.last_modified.as_deref())
     }
 }
 
-/// A download that is wanted.
+/// A download request.
 pub struct Request<'a> {
     /// The URL and its mirrors, in the order in which they are tried.
     pub addresses: &'a [Address],
-    /// The names and values of headers, which only the first server gets.
+    /// The names and values of headers, which are only sent to the first server.
     pub headers: Vec<(String, String)>,
-    /// The user and password, which only the first server gets.
+    /// The user and password, which are only sent to the first server.
     pub credentials: Option<Credentials>,
-    /// The checksum that the download has to have.
+    /// The expected checksum.
     pub checksum: Option<Checksum>,
-    /// The local download, if it will do unless the server has something newer.
+    /// An earlier download that is used unless the server has a newer version.
     pub previous: Option<PreviousDownload>,
-    /// The certificates that are trusted in place of the system's, in PEM.
+    /// Trusted certificates instead of the system's, in PEM format.
     pub authorities: Option<Vec<u8>>,
-    /// The digests of files that are known already.
+    /// A cache of digests of files.
     pub checksums: &'a ChecksumCache,
-    /// The largest size that is allowed, in bytes.
+    /// The maximum size in bytes.
     pub max_size: u64,
-    /// The time at which all attempts end.
+    /// The deadline for all attempts.
     pub deadline: Option<Instant>,
     /// The limits of each attempt.
     pub timeouts: Timeouts,
 }
 
-/// A download that was made earlier.
+/// An earlier download.
 #[derive(Clone, Debug)]
 pub struct PreviousDownload {
     /// The digest of its content.
     pub sha256: String,
-    /// The headers that came with it.
+    /// The validators sent with it.
     pub validators: Validators,
 }
 
 /// The outcome of a download.
 pub enum Download {
-    /// The previous download is what the server has.
+    /// The file has not changed since the previous download.
     Unmodified,
-    /// A file beside the target, which no other user can read.
+    /// A file in the target's directory, which other users cannot read.
     Complete(CompleteDownload),
 }
 
-/// A complete download with the right checksum.
+/// A complete download with a verified checksum.
 pub struct CompleteDownload {
     /// The path of the file.
     pub path: PathHandle,
-    /// The file, at any position.
+    /// The open file, at an arbitrary position.
     pub file: std::fs::File,
     /// The digests of its content.
     pub digests: Digests,
-    /// The headers that came with it.
+    /// The validators sent with it.
     pub validators: Validators,
-    /// The path of another archive's download that it was copied from.
+    /// The path of another archive's download from which it was copied.
     pub copied_from: Option<String>,
 }
 
-/// Downloads a file to a temporary path beside its target.
+/// Downloads a file to a temporary path in the target's directory.
 ///
 /// # Errors
-/// If none of the addresses works. The message holds no secrets.
+/// If all addresses fail. The message contains no secrets.
 pub fn download(
     request: &Request<'_>,
     target: &PathHandle,
@@ -142,10 +143,11 @@ pub fn download(
     Err(failure)
 }
 
-/// Returns true if the previous download is what the server has. Nothing is downloaded; the first server that answers decides.
+/// Returns true if the file has not changed since the previous download. Only asks the server, without a download; the
+/// first server that answers decides.
 ///
 /// # Errors
-/// If none of the addresses works.
+/// If all addresses fail.
 pub fn is_unmodified(request: &Request<'_>, host: &Host) -> Result<bool, DownloadError> {
     let mut failure = DownloadError::NoAddress;
     for address in request.addresses {
@@ -165,7 +167,7 @@ fn is_unmodified_at(request: &Request<'_>, address: &Address, host: &Host) -> Re
     }
     match Client::new(request, address)?.get(0, None)? {
         Response::Unmodified => Ok(true),
-        // Some servers ignore validators, and send what they have.
+        // Some servers ignore validators and always send the file.
         Response::Body(body) => Ok(!body.validators.is_empty() && body.validators == previous.validators),
         Response::Unsatisfiable => Ok(false),
     }

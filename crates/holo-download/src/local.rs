@@ -1,4 +1,4 @@
-//! Files of this machine as sources.
+//! Local files as sources.
 
 use super::partial::PartialFile;
 use super::{BUFFER_SIZE, Download, Request, TransferError, Validators, check_size, verify};
@@ -9,15 +9,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Returns the location of a file below the root.
+/// Returns a handle for a file below the root.
 pub fn open(path: &Path, host: &Host) -> Result<PathHandle, PathError> {
     Tree::open(host.root()).and_then(|root| root.place(path).followed())
 }
 
-/// Copies a file of this machine.
+/// Copies a local file.
 ///
 /// # Errors
-/// If it cannot be read, is too large, or has the wrong checksum.
+/// If the file cannot be read, is too large, or has the wrong checksum.
 pub fn copy(
     request: &Request<'_>,
     path: &Path,

@@ -14,19 +14,19 @@ pub(super) struct PartialFile {
     path: PathHandle,
     file: File,
     length: u64,
-    /// True if it consists of more than one response.
+    /// True if the file consists of several responses.
     is_patched: bool,
 }
 
 impl PartialFile {
-    /// Makes an empty file. An existing one is replaced.
+    /// Creates an empty file, replacing an existing one.
     pub(super) fn new(path: &PathHandle) -> Result<PartialFile, PathError> {
         path.create_folder()?;
         path.create()?;
         Ok(PartialFile { path: path.clone(), file: path.open_to_write()?, length: 0, is_patched: false })
     }
 
-    /// Opens the file that an earlier run has left, if no other user can have written to it. Otherwise it is empty.
+    /// Opens the part from an earlier run if no other user can have modified it; otherwise starts with an empty file.
     pub(super) fn resume(path: &PathHandle) -> Result<PartialFile, TransferError> {
         let us = rustix::process::geteuid().as_raw();
         let is_ours = path.stat()?.is_some_and(|stat| {
@@ -44,7 +44,7 @@ impl PartialFile {
         self.length
     }
 
-    /// Empties the file.
+    /// Truncates the file.
     pub(super) fn restart(&mut self) -> Result<(), TransferError> {
         if self.length > 0 {
             self.file.set_len(0)?;
@@ -70,7 +70,7 @@ impl PartialFile {
         self.is_patched
     }
 
-    /// Returns the digests of the whole file. Bytes can still be appended after that.
+    /// Returns the digests of the whole file. More bytes can be appended afterwards.
     pub(super) fn digests(&mut self, checksum: Option<&Checksum>) -> Result<Digests, TransferError> {
         self.file.rewind()?;
         let digests = Digests::read(&mut self.file, checksum)?;

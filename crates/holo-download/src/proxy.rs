@@ -1,4 +1,4 @@
-//! Proxies, as the environment names them.
+//! Proxies configured by environment variables.
 
 use crate::address::{Address, Credentials};
 use std::net::IpAddr;
@@ -7,27 +7,27 @@ use ureq::Proxy;
 use ureq::http::Uri;
 use url::{Host, Url};
 
-/// The reason that a proxy cannot be used. It does not show the proxy's URL, which may have a password.
+/// The reason why a proxy cannot be used. The message does not show the proxy's URL, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the proxy that {0} names is not a URL such as \"http://proxy.example.org:3128\"")]
 pub struct ProxyError(&'static str);
 
-/// The port of a proxy that names none.
+/// The default port of a proxy.
 const HTTP_PORT: u16 = 80;
 
-/// The way to a server.
+/// The route to a server.
 pub(super) enum Route {
     Direct,
-    /// Through a tunnel that the proxy makes.
+    /// Through a tunnel of the proxy.
     Tunnel(Proxy),
-    /// By asking the proxy for the whole URL.
+    /// By sending the absolute URL to the proxy.
     Forward {
         proxy: Uri,
         credentials: Option<Credentials>,
     },
 }
 
-/// The proxies for each scheme, with the variables that name them.
+/// The proxies for each scheme, with the names of their variables.
 #[derive(Debug, Default)]
 pub(super) struct Proxies {
     http: Option<(&'static str, String)>,
@@ -35,18 +35,18 @@ pub(super) struct Proxies {
     exceptions: Vec<Exception>,
 }
 
-/// The servers that are asked without a proxy.
+/// Servers that are contacted without a proxy.
 #[derive(Debug, PartialEq, Eq)]
 enum Exception {
     All,
-    /// A host, and those whose names end with a dot and its name.
+    /// A host, and all subdomains of it.
     Domain(String, Option<u16>),
-    /// The addresses whose first bits are these.
+    /// Addresses with this prefix.
     Network(IpAddr, u32),
 }
 
 impl Proxies {
-    /// Returns the proxies of this process.
+    /// Returns the proxies in this process's environment.
     pub(super) fn of_environment() -> &'static Proxies {
         static PROXIES: OnceLock<Proxies> = OnceLock::new();
         PROXIES.get_or_init(|| Proxies::new(|name| std::env::var(name).ok()))
@@ -65,10 +65,10 @@ impl Proxies {
         }
     }
 
-    /// Returns the way to the server of an address.
+    /// Returns the route to the server of an address.
     ///
     /// # Errors
-    /// If the proxy that is named is not a URL.
+    /// If the proxy's URL is invalid.
     pub(super) fn route(&self, address: &Address) -> Result<Route, ProxyError> {
         let url = address.bare();
         let proxy = if url.scheme() == "https" { &self.https } else { &self.http };
@@ -80,7 +80,7 @@ impl Proxies {
         let invalid = || ProxyError(variable);
         let parsed = Url::parse(&text).ok().filter(|proxy| proxy.host_str().is_some_and(|host| !host.is_empty()));
         let parsed = parsed.ok_or_else(invalid)?;
-        // Proxies of other kinds make tunnels only.
+        // Proxies of other kinds only support tunnels.
         if url.scheme() == "http" && parsed.scheme() == "http" {
             let (host, port) = (parsed.host_str().unwrap_or_default(), parsed.port().unwrap_or(HTTP_PORT));
             let proxy = format!("http://{host}:{port}/").parse().map_err(|_| invalid())?;
@@ -127,7 +127,7 @@ impl Exception {
     }
 }
 
-/// Returns true if an address has the first bits of a network.
+/// Returns true if an address belongs to a network.
 fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
     let same = |differing_bits: u32| differing_bits >= bits;
     match (address, network) {

@@ -1,4 +1,4 @@
-//! A server on the loopback that does as it is told: slow, torn, lying, over HTTP or HTTPS.
+//! A loopback test server whose responses can be slow, truncated or wrong, over HTTP or HTTPS.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "only tests call this")]
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A request as the server saw it; names of headers in lower case.
+/// A request as received by the server; header names are in lower case.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The path, with its query.
+    /// The path, including its query.
     pub path: String,
-    /// The values of headers, by their names.
+    /// Header values by name.
     pub headers: BTreeMap<String, String>,
     /// The number of earlier requests.
     pub number: usize,
@@ -26,7 +26,7 @@ impl Asked {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The offset of `Range: bytes=OFFSET-`.
+    /// Returns the offset of `Range: bytes=OFFSET-`.
     pub fn offset(&self) -> Option<usize> {
         self.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
     }
@@ -39,23 +39,23 @@ pub struct Reply {
     pub status: u16,
     /// The names and values of headers.
     pub headers: Vec<(String, String)>,
-    /// The content.
+    /// The body.
     pub body: Vec<u8>,
-    /// The length that it announces, if that is not true.
+    /// A wrong `Content-Length` to announce.
     pub length: Option<usize>,
-    /// After how many bytes of the body it hangs up.
+    /// The number of bytes of the body after which the connection is closed.
     pub cut: Option<usize>,
-    /// After how many bytes of the body it sends nothing for so long.
+    /// The number of bytes of the body after which the server pauses, and the length of the pause.
     pub pause: Option<(usize, Duration)>,
 }
 
 impl Reply {
-    /// A response without a content.
+    /// Returns a response without a body.
     pub fn new(status: u16) -> Reply {
         Reply { status, headers: Vec::new(), body: Vec::new(), length: None, cut: None, pause: None }
     }
 
-    /// A response with a content.
+    /// Returns a response with a body.
     pub fn of(body: impl Into<Vec<u8>>) -> Reply {
         Reply { body: body.into(), ..Reply::new(200) }
     }
@@ -66,23 +66,23 @@ impl Reply {
         self
     }
 
-    /// Says nothing of how long it is: the end of the connection is its end.
+    /// Omits the length: the body ends with the connection.
     pub fn without_length(self) -> Reply {
         Reply { length: Some(usize::MAX), ..self }
     }
 
-    /// Hangs up after so many bytes.
+    /// Closes the connection after this number of bytes.
     pub fn cut(mut self, at: usize) -> Reply {
         self.cut = Some(at);
         self
     }
 
-    /// A redirect.
+    /// Returns a redirect.
     pub fn redirect(location: impl Into<String>) -> Reply {
         Reply::new(302).header("Location", location)
     }
 
-    /// The rest of a content, as asked for; all of it if nothing else was asked for, or it is another version by now.
+    /// Returns the requested range of a body; all of it if no range was requested, or the version has changed.
     pub fn rest(asked: &Asked, body: &[u8], etag: &str) -> Reply {
         let is_same = asked.header("if-range").is_none_or(|range| range == etag);
         match asked.offset().filter(|_| is_same) {
@@ -118,22 +118,22 @@ impl Reply {
 
 type Handler = dyn Fn(&Asked) -> Reply + Send + Sync;
 
-/// A server; it lives as long as the test.
+/// A server that runs until the test ends.
 pub struct Server {
     port: u16,
     scheme: &'static str,
     log: Arc<Mutex<Vec<Asked>>>,
-    /// The certificate to trust, as PEM.
+    /// The certificate to trust, in PEM format.
     pub certificate: String,
 }
 
 impl Server {
-    /// A server that answers as the function says.
+    /// Starts a server that answers with this function.
     pub fn new(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
         Server::start(handler, None, String::new())
     }
 
-    /// A server with a certificate of its own making.
+    /// Starts a server with a self-signed certificate.
     pub fn with_tls(handler: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Server {
         let certified = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der()));
@@ -180,7 +180,7 @@ impl Server {
         format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.log.lock().unwrap().clone()
     }
@@ -208,12 +208,12 @@ fn serve(stream: impl Read + Write, handler: &Handler, log: &Mutex<Vec<Asked>>) 
     handler(&asked).send(&mut stream)
 }
 
-/// A port where nobody answers.
+/// Returns a port that refuses connections.
 pub fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A port where connections are taken, and nothing is ever said.
+/// Returns a port that accepts connections, but never responds.
 pub fn silent_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

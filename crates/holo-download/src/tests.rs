@@ -1,4 +1,4 @@
-//! The phases of a download, each with its own time limit.
+//! Tests of the phases of a download, each with its own timeout.
 
 use super::*;
 use crate::testing::{Reply, Server, closed_port, silent_port};
