@@ -1,11 +1,11 @@
-//! The dependencies of an entity, and when it may be worked on.
+//! The dependencies and controls of an entity.
 
 use crate::{Text, is_false};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An entity's dependencies on others, and theirs on it, as its plugin declares them. Only what there is has a field.
+/// An entity's edges, as declared by its plugin. Empty ones are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Edges<'a> {
@@ -15,49 +15,49 @@ pub struct Edges<'a> {
     /// The IDs of entities that it comes before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Text<'a>>,
-    /// The IDs of entities that have to be in their desired state first.
+    /// The IDs of entities that must be in their desired state first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<Text<'a>>,
-    /// The IDs of entities whose change refreshes it.
+    /// The IDs of entities that refresh it when they change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subscribes: Vec<Text<'a>>,
-    /// The IDs of entities that its change refreshes.
+    /// The IDs of entities that it refreshes when it changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notifies: Vec<Text<'a>>,
     /// The assets that it provides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provides: Vec<Asset<'a>>,
-    /// The assets that others have to provide.
+    /// The assets that it needs from other entities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Asset<'a>>,
-    /// The assets that it alone decides about.
+    /// The assets that only it may define.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owns: Vec<Asset<'a>>,
     /// Paths where a change may mean drift.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<Text<'a>>,
-    /// True if nothing defines it any more.
+    /// True if the entity has no definition any more.
     #[serde(default, skip_serializing_if = "is_false")]
     pub orphan: bool,
 }
 
-/// When, and how often, an entity may be worked on, in the forms of scan reports.
+/// Limits on when, and how often, an entity may be checked or changed, in the forms of scan reports.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Controls {
-    /// True if it is only ever checked.
+    /// True if the entity is only checked, never changed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub noop: bool,
-    /// The interval at which a watch checks it, in seconds.
+    /// The interval in seconds at which a watch checks the entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<f64>,
-    /// The number of repairs by a watch in a time, such as `3/10m`.
+    /// The maximum number of repairs by a watch in a period, such as `3/10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// A name, and the number of entities of that name that may be worked on at a time, such as `db:2`.
+    /// A name, and the maximum number of entities with this name that are worked on concurrently, such as `db:2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub semaphore: Option<String>,
-    /// The times at which it may be changed, such as `hours=2-5 days=mon-fri`.
+    /// The times at which the entity may be changed, such as `hours=2-5 days=mon-fri`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
 }
@@ -68,12 +68,12 @@ impl Edges<'_> {
     }
 }
 
-/// Something that an entity provides, needs or owns.
+/// An asset that an entity provides, needs or owns.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Asset<'a> {
-    /// Such as `path` or `user`.
+    /// A kind such as `path` or `user`.
     pub kind: Text<'a>,
-    /// Such as `/etc/motd`.
+    /// A value such as `/etc/motd`.
     pub value: Text<'a>,
 }

@@ -1,15 +1,15 @@
-//! Lines that cannot be read.
+//! Errors in lines.
 
-/// A text that is not a line.
+/// A text that is not a valid line.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// It is not JSON, or lacks what such a line has.
+    /// The text is not JSON, or required fields are missing.
     #[error("not a line of holo --json: {0}")]
     NotALine(serde_json::Error),
-    /// It is of a version that is not known here.
+    /// The version is not supported.
     #[error("a line of version {version}, while only version {} is known", crate::VERSION)]
     Version {
-        /// Its version.
+        /// The version of the line.
         version: u8,
     },
 }

@@ -1,4 +1,4 @@
-//! What plugins say, as it stands in lines.
+//! Conversions from the types of the plugin interface.
 
 use crate::{Action, Asset, Controls, Edges, HealthState, Level, Stream, Text};
 use bstr::BString;

@@ -1,4 +1,4 @@
-//! Generations, and how their inputs differ.
+//! Generations and their differences.
 
 use crate::{Text, is_false};
 #[cfg(test)]
@@ -6,54 +6,54 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// A generation: the inputs of a run that changed something.
+/// A generation: the saved inputs of a run that made changes.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct GenerationLine<'a> {
     /// Its number.
     pub generation: u32,
-    /// The time at which it was kept, in UTC.
+    /// The time at which it was saved, in UTC.
     pub time: String,
-    /// The ID of the run that kept it.
+    /// The ID of the run that saved it.
     pub run: Cow<'a, str>,
-    /// True if it is used instead of today's inputs.
+    /// True if it is used instead of the current inputs.
     pub used: bool,
     /// The number of its files.
     pub files: usize,
-    /// The number of inputs that the generation before it did not have.
+    /// The number of inputs that are missing from the previous generation.
     pub added: usize,
-    /// The number of inputs that are not as in the generation before it.
+    /// The number of inputs that differ from the previous generation.
     pub changed: usize,
-    /// The number of inputs that only the generation before it had.
+    /// The number of inputs that only the previous generation has.
     pub removed: usize,
-    /// The first of these, by their paths.
+    /// The first of these differences by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<InputDifference<'a>>,
-    /// The files that inputs lead to, and that are not kept.
+    /// Files that inputs refer to, but that are not saved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_kept: Vec<Text<'a>>,
 }
 
-/// An input that differs from the same one of an earlier generation.
+/// A difference between an input and its version in an earlier generation.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct InputDifference<'a> {
     /// Its path below the root.
     pub path: Text<'a>,
-    /// The way in which it differs.
+    /// The kind of difference.
     pub how: InputChange,
 }
 
-/// The way in which an input differs.
+/// The kind of difference of an input.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum InputChange {
-    /// It is new.
+    /// The input was added.
     Added,
-    /// It is not as it was.
+    /// The input was modified.
     Changed,
-    /// It is gone.
+    /// The input was removed.
     Removed,
 }
 
@@ -63,9 +63,9 @@ pub enum InputChange {
 pub struct InputDiffLine<'a> {
     /// Its path below the root.
     pub path: Text<'a>,
-    /// The difference, in the form of git.
+    /// The difference in git's format.
     pub text: Text<'a>,
-    /// True if not everybody may read it, so that the difference only says that it differs.
+    /// True if the input is not world-readable, so that the text only states that it differs.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sensitive: bool,
 }

@@ -1,4 +1,4 @@
-//! The lines about earlier runs.
+//! Lines about earlier runs.
 
 use crate::tally::Tally;
 use crate::{Refusal, Text};
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// A run that is on record.
+/// A recorded run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct RunLine<'a> {
@@ -15,16 +15,16 @@ pub struct RunLine<'a> {
     pub run: Cow<'a, str>,
     /// `running`, `unchanged`, `changed`, `refused`, `failed` or `interrupted`.
     pub result: Cow<'a, str>,
-    /// The time at which it began, in UTC.
+    /// The time at which the run began, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// The time that it took, in seconds.
+    /// The duration in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<f64>,
     /// The exit status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// The number of entities by how they ended.
+    /// The number of entities by result.
     pub tally: Tally,
     /// The version of holo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,27 +32,27 @@ pub struct RunLine<'a> {
     /// The command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<Text<'a>>,
-    /// The user whose rights it had.
+    /// The effective user ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The user who called `sudo`.
+    /// The user who ran `sudo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sudo_user: Option<Text<'a>>,
-    /// The user who had logged in.
+    /// The ID of the user who logged in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login_uid: Option<u32>,
     /// The terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Text<'a>>,
-    /// The name of what started it, if no person did.
+    /// The name of the program or service that started the run, if it was not a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Text<'a>>,
-    /// The reason for which it ended before its time.
+    /// The reason why the run ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text<'a>>,
 }
 
-/// The work of an earlier run on an entity.
+/// The result of an entity in an earlier run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct RecordLine<'a> {
@@ -62,46 +62,46 @@ pub struct RecordLine<'a> {
     pub id: Text<'a>,
     /// The ID of its plugin.
     pub plugin: Cow<'a, str>,
-    /// The time at which it was done with, in UTC.
+    /// The time at which the entity was finished, in UTC.
     pub time: String,
-    /// The time that it took, in seconds.
+    /// The duration in seconds.
     pub duration: f64,
     /// `unchanged`, `changed`, `refused`, `skipped` or `failed`.
     pub result: Cow<'a, str>,
     /// The changes that were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Text<'a>>,
-    /// The changes that would have had to be forced.
+    /// The changes that require `--force`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal<'a>>,
-    /// The reason for which it was skipped, or failed.
+    /// The reason why the entity was skipped or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<'a>>,
-    /// The end of what was printed about it on stderr, if it failed.
+    /// The end of its output on stderr, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Text<'a>>,
-    /// The IDs of the entities whose change refreshed it.
+    /// The IDs of the entities whose changes refreshed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refreshed_by: Vec<Text<'a>>,
-    /// The differences that were made; only with `--diff`.
+    /// The differences made; only with `--diff`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub diffs: Vec<DiffLine<'a>>,
 }
 
-/// A difference that an earlier run made.
+/// A difference made by an earlier run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct DiffLine<'a> {
-    /// The name of what there was.
+    /// The name of the old content.
     pub from: Text<'a>,
-    /// The name of what there is.
+    /// The name of the new content.
     pub to: Text<'a>,
-    /// The difference, in the form of git.
+    /// The difference in git's format.
     pub text: Text<'a>,
-    /// True if one of them is not text, so that the difference only says that they differ.
+    /// True if either content is not text, so that the difference only states that they differ.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub binary: bool,
-    /// The number of bytes that the difference had more, and that were not kept.
+    /// The number of further bytes of the difference that were not saved.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: usize,
 }

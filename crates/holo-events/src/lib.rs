@@ -1,7 +1,7 @@
-//! The lines of `--json`, as types: `holo` writes them, and programs that run it read them.
+//! The types of `--json` lines: `holo` writes them, and programs that run it read them.
 //!
-//! `schema/holo-output.schema.json` is made of them by a test, so that `holo` itself has no need of the library that makes schemas. Within
-//! a version, kinds of lines and fields are only ever added.
+//! A test generates `schema/holo-output.schema.json` from them, so that `holo` itself does not depend on the schema
+//! library. Within a version, event types and fields may be added, but not changed or removed.
 //!
 //! ```
 //! use holo_events::{Line, Outcome};
@@ -40,56 +40,56 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The version of the lines, which each of them begins with.
+/// The version of the lines, with which each of them starts.
 pub const VERSION: u8 = 1;
 
-/// The action that applying an entity takes, in a word, and the reason.
+/// The action that applying an entity takes, and the reason for it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Action<'a> {
-    /// Such as `Working on`.
+    /// A verb such as `Working on`.
     pub verb: Text<'a>,
-    /// The reason for an unusual action, if it is one.
+    /// The reason for an unusual action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<'a>>,
 }
 
-/// Something that a plugin tells people.
+/// Information from a plugin for users.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Information<'a> {
-    /// Such as `store at`.
+    /// A key such as `store at`.
     pub key: Text<'a>,
-    /// Such as a path.
+    /// A value such as a path.
     pub value: Text<'a>,
 }
 
-/// A change that would have to be forced.
+/// A change that requires `--force`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Refusal<'a> {
-    /// Overwriting what a person has changed.
+    /// Overwriting a manual change.
     Overwrite,
-    /// Restoring what a person has deleted.
+    /// Restoring an entity that was deleted manually.
     Restore,
-    /// Something that a plugin has words for.
+    /// A change refused for a reason that the plugin gives.
     Other {
-        /// The objection to it.
+        /// The reason.
         reason: Text<'a>,
     },
 }
 
-/// The level of a finding.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// Something should be looked into.
+    /// A possible problem.
     Warning,
-    /// Something is wrong.
+    /// An error.
     Error,
 }
 
@@ -98,36 +98,37 @@ pub enum Level {
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HealthState {
-    /// All is well.
+    /// No problem.
     Ok,
-    /// Something should be looked into.
+    /// A possible problem.
     Warning,
-    /// A check has not come to an answer.
+    /// A check gave no result.
     Unknown,
-    /// It does not work.
+    /// The entity does not work.
     Critical,
 }
 
-/// The result of the work on an entity.
+/// The result of applying or checking an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is in its desired state, as it was before.
+    /// The entity was already in its desired state.
     Unchanged,
-    /// It is in its desired state now.
+    /// The entity was changed, and is now in its desired state.
     Changed,
-    /// It was only looked at, and would be changed, or that cannot be told.
+    /// The entity was only checked, and would be changed, or its plugin cannot tell.
     Pending,
-    /// Without `--force` it was, or would be, left as it is.
+    /// The entity was left, or would be left, unchanged because `--force` was not given.
     Refused,
-    /// It was not worked on: something that it requires is not in its desired state, or by its own declaration it is not for this system.
+    /// The entity was not applied, because a required one is not in its desired state, or its definition excludes this
+    /// system.
     Skipped,
-    /// Something went wrong.
+    /// The entity failed.
     Failed,
 }
 
-/// One of the two streams of a program.
+/// An output stream of a program.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -138,7 +139,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// Returns a duration as it is written: in seconds, to the millisecond.
+/// Returns a duration in seconds, rounded to milliseconds.
 #[must_use]
 pub fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0

@@ -1,4 +1,4 @@
-//! The numbers of entities at the end of a run.
+//! Numbers of entities by result.
 
 use super::Outcome;
 #[cfg(test)]
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The number of entities by the way in which they ended.
+/// The number of entities by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[expect(missing_docs, reason = "each counts the outcome of its name")]
@@ -17,16 +17,16 @@ pub struct Tally {
     pub refused: usize,
     pub skipped: usize,
     pub failed: usize,
-    /// The number of skipped ones that are, by their own declaration, not for this system.
+    /// The number of skipped entities whose definitions exclude this system.
     #[serde(skip)]
     pub left_out: usize,
-    /// True if all entities were asked for, and some are missing as their definitions cannot be used.
+    /// True if all entities were requested, and some are missing because their definitions are invalid.
     #[serde(skip)]
     pub flawed: bool,
 }
 
 impl Tally {
-    /// Counts one more.
+    /// Adds an entity.
     pub fn count(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Unchanged => &mut self.unchanged,
@@ -38,13 +38,13 @@ impl Tally {
         } += 1;
     }
 
-    /// Returns true if something has failed.
+    /// Returns true if any entity failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.failed > 0 || self.flawed
     }
 
-    /// Returns the number of entities that have been kept from their desired state.
+    /// Returns the number of entities that did not reach their desired state.
     #[must_use]
     pub fn hindered(&self) -> usize {
         self.refused + self.skipped - self.left_out
@@ -52,7 +52,7 @@ impl Tally {
 }
 
 impl fmt::Display for Tally {
-    /// Writes the numbers: `14 entities: 3 changed, 11 unchanged`.
+    /// Formats the numbers: `14 entities: 3 changed, 11 unchanged`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tally { unchanged, changed, pending, refused, skipped, failed, .. } = *self;
         let counts = [

@@ -1,4 +1,4 @@
-//! The schema of the lines, which is that of their types.
+//! The schema of the lines, generated from their types.
 
 use super::{Action, Controls, Edges, Line, Outcome, Refusal, Stream, Tally, Text, VERSION, Writer};
 use schemars::generate::SchemaSettings;
@@ -23,14 +23,14 @@ impl JsonSchema for Text<'_> {
     }
 }
 
-/// Adds what [`Line::to_bytes`] adds.
+/// Adds the version that [`Line::to_bytes`] adds.
 pub(super) fn with_version(schema: &mut Schema) {
     let version = json!({"version": {"const": VERSION, "description": "The version of the lines."}});
     schema.insert("properties".into(), version);
     schema.insert("required".into(), json!(["version"]));
 }
 
-/// Has optional fields be left out: they are never null.
+/// Makes optional fields non-null: they are omitted instead.
 fn never_null(schema: &mut Schema) {
     let Some(Value::Array(mut choices)) = schema.remove("anyOf") else { return };
     choices.retain(|choice| *choice != json!({"type": "null"}));
@@ -45,7 +45,7 @@ fn the_schema_is_that_of_the_types() {
     holo_testing::schema_is_kept("holo-output.schema.json", &generated);
 }
 
-/// Reads a line, and expects that it is written as it was.
+/// Parses a line and checks that it is the same when written again.
 #[track_caller]
 fn reads_back(line: &Line<'_>) {
     let bytes = line.to_bytes();

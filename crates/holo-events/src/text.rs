@@ -1,11 +1,12 @@
-//! Texts, which need not be UTF-8.
+//! Texts that need not be UTF-8.
 
 use bstr::{BStr, BString, ByteSlice};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes: a string where they are UTF-8, which nearly all are, otherwise an array of their values, so that nothing is lost.
+/// Bytes in JSON: a string if they are UTF-8, as nearly all are, otherwise an array of byte values, so that none are
+/// lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, BStr>);
 
@@ -16,7 +17,7 @@ impl Text<'_> {
         &self.0
     }
 
-    /// Returns the bytes as they are, without a lifetime.
+    /// Returns the bytes as an owned string.
     #[must_use]
     pub fn into_owned(self) -> BString {
         self.0.into_owned()
@@ -30,7 +31,7 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Text<'a> {
 }
 
 impl fmt::Display for Text<'_> {
-    /// Writes the text; what is not UTF-8 is replaced.
+    /// Formats the text; invalid UTF-8 is replaced.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }

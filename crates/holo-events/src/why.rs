@@ -1,4 +1,4 @@
-//! The line about an entity, or a path, that says why it is so.
+//! The line that explains an entity or path.
 
 use super::{Information, Text};
 #[cfg(test)]
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// An entity, or a path that none manages.
+/// An entity, or an unmanaged path.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct WhyLine<'a> {
@@ -18,7 +18,7 @@ pub struct WhyLine<'a> {
     /// The ID of its plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Cow<'a, str>>,
-    /// The path that it makes, or that was asked for.
+    /// The path that it manages, or the requested path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Text<'a>>,
     /// The package that owns that path.
@@ -27,10 +27,10 @@ pub struct WhyLine<'a> {
     /// The resource files that define it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceLine<'a>>,
-    /// The data that templates among these files read, by their keys.
+    /// The data that templates among these files read, by key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<DatumLine<'a>>,
-    /// More lines that its plugin shows to people.
+    /// Additional information that its plugin shows to users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub information: Vec<Information<'a>>,
     /// The entities that come before it.
@@ -39,16 +39,16 @@ pub struct WhyLine<'a> {
     /// The entities that come after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<NeighbourLine<'a>>,
-    /// The entity that provides the directory which the path is in.
+    /// The entity that provides the parent directory of the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Text<'a>>,
-    /// The ID of the run that changed it last.
+    /// The ID of the run that last changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_by: Option<Cow<'a, str>>,
-    /// The time at which that was, in UTC.
+    /// The time of that change, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<String>,
-    /// True if a person has changed it since it was applied last, if that can be told.
+    /// True if it was changed manually since it was last applied; missing if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<bool>,
 }
@@ -59,7 +59,7 @@ pub struct WhyLine<'a> {
 pub struct SourceLine<'a> {
     /// Its path.
     pub path: Text<'a>,
-    /// The line in which the definition begins.
+    /// The line number at which the definition starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// The package that owns it.
@@ -67,15 +67,15 @@ pub struct SourceLine<'a> {
     pub package: Option<PackagedLine<'a>>,
 }
 
-/// A value of data that a template reads.
+/// A data value that a template reads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct DatumLine<'a> {
     /// Its key.
     pub key: Cow<'a, str>,
-    /// The file that it stands in.
+    /// The file that contains it.
     pub file: Text<'a>,
-    /// The line, if that can be told.
+    /// The line number, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
@@ -86,23 +86,23 @@ pub struct DatumLine<'a> {
 pub struct PackagedLine<'a> {
     /// Its name.
     pub name: Cow<'a, str>,
-    /// True if the file differs from what the package brought, if that can be told.
+    /// True if the file differs from the version in the package; missing if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<bool>,
 }
 
-/// An entity that comes before another one, or after it.
+/// An entity that comes before or after another one.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct NeighbourLine<'a> {
     /// Its ID.
     pub id: Text<'a>,
-    /// The key that says so, such as `REQUIRES`.
+    /// The key that declares the edge, such as `REQUIRES`.
     pub key: Cow<'a, str>,
-    /// The asset, if it is by something that one needs or owns: `path /etc`.
+    /// The asset, if the edge results from one that either entity needs or owns: `path /etc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asset: Option<String>,
-    /// The file that says so, with a line if that is known.
+    /// The file that declares the edge, with a line number if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<Text<'a>>,
 }

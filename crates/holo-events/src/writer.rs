@@ -1,4 +1,4 @@
-//! Who has written something.
+//! The process that modified a file.
 
 use crate::Text;
 use bstr::ByteSlice;
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A process that has written a file.
+/// A process that modified a file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct Writer<'a> {
     /// Its ID.
     pub pid: u32,
-    /// The name of its command, unless it had ended already.
+    /// The name of its command, unless the process had already ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Text<'a>>,
 }
 
 impl Writer<'_> {
-    /// Returns it without a lifetime.
+    /// Returns an owned copy.
     #[must_use]
     pub fn into_owned(self) -> Writer<'static> {
         Writer { pid: self.pid, command: self.command.map(|command| Text(Cow::Owned(command.into_owned()))) }
