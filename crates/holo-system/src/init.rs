@@ -3,13 +3,13 @@
 use crate::Root;
 use std::path::Path;
 
-/// The directory that is there where systemd is process 1.
+/// The directory that exists if systemd is process 1.
 const RUN: &str = "run/systemd/system";
 
-/// The file in which OpenRC keeps the current runlevel where it has booted.
+/// The file in which OpenRC stores the current runlevel after booting.
 const RUNLEVEL: &str = "run/openrc/softlevel";
 
-/// Programs and files by which an init system is known to be installed.
+/// Files whose existence indicates an installed init system.
 const INSTALLED: [(&str, &str); 8] = [
     ("systemd", "usr/lib/systemd/systemd"),
     ("systemd", "lib/systemd/systemd"),
@@ -21,7 +21,7 @@ const INSTALLED: [(&str, &str); 8] = [
     ("sysvinit", "etc/inittab"),
 ];
 
-/// The init system: process 1 of the running system, or the one that is installed below another root. Empty if it is unknown.
+/// Returns the init system: process 1 of the running system, or the one installed below another root. Empty if unknown.
 #[must_use]
 pub fn init_system(root: &Root) -> &'static str {
     if !root.is_running() {
@@ -44,19 +44,19 @@ pub fn init_system(root: &Root) -> &'static str {
     }
 }
 
-/// Returns whether systemd runs this machine, as `sd_booted(3)` does.
+/// Returns true if systemd runs this machine, like `sd_booted(3)`.
 #[must_use]
 pub fn is_run_by_systemd() -> bool {
     Path::new("/").join(RUN).is_dir()
 }
 
-/// Returns whether OpenRC runs the services of this machine, whatever its process 1 is.
+/// Returns true if OpenRC runs the services of this machine, regardless of process 1.
 #[must_use]
 pub fn is_run_by_openrc() -> bool {
     !is_run_by_systemd() && Path::new("/").join(RUNLEVEL).is_file()
 }
 
-/// Returns the init system that is installed below a root, whether or not it runs. Empty if it is unknown.
+/// Returns the init system installed below a root, running or not. Empty if unknown.
 #[must_use]
 pub fn installed_init_system(root: &Root) -> &'static str {
     INSTALLED.iter().find(|(_, path)| root.has(path)).map_or("", |(name, _)| name)

@@ -1,6 +1,6 @@
-//! The machine below a root: its distribution, its package manager, its init system.
+//! The machine below a root: its distribution, package manager and init system.
 //!
-//! Everything is read below the root only. A symlink, absolute or not, never leads out of it.
+//! All files are read below the root. No symlink, absolute or not, leads out of it.
 //!
 //! ```
 //! use holo_system::System;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A system, each part of which is read when it is first asked for.
+/// A system whose properties are read on first use.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
@@ -38,31 +38,31 @@ pub struct System {
 }
 
 impl System {
-    /// The system below a root. Nothing is read yet.
+    /// Returns the system below a root. Nothing is read yet.
     #[must_use]
     pub fn new(root: &Path) -> System {
         System { root: root.to_owned(), os_release: OnceLock::new(), package_manager: OnceLock::new() }
     }
 
-    /// The distribution.
+    /// Returns the content of os-release.
     pub fn os_release(&self) -> &OsRelease {
         self.os_release.get_or_init(|| OsRelease::read(&Root::new(&self.root)))
     }
 
-    /// Returns how much speaks for a package manager; 0 if nothing does.
+    /// Returns how likely a package manager is that of this system; 0 if there is no evidence for it.
     pub fn rank(&self, manager: &PackageManager) -> u8 {
         manager.rank(&Root::new(&self.root), self.os_release())
     }
 
-    /// Returns which of these files packages own, by their paths, which are absolute below the root. All of them are looked up at once. What
-    /// cannot be found out is nobody's.
+    /// Returns those of these files that packages own, by path. Paths are absolute below the root. All of them are
+    /// looked up at once; files whose owner cannot be determined are left out.
     #[must_use]
     pub fn packaged_files(&self, paths: &[PathBuf]) -> BTreeMap<PathBuf, PackagedFile> {
         let root = Root::new(&self.root);
         self.package_manager().map(|manager| package_files::find(manager, &root, paths)).unwrap_or_default()
     }
 
-    /// The package manager, if there is one that is known.
+    /// Returns the package manager; `None` if it is unknown.
     pub fn package_manager(&self) -> Option<&'static PackageManager> {
         *self.package_manager.get_or_init(|| package_manager::of_system(&Root::new(&self.root), self.os_release()))
     }

@@ -3,7 +3,7 @@
 use crate::Root;
 use std::collections::BTreeMap;
 
-/// The paths of os-release below the root; the first that can be read counts.
+/// The paths of os-release below the root; the first readable one is used.
 const PATHS: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 
 /// The content of os-release.
@@ -13,13 +13,13 @@ pub struct OsRelease {
 }
 
 impl OsRelease {
-    /// Reads the file of the system below the root. Without one, there are no values.
+    /// Reads the file of the system below the root. If there is none, there are no values.
     #[must_use]
     pub fn read(root: &Root) -> OsRelease {
         OsRelease::parse(&PATHS.iter().find_map(|path| root.text(path)).unwrap_or_default())
     }
 
-    /// Parses the content of the file. Of several lines with one key, the last counts, as for a shell.
+    /// Parses the content of the file. If a key occurs several times, the last value is used, as in a shell.
     #[must_use]
     pub fn parse(text: &str) -> OsRelease {
         let mut values = BTreeMap::new();
@@ -30,25 +30,25 @@ impl OsRelease {
         OsRelease { values }
     }
 
-    /// The value of a key, if it has one that is not empty.
+    /// Returns the value of a key if it is not empty.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The IDs of the distributions that this one derives from, the nearest first.
+    /// Returns the IDs of the distributions from which this one derives, nearest first.
     pub fn id_like(&self) -> impl Iterator<Item = &str> {
         self.get("ID_LIKE").unwrap_or_default().split_whitespace()
     }
 
-    /// The ID of the distribution, and of those that it derives from, the nearest first.
+    /// Returns the ID of the distribution and those from which it derives, nearest first.
     #[must_use]
     pub fn ids(&self) -> Vec<&str> {
         self.get("ID").unwrap_or_default().split_whitespace().chain(self.id_like()).collect()
     }
 }
 
-/// A value as a shell reads it. One whose quotes do not match is taken without those at its ends.
+/// Unquotes a value like a shell. If the quotes do not match, those at the ends are removed.
 fn unquoted(value: &str) -> String {
     let words = shlex::split(value).map(|words| words.join(" "));
     words.unwrap_or_else(|| value.trim_matches(['"', '\'']).to_owned())
@@ -82,7 +82,7 @@ mod tests {
         symlink("/usr/lib/variant/os-release", path("etc/os-release")).unwrap();
         fs::write(path("usr/lib/variant/os-release"), "ID=arch\n").unwrap();
         assert_eq!(OsRelease::read(&Root::new(folder.path())).ids(), ["arch"]);
-        // The host has such a file, the root does not.
+        // The symlink's target exists on the host, but not below the root.
         fs::remove_file(path("etc/os-release")).unwrap();
         symlink(std::env::current_exe().unwrap(), path("etc/os-release")).unwrap();
         fs::write(path("usr/lib/os-release"), "ID=alpine\n").unwrap();

@@ -1,6 +1,7 @@
-//! The files that packages own, as the package manager knows them, and whether they are as the package brought them.
+//! Files owned by packages, from the package manager's database, and whether they have been modified.
 //!
-//! Databases that are text are read, as that is quicker than the manager's programs; that of RPM is asked for by its program.
+//! Text databases are read directly, as that is faster than the package manager's programs; RPM's database is read with
+//! its program.
 
 mod apk;
 mod dpkg;
@@ -22,21 +23,21 @@ use std::path::{Path, PathBuf};
 pub struct PackagedFile {
     /// The name of the package.
     pub package: String,
-    /// The digest of the content that the package brought, if the package manager knows it.
+    /// The digest of the packaged content, if the package manager has it.
     pub digest: Option<Digest>,
 }
 
 /// The digest of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Digest {
-    /// In hexadecimal digits, as many as tell which it is: MD5, SHA-1, SHA-256 or SHA-512.
+    /// Hexadecimal digits, whose number identifies the algorithm: MD5, SHA-1, SHA-256 or SHA-512.
     Hexadecimal(String),
     /// SHA-1 in Base64.
     Sha1(String),
 }
 
 impl Digest {
-    /// Returns true if this is the digest of the content; nothing if it is a digest of an unknown kind.
+    /// Returns true if this is the digest of the content; `None` if the algorithm is unknown.
     #[must_use]
     pub fn is_of(&self, content: &[u8]) -> Option<bool> {
         match self {
@@ -55,7 +56,7 @@ impl Digest {
     }
 }
 
-/// Returns the files among these that packages own.
+/// Returns those of these files that packages own.
 pub(crate) fn find(manager: &PackageManager, root: &Root, paths: &[PathBuf]) -> BTreeMap<PathBuf, PackagedFile> {
     let wanted = Wanted::new(paths);
     let found = match manager.name {
@@ -68,7 +69,7 @@ pub(crate) fn find(manager: &PackageManager, root: &Root, paths: &[PathBuf]) -> 
     found.into_iter().filter_map(|(name, file)| Some((wanted.0.get(&name)?.clone(), file))).collect()
 }
 
-/// The paths that are looked for, by the names that a database may have for them: without a slash before them.
+/// The requested paths by the names that they may have in a database, without leading slashes.
 struct Wanted(BTreeMap<Vec<u8>, PathBuf>);
 
 impl Wanted {
@@ -77,7 +78,7 @@ impl Wanted {
         for path in paths {
             let below = path.strip_prefix("/").unwrap_or(path);
             wanted.insert(below.as_os_str().as_bytes().to_vec(), path.clone());
-            // Where /bin is a symlink to /usr/bin, packages may still have files in /bin.
+            // If /bin is a symlink to /usr/bin, packages may still list files in /bin.
             let parts = ["bin", "sbin", "lib", "lib32", "lib64"];
             let merged = below.strip_prefix("usr").ok().filter(|rest| parts.iter().any(|part| rest.starts_with(part)));
             let apart = parts.iter().any(|part| below.starts_with(part)).then(|| Path::new("usr").join(below));
@@ -97,7 +98,7 @@ impl Wanted {
     }
 }
 
-/// The files that were found, by the names that the database has for them.
+/// The files found, by their names in the database.
 type Found = BTreeMap<Vec<u8>, PackagedFile>;
 
 #[cfg(test)]

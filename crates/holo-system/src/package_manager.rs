@@ -2,25 +2,26 @@
 
 use crate::{OsRelease, Root};
 
-/// The traces of a package manager on a system.
+/// The files by which a package manager is recognized.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PackageManager {
-    /// Its name, as definitions and facts have it.
+    /// Its name in definitions and facts.
     pub name: &'static str,
-    /// `ID` or `ID_LIKE` of the distributions that are made with it.
+    /// `ID` or `ID_LIKE` of the distributions based on it.
     pub distributions: &'static [&'static str],
-    /// The program that is called.
+    /// The program to run.
     pub program: &'static str,
-    /// Paths of its programs, below the root.
+    /// The paths of its programs below the root.
     pub programs: &'static [&'static str],
-    /// Paths of its database of installed packages, below the root.
+    /// The paths of its database of installed packages below the root.
     pub databases: &'static [&'static str],
-    /// The directory of its configuration, below the root.
+    /// The directories of its configuration below the root.
     pub configuration: &'static [&'static str],
 }
 
 impl PackageManager {
-    /// Returns the paths at which it is seen that packages have come or gone, as seen from the root; those of directories end with a slash.
+    /// Returns the paths that change when packages are installed or removed, as seen from the root; directories have a
+    /// trailing slash.
     pub fn watched(&self) -> impl Iterator<Item = String> {
         // Only pacman's database is a directory.
         let slash = if self.name == PACMAN.name { "/" } else { "" };
@@ -28,7 +29,7 @@ impl PackageManager {
     }
 }
 
-/// Paths of RPM's database, below the root.
+/// The paths of RPM's database below the root.
 pub const RPM_DATABASES: &[&str] = &[
     "var/lib/rpm/rpmdb.sqlite",
     "usr/lib/sysimage/rpm/rpmdb.sqlite",
@@ -87,17 +88,17 @@ pub static APK: PackageManager = PackageManager {
     configuration: &["etc/apk"],
 };
 
-/// All of them; of equals, the first counts.
+/// All package managers; the first of several equally likely ones is used.
 pub static ALL: [&PackageManager; 5] = [&APT, &DNF, &ZYPPER, &PACMAN, &APK];
 
 impl PackageManager {
-    /// Returns whether it has installed something.
+    /// Returns true if the database of installed packages exists.
     #[must_use]
     pub fn has_database(&self, root: &Root) -> bool {
         self.databases.iter().any(|path| root.has(path))
     }
 
-    /// Returns whether it is configured.
+    /// Returns true if the package manager is configured.
     #[must_use]
     pub fn has_configuration(&self, root: &Root) -> bool {
         self.configuration.iter().any(|path| root.has(path))
@@ -107,7 +108,7 @@ impl PackageManager {
         self.programs.iter().any(|path| root.has(path))
     }
 
-    /// Returns whether the distribution, or one that it derives from, is made with it.
+    /// Returns true if the distribution, or one from which it derives, is based on this package manager.
     fn is_native(&self, release: &OsRelease) -> bool {
         let is_of = |id: &str, family: &str| {
             id.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -115,7 +116,8 @@ impl PackageManager {
         release.ids().iter().any(|id| self.distributions.iter().any(|family| is_of(id, family)))
     }
 
-    /// Returns how much speaks for it on a system: its distribution most, then what it has installed; 0 if nothing does.
+    /// Returns how likely this is the package manager of a system: its distribution counts most, then its database of
+    /// installed packages. 0 if there is no evidence for it.
     #[must_use]
     pub fn rank(&self, root: &Root, release: &OsRelease) -> u8 {
         let is_there = self.has_configuration(root) || self.has_program(root);
@@ -123,7 +125,8 @@ impl PackageManager {
     }
 }
 
-/// The package manager of a system: the distribution's own, otherwise one that has installed something, or is installed itself.
+/// Returns the package manager of a system: the distribution's own, otherwise one with installed packages, otherwise
+/// one that is itself installed.
 #[must_use]
 pub fn of_system(root: &Root, release: &OsRelease) -> Option<&'static PackageManager> {
     let mut best = (0, None);

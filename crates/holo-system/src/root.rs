@@ -1,4 +1,4 @@
-//! Files below a root, read so that nothing hangs and no symlink leads out.
+//! Files below a root, read without blocking and without symlinks leading out.
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The size above which a file is taken for a mistake.
+/// The maximum size of a file; a larger one is an error.
 const MAX_SIZE: u64 = 16 << 20;
-/// The number of times that a path is looked up anew while something is renamed.
+/// The maximum number of lookups of a path during concurrent renames.
 const ATTEMPTS: u32 = 16;
 
-/// The folder below which everything is looked for.
+/// The directory below which all paths are resolved.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -22,35 +22,35 @@ pub struct Root {
 }
 
 impl Root {
-    /// The root at this path. If there is no such directory, it has no files.
+    /// Opens the root at this path. If the directory does not exist, the root has no files.
     #[must_use]
     pub fn new(path: &Path) -> Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Root { path: path.to_owned(), directory: rustix::fs::open(path, flags, Mode::empty()).ok() }
     }
 
-    /// Returns true if this is the system that runs.
+    /// Returns true if this is the running system.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.path == Path::new("/")
     }
 
-    /// A path below the root, as the user knows it and the system opens it.
+    /// Returns the path of a file below the root, for messages and for opening it.
     #[must_use]
     pub fn shown(&self, path: impl AsRef<Path>) -> PathBuf {
         if self.path == Path::new(".") { path.as_ref().to_owned() } else { self.path.join(path) }
     }
 
-    /// Returns true if there is anything.
+    /// Returns true if the path exists.
     #[must_use]
     pub fn has(&self, path: impl AsRef<Path>) -> bool {
         self.open(path.as_ref(), OFlags::PATH).is_ok()
     }
 
-    /// The content of a file; none if there is no such file.
+    /// Returns the content of a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// If there is something that cannot be read, or is not a regular file of sensible size.
+    /// If it cannot be read, is not a regular file, or is too large.
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Option<Vec<u8>>> {
         match self.open(path.as_ref(), OFlags::RDONLY).and_then(content) {
             Ok(content) => Ok(Some(content)),
@@ -59,37 +59,37 @@ impl Root {
         }
     }
 
-    /// The content of a file as text; none if there is no such file or it cannot be read.
+    /// Returns the content of a file as text; `None` if it does not exist or cannot be read.
     #[must_use]
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let content = self.read(path).ok()??;
         Some(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// The type of a file, and its mode.
+    /// Returns the type and mode of a file.
     ///
     /// # Errors
-    /// If it cannot be looked at, or is not there.
+    /// If it does not exist, or its metadata cannot be read.
     pub fn stat(&self, path: impl AsRef<Path>) -> io::Result<(FileType, Mode)> {
         let stat = rustix::fs::fstat(self.open(path.as_ref(), OFlags::PATH)?)?;
         Ok((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode)))
     }
 
-    /// The text of a symlink; none if there is something else.
+    /// Returns the target of a symlink; `None` for any other file.
     ///
     /// # Errors
-    /// If it cannot be looked at, or is not there.
+    /// If it does not exist, or cannot be read.
     pub fn link(&self, path: impl AsRef<Path>) -> io::Result<Option<PathBuf>> {
         let opened = self.open(path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW)?;
         match rustix::fs::readlinkat(opened, "", Vec::new()) {
             Ok(target) => Ok(Some(PathBuf::from(OsStr::from_bytes(target.as_bytes())))),
-            // The kernel says so of what is not a symlink.
+            // The kernel's errors for a file that is not a symlink.
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// The names in a folder, sorted as bytes; none if there is no such folder.
+    /// Returns the names in a folder in byte order; empty if it does not exist.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -110,9 +110,9 @@ impl Root {
         Ok(names)
     }
 
-    /// Opens without waiting for anybody: a FIFO is open at once, and then is no file.
+    /// Opens a file without blocking: a FIFO is opened immediately, and then refused.
     fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        // A path alone is never waited for, and openat2 takes no flags that would say nothing.
+        // O_PATH never blocks, and openat2 refuses flags without effect.
         let waits_not = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
         let flags = flags | OFlags::CLOEXEC | waits_not;
         let directory = self.directory.as_ref().ok_or(Errno::NOENT)?;
@@ -120,7 +120,7 @@ impl Root {
             let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
             match rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN) => {}
-                // An old kernel, or a sandbox that does not know the call: then the system's root is that of symlinks.
+                // The kernel is too old, or a sandbox blocks the call: symlinks are then relative to the system's root.
                 Err(Errno::NOSYS | Errno::PERM) => break,
                 opened => return Ok(opened?),
             }
@@ -129,10 +129,10 @@ impl Root {
     }
 }
 
-/// The content of what has been opened.
+/// Returns the content of an open file.
 ///
 /// # Errors
-/// If it cannot be read, or is not a regular file of sensible size.
+/// If it cannot be read, is not a regular file, or is too large.
 pub fn content(opened: OwnedFd) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
         return Err(io::Error::other("this is not a regular file"));
@@ -151,7 +151,7 @@ pub(crate) mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// A root with these files, all of them empty.
+    /// Creates a root with these files, all of them empty.
     pub(crate) fn root(paths: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for path in paths {

@@ -1,4 +1,4 @@
-//! apk: one list of all packages, with a line a directory, a file and a digest.
+//! apk: a single list of all packages, with a line for each directory, file and digest.
 
 use super::{Digest, Found, PackagedFile, Wanted};
 use crate::package_manager::APK;
@@ -28,7 +28,7 @@ pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
                     found.entry(path.clone()).or_insert_with(own);
                 }
             }
-            // `Q1` says that it is of SHA-1.
+            // `Q1` marks an SHA-1 digest.
             b"Z" => {
                 let digest = value.strip_prefix(b"Q1").and_then(|digest| digest.to_str().ok());
                 if let (Some(found), Some(digest)) = (file.as_ref().and_then(|path| found.get_mut(path)), digest) {

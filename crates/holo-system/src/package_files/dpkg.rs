@@ -1,4 +1,4 @@
-//! dpkg: a list of files a package, digests of most of them, and those of configuration files in the status.
+//! dpkg: a file list for each package, digests of most files, and those of configuration files in the status file.
 
 use super::{Digest, Found, PackagedFile, Wanted};
 use crate::root::Root;
@@ -10,12 +10,12 @@ use std::path::Path;
 const INFO: &str = "var/lib/dpkg/info";
 const STATUS: &str = "var/lib/dpkg/status";
 
-/// As many names as are looked for one after the other in each list: more are looked up line by line.
+/// The maximum number of names searched for one by one in each list; more are looked up line by line.
 const FEW: usize = 8;
 
 pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     let mut found = Found::new();
-    // Each name as a list has it, with the newlines around it.
+    // Each name as in a list, with the surrounding newlines.
     let needles: Vec<(Vec<u8>, &[u8])> = wanted.names().map(|name| ([b"\n/", name, b"\n"].concat(), name)).collect();
     let status = OnceCell::new();
     for list in root.names(INFO).unwrap_or_default() {
@@ -35,21 +35,21 @@ pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
         for name in names {
             let conffile = || status.get_or_init(|| Conffiles::read(root)).digest(package, name);
             let digest = sums.digest(name).or_else(conffile).map(Digest::Hexadecimal);
-            // A directory may be of many packages: the first one is named.
+            // A directory may belong to many packages; the first one is used.
             found.entry(name.to_vec()).or_insert(PackagedFile { package: package.to_owned(), digest });
         }
     }
     found
 }
 
-/// The digests of the files of a package that are not configuration files.
+/// The digests of a package's files, except for configuration files.
 enum Sums<'a> {
     Text(&'a [u8]),
     Table(HashMap<&'a [u8], &'a [u8]>),
 }
 
 impl<'a> Sums<'a> {
-    /// Prepares so many queries.
+    /// Prepares for this number of queries.
     fn new(text: &'a [u8], queries: usize) -> Sums<'a> {
         if queries <= FEW {
             return Sums::Text(text);
@@ -69,7 +69,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The digests that configuration files had when their packages brought them, by the packages' names and the paths without a slash.
+/// The digests of packaged configuration files, by package name and path without the leading slash.
 struct Conffiles(HashMap<(String, Vec<u8>), String>);
 
 impl Conffiles {

@@ -1,4 +1,4 @@
-//! pacman: a directory a package, with a list of its files, and the digests of those that it keeps backups of.
+//! pacman: a directory for each package, with a list of its files, and the digests of those that it backs up.
 
 use super::{Digest, Found, PackagedFile, Wanted};
 use crate::root::Root;
@@ -12,7 +12,7 @@ pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     for directory in root.names(LOCAL).unwrap_or_default() {
         let Ok(Some(text)) = root.read(Path::new(LOCAL).join(&directory).join("files")) else { continue };
         for name in wanted.names().filter(|name| text.contains_str(name)) {
-            // A directory has a slash behind it.
+            // Directories have a trailing slash.
             let is_it = |line: &[u8]| line == name || line.strip_suffix(b"/") == Some(name);
             let mut files = text.lines().skip_while(|line| *line != b"%FILES%").take_while(|line| !line.is_empty());
             if files.any(is_it) {
@@ -25,7 +25,7 @@ pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     found
 }
 
-/// Returns the name of a package, without its version and release.
+/// Returns the name of a package without its version and release.
 fn name_of(directory: &str) -> &str {
     directory.rsplitn(3, '-').nth(2).unwrap_or(directory)
 }

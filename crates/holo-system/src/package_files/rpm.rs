@@ -10,13 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// A line for each file of a package: the database is asked for packages.
+/// A line for each file of a package: the query selects packages.
 const FORMAT: &str = "[%{=NAME}\\t%{FILEDIGESTS}\\t%{FILENAMES}\\n]";
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     let mut found = Found::new();
-    // A query would make a database.
+    // A query would create the database.
     let Some(database) = RPM_DATABASES.iter().find(|path| root.has(path)) else { return found };
     let mut query = Program::new("rpm");
     if !root.is_running() {
@@ -27,7 +27,7 @@ pub(super) fn find(root: &Root, wanted: &Wanted) -> Found {
     }
     query.args(["--query", "--file", "--queryformat", FORMAT, "--"]).timeout(TIME_LIMIT).env("LC_ALL", "C");
     query.args(wanted.names().map(|name| Path::new("/").join(OsStr::from_bytes(name))));
-    // It fails if one of the files is nobody's, and still says whose the others are.
+    // The command fails if a file has no owner, but still reports the others.
     let Ok(output) = query.output() else { return found };
     for line in output.stdout.lines() {
         let mut fields = line.splitn_str(3, "\t");

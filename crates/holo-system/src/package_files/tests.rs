@@ -1,4 +1,4 @@
-//! Databases of package managers, as they are on their systems.
+//! Databases of package managers as they are on real systems.
 
 use super::*;
 use crate::OsRelease;
@@ -15,7 +15,7 @@ fn root(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// Shows who owns the files, and whether the content `stock` is as it was brought.
+/// Shows the owners of the files, and whether the content `stock` is unmodified.
 fn shown(manager: &PackageManager, folder: &TempDir, paths: &[&str]) -> Vec<String> {
     let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
     let found = find(manager, &Root::new(folder.path()), &paths);
