@@ -1,4 +1,4 @@
-//! Schedules in the time zone of the system.
+//! Schedules in the system's time zone.
 
 pub use holo_protocol::Schedule;
 
@@ -6,17 +6,17 @@ use holo_protocol::controls::Day;
 use jiff::civil::Time;
 use jiff::{ToSpan, Zoned};
 
-/// Returns true if something may be changed at this time.
+/// Returns true if the schedule permits changes at this time.
 #[must_use]
 pub fn is_open(schedule: &Schedule, now: &Zoned) -> bool {
     let minute = i32::from(now.hour()) * 60 + i32::from(now.minute());
     schedule.contains(day(now), u16::try_from(minute).unwrap_or_default())
 }
 
-/// Returns the next time at which something may be changed that may not be now, if there is any.
+/// Returns the next time at which a closed schedule permits changes; `None` if there is none.
 #[must_use]
 pub fn next_opening(schedule: &Schedule, now: &Zoned) -> Option<Zoned> {
-    // A begin that falls into an hour which a change of clocks leaves out is an hour later, or comes the week after.
+    // If the start falls into the hour skipped by a clock change, it is an hour later, or in the following week.
     (0..=8).find_map(|days| {
         let date = now.checked_add(days.days()).ok()?;
         let begin = |minute: u16| {
@@ -27,8 +27,7 @@ pub fn next_opening(schedule: &Schedule, now: &Zoned) -> Option<Zoned> {
     })
 }
 
-/// Returns the next time at which something that may be changed now may not be any more, or the other way round; nothing if that does not
-/// happen within eight days.
+/// Returns the next time at which the schedule opens or closes; `None` if it does neither within eight days.
 #[must_use]
 pub fn next_change(schedule: &Schedule, now: &Zoned) -> Option<Zoned> {
     let is_open_now = is_open(schedule, now);
@@ -52,7 +51,7 @@ mod tests {
     #[test]
     fn it_is_local_time_that_counts() {
         let schedule: Schedule = "hours=2-5 days=mon-fri".parse().unwrap();
-        // A Friday.
+        // This is a Friday.
         assert!(is_open(&schedule, &at("2026-11-20T04:59:59+01:00[Europe/Berlin]")));
         assert!(!is_open(&schedule, &at("2026-11-20T05:00:00+01:00[Europe/Berlin]")));
         assert!(!is_open(&schedule, &at("2026-11-21T03:00:00+01:00[Europe/Berlin]")));
@@ -67,7 +66,7 @@ mod tests {
         let closed = "2026-11-20T05:00:00+01:00[Europe/Berlin]";
         assert_eq!(next("hours=2-5 days=mon-fri", closed).as_deref(), Some("2026-11-23T02:00:00+01:00[Europe/Berlin]"));
         assert_eq!(next("days=mon-sun", closed), None);
-        // An hour that there is twice is open twice as long.
+        // An hour that occurs twice is open twice.
         let twice = "2026-10-25T02:30:00+02:00[Europe/Berlin]";
         assert_eq!(next("hours=1-3", twice).as_deref(), Some("2026-10-25T03:00:00+01:00[Europe/Berlin]"));
     }
@@ -79,7 +78,7 @@ mod tests {
         assert_eq!(next("hours=2-5 days=mon-fri", friday), "2026-11-23T02:00:00+01:00[Europe/Berlin]");
         assert_eq!(next("hours=12-13,6:30-7", friday), "2026-11-20T06:30:00+01:00[Europe/Berlin]");
         assert_eq!(next("days=fri", friday), "2026-11-27T00:00:00+01:00[Europe/Berlin]");
-        // In that night there is no 2:30.
+        // There is no 2:30 in that night.
         let before = "2026-03-29T01:00:00+01:00[Europe/Berlin]";
         assert_eq!(next("hours=2:30-5", before), "2026-03-29T03:30:00+02:00[Europe/Berlin]");
     }
