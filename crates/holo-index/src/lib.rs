@@ -1,13 +1,13 @@
-//! Tables whose indexes have types of their own, so that they cannot be confused with each other.
+//! Tables with typed indexes, so that indexes of different tables cannot be confused.
 
 use std::iter::Zip;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 use std::{slice, vec};
 
-/// Values of one kind of thing, such as a value for each entity.
+/// A value for each item of a kind, such as each entity.
 ///
-/// Indexes come from a table of the same things. So there is nothing to be done about one that is out of bounds, and indexing panics then.
+/// Indexes come from a table of the same items. An index out of bounds is therefore a bug, and indexing panics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table<I, T> {
     values: Vec<T>,
@@ -15,13 +15,13 @@ pub struct Table<I, T> {
 }
 
 impl<I: From<usize>, T> Table<I, T> {
-    /// Returns a table without values.
+    /// Returns an empty table.
     #[must_use]
     pub fn new() -> Table<I, T> {
         Table::from(Vec::new())
     }
 
-    /// Returns a table with the same value for each of so many things.
+    /// Returns a table of this length with the same value for each item.
     #[must_use]
     pub fn filled(value: T, len: usize) -> Table<I, T>
     where
@@ -30,7 +30,7 @@ impl<I: From<usize>, T> Table<I, T> {
         Table::from(vec![value; len])
     }
 
-    /// Adds a value, and returns its index.
+    /// Adds a value and returns its index.
     pub fn push(&mut self, value: T) -> I {
         self.values.push(value);
         I::from(self.values.len() - 1)
@@ -53,7 +53,7 @@ impl<I: From<usize>, T> Table<I, T> {
         self.values.iter()
     }
 
-    /// Returns the values, to be changed.
+    /// Returns mutable references to the values.
     pub fn iter_mut(&mut self) -> slice::IterMut<'_, T> {
         self.values.iter_mut()
     }
@@ -130,7 +130,7 @@ impl<I: Into<usize>, T> IndexMut<I> for Table<I, T> {
     }
 }
 
-/// Defines an index of one kind of thing.
+/// Defines an index for one kind of item.
 ///
 /// ```
 /// holo_index::define_index! {
