@@ -1,6 +1,6 @@
-//! The answer of a probe.
+//! The result of a probe.
 
-/// The answer of a probe: the exit status that Nagios has for it, and a line.
+/// The result of a probe: Nagios's exit status and a message of one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) state: u8,
@@ -20,7 +20,7 @@ impl Answer {
         Answer { state: 2, text: text.into() }
     }
 
-    /// It cannot be told how it is.
+    /// The state could not be determined.
     pub(crate) fn unknown(text: impl Into<String>) -> Answer {
         Answer { state: 3, text: text.into() }
     }

@@ -1,4 +1,4 @@
-//! A request to a server.
+//! HTTP requests.
 
 use crate::answer::Answer;
 use std::io::Read;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use ureq::http::StatusCode;
 use ureq::{Agent, Error};
 
-/// The number of bytes of an answer in which a text is looked for.
+/// The number of bytes of a response that are searched for a text.
 const MAX_BODY: u64 = 1 << 20;
 
-/// Asks a server once. Redirects are not followed: they are an answer.
+/// Sends a single request. Redirects are not followed: they are a valid response.
 pub(crate) fn ask(url: &str, status: Option<u16>, contains: Option<&str>, limit: Duration) -> Result<Answer, Answer> {
     let mut config = Agent::config_builder()
         .max_redirects(0)
@@ -17,7 +17,7 @@ pub(crate) fn ask(url: &str, status: Option<u16>, contains: Option<&str>, limit:
         .http_status_as_error(false)
         .user_agent(concat!("holo-probe/", env!("CARGO_PKG_VERSION")))
         .timeout_global(Some(limit))
-        // It is this machine that is asked, or what is near.
+        // Probes are for this machine or its local network.
         .proxy(None);
     if url.starts_with("https:") {
         config = config.tls_config(holo_download::system_tls().map_err(|error| Answer::unknown(error.to_string()))?);

@@ -1,4 +1,4 @@
-//! Health checks that need no program of their own: it is asked once, said in a line, and told by the exit status, as Nagios has it.
+//! Built-in health checks: a single probe prints one line and returns Nagios's exit status.
 
 mod answer;
 mod http;
@@ -51,14 +51,14 @@ enum Probe {
     },
 }
 
-/// Does what the command line says, and gives the exit code.
+/// Runs the probe on the command line and returns the exit code.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(usage) => {
             let _ = usage.print();
-            // With 2, it would be critical.
+            // Clap's 2 would mean critical.
             return if usage.use_stderr() { ExitCode::from(3) } else { ExitCode::SUCCESS };
         }
     };
@@ -70,7 +70,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Probe::Unit { name } => unit::look(name, limit),
     };
     let Answer { state, text } = answer.unwrap_or_else(|failed| failed);
-    // The exit status says it, too.
+    // The exit status reports it too.
     let _ = writeln!(std::io::stdout(), "{text}");
     ExitCode::from(state)
 }

@@ -1,4 +1,4 @@
-//! The program of health checks that need no other one.
+//! The program for built-in health checks.
 
 fn main() -> std::process::ExitCode {
     holo_probe::run(std::env::args_os())

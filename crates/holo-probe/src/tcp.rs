@@ -1,10 +1,10 @@
-//! A connection to a server.
+//! TCP connections.
 
 use crate::answer::Answer;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Instant;
 
-/// Connects to any of the addresses of a host, and hangs up.
+/// Connects to any address of a host and closes the connection.
 pub(crate) fn connect(address: &str, deadline: Instant) -> Result<Answer, Answer> {
     let host = address.rsplit_once(':').map(|(host, _)| host);
     let addresses = address.to_socket_addrs().map_err(|error| match error.kind() {

@@ -1,10 +1,10 @@
-//! The state of a unit of systemd.
+//! The state of a systemd unit.
 
 use crate::answer::Answer;
 use holo_process::Program;
 use std::time::Duration;
 
-/// Asks systemd how a unit is.
+/// Asks systemd for the state of a unit.
 pub(crate) fn look(name: &str, limit: Duration) -> Result<Answer, Answer> {
     let mut systemctl = Program::new("systemctl");
     systemctl.args(["is-active", "--", name]).timeout(limit);

@@ -1,4 +1,4 @@
-//! The probes, with servers that do as they are told.
+//! Tests of the probes with test servers.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 use holo_download::testing::{Reply, Server};
@@ -52,7 +52,7 @@ fn statuses() {
 
 fn silence() {
     let begun = Instant::now();
-    // It takes connections, and never says anything.
+    // The server accepts connections, but never responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = format!("http://127.0.0.1:{port}/");
@@ -98,6 +98,6 @@ fn nonsense() {
 
 fn units() {
     let (code, said) = probe(&["unit", "no-such-unit-anywhere.service"]);
-    // Without a running systemd nobody can tell.
+    // Without a running systemd, the state is unknown.
     assert!(matches!(code, Some(2 | 3)) && !said.is_empty(), "{code:?} {said}");
 }
