@@ -1,4 +1,4 @@
-# The habits of this project; cargo alone does the work.
+# Shortcuts for common tasks; cargo does the actual work.
 
 PREFIX ?= /usr
 SYSCONFDIR ?= /etc
@@ -6,10 +6,10 @@ DESTDIR ?=
 PLUGINS = $(notdir $(wildcard plugins/*))
 BUILD = target/release
 UNITS ?= $(PREFIX)/lib/systemd/system
-# Debian's zsh looks for the completions of packages here, other zshs look there, and in /usr/local all do.
+# Debian's zsh reads completions of packages from vendor-completions; all others, and all zshs in /usr/local, from site-functions.
 ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/$(if $(and $(filter /usr,$(PREFIX)),$(wildcard /etc/debian_version)),vendor-completions,site-functions)
 
-# Tests of the dispatcher that kill or wait for minutes.
+# Tests of the dispatcher that kill processes or take minutes.
 SLOW = crash disturbed paths plugin_check sessions shell_plugins together webapp
 
 .PHONY: all build test quick check advisories mutants tour bench install
@@ -22,14 +22,14 @@ build:
 test:
 	cargo test --no-fail-fast
 
-# Unit tests, and those of the dispatcher that neither kill nor wait: less than a minute on four cores, once it is built.
+# Unit tests, and the fast tests of the dispatcher: less than a minute on four cores, not counting the build.
 quick:
 	cargo build --quiet
 	cargo test --quiet --lib --bins
 	cargo test --quiet -p holo --test architecture --test house
 	cargo test --quiet -p holo --test it -- $(SLOW:%=--skip '[%]')
 
-# What has to be green before a commit.
+# All of these must pass before a commit.
 check:
 	cargo fmt --all --check
 	cargo clippy --all-targets -- -D warnings
@@ -37,7 +37,7 @@ check:
 	mandoc -T lint -W warning man/*
 	cargo deny --workspace --log-level error check licenses bans sources
 
-# What is known of dependencies' faults. That is kept on GitHub; where it cannot be fetched from, this says so and is no failure.
+# Checks dependencies against the advisory database on GitHub. If that cannot be fetched, this is reported, but is not a failure.
 advisories:
 	@if cargo deny --log-level off fetch db; then \
 	    cargo deny --workspace --log-level error check advisories; \
@@ -45,8 +45,9 @@ advisories:
 	    echo 'The database of advisories cannot be fetched from here, so dependencies were not checked against it'; \
 	fi
 
-# What cargo-mutants changes in these files has to make a test fail: the plan, refreshes, versions of packages, the change engine. Each crate's
-# own tests are run, as those take seconds. .cargo/mutants.toml says what is left out and why; what is missed is in target/mutants/*/mutants.out.
+# Each mutation that cargo-mutants makes in these files must make a test fail: the plan, refreshes, versions of packages, the change engine.
+# Only the tests of the same crate are run, which take seconds. .cargo/mutants.toml lists exclusions; missed mutants are in
+# target/mutants/*/mutants.out.
 CHANGE = crates/holo-change/src
 MUTANTS = nice -n 10 cargo mutants -j1 --timeout 120 --no-times
 
@@ -65,7 +66,7 @@ tour: build
 bench: build
 	cargo bench --bench speed -- --write benches/RESULTS.md --summary README.md
 
-# Installs what is built: `make build && sudo make install`. Packagers set DESTDIR.
+# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR.
 install:
 	install -D -m 0755 $(BUILD)/holo '$(DESTDIR)$(PREFIX)/bin/holo'
 	install -D -m 0755 $(BUILD)/holo-agent '$(DESTDIR)$(PREFIX)/bin/holo-agent'
