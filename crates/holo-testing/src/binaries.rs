@@ -13,19 +13,20 @@ use rustix::process::getppid;
 use crate::error::{Context, IoError};
 use crate::processes;
 
-/// The variable that names the directory of the binaries, if they are not beside the tests.
+/// The variable with the directory of the binaries, if they are not next to the tests.
 pub const BIN_DIR: &str = "HOLO_TEST_BIN_DIR";
 
-/// The time in which a run of cargo builds nothing yet, and which the kernel's clock for processes, in hundredths of a second, blurs.
+/// The time in which a cargo run has not built anything yet. It covers the precision of the kernel's process clock,
+/// which counts hundredths of a second.
 const BEFORE_THE_BUILD: Duration = Duration::from_millis(50);
 
 /// A binary that tests cannot use.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// It was not built, or elsewhere.
+    /// The binary was not built, or is elsewhere.
     #[error("{}: no such binary; run `{}` first, or set {BIN_DIR}", .0.display(), command(.0))]
     NotBuilt(PathBuf),
-    /// It was built, but from other sources than there are now.
+    /// The binary is older than the current sources.
     #[error("{}: older than {}; run `{}` first, or set {BIN_DIR}", .0.display(), .1.display(), command(.0))]
     Stale(PathBuf, PathBuf),
     /// The path of the running program is unknown.
@@ -35,13 +36,13 @@ pub enum Error {
 
 /// Returns the path of a binary such as `holo` or `holo-files`.
 ///
-/// It is looked for in the directory that [`BIN_DIR`] names, otherwise in the profile's directory in
-/// which the running test is (`target/debug`, say). There it has to be that of the sources as they were
-/// when the run of cargo began: cargo builds the binaries of the package that is tested, and no others.
+/// It is looked up in the directory named by [`BIN_DIR`], otherwise in the profile directory of the running test (such
+/// as `target/debug`). There it must match the sources as they were when the cargo run began: cargo only builds the
+/// binaries of the tested package.
 ///
 /// # Errors
 ///
-/// If it is not there, or older than one of its sources.
+/// If it does not exist, or is older than one of its sources.
 pub fn binary(name: &str) -> Result<PathBuf, Error> {
     static FOUND: Mutex<BTreeMap<String, Result<PathBuf, Error>>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,11 +75,11 @@ pub fn directory() -> Result<PathBuf, IoError> {
     }
 }
 
-/// Returns the path of a binary, for tests.
+/// Returns the path of a binary for tests.
 ///
 /// # Panics
 ///
-/// If it is not there, or stale, with a message that says what to do.
+/// If it does not exist or is stale, with a message that names the remedy.
 #[must_use]
 #[track_caller]
 #[expect(clippy::panic, reason = "a test without its binary cannot go on")]
@@ -89,7 +90,7 @@ pub fn built(name: &str) -> PathBuf {
     }
 }
 
-/// Returns where cargo puts the binaries: beside the program, or above the `deps` it is in.
+/// Returns the directory in which cargo places binaries: that of the program, or the parent of `deps`.
 fn profile_dir(program: &Path) -> &Path {
     let dir = program.parent().unwrap_or(program);
     match dir.parent() {
@@ -112,8 +113,9 @@ fn command(path: &Path) -> String {
     }
 }
 
-/// Returns a source of the binary, by the list that cargo has put beside it, that is newer than the binary, and older than the run: what is
-/// saved during a run is for the next one. What was moved or removed has had others changed that are still there.
+/// Returns a source of the binary that is newer than the binary, but older than the run: files saved during a run are
+/// for the next one. Sources are taken from the list that cargo writes next to the binary. A moved or removed source
+/// need not be considered, as other sources must have changed with it.
 fn newer_source(binary: &Path, begin_of_run: SystemTime) -> Option<PathBuf> {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let built = modified(binary)?;
@@ -121,14 +123,15 @@ fn newer_source(binary: &Path, begin_of_run: SystemTime) -> Option<PathBuf> {
     sources(&list).into_iter().find(|source| modified(source).is_some_and(|time| built < time && time < begin_of_run))
 }
 
-/// Returns the paths in a list as make reads it: after the colon, between blanks that are not escaped.
+/// Parses the paths in a make rule: after the colon, separated by unescaped blanks.
 fn sources(list: &str) -> Vec<PathBuf> {
     let line = list.lines().next().unwrap_or_default();
     let Some((_, paths)) = line.split_once(": ") else { return Vec::new() };
     paths.replace("\\ ", "\0").split(' ').map(|path| PathBuf::from(path.replace('\0', " "))).collect()
 }
 
-/// Returns when the run of cargo began that this process belongs to, or this process, if somebody has called it otherwise.
+/// Returns the start time of the cargo run to which this process belongs, or of this process if it was started in
+/// another way.
 fn begin_of_run() -> SystemTime {
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
     let is_cargo = fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.starts_with("cargo"));

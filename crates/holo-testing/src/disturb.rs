@@ -1,4 +1,4 @@
-//! Kills a plugin at a system call, or lets the call fail: what `strace` can do to a program that promises to survive it.
+//! Kills a plugin at a system call, or makes the call fail, by means of `strace`, to test that it survives.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use bstr::ByteSlice;
 use crate::require::Need;
 use crate::{Run, ScratchRoot, binaries};
 
-/// The needs of a test that disturbs, for [`trial`](crate::trial()).
+/// The requirements of a test with disturbances, for [`trial`](crate::trial()).
 pub const NEEDS: &[Need] = &[Need::Program("strace")];
 
-/// The system calls after which the disk, or a lock, is not what it was; and those that make it last.
+/// The system calls that modify the disk or a lock, or make changes durable.
 ///
-/// Opening a file is not among them, as it is mostly for reading: what a kill at the opening of a new file leaves, a kill at the call before
-/// leaves too.
+/// Opening a file is not among them, as it is mostly for reading. A kill when a new file is opened has the same result
+/// as a kill at the preceding call.
 pub const CALLS: &[&str] = &[
     "write",
     "pwrite64",
@@ -44,17 +44,17 @@ pub const CALLS: &[&str] = &[
 /// A disturbance of a plugin at a system call.
 #[derive(Clone, Copy, Debug)]
 pub enum Disturbance<'a> {
-    /// It is killed in place of the call.
+    /// The plugin is killed instead of the call.
     Kill,
-    /// The call fails with this error, as `ENOSPC`.
+    /// The call fails with this error, such as `ENOSPC`.
     Error(&'a str),
 }
 
-/// The file with the arguments that a plugin's wrapper gives strace.
+/// The file with the arguments that a plugin's wrapper passes to strace.
 const ARGUMENTS: &str = "plugin/strace-arguments";
 const LOG: &str = "tmp/strace";
 
-/// Configures a plugin of this workspace, and nothing else, so that its work can be [disturbed](at).
+/// Configures a single plugin of this workspace so that it can be [disturbed](at).
 #[must_use]
 #[track_caller]
 pub fn configure(root: ScratchRoot, plugin: &str) -> ScratchRoot {
@@ -70,8 +70,8 @@ pub fn configure(root: ScratchRoot, plugin: &str) -> ScratchRoot {
         .dir(format!("usr/share/holo/{plugin}"))
 }
 
-/// Runs holo, and disturbs the plugin, and what it calls, at the call with this number, counted from 1; what came of it, and whether there
-/// was such a call.
+/// Runs holo, and disturbs the plugin and its child processes at the call with this number, counted from 1. Returns the
+/// run, and whether there was such a call.
 #[track_caller]
 pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, what: Disturbance<'_>) -> (Run, bool) {
     let how = match what {
@@ -102,7 +102,7 @@ pub fn at(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize, wha
     (run, logged.contains_str(mark))
 }
 
-/// Runs holo, and returns what came of it with the lines of `strace -y` about these calls of the plugin, and of what it calls.
+/// Runs holo, and returns the run with the lines of `strace -y` for these calls of the plugin and its child processes.
 #[track_caller]
 pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, String) {
     let log = root.join(LOG);
@@ -116,12 +116,12 @@ pub fn traced(root: &ScratchRoot, arguments: &[&str], calls: &[&str]) -> (Run, S
     (run, logged)
 }
 
-/// Goes through these calls and their numbers, as long as `once` finds something to disturb; how often it did.
+/// Goes through these calls and their numbers as long as `once` returns true. Returns how often it did.
 pub fn everywhere(calls: &[&str], mut once: impl FnMut(&str, usize) -> bool) -> usize {
     calls.iter().map(|call| (1..).take_while(|&number| once(call, number)).count()).sum()
 }
 
 fn remove(path: &Path) {
-    // The file may not be there.
+    // The file may not exist.
     let _ = std::fs::remove_file(path);
 }

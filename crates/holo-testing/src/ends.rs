@@ -1,10 +1,10 @@
-//! The ends of entities, as `--json` tells them.
+//! Results of entities, as reported by `--json`.
 
 use crate::Run;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The ends of all entities of a run of `holo VERB --json`.
+/// The results of all entities of a run of `holo VERB --json`.
 #[derive(Debug)]
 pub struct Ends {
     /// The run.
@@ -12,24 +12,24 @@ pub struct Ends {
     entities: BTreeMap<String, End>,
 }
 
-/// The end of an entity.
+/// The result of an entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct End {
-    /// A word such as `changed`; `unknown` if a check cannot tell.
+    /// A word such as `changed`; `unknown` if a check cannot determine it.
     pub result: String,
-    /// The changes that were or would be made.
+    /// The changes that were made or would be made.
     pub changes: Vec<String>,
-    /// The text on standard output.
+    /// Its output on stdout.
     pub stdout: String,
-    /// The text on standard error.
+    /// Its output on stderr.
     pub stderr: String,
 }
 
 impl Ends {
-    /// Reads what a run has written.
+    /// Parses the output of a run.
     ///
     /// # Panics
-    /// If that is not JSON Lines.
+    /// If it is not JSON Lines.
     #[track_caller]
     #[must_use]
     pub fn read(run: Run) -> Ends {
@@ -44,10 +44,10 @@ impl Ends {
         Ends { run, entities }
     }
 
-    /// Returns what has become of an entity.
+    /// Returns the result of an entity.
     ///
     /// # Panics
-    /// If nothing is said of it.
+    /// If the run did not report the entity.
     #[track_caller]
     #[must_use]
     pub fn of(&self, id: &str) -> &End {

@@ -1,4 +1,4 @@
-//! I/O errors that say what was attempted, and on which path.
+//! I/O errors with the attempted operation and the path.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 
-/// An I/O error with its path. It reads like `open etc/motd: no such file or directory`.
+/// An I/O error with its path, displayed like `open etc/motd: no such file or directory`.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {}: {}", path.as_os_str().as_bytes().as_bstr(), in_words(reason))]
 pub struct IoError {
     action: &'static str,
     path: PathBuf,
-    // Not the `source`: its text is in the message already.
+    // Not the `source`, as the message already contains its text.
     reason: io::Error,
 }
 
@@ -27,14 +27,14 @@ impl IoError {
         self.reason.kind()
     }
 
-    /// Returns the path that could not be worked with.
+    /// Returns the path on which the operation failed.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Turns an `io::Result` into one whose error carries action and path.
+/// Adds the operation and the path to the error of an `io::Result`.
 pub(crate) trait Context<T> {
     fn context(self, action: &'static str, path: &Path) -> Result<T, IoError>;
 }
@@ -61,7 +61,7 @@ pub(crate) fn fail(message: &str) -> ! {
     panic!("{message}")
 }
 
-/// Words an error as the tools of the field do: in lower case, without the number.
+/// Formats an error as common tools do: in lower case, without its number.
 fn in_words(error: &io::Error) -> String {
     let text = error.to_string();
     let Some(number) = error.raw_os_error() else {

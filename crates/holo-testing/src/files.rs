@@ -1,4 +1,4 @@
-//! Making and removing files with exact modes, never through a symlink.
+//! Creates and removes files with exact modes, never through a symlink.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -7,16 +7,17 @@ use std::path::{Component, Path};
 
 use crate::error::{Context, IoError, sure};
 
-/// Makes a new file with exactly this mode, whatever the umask.
+/// Creates a file with exactly this mode, independent of the umask.
 pub(crate) fn create_file(path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
     let _guard = holo_process::while_nothing_starts();
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).context("create", path)?;
     file.write_all(content).context("write", path)?;
-    // After the content: writing clears the set-user-ID bit.
+    // After writing, which clears the set-user-ID bit.
     file.set_permissions(Permissions::from_mode(mode)).context("chmod", path)
 }
 
-/// Writes an executable, mode 0755, in place of what may be there: it can be run at once, also beside threads that start programs.
+/// Writes an executable file with mode 0755, replacing an existing file. It can be executed immediately, even if other
+/// threads start programs.
 ///
 /// # Panics
 ///
@@ -27,7 +28,7 @@ pub fn write_script(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
     sure(remove(path).and_then(|()| create_file(path, text.as_ref(), 0o755)));
 }
 
-/// Copies a program, as [`write_script`] writes one.
+/// Copies a program like [`write_script`].
 ///
 /// # Panics
 ///
@@ -39,10 +40,10 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     sure(fs::copy(from, to).context("copy", from));
 }
 
-/// Makes the directory `root/relative` and its missing parents, with mode 0755.
+/// Creates the directory `root/relative` and its missing parents with mode 0755.
 ///
-/// Refuses to pass through anything that is no directory, symlinks to directories included: a tree
-/// for a test must not reach into the host.
+/// Fails if any component is not a directory, including symlinks to directories: a test tree must not reach into the
+/// host.
 pub(crate) fn make_dirs(root: &Path, relative: &Path) -> Result<(), IoError> {
     let mut path = root.to_owned();
     for component in relative.components() {
@@ -67,7 +68,7 @@ pub(crate) fn make_dirs(root: &Path, relative: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
-/// Makes one directory with mode 0755, whatever the umask.
+/// Creates a directory with mode 0755, independent of the umask.
 pub(crate) fn make_dir(path: &Path) -> Result<(), IoError> {
     fs::create_dir(path).context("create directory", path)?;
     set_mode(path, 0o755)
@@ -78,7 +79,7 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<(), IoError> {
     fs::set_permissions(path, Permissions::from_mode(mode)).context("chmod", path)
 }
 
-/// Removes whatever is there, directories with all that is below them. Nothing there is no error.
+/// Removes a file, or a directory with its content. A missing file is not an error.
 pub(crate) fn remove(path: &Path) -> Result<(), IoError> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|error| {
@@ -97,7 +98,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), IoError> {
     }
 }
 
-/// Gives the owner access to every directory of a tree, so that it can be removed.
+/// Grants the owner access to every directory of a tree, so that it can be removed.
 fn unlock(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(dir)? {

@@ -1,10 +1,9 @@
 //! Test support for holo and its plugins.
 //!
-//! Use it when you write a test against a whole root directory: [`tree`] turns text into files and
-//! back, [`ScratchRoot`] is a root to throw away, [`Scenario`] is a folder with a root to start from
-//! and the output to expect, [`Overlay`] is a copy of this machine to throw away, booted if need be.
-//! `holo test` is a thin layer over [`scenario`]; everything else is for tests in Rust. A test that
-//! needs more than the workspace offers says so through [`trial`].
+//! Use it for tests with a whole root directory: [`tree`] converts text to files and back, [`ScratchRoot`] is a
+//! temporary root, [`Scenario`] is a folder with an initial root and the expected output, and [`Overlay`] is a
+//! temporary copy of this machine, which can be booted. `holo test` is a thin layer over [`scenario`]; all other items
+//! are for tests in Rust. Tests with requirements beyond the workspace declare them through [`trial`].
 
 pub mod binaries;
 pub mod disturb;

@@ -1,4 +1,4 @@
-//! This machine's own system, to throw away: tests run real system programs in it, and the machine stays as it is.
+//! Temporary copies of this machine's system, in which tests run real system programs without changing the machine.
 
 mod boot;
 mod keeper;
@@ -21,14 +21,14 @@ use crate::run::{Run, capture};
 use crate::{binaries, spawn};
 use keeper::begin;
 
-/// Puts stdin into a file.
+/// Writes stdin to a file.
 const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$2" "$1""#;
 
-/// A system to throw away, with the files of this machine. Nothing that is done in it changes the machine.
+/// A temporary system with the files of this machine. Changes in it do not affect the machine.
 ///
-/// It is a layer in memory over the machine's root file system, with namespaces of its own for mounts and processes; the network is the
-/// machine's, and nobody has booted it, unless it is made by [`booted`](Self::booted). Paths are as inside. Methods panic when something
-/// goes wrong: they are for tests.
+/// It is an in-memory layer over the machine's root file system, with its own mount and process namespaces. It uses the
+/// machine's network and is not booted, unless it is made by [`booted`](Self::booted). Paths are those inside. Methods
+/// panic on errors: they are for tests.
 ///
 /// ```no_run
 /// # use holo_testing::Overlay;
@@ -38,19 +38,19 @@ const PUT: &str = r#"mkdir -p "$(dirname "$1")"; rm -f "$1"; cat >"$1"; chmod "$
 /// assert!(system.sh("getent group x").success());
 /// ```
 pub struct Overlay {
-    /// The process that holds the namespaces: the end of its input ends it. Gone only while this is dropped.
+    /// The process that holds the namespaces; it ends with its input. `None` only while this value is dropped.
     keeper: Option<Conversation>,
-    /// The number of the first process inside, as seen from here.
+    /// The PID of the first process inside, as seen from outside.
     inside: u32,
-    /// The arguments that make nsenter enter it.
+    /// The arguments with which nsenter enters the namespaces.
     namespaces: &'static [&'static str],
     environment: Vec<(OsString, OsString)>,
     time_limit: Duration,
-    /// The mount point, in its own namespace.
+    /// The mount point in its own namespace.
     _directory: TempDir,
 }
 
-/// A process inside that goes on while the test does something else; dropping it kills it, and what it has started.
+/// A process inside that runs in parallel with the test. Dropping it kills it and its child processes.
 pub struct Background(Conversation);
 
 impl Default for Overlay {
@@ -61,35 +61,35 @@ impl Default for Overlay {
 }
 
 impl Overlay {
-    /// Makes a system in which the binaries of this workspace are where they are outside.
+    /// Creates a system in which the binaries of this workspace have the same paths as outside.
     #[must_use]
     #[track_caller]
     pub fn new() -> Self {
         Self::with(&[])
     }
 
-    /// Makes a system in which these directories of the machine can be read too. Otherwise only what is on its root file system can.
+    /// Creates a system in which these directories of the machine are readable, in addition to its root file system.
     #[must_use]
     #[track_caller]
     pub fn with(directories: &[&Path]) -> Self {
         sure(Self::assemble(directories))
     }
 
-    /// Adds a variable to the environment of everything that is run.
+    /// Adds an environment variable for all programs that are run.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Ends everything that is run after this time. It is two minutes otherwise.
+    /// Sets the timeout for each program. The default is two minutes.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Configures a plugin of this workspace, and nothing but the plugins that are configured so.
+    /// Configures a plugin of this workspace. Other plugins are not configured unless they are added too.
     #[must_use]
     #[track_caller]
     pub fn plugin(self, id: &str) -> Self {
@@ -99,7 +99,7 @@ impl Overlay {
         self
     }
 
-    /// Adds a resource with mode 0644: a file below `/usr/share/holo/`, its path beginning with the plugin's ID.
+    /// Adds a resource file with mode 0644 below `/usr/share/holo/`; its path starts with the plugin's ID.
     #[must_use]
     #[track_caller]
     pub fn resource(self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Self {
@@ -107,22 +107,22 @@ impl Overlay {
         self
     }
 
-    /// Adds an executable file, in place of what may be there, and the directories above it.
+    /// Writes an executable file, replacing an existing file, and creates its parent directories.
     #[track_caller]
     pub fn script(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         self.put(path.as_ref(), content.as_ref(), "755");
     }
 
-    /// Writes a file with mode 0644, in place of what may be there, and the directories above it.
+    /// Writes a file with mode 0644, replacing an existing file, and creates its parent directories.
     #[track_caller]
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         self.put(path.as_ref(), content.as_ref(), "644");
     }
 
-    // By a process inside: from here, a symlink on the way would lead to the machine's own files.
+    // Written by a process inside: from outside, a symlink in the path would lead to the machine's own files.
     #[track_caller]
     fn put(&self, path: &Path, content: &[u8], mode: &str) {
-        // Other directories beside the standard ones differ from machine to machine, up to the one that holds this workspace.
+        // Non-standard directories differ between machines, such as the one with this workspace.
         if path.parent() == Some(Path::new("/")) {
             fail(&format!("{} may be anything elsewhere: use a path in /opt, /srv, …", path.display()));
         }
@@ -136,7 +136,7 @@ impl Overlay {
         }
     }
 
-    /// Returns the content of a file, or of what a symlink leads to.
+    /// Returns the content of a file; symlinks are followed.
     #[must_use]
     #[track_caller]
     pub fn read(&self, path: impl AsRef<Path>) -> BString {
@@ -144,7 +144,7 @@ impl Overlay {
         if run.success() { run.stdout } else { fail(&run.to_string()) }
     }
 
-    /// Returns whether there is something, be it a dangling symlink.
+    /// Returns true if the path exists, including dangling symlinks.
     #[must_use]
     #[track_caller]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
@@ -152,32 +152,32 @@ impl Overlay {
         self.run("test", &["-e".as_ref(), path, "-o".as_ref(), "-L".as_ref(), path]).success()
     }
 
-    /// Runs the holo that was built.
+    /// Runs the built holo.
     #[must_use]
     #[track_caller]
     pub fn holo(&self, arguments: &[impl AsRef<OsStr>]) -> Run {
         self.run(binaries::built("holo"), arguments)
     }
 
-    /// Runs a program inside, as root, in an environment of which the caller's is no part; `HOLO_ROOT_DIR` is not set.
+    /// Runs a program inside, as root, without the caller's environment; `HOLO_ROOT_DIR` is not set.
     ///
     /// # Panics
     ///
-    /// If it cannot be started, or the time limit is over. It is killed then.
+    /// If it cannot be started, or exceeds the timeout, in which case it is killed.
     #[must_use]
     #[track_caller]
     pub fn run(&self, program: impl AsRef<OsStr>, arguments: &[impl AsRef<OsStr>]) -> Run {
         self.captured(&mut self.program(program.as_ref(), arguments), Path::new(program.as_ref()))
     }
 
-    /// Runs a shell script inside, which ends with the first command that fails.
+    /// Runs a shell script inside, which ends at the first command that fails.
     #[must_use]
     #[track_caller]
     pub fn sh(&self, script: &str) -> Run {
         self.run("sh", &["-ec", script])
     }
 
-    /// Runs a shell script inside that has to succeed, and returns what it printed.
+    /// Runs a shell script inside that must succeed, and returns its output.
     #[track_caller]
     #[expect(clippy::must_use_candidate, reason = "mostly it is run for what it does")]
     pub fn must(&self, script: &str) -> BString {
@@ -185,7 +185,7 @@ impl Overlay {
         if run.success() { run.stdout } else { fail(&format!("{script}: {run}")) }
     }
 
-    /// Starts a shell script inside, and waits until it has printed a line to say that it is ready.
+    /// Starts a shell script inside, and waits until it prints a line to signal that it is ready.
     #[must_use]
     #[track_caller]
     pub fn background(&self, script: &str) -> Background {
@@ -214,7 +214,7 @@ impl Overlay {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        // Without input the first process inside ends, and the kernel ends all others and takes the file systems away.
+        // Without input, the first process inside ends. The kernel then kills all others and removes the file systems.
         if let Some(keeper) = self.keeper.take() {
             let _best_effort = keeper.end(Duration::from_secs(10), &mut |_| {});
         }
@@ -222,7 +222,7 @@ impl Drop for Overlay {
 }
 
 impl Background {
-    /// Kills it, with what it has started.
+    /// Kills it and its child processes.
     pub fn end(self) {
         drop(self.0);
     }

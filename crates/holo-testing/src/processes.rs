@@ -1,4 +1,4 @@
-//! Processes as the kernel shows them in `/proc`. No program is called for that: a minimal system has neither `ps` nor `kill`.
+//! Processes from `/proc`. No programs are run, as a minimal system has neither `ps` nor `kill`.
 
 use std::fs;
 use std::thread::sleep;
@@ -9,17 +9,17 @@ use rustix::process::{Pid, kill_process};
 
 use crate::error::fail;
 
-/// The longest time that [`wait_until_gone`] waits.
+/// The timeout of [`wait_until_gone`].
 const LIMIT: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Returns whether there is such a process, and it is not a zombie.
+/// Returns true if the process exists and is not a zombie.
 #[must_use]
 pub fn is_running(pid: u32) -> bool {
     status_fields(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z" && state != "X"))
 }
 
-/// Returns the parent of a process, unless there is no such process.
+/// Returns the parent of a process; `None` if the process does not exist.
 #[must_use]
 pub fn parent(pid: u32) -> Option<u32> {
     status_fields(pid)?.get(1)?.parse().ok()
@@ -35,7 +35,7 @@ pub fn members(group: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_member).collect()
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended.
 ///
 /// # Panics
 ///
@@ -55,7 +55,7 @@ pub fn wait_until_gone(pid: u32) {
 ///
 /// # Panics
 ///
-/// If that is not possible, as when there is no such process.
+/// If that fails, for example because the process does not exist.
 #[track_caller]
 pub fn send(pid: u32, signal: Signal) {
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -65,12 +65,13 @@ pub fn send(pid: u32, signal: Signal) {
     }
 }
 
-/// Returns when a process began, in ticks since the machine did. With its number, that makes one process of all that had or will have it.
+/// Returns the start time of a process in ticks since boot. Together with its PID, this identifies a process even if
+/// PIDs are reused.
 pub(crate) fn begin(pid: u32) -> Option<u64> {
     status_fields(pid)?.get(19)?.parse().ok()
 }
 
-/// Returns how long ago a process began, unless there is no such process.
+/// Returns the time since a process started; `None` if the process does not exist.
 pub(crate) fn age(pid: u32) -> Option<Duration> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime = Duration::try_from_secs_f64(uptime.split(' ').next()?.parse().ok()?).ok()?;
@@ -78,10 +79,10 @@ pub(crate) fn age(pid: u32) -> Option<Duration> {
     Some(uptime.saturating_sub(begin))
 }
 
-/// The fields of `/proc/PID/stat` from the third on: state, parent, process group, ….
+/// Returns the fields of `/proc/PID/stat` from the third on: state, parent, process group, ….
 fn status_fields(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, and may hold blanks and parentheses.
+    // The second field is the program's name in parentheses, which may itself contain blanks and parentheses.
     Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(members(pid), [pid]);
         send(pid, Signal::TERM);
         wait_until_gone(pid);
-        // Until it is waited for, it is a zombie.
+        // Until its parent waits for it, it is a zombie.
         assert_eq!((is_running(pid), parent(pid)), (false, Some(std::process::id())));
         sleeper.end_within(LIMIT);
         assert_eq!((parent(pid), members(pid).len()), (None, 0));

@@ -1,4 +1,4 @@
-//! Random cases that are the same in every run: a generator with a seed, and a loop over many cases.
+//! Reproducible random tests: a generator with a seed, and a loop over many cases.
 
 use crate::error::fail;
 use std::any::Any;
@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// With this variable set, every property test runs so many cases.
+/// The variable with the number of cases for every property test.
 pub const CASES: &str = "HOLO_TEST_CASES";
-/// With this variable set, every property test runs the one case with this seed.
+/// The variable with a seed: every property test runs only the case with this seed.
 pub const SEED: &str = "HOLO_TEST_SEED";
 
 /// A generator of pseudo-random numbers (`SplitMix64`). The same seed gives the same numbers on every machine.
@@ -33,13 +33,13 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number that is less than `bound`; 0 for a bound of 0.
+    /// Returns a number less than `bound`; 0 for a bound of 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = bound.max(1) as u64;
         usize::try_from(self.number() % bound).unwrap_or_default()
     }
 
-    /// Returns `true` in so many of a hundred cases.
+    /// Returns `true` with this probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -53,7 +53,7 @@ impl Random {
         choices.get(self.below(choices.len())).unwrap_or_else(|| fail("there is nothing to pick from"))
     }
 
-    /// Puts the elements in another order.
+    /// Shuffles the elements.
     pub fn shuffle<T>(&mut self, elements: &mut [T]) {
         for end in (1..elements.len()).rev() {
             elements.swap(end, self.below(end + 1));
@@ -61,10 +61,11 @@ impl Random {
     }
 }
 
-/// Runs a case with many seeds, on several threads: with [`CASES`] set so many, otherwise `usual`; with [`SEED`] set that one alone.
+/// Runs a case with many seeds on several threads: as many as [`CASES`] sets, otherwise `usual`, or only that of
+/// [`SEED`].
 ///
 /// # Panics
-/// If a case panics, with its seed. Cases that were begun before are finished, no others are begun.
+/// If a case panics, with its seed. Cases that are already running are finished, but no further ones are started.
 #[track_caller]
 #[expect(clippy::panic, reason = "a test fails so")]
 pub fn cases(usual: u64, case: impl Fn(&mut Random) + Sync) {
@@ -123,7 +124,7 @@ mod tests {
             let mut random = Random::new(seed);
             [random.number(), random.number(), random.number()]
         };
-        // As the authors of the algorithm give them.
+        // Test vectors of the algorithm's authors.
         assert_eq!(
             numbers(1_234_567),
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]

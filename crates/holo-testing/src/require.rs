@@ -1,4 +1,4 @@
-//! Tests that need more than the workspace offers: skipped visibly, or made to fail.
+//! Tests with requirements beyond the workspace, which are visibly skipped, or made to fail.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,10 +18,10 @@ use crate::error::{Context, IoError};
 use crate::spawn::succeeds;
 use crate::{binaries, processes, signals};
 
-/// With this variable set and not empty, a test whose needs are not met fails instead of being skipped.
+/// If this variable is set and not empty, a test with unmet requirements fails instead of being skipped.
 pub const REQUIRE_ALL: &str = "HOLO_TEST_REQUIRE_ALL";
 
-/// A need of a test.
+/// A requirement of a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
     /// An executable of this name in `$PATH`, or at this path if it contains a slash.
@@ -30,21 +30,21 @@ pub enum Need {
     Root,
     /// A file or directory on the host.
     Path(&'static str),
-    /// ACLs and other extended attributes where temporary files are.
+    /// ACLs and other extended attributes in the directory of temporary files.
     ExtendedAttributes,
-    /// Something that can only be found out by trying, with its name. It is tried where nothing simpler is missing.
+    /// A named requirement that can only be determined by trying. It is tried only if all simpler ones are met.
     Trial(&'static str, fn() -> bool),
-    /// Control groups that can be made, as for a system that boots.
+    /// Writable control groups, as needed by a system that boots.
     ControlGroups,
 }
 
-/// Ansible's modules, and the distribution's Python that can run them.
+/// Ansible's modules, and the distribution's Python to run them.
 pub const ANSIBLE: Need = Need::Trial("ansible-core", has_ansible);
-/// A system that tells who writes a file.
+/// Support for determining which process writes a file.
 pub const FANOTIFY: Need = Need::Trial("fanotify", has_fanotify);
 
 impl Need {
-    /// Returns true if it is there.
+    /// Returns true if the requirement is met.
     #[must_use]
     pub fn is_met(self) -> bool {
         match self {
@@ -90,7 +90,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 fn has_extended_attributes() -> bool {
-    // The owner, whose mode is the same, and a group that does not exist.
+    // The owner, with the file's own mode, and a group that does not exist.
     const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x04\0\0\0\xff\xff\xff\xff\x08\0\x04\0\x39\x30\0\0\
         \x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
     tempfile::tempfile().is_ok_and(|file| {
@@ -99,7 +99,7 @@ fn has_extended_attributes() -> bool {
     })
 }
 
-/// Names the needs that are not met, as in `git, root`, or returns `None` if all are.
+/// Names the unmet requirements, such as `git, root`; `None` if all are met.
 #[must_use]
 pub fn missing(needs: &[Need]) -> Option<String> {
     let names = |tried: bool| -> Vec<&str> {
@@ -110,44 +110,44 @@ pub fn missing(needs: &[Need]) -> Option<String> {
     (!missing.is_empty()).then(|| missing.join(", "))
 }
 
-/// The needs of the tests that this process leaves out, and the number of tests for each.
+/// The requirements of the tests skipped by this process, with the number of tests for each.
 static LEFT_OUT: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
-/// Where the processes of a run of `cargo test` add that up, beside the binaries.
+/// The file next to the binaries in which the processes of a `cargo test` run add up these numbers.
 const LEFT_OUT_FILE: &str = "left-out";
 
-/// Runs tests, and ends with a line that says how many have been left out so far, and what they need.
+/// Runs tests, and prints a final line with the number of tests skipped so far, and their requirements.
 ///
-/// `cargo test` starts one process for each file of tests, and has no summary of its own. Its processes have it as their parent, so they
-/// can tell which numbers belong to the same run: the last of these lines is about all tests.
+/// `cargo test` starts a process for each file of tests, without a summary of its own. As it is the parent of these
+/// processes, they can determine which numbers belong to the same run: the last of these lines covers all tests.
 #[must_use]
 pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
     signals::reset();
     let conclusion = libtest_mimic::run(arguments, trials);
     let here = std::mem::take(&mut *LEFT_OUT.lock().unwrap_or_else(PoisonError::into_inner));
-    // A part of the tests is no occasion for a summary.
+    // A filtered run needs no summary.
     if conclusion.num_filtered_out == 0 && conclusion.num_ignored > 0 && !arguments.list {
         let total =
             binaries::directory().and_then(|directory| add_up(&directory.join(LEFT_OUT_FILE), &run_id(), &here));
         let total = total.unwrap_or(here);
-        // Whoever has closed stdout does not read it.
+        // If stdout is closed, no summary is needed.
         let _ = writeln!(io::stdout(), "{}\n", summary(&total));
     }
     conclusion.exit_code()
 }
 
-/// Runs the tests of modules, each of which gives its name to its tests: `[NAME] what is tested`.
+/// Runs the tests of modules, whose names are shown with their tests: `[NAME] what is tested`.
 ///
-/// A filter sees that name too, so that `cargo test --test it NAME` runs one module.
+/// Filters match that name too, so that `cargo test --test it NAME` runs one module.
 #[must_use]
 pub fn run_modules<const N: usize>(modules: [(&'static str, Vec<Trial>); N]) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Most of their time tests wait: for programs, for the disk, for a clock to go on.
+    // Tests mostly wait: for programs, the disk, or the clock.
     arguments.test_threads.get_or_insert(2 * thread::available_parallelism().map_or(1, usize::from));
     let named = |(name, trials): (&'static str, Vec<Trial>)| trials.into_iter().map(move |trial| trial.with_kind(name));
     run(&arguments, modules.into_iter().flat_map(named).collect())
 }
 
-/// Makes a trial of each function, which needs nothing and whose name says what it tests.
+/// Creates a trial without requirements from each function, named after it.
 #[macro_export]
 macro_rules! trials {
     ($($test:ident),+ $(,)?) => {
@@ -155,10 +155,10 @@ macro_rules! trials {
     };
 }
 
-/// Adds to the numbers that the file has of the run with this ID.
+/// Adds to the numbers in the file if they belong to the run with this ID.
 fn add_up(path: &Path, run: &str, here: &BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>, IoError> {
     let mut total = here.clone();
-    // The first line names the run; what another one has left is of no interest.
+    // The first line identifies the run; numbers of other runs are ignored.
     let before = fs::read_to_string(path).unwrap_or_default();
     if let Some(lines) = before.strip_prefix(run) {
         for (count, need) in lines.lines().filter_map(|line| line.split_once(' ')) {
@@ -172,7 +172,7 @@ fn add_up(path: &Path, run: &str, here: &BTreeMap<String, u64>) -> Result<BTreeM
     Ok(total)
 }
 
-/// Returns a line that stands for the parent of this process, and for no other that had or will have its number.
+/// Returns a line that identifies the parent of this process, even if its PID is reused.
 fn run_id() -> String {
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
     format!("{parent} {}\n", processes::begin(parent).unwrap_or_default())
@@ -185,9 +185,9 @@ fn summary(left_out: &BTreeMap<String, u64>) -> String {
     format!("Left out so far in this run: {number} {tests}, which need {}", needs.join("; "))
 }
 
-/// Makes a test that is skipped unless its needs are met. Its name then says what it needs.
+/// Creates a test that is skipped unless its requirements are met; its name then lists those.
 ///
-/// With [`REQUIRE_ALL`] set it fails instead.
+/// If [`REQUIRE_ALL`] is set, it fails instead.
 #[must_use]
 pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let required = env::var_os(REQUIRE_ALL).is_some_and(|value| !value.is_empty());
@@ -204,7 +204,7 @@ pub fn trial(name: &str, needs: &[Need], test: impl FnOnce() -> Result<(), Faile
     }
 }
 
-/// Makes a [`trial`] of a case, which says by panicking what is wrong.
+/// Creates a [`trial`] from a function that panics on failure.
 #[must_use]
 pub fn trial_of(name: &str, needs: &[Need], case: impl FnOnce() + Send + 'static) -> Trial {
     trial(name, needs, || {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(total, numbers(&[("an overlay of /", 1), ("git", 3), ("strace", 4)]));
         let expected = "Left out so far in this run: 8 tests, which need an overlay of / (1); git (3); strace (4)";
         assert_eq!(summary(&total), expected);
-        // The number of a process may be used again.
+        // PIDs can be reused.
         assert_eq!(add_up(&path, "1 11\n", &numbers(&[("git", 1)])).unwrap(), numbers(&[("git", 1)]));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         assert_eq!(run_id(), run_id());

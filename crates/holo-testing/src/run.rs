@@ -1,4 +1,4 @@
-//! What a program of a test has printed, and how it ended.
+//! The output and exit status of a program in a test.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,12 +13,12 @@ use holo_process::{Program, Status};
 use crate::error::{Context, IoError};
 use crate::spawn;
 
-/// A program that has run.
+/// A finished program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The exit status, unless it died of a signal.
+    /// The exit status; `None` if a signal killed it.
     pub status: Option<i32>,
-    /// The signal it died of.
+    /// The signal that killed it.
     pub signal: Option<i32>,
     /// Its output on stdout.
     pub stdout: BString,
@@ -27,7 +27,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns whether it ended with status 0.
+    /// Returns true if it exited with status 0.
     #[must_use]
     pub fn success(&self) -> bool {
         self.status == Some(0)
@@ -47,7 +47,7 @@ impl Run {
 }
 
 impl fmt::Display for Run {
-    /// Shows all of it, for the message of a failed assertion.
+    /// Shows all fields, for messages of failed assertions.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, self.signal) {
             (Some(status), _) => writeln!(f, "exit status {status}")?,
@@ -58,9 +58,9 @@ impl fmt::Display for Run {
     }
 }
 
-/// Runs a program of this name to its end, or ends it when the time is over; returns whether it ended in time.
+/// Runs a program of this name until it ends or exceeds the timeout. Returns whether it ended in time.
 pub(crate) fn capture(program: &mut Program, name: &Path, limit: Duration) -> Result<(Run, bool), IoError> {
-    // Files rather than pipes: nobody has to read along, and nobody can hold them open.
+    // Files instead of pipes: they need not be read concurrently, and child processes cannot keep them open.
     let (mut stdout, stdout_writer) = captured()?;
     let (mut stderr, stderr_writer) = captured()?;
     program.stdout_file(stdout_writer).stderr_file(stderr_writer);
@@ -74,7 +74,7 @@ pub(crate) fn capture(program: &mut Program, name: &Path, limit: Duration) -> Re
     Ok((run, status.is_some()))
 }
 
-/// Makes a file to capture output: one handle to read it from, one for the program.
+/// Creates a file to capture output, with a handle for reading and one for the program.
 fn captured() -> Result<(File, File), IoError> {
     tempfile::tempfile()
         .and_then(|reader| reader.try_clone().map(|writer| (reader, writer)))

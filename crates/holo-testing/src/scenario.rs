@@ -1,15 +1,15 @@
-//! Runs a scenario: a folder with a root to start from and the output to expect.
+//! Runs a scenario: a folder with an initial root and the expected output.
 //!
-//! A scenario is a folder with a file `source-tree`, optionally an `env.sh`, and files `expected-*`.
-//! A run makes `target/` of the tree, calls `holo scan`, `holo diff` and `holo apply` on it, and
-//! `holo apply --force` too if the apply's output mentions that option. Then it compares what they
-//! printed, and the tree as it is now, with what is expected.
+//! A scenario is a folder with a file `source-tree`, optionally an `env.sh`, and files `expected-*`. A run creates
+//! `target/` from the tree and runs `holo scan`, `holo diff` and `holo apply` on it, as well as `holo apply --force` if
+//! the apply's output mentions that option. Then it compares their output and the resulting tree with the expected
+//! ones.
 //!
-//! `env.sh` is read by a bash that then runs all the commands. It may set variables, prepare
-//! `target/`, and set `HOLO_BINARY` to another program or to the name of a function of its own, which
-//! finds the holo binary in the value that `HOLO_BINARY` had before. It must not end the shell.
+//! `env.sh` is read by a bash that then runs all commands. It may set variables, prepare `target/`, and set
+//! `HOLO_BINARY` to another program or to the name of one of its functions, which finds the holo binary in the previous
+//! value of `HOLO_BINARY`. It must not exit the shell.
 //!
-//! With a file `steps` there is neither of that: the commands in it are run by a bash, and what it shows of each is compared.
+//! If there is a file `steps`, a bash runs the commands in it instead, and their output is compared.
 
 mod error;
 mod normalise;
@@ -36,7 +36,7 @@ use session::Session;
 pub use error::Error;
 pub use outcome::{Deviation, Outcome};
 
-/// The commands, and the files for their output. The last one is run only if the one before asks.
+/// The commands, and the files for their output. The last one only runs if the preceding output asks for it.
 const COMMANDS: [(&str, &[&str]); 4] = [
     ("scan-output", &["scan"]),
     ("diff-output", &["diff"]),
@@ -45,9 +45,9 @@ const COMMANDS: [(&str, &[&str]); 4] = [
 ];
 const FORCED: &str = "apply-force-output";
 const TREE: &str = "tree";
-/// The file with commands and what they show.
+/// The file with commands and their expected output.
 const STEPS: &str = "steps";
-/// The result of the commands in it.
+/// The transcript of these commands.
 const STEPS_OUTPUT: &str = "steps-output";
 
 /// A scenario's folder.
@@ -59,14 +59,14 @@ pub struct Scenario {
 /// Options for running scenarios.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The holo binary. A relative path counts from the working directory.
+    /// The holo binary. A relative path is resolved against the working directory.
     pub binary: PathBuf,
-    /// The time limit of each command, and of reading `env.sh`.
+    /// The timeout for each command, and for reading `env.sh`.
     pub time_limit: Duration,
 }
 
 impl Options {
-    /// Runs this holo binary, each command for up to a minute.
+    /// Returns options with this holo binary, and a timeout of one minute per command.
     #[must_use]
     pub fn new(binary: impl Into<PathBuf>) -> Self {
         Self { binary: binary.into(), time_limit: Duration::from_secs(60) }
@@ -74,29 +74,28 @@ impl Options {
 }
 
 impl Scenario {
-    /// Takes a folder for a scenario. Whether it is one shows when it is run.
+    /// Returns the scenario in a folder, which is only validated when the scenario is run.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Returns the folder as it was given.
+    /// Returns the folder as it was passed in.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Runs the scenario and compares the results with what is expected.
+    /// Runs the scenario and compares the results with the expected ones.
     ///
-    /// The results stay in the folder until the next run: `target/`, `tree`, `*-output` and
-    /// `colored-*-output`. Scenarios can be run on several threads, each folder by one at a time.
-    /// Call [`set_umask`] before the first one, because commands make files under the umask of this
-    /// process. Every command is in a process group of its own, so a Ctrl-C in the terminal does not
-    /// reach it.
+    /// The results stay in the folder until the next run: `target/`, `tree`, `*-output` and `colored-*-output`.
+    /// Scenarios can be run on several threads, but each folder only by one at a time. Call [`set_umask`] before the
+    /// first one, because commands create files with the umask of this process. Every command has its own process
+    /// group, so that a Ctrl-C in the terminal does not reach it.
     ///
     /// # Errors
     ///
-    /// If the scenario could not be run to its end. Failing commands are results, not errors.
+    /// If the scenario could not be run completely. Failing commands are results, not errors.
     pub fn run(&self, options: &Options) -> Result<Outcome, Error> {
         self.remove_leftovers()?;
         self.make_target()?;
@@ -111,7 +110,7 @@ impl Scenario {
             let asked_for = name != FORCED || before.is_some_and(|text| text.contains_str("--force"));
             outputs.push(if asked_for { Some(self.command(&mut session, name, words)?) } else { None });
         }
-        // The shell must live until here: a clean-up at its end is no part of the scenario.
+        // The shell must not end earlier: its cleanup is not part of the scenario.
         let tree = tree::dump(&self.target())?;
         let env_output = session.finish()?;
         self.write(TREE, &tree)?;
@@ -131,7 +130,7 @@ impl Scenario {
         let tree = tree::dump(&self.target())?;
         self.write(TREE, &tree)?;
         let mut deviations = Vec::new();
-        // Steps can show of the tree what matters; only where a whole one is expected it is compared.
+        // Steps can show the relevant parts of the tree; the whole tree is only compared if an expected one exists.
         if self.expected(TREE)?.is_some() {
             deviations.extend(self.compare(TREE, Some(tree.into()))?);
         }
@@ -156,13 +155,13 @@ impl Scenario {
         Ok(())
     }
 
-    /// Runs one command, writes its output to the two files, and returns it as it is compared.
+    /// Runs a command, writes its output to both files, and returns the normalised output.
     fn command(&self, session: &mut Session<'_>, name: &str, words: &[&str]) -> Result<BString, Error> {
         let colored = colored_name(name);
         let status = session.holo(words, &colored)?;
         let path = self.dir.join(colored);
         let mut output = fs::read(&path).context("read", &path)?;
-        // Right behind the output, which may lack its last newline: Holo 3's own runner does so.
+        // Directly after the output, even if that lacks a final newline, like the test runner of Holo 3.
         writeln!(output, "exit status {status}").context("write", &path)?;
         fs::write(&path, &output).context("write", &path)?;
         let output = normalise(&output);
@@ -175,7 +174,7 @@ impl Scenario {
         fs::write(&path, content).context("write", &path)
     }
 
-    /// Reads what is expected of a result; `None` if there is no such file.
+    /// Returns the expected result; `None` if there is no such file.
     fn expected(&self, name: &str) -> Result<Option<BString>, IoError> {
         let path = self.dir.join(expected_name(name));
         match fs::read(&path) {
@@ -197,9 +196,9 @@ impl Scenario {
     }
 }
 
-/// Sets the umask of this process to 022, as scenarios expect it.
+/// Sets the umask of this process to 022, as scenarios expect.
 ///
-/// The umask belongs to the whole process: call this once, before other threads start.
+/// The umask belongs to the whole process: call this once, before other threads are started.
 pub fn set_umask() {
     rustix::process::umask(Mode::from_raw_mode(0o022));
 }

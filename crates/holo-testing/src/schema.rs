@@ -1,15 +1,15 @@
-//! The JSON Schemas that the repository has, each of which is that of a type.
+//! JSON Schemas in the repository, which are generated from types.
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Set to `1`, it has [`schema_is_kept`] write what it would demand.
+/// If this is `1`, [`schema_is_kept`] writes the schema instead of comparing it.
 const BLESS: &str = "HOLO_BLESS";
 
-/// Demands that the file of this name in `schema/` is this schema.
+/// Checks that the file of this name in `schema/` equals this schema.
 ///
 /// # Panics
-/// If it is not.
+/// If it does not.
 #[track_caller]
 pub fn schema_is_kept(name: &str, schema: &impl Serialize) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema").join(name);

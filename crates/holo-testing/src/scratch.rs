@@ -1,4 +1,4 @@
-//! A root to throw away, for tests in Rust.
+//! Temporary roots for tests in Rust.
 
 mod programs;
 
@@ -16,15 +16,15 @@ use tempfile::TempDir;
 use crate::error::{Context, IoError, sure};
 use crate::{binaries, files, signals, tree};
 
-/// The directory of Linux's file system in memory that everybody may write to.
+/// Linux's world-writable in-memory file system.
 const MEMORY: &str = "/dev/shm";
-/// The number of bytes that have to be free there.
+/// The minimum free space there in bytes.
 const ROOM: u64 = 256 << 20;
 
 /// A temporary root, removed when dropped.
 ///
-/// It starts with `etc/`, `run/`, `tmp/`, `usr/share/holo/` and `var/lib/holo/`. All methods take
-/// paths relative to it and panic when something goes wrong: they are for tests.
+/// Initially, it contains `etc/`, `run/`, `tmp/`, `usr/share/holo/` and `var/lib/holo/`. All methods take paths
+/// relative to it and panic on errors: they are for tests.
 ///
 /// ```no_run
 /// # use holo_testing::ScratchRoot;
@@ -52,14 +52,15 @@ impl Default for ScratchRoot {
 }
 
 impl ScratchRoot {
-    /// Makes a root with the usual directories.
+    /// Creates a root with the usual directories.
     #[must_use]
     #[track_caller]
     pub fn new() -> Self {
         Self::made_in(&std::env::temp_dir())
     }
 
-    /// Makes a root in memory, where the machine has room for that: for tests that make thousands of roots, and would wait for the disk.
+    /// Creates a root in memory if there is enough space: for tests with thousands of roots, which would be slow on
+    /// disk.
     #[must_use]
     #[track_caller]
     pub fn in_memory() -> Self {
@@ -68,7 +69,7 @@ impl ScratchRoot {
 
     #[track_caller]
     fn made_in(folder: &Path) -> Self {
-        // The tested program may be started by other means than ours.
+        // The test may also start the program without this crate.
         signals::reset();
         let dir = sure(tempfile::tempdir_in(folder).context("create a directory in", folder));
         sure(files::set_mode(dir.path(), 0o755));
@@ -78,21 +79,21 @@ impl ScratchRoot {
         Self { dir, binary: None, environment: Vec::new(), time_limit: Duration::from_secs(60) }
     }
 
-    /// Has [`holo`](Self::holo) run this binary instead of the one that was built.
+    /// Makes [`holo`](Self::holo) run this binary instead of the built one.
     #[must_use]
     pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
         self.binary = Some(binary.into());
         self
     }
 
-    /// Adds a variable to the environment of everything that is run.
+    /// Adds an environment variable for all programs that are run.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Ends everything that is run after this time. It is a minute otherwise.
+    /// Sets the timeout for each program. The default is one minute.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
@@ -107,7 +108,7 @@ impl ScratchRoot {
         self
     }
 
-    /// Adds an executable file, mode 0755.
+    /// Adds an executable file with mode 0755.
     #[must_use]
     #[track_caller]
     pub fn script(self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Self {
@@ -115,7 +116,7 @@ impl ScratchRoot {
         self
     }
 
-    /// Sets the mode of what is there.
+    /// Sets the mode of an existing file or directory.
     #[must_use]
     #[track_caller]
     pub fn mode(self, path: impl AsRef<Path>, mode: u32) -> Self {
@@ -123,7 +124,7 @@ impl ScratchRoot {
         self
     }
 
-    /// Adds a symlink. Its target is not looked at.
+    /// Adds a symlink. Its target is not checked.
     #[must_use]
     #[track_caller]
     pub fn symlink(self, path: impl AsRef<Path>, target: impl AsRef<Path>) -> Self {
@@ -133,7 +134,7 @@ impl ScratchRoot {
         self
     }
 
-    /// Adds a directory with its missing parents, mode 0755.
+    /// Adds a directory with mode 0755, including missing parents.
     #[must_use]
     #[track_caller]
     pub fn dir(self, path: impl AsRef<Path>) -> Self {
@@ -141,15 +142,15 @@ impl ScratchRoot {
         self
     }
 
-    /// Makes the text the content of `etc/holorc`.
+    /// Sets the content of `etc/holorc`.
     #[must_use]
     #[track_caller]
     pub fn holorc(self, text: impl AsRef<[u8]>) -> Self {
         self.file("etc/holorc", text)
     }
 
-    /// Configures a plugin of this workspace: adds a line to `etc/holorc` that names the binary that
-    /// was built, and makes its resource directory.
+    /// Configures a plugin of this workspace: adds a line with the built binary to `etc/holorc`, and creates its
+    /// resource directory.
     #[must_use]
     #[track_caller]
     pub fn plugin(self, id: &str) -> Self {
@@ -159,27 +160,26 @@ impl ScratchRoot {
         self.holorc(holorc).dir(format!("usr/share/holo/{id}"))
     }
 
-    /// Adds a resource with mode 0644: a file below `usr/share/holo/`, its path beginning with the
-    /// plugin's ID.
+    /// Adds a resource file with mode 0644 below `usr/share/holo/`; its path starts with the plugin's ID.
     #[must_use]
     #[track_caller]
     pub fn resource(self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Self {
         self.file(Path::new("usr/share/holo").join(path), content)
     }
 
-    /// Writes a file with mode 0644 in the course of a test, in place of what may be there.
+    /// Writes a file with mode 0644 in the course of a test, replacing an existing file.
     #[track_caller]
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         sure(self.put(path.as_ref(), content.as_ref(), 0o644));
     }
 
-    /// Writes an executable file, mode 0755, in the course of a test, in place of what may be there.
+    /// Writes an executable file with mode 0755 in the course of a test, replacing an existing file.
     #[track_caller]
     pub fn write_script(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         sure(self.put(path.as_ref(), content.as_ref(), 0o755));
     }
 
-    /// Returns the content of a file, or of what a symlink leads to.
+    /// Returns the content of a file; symlinks are followed.
     #[must_use]
     #[track_caller]
     pub fn read(&self, path: impl AsRef<Path>) -> BString {
@@ -187,7 +187,7 @@ impl ScratchRoot {
         sure(fs::read(&path).context("read", &path)).into()
     }
 
-    /// Returns whether there is something, be it a dangling symlink.
+    /// Returns true if the path exists, including dangling symlinks.
     #[must_use]
     #[track_caller]
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
@@ -201,20 +201,20 @@ impl ScratchRoot {
         sure(tree::dump(self.path())).into()
     }
 
-    /// Returns the root itself, an absolute path.
+    /// Returns the absolute path of the root.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Returns the absolute path of something below the root.
+    /// Returns the absolute path for a path below the root.
     #[must_use]
     #[track_caller]
     pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         sure(self.below(path.as_ref()))
     }
 
-    /// Puts a file in the place of what may be there.
+    /// Writes a file, replacing an existing one.
     fn put(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), IoError> {
         let full = self.below(path)?;
         self.make_parent(path)?;
@@ -226,7 +226,7 @@ impl ScratchRoot {
         files::make_dirs(self.path(), path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Refuses paths that could lead out of the root by their letters.
+    /// Refuses paths that could lexically lead out of the root.
     fn below(&self, path: &Path) -> Result<PathBuf, IoError> {
         let is_below = path.components().all(|component| matches!(component, Component::Normal(_)));
         if is_below {
@@ -240,12 +240,12 @@ impl ScratchRoot {
 
 impl Drop for ScratchRoot {
     fn drop(&mut self) {
-        // Also removes what a test has closed to its owner, which `TempDir` does not.
+        // Also removes directories that the owner cannot access, unlike `TempDir`.
         let _best_effort = files::remove(self.dir.path());
     }
 }
 
-/// Returns whether programs can be put there, and some megabytes beside them.
+/// Returns true if programs can be executed there and enough space is free.
 fn has_room(folder: &Path) -> bool {
     rustix::fs::statvfs(folder).is_ok_and(|system| {
         !system.f_flag.contains(StatVfsMountFlags::NOEXEC) && system.f_bavail * system.f_frsize > ROOM

@@ -1,4 +1,4 @@
-//! Programs that tests start, each in a process group of its own, of which nothing is left once it has ended.
+//! Programs started by tests, each in its own process group, which is killed when the program ends.
 
 use crate::signals;
 use holo_process::{Program, ProgramError, SYSTEM_PATH, StartError, Status};
@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::Duration;
 
-/// The time that a program which overran its limit has to clean up before it is killed.
+/// The time for cleanup that a program has between exceeding its timeout and being killed.
 const GRACE: Duration = Duration::from_millis(500);
-/// The time limit of a program that is only tried.
+/// The timeout for trying a program.
 const TRIAL: Duration = Duration::from_secs(20);
 
-/// Returns a program to be run, with signals as programs expect them.
+/// Returns a program to run, with signals as programs expect them.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
     signals::reset();
     let mut program = Program::new(name.as_ref());
@@ -19,20 +19,20 @@ pub(crate) fn program(name: impl AsRef<OsStr>) -> Program {
     program
 }
 
-/// Runs a program to its end. Returns nothing if it had to be ended because the time was over.
+/// Runs a program until it ends. Returns `None` if it exceeded the timeout.
 pub(crate) fn run(program: &mut Program, limit: Duration) -> io::Result<Option<Status>> {
     let ended = program.timeout(limit).run(|_, _| {}).map_err(io_error)?;
     Ok(Some(ended.status).filter(|_| ended.timed_out.is_none()))
 }
 
-/// Returns true if a program of the system can be run, and ends well.
+/// Returns true if a program of the system can be run and succeeds.
 pub(crate) fn succeeds(name: &str, arguments: &[impl AsRef<OsStr>]) -> bool {
     let mut program = program(name);
     program.args(arguments.iter().map(AsRef::as_ref)).clear_env().path(SYSTEM_PATH).env("LC_ALL", "C");
     run(&mut program, TRIAL).is_ok_and(|status| status == Some(Status::Exited(0)))
 }
 
-/// Returns the system's error, if a program could not be started for that.
+/// Converts the error of a program into an I/O error if it could not be started.
 pub(crate) fn io_error(error: ProgramError) -> io::Error {
     match error {
         ProgramError::NotFound(StartError::Exec { source, .. } | StartError::Directory { source, .. })
@@ -68,13 +68,13 @@ mod tests {
         assert_eq!(run("kill -KILL $$"), 137);
     }
 
-    /// Whoever runs the tests may have had signals ignored: then a process that runs the test below does, too.
+    /// Signals may be ignored in the process that runs the tests, as in the process that runs the test below.
     #[test]
     fn signals_are_what_they_usually_are() {
         let test = std::env::current_exe().unwrap();
         for ignored in ["", "HUP INT QUIT TERM"] {
             let trap = if ignored.is_empty() { String::new() } else { format!("trap '' {ignored}; ") };
-            // Not by what is tried.
+            // Not ignored by `sh` itself.
             let mut run = Program::new("sh");
             run.args([
                 "-c",

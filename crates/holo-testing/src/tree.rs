@@ -1,7 +1,7 @@
 //! File trees as text: the format of `source-tree` and `expected-tree`.
 //!
-//! A tree is a list of sections, each one a header `TYPE MODE ./PATH`, then a file's content or a
-//! symlink's target, then a line of 40 dashes:
+//! A tree is a list of sections, each with a header `TYPE MODE ./PATH`, then a file's content or a symlink's target,
+//! then a line of 40 dashes:
 //!
 //! ```text
 //! file      0644 ./etc/motd
@@ -14,8 +14,8 @@
 //! ----------------------------------------
 //! ```
 //!
-//! Names and contents are bytes. The format cannot tell a file that lacks its last newline from one
-//! that has it, nor carry a file that contains a line of 40 dashes.
+//! Names and contents are bytes. The format cannot represent whether a file has a final newline, nor a file that
+//! contains a line of 40 dashes.
 
 mod disk;
 mod error;
@@ -31,18 +31,18 @@ pub use parse::parse;
 
 const DASHES: &[u8] = b"----------------------------------------";
 
-/// A file tree: what a `source-tree` says, or what was found below a directory.
+/// A file tree: the content of a `source-tree`, or the files below a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     sections: Vec<Section>,
 }
 
-/// One file, symlink or directory of a tree.
+/// A file, symlink or directory of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// The path relative to the root, without `./` and without a slash at its end.
+    /// The path relative to the root, without `./` and without a trailing slash.
     pub path: BString,
-    /// The permission bits, with set-ID and sticky bits. A symlink's have no effect.
+    /// The permission bits, including set-ID and sticky bits. Those of a symlink have no effect.
     pub mode: u32,
     /// The node at this path.
     pub node: Node,
@@ -59,14 +59,14 @@ pub enum Node {
     Directory,
     /// A named pipe.
     Fifo,
-    /// A socket. It is dumped, but cannot be made from a tree.
+    /// A socket, which can be dumped, but not created from a tree.
     Socket,
-    /// A block or character device. It is dumped, but cannot be made from a tree.
+    /// A block or character device, which can be dumped, but not created from a tree.
     Device,
 }
 
 impl Node {
-    /// Returns the word that a header has for this type.
+    /// Returns the word for this type in headers.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -81,19 +81,19 @@ impl Node {
 }
 
 impl Tree {
-    /// Returns the sections in the order in which they stand.
+    /// Returns the sections in order.
     #[must_use]
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
 
-    /// Finds the section of a path, which is written as in [`Section::path`].
+    /// Returns the section of a path in the form of [`Section::path`].
     #[must_use]
     pub fn get(&self, path: &[u8]) -> Option<&Section> {
         self.sections.iter().find(|section| section.path == path)
     }
 
-    /// Writes the tree in its text format.
+    /// Formats the tree as text.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! The machine's own system with systemd as its first process: units are started, stopped and enabled in it as on a real machine.
+//! The machine's own system with systemd as process 1: units are started, stopped and enabled as on a real machine.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::needs::CAN_BE_MADE;
 use crate::error::{Context, IoError, sure};
 use crate::require::Need;
 
-/// The needs of a test with a booted overlay, for [`trial`](crate::trial()).
+/// The requirements of a test with a booted overlay, for [`trial`](crate::trial()).
 pub const NEEDS_TO_BOOT: &[Need] = &[
     Need::Root,
     Need::Program("unshare"),
@@ -22,11 +22,11 @@ pub const NEEDS_TO_BOOT: &[Need] = &[
     Need::ControlGroups,
 ];
 
-/// The time limit for booting; it takes a fraction of a second on an idle machine.
+/// The timeout for booting, which takes a fraction of a second on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Gives the system control groups of its own, as those of two systems would meet otherwise, and takes them away at the end.
+/// Gives the system its own control groups, as those of two systems would collide, and removes them at the end.
 const KEEP: &str = r#"
 for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/systemd /sys/fs/cgroup/unified; do
     [ -e $hierarchy/cgroup.procs ] || continue
@@ -48,7 +48,7 @@ done
 exit $status
 "#;
 
-/// Makes the system and boots it, in namespaces that end with the test, as the input of their first process does.
+/// Creates and boots the system in namespaces that end with the test, because the input of their first process does.
 const ASSEMBLE: &str = r#"
 directory=$1; shift
 mount -t tmpfs tmpfs "$directory"
@@ -79,17 +79,18 @@ wait $lives
 "#;
 
 impl Overlay {
-    /// Makes a system and boots it to `basic.target`: its first process is this machine's systemd, with its journal, and a network of its own
-    /// that leads nowhere. `/run` and `/tmp` are empty, nothing else is started that an administrator did not put into these targets.
+    /// Creates a system and boots it to `basic.target`: its first process is this machine's systemd, with its own
+    /// journal and an isolated network. `/run` and `/tmp` are empty, and only units that an administrator added to
+    /// these targets are started.
     ///
-    /// It takes half a second up and less down; tests that can share one should.
+    /// Booting takes half a second, and shutting down less; tests that can share a system should do so.
     #[must_use]
     #[track_caller]
     pub fn booted() -> Self {
         Self::booted_with(&[])
     }
 
-    /// Boots a system in which these directories of the machine can be read too.
+    /// Like `booted`, with these directories of the machine readable.
     #[must_use]
     #[track_caller]
     pub fn booted_with(directories: &[&Path]) -> Self {
@@ -103,14 +104,14 @@ impl Overlay {
         Ok(system)
     }
 
-    /// Has the system boot again at once, as after a power cut: nothing in it is asked to end. What is on its disk stays, `/run` and `/tmp`
-    /// are empty.
+    /// Reboots the system immediately, like a power cut: no process is stopped gracefully. Its disk is kept, `/run` and
+    /// `/tmp` are empty.
     #[track_caller]
     pub fn cut_power(&mut self) {
         self.boot_again(&["reboot", "--force", "--force"]);
     }
 
-    /// Has the system end all that is at work in it, in its order, and boot again.
+    /// Reboots the system.
     #[track_caller]
     pub fn reboot(&mut self) {
         self.boot_again(&["reboot"]);
@@ -118,19 +119,19 @@ impl Overlay {
 
     #[track_caller]
     fn boot_again(&mut self, arguments: &[&str]) {
-        // What asks for it ends with all the rest.
+        // The process that requests it is killed too.
         let _killed = self.run("systemctl", arguments);
         sure(self.wait_until_up(Some(self.inside)));
     }
 
-    /// Waits until the system is up whose first process is another one than this.
+    /// Waits until a system with another first process than this one has booted.
     fn wait_until_up(&mut self, before: Option<u32>) -> Result<(), IoError> {
         let begun = Instant::now();
         let fault = loop {
             if let Some(first) = first_inside(self.keeper_id()).filter(|first| Some(*first) != before) {
                 self.inside = first;
                 let state = self.run("systemctl", &["is-system-running", "--wait"]).stdout;
-                // That a unit of the machine cannot start here is not what tests are about.
+                // Units of the machine that fail to start here are irrelevant to tests.
                 if state == "running\n" || state == "degraded\n" {
                     return Ok(());
                 }
@@ -146,7 +147,7 @@ impl Overlay {
     }
 }
 
-/// The systemd inside: the descendant of the keeper that is the first process two namespaces down from here.
+/// Returns the systemd inside: the descendant of the keeper that is process 1 two namespaces below.
 fn first_inside(keeper: u32) -> Option<u32> {
     let depth = |process: &str| {
         let numbers = status_of(process, "NSpid:");
@@ -164,7 +165,7 @@ fn first_inside(keeper: u32) -> Option<u32> {
     None
 }
 
-/// Returns a field of the status of a process; empty if there is no such process.
+/// Returns a field of a process's status; empty if the process does not exist.
 fn status_of(process: impl std::fmt::Display, key: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let value = status.lines().find_map(|line| line.strip_prefix(key));

@@ -1,4 +1,4 @@
-//! The process that holds the namespaces of a system, and ends with the test.
+//! The process that holds a system's namespaces, and ends with the test.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,8 +12,9 @@ use super::Overlay;
 use crate::error::{Context, IoError};
 use crate::{binaries, spawn};
 
-/// Makes the system in a mount namespace of its own, so that the kernel cleans up whatever happens to the test. What is bound read-only is
-/// in the arguments. `/tmp` and `/run` are empty, and processes are numbered anew, so that nothing inside can meet those of the machine.
+/// Creates the system in its own mount namespace, so that the kernel cleans up in any case. The arguments are
+/// directories to bind read-only. `/tmp` and `/run` are empty, and there is a separate PID namespace, so that processes
+/// inside are isolated from those of the machine.
 pub(super) const ASSEMBLE: &str = r#"
 directory=$1; shift
 mount -t tmpfs tmpfs "$directory"
@@ -31,11 +32,11 @@ done
 exec unshare --pid --fork --kill-child --root=root sh -ec "$KEEP"
 "#;
 
-/// The first process inside: it ends with the test, as its input does, and everything else inside with it. What dies there unattended is
-/// reaped by the kernel, since the signal is ignored.
+/// The first process inside. It ends with the test, because its input does, and all other processes inside end with it.
+/// The kernel reaps orphans, since SIGCHLD is ignored.
 const KEEP: &str = r#"mount -t proc proc /proc; trap '' CHLD; echo ready; exec cat"#;
 
-/// The time that a program has to say that it is ready.
+/// The timeout for a program to become ready.
 const READY: Duration = Duration::from_secs(120);
 
 impl Overlay {
@@ -46,7 +47,7 @@ impl Overlay {
         Ok(system)
     }
 
-    /// Starts the process that holds a system, and waits until it says that it is ready. Where to get inside is for the caller to find.
+    /// Starts the process that holds a system, and waits until it is ready. The caller must find the process to enter.
     pub(super) fn keep(
         program: &str,
         arguments: &[&str],
@@ -70,7 +71,7 @@ impl Overlay {
     }
 }
 
-/// Starts a program, and waits until it has printed a line to say that it is ready. What it says on standard error is shown.
+/// Starts a program, and waits until it prints a line to signal that it is ready. Its standard error is shown.
 pub(super) fn begin(program: &mut Program) -> io::Result<Conversation> {
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let mut conversation = program.stderr_file(stderr).converse().map_err(spawn::io_error)?;
@@ -78,7 +79,7 @@ pub(super) fn begin(program: &mut Program) -> io::Result<Conversation> {
     Ok(conversation)
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 fn child_of(process: u32) -> Result<u32, IoError> {
     let path = PathBuf::from(format!("/proc/{process}/task/{process}/children"));
     let children = fs::read_to_string(&path).context("read", &path)?;

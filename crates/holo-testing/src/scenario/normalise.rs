@@ -1,18 +1,18 @@
 //! Makes the output of two runs comparable.
 
-/// The path of a run's cache: a number follows.
+/// The path of a run's cache, followed by a number.
 const CACHE: &[u8] = b"target/tmp/holo.";
 
-/// The fields of JSON Lines of a run that tell when it was and how long it took.
+/// The fields of JSON Lines that differ in every run.
 const FIELDS: [&[u8]; 3] = [b"\"run\":", b"\"time\":", b"\"duration\":"];
 
-/// Strips colours, folds the names of cache directories, and removes from JSON Lines what is different in every run.
+/// Removes colours, the numbers in names of cache directories, and the fields of JSON Lines that differ in every run.
 pub(super) fn normalise(output: &[u8]) -> Vec<u8> {
     let folded = without_cache_number(&without_colours(output));
     folded.split_inclusive(|&byte| byte == b'\n').flat_map(without_times).collect()
 }
 
-/// Removes the fields of a line of JSON that are different in every run, and their commas.
+/// Removes the fields of a JSON line that differ in every run, with their commas.
 fn without_times(line: &[u8]) -> Vec<u8> {
     if !line.starts_with(b"{\"version\":") {
         return line.to_vec();
@@ -22,7 +22,7 @@ fn without_times(line: &[u8]) -> Vec<u8> {
     while let [byte, rest @ ..] = text {
         let field = FIELDS.iter().find_map(|field| text.strip_prefix(*field)).filter(|_| kept.ends_with(b","));
         if let Some(value) = field {
-            // None of these values has a comma in it, or is the last one.
+            // None of these values contains a comma or is the last one.
             let (_, after) = split_while(value, |byte| byte != b',');
             text = after.strip_prefix(b",").unwrap_or(after);
             continue;
@@ -33,7 +33,7 @@ fn without_times(line: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// Removes the ANSI sequences that set colours (`ESC [ … m`), and nothing else.
+/// Removes only the ANSI sequences that set colours (`ESC [ … m`).
 fn without_colours(mut text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     while let [byte, rest @ ..] = text {
@@ -50,7 +50,7 @@ fn without_colours(mut text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Turns `target/tmp/holo.123` into `target/tmp/holo`.
+/// Replaces `target/tmp/holo.123` with `target/tmp/holo`.
 fn without_cache_number(mut text: &[u8]) -> Vec<u8> {
     let mut folded = Vec::with_capacity(text.len());
     while let [byte, rest @ ..] = text {
@@ -68,7 +68,7 @@ fn without_cache_number(mut text: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// Splits where the condition first fails.
+/// Splits a text at the first byte for which the condition is false.
 fn split_while(text: &[u8], condition: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let end = text.iter().position(|&byte| !condition(byte));
     text.split_at(end.unwrap_or(text.len()))

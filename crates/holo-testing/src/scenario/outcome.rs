@@ -1,4 +1,4 @@
-//! The results of a run beside those that are expected.
+//! Comparison of a run's results with the expected ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,25 +14,26 @@ use crate::files;
 #[must_use]
 pub struct Outcome {
     pub(super) dir: PathBuf,
-    /// The results that are not as expected, in the order: tree, steps, scan, diff, apply, forced apply.
+    /// The unexpected results, in this order: tree, steps, scan, diff, apply, forced apply.
     pub deviations: Vec<Deviation>,
     /// The output of `env.sh` itself. It is not compared, but may explain a deviation.
     pub env_output: BString,
 }
 
-/// A result that is not as expected.
+/// An unexpected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// The file with the result, such as `scan-output`. The expected one is in `expected-…`, for `steps-output` in `steps`.
+    /// The file with the result, such as `scan-output`. The expected one is in `expected-…`, or in `steps` for
+    /// `steps-output`.
     pub name: &'static str,
-    /// The expected content: empty if there is no such file.
+    /// The expected content; empty if the file does not exist.
     pub expected: BString,
-    /// The actual content, or `None` if no such file was produced.
+    /// The actual content; `None` if the file was not produced.
     pub actual: Option<BString>,
 }
 
 impl Deviation {
-    /// Returns the name of the file with what was expected.
+    /// Returns the name of the file with the expected content.
     #[must_use]
     pub fn expected_name(&self) -> String {
         expected_name(self.name)
@@ -40,14 +41,14 @@ impl Deviation {
 }
 
 impl Outcome {
-    /// Returns whether everything was as expected.
+    /// Returns true if all results are as expected.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.deviations.is_empty()
     }
 
-    /// Makes the results the expected ones: writes what deviates to `expected-*`, and removes the
-    /// expectation of a forced apply that was not run.
+    /// Accepts the results: writes deviations to `expected-*`, and removes the expected output of a forced apply that
+    /// was not run.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Runs a scenario's commands: directly, or in the shell that has read its `env.sh`.
+//! Runs a scenario's commands, directly or in the shell that has read its `env.sh`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -18,11 +18,11 @@ use crate::spawn;
 
 const BASH: &str = "bash";
 
-/// Reads `env.sh`, then runs one command for each line on its stdin: the name of the output's file
-/// and holo's arguments. Each time it is done it prints a line: `ready`, later the exit status.
+/// Reads `env.sh`, then runs one command for each line on its stdin, which contains the name of the output file and
+/// holo's arguments. After each step it prints a line: first `ready`, then exit statuses.
 ///
-/// The two pipes are closed to everything but this loop, so that a process that stays in the
-/// background cannot keep the runner waiting. `set +e`, because a command's failure is a result.
+/// Both pipes are only open in this loop, so that background processes cannot keep the runner waiting. `set +e` is
+/// necessary because a command's failure is a result.
 const SHELL: &str = r#"
 exec 198<&0 199>&1 </dev/null >&2
 holo_test_dir=$PWD
@@ -35,8 +35,8 @@ while IFS=' ' read -r -u 198 -a holo_test_words; do
 done
 "#;
 
-/// Runs one command for each line on its stdin: the name of a file that holds the command, and in which `.out` is appended for its
-/// output. What a command sets or defines stays for the next one.
+/// Runs one command for each line on its stdin: the name of a file with the command, to which `.out` is appended for
+/// its output. Variables and functions that a command defines are kept for the following ones.
 const STEPS_SHELL: &str = r#"
 exec 198<&0 199>&1 </dev/null >&2
 holo() { "$HOLO_BINARY" "$@"; }
@@ -47,7 +47,7 @@ while IFS= read -r -u 198 holo_test_step; do
 done
 "#;
 
-/// Runs the commands of one scenario.
+/// Runs the commands of a scenario.
 pub(super) enum Session<'a> {
     Direct(Direct<'a>),
     Shell(Box<Shell<'a>>),
@@ -66,8 +66,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs holo with these words and returns the status as a shell has it. Both output streams
-    /// go to the end of the scenario's file `output`.
+    /// Runs holo with these arguments and returns the exit status like a shell. Both output streams are appended to the
+    /// scenario's file `output`.
     pub(super) fn holo(&mut self, words: &[&str], output: &str) -> Result<i32, Error> {
         match self {
             Self::Direct(direct) => direct.holo(words, output),
@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends the session and returns what `env.sh` itself has printed.
+    /// Ends the session and returns the output of `env.sh` itself.
     pub(super) fn finish(self) -> Result<BString, Error> {
         match self {
             Self::Direct(_) => Ok(BString::default()),
@@ -84,26 +84,27 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Returns the path of the binary as it is from everywhere: the commands run in the scenario's folder.
+/// Returns the absolute path of the binary, as commands run in the scenario's folder.
 fn absolute(binary: &Path) -> Result<PathBuf, IoError> {
     std::path::absolute(binary).and_then(|binary| binary.metadata().map(|_| binary)).context("stat", binary)
 }
 
-/// Returns a program in the scenario's folder and environment.
+/// Returns a program with the scenario's folder and environment.
 fn in_scenario(name: impl AsRef<OsStr>, dir: &Path) -> Program {
     let mut program = spawn::program(name);
     program
         .current_dir(dir)
         .env("HOLO_ROOT_DIR", "./target/")
         .env("TMPDIR", "./target/tmp")
-        // Trees are compared; a scenario about earlier runs sets it to 1.
+        // The resulting trees are compared; a scenario about earlier runs sets this to 1.
         .env("HOLO_HISTORY", "0")
-        // The exit statuses that scenarios expect are those of Holo 3.
+        // Scenarios expect the exit statuses of Holo 3.
         .env("HOLO_EXIT_ZERO", "1");
     program
 }
 
-/// Runs the commands of a file `steps`, and returns the transcript: the file as it should be, and what was printed outside of them.
+/// Runs the commands of a file `steps`. Returns the transcript, which should equal the file, and the output from
+/// outside of the commands.
 pub(super) fn run_steps(dir: &Path, options: &Options, parts: Vec<Part>) -> Result<(BString, BString), Error> {
     let scratch = tempfile::tempdir().context("create a directory in", &std::env::temp_dir())?;
     let mut shell = Shell::start(dir, &absolute(&options.binary)?, options.time_limit, STEPS)?;
@@ -127,7 +128,7 @@ pub(super) fn run_steps(dir: &Path, options: &Options, parts: Vec<Part>) -> Resu
     Ok((text, shell.finish()?))
 }
 
-/// Starts the binary once for each command.
+/// Starts the binary for each command.
 pub(super) struct Direct<'a> {
     dir: &'a Path,
     binary: PathBuf,
@@ -147,14 +148,14 @@ impl Direct<'_> {
     }
 }
 
-/// Has all commands run by one shell, in which what `env.sh` defined stays alive.
+/// Runs all commands in one shell, in which the definitions of `env.sh` are kept.
 pub(super) struct Shell<'a> {
     dir: &'a Path,
     limit: Duration,
     conversation: Conversation,
-    /// Output outside the commands, by `env.sh` say.
+    /// Output from outside of the commands, such as that of `env.sh`.
     log: File,
-    /// The file that the shell reads.
+    /// The script that the shell reads.
     script: &'static str,
 }
 
@@ -163,7 +164,7 @@ impl<'a> Shell<'a> {
         let log = tempfile::tempfile().context("create a file in", &std::env::temp_dir())?;
         let mut program = in_scenario(BASH, dir);
         let code = if script == STEPS {
-            // Steps show exit statuses as they are.
+            // Steps show real exit statuses.
             program.env_remove("HOLO_EXIT_ZERO");
             STEPS_SHELL
         } else {
@@ -184,12 +185,13 @@ impl<'a> Shell<'a> {
         self.request(format!("{output} {words}").as_bytes(), &format!("holo {words}"))
     }
 
-    /// Runs the command in a file, and returns its status. Both output streams go to the file beside it, with `.out` at its end.
+    /// Runs the command in a file, and returns its exit status. Both output streams are written to the file with `.out`
+    /// appended to its name.
     fn source(&mut self, file: &Path, command: &BStr) -> Result<i32, Error> {
         self.request(file.as_os_str().as_bytes(), &command.to_string())
     }
 
-    /// Has the shell do what a line says, and returns the status.
+    /// Sends a request line to the shell, and returns the exit status.
     fn request(&mut self, line: &[u8], during: &str) -> Result<i32, Error> {
         self.conversation.send(&[line, b"\n"].concat());
         let reply = self.reply(during)?;
@@ -201,7 +203,7 @@ impl<'a> Shell<'a> {
     }
 
     fn finish(mut self) -> Result<BString, Error> {
-        // The end of its input is the end of the shell.
+        // The shell ends with its input.
         self.conversation.end_input();
         let deadline = Deadline::after(self.limit);
         loop {
@@ -219,7 +221,7 @@ impl<'a> Shell<'a> {
         reply.map(BString::from).map_err(|error| self.failed(during, error))
     }
 
-    /// Says why the shell gives no answer.
+    /// Returns the reason why the shell does not answer.
     fn failed(&mut self, during: &str, error: ConversationError) -> Error {
         match error {
             ConversationError::Late { .. } => timed_out(self.dir, during, self.limit),
@@ -239,14 +241,14 @@ fn timed_out(dir: &Path, during: &str, limit: Duration) -> Error {
     Error::TimedOut { dir: dir.to_owned(), during: during.to_owned(), limit }
 }
 
-/// Reads what was printed outside the commands. It only helps a person, so it may be missing.
+/// Reads the output from outside of the commands. It is only informative, so errors are ignored.
 fn read_log(log: &mut File) -> BString {
     let mut text = Vec::new();
     let _best_effort = log.rewind().and_then(|()| log.read_to_end(&mut text));
     text.into()
 }
 
-/// Puts each line of a text on a line of its own below a message.
+/// Formats a text for a message, with each line indented on a line of its own.
 fn indented(text: &[u8]) -> String {
     text.to_str_lossy().lines().map(|line| format!("\n    {line}")).collect()
 }

@@ -1,8 +1,8 @@
-//! The file `steps` of a scenario: commands, each with its expected output.
+//! The file `steps` of a scenario: commands with their expected output.
 //!
-//! The format is that of cram tests: a line that is indented by two blanks and begins with `$ ` is a command, one that begins with
-//! `> ` continues it, and the other indented lines below it are its output. `[N]` at the end is an exit status other than 0. Lines
-//! that are not indented are prose.
+//! The format is that of cram tests: a line that is indented by two blanks and starts with `$ ` is a command, one that
+//! starts with `> ` continues it, and the other indented lines below it are its output. `[N]` at the end is an exit
+//! status other than 0. Lines that are not indented are prose.
 
 use bstr::{BString, ByteSlice};
 
@@ -14,17 +14,18 @@ const NO_NEWLINE: &[u8] = b" (no-eol)";
 /// A part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A line that is not run, without its newline.
+    /// A line of prose without its newline.
     Prose(BString),
-    /// A command: its lines, without indentation and prompt, joined by newlines.
+    /// A command: its lines, without indentation and prompts, joined by newlines.
     Command(BString),
 }
 
-/// Returns the parts of a file. The expected output is no part: the whole file is compared with what [`transcript`] makes of a run.
+/// Returns the parts of a file. The expected output is left out: the whole file is compared with the
+/// [`transcript`](Transcript) of a run.
 ///
 /// # Errors
 ///
-/// The number, from 1, of the first indented line that belongs to no command.
+/// The number, counted from 1, of the first indented line that belongs to no command.
 pub(super) fn parse(text: &[u8]) -> Result<Vec<Part>, usize> {
     let mut parts = Vec::new();
     let mut has_output = false;
@@ -48,7 +49,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Part>, usize> {
     Ok(parts)
 }
 
-/// A text in the format of the file, grown part by part.
+/// A text in the format of the file, built part by part.
 #[derive(Debug, Default)]
 pub(super) struct Transcript(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! The root that a scenario starts from.
+//! The initial root of a scenario.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use crate::error::IoError;
 use crate::{files, tree};
 
 impl Scenario {
-    /// Makes `target/` of the source-tree, and the directories that holo wants to find.
+    /// Creates `target/` from the source tree, and the directories that holo requires.
     pub(super) fn make_target(&self) -> Result<(), Error> {
         let path = self.dir.join("source-tree");
         let text = fs::read(&path).map_err(|error| match error.kind() {
@@ -27,7 +27,7 @@ impl Scenario {
             ["run", "tmp", "usr/share/holo/generators", "var/lib/holo/files/base", "var/lib/holo/files/provisioned"];
         let resources = configured_plugins(&target).into_iter().map(|id| format!("usr/share/holo/{id}"));
         for relative in usual.into_iter().map(str::to_owned).chain(resources) {
-            // If the tree has put something in the way, that is the scenario's point, and holo's to complain about.
+            // If the source tree has an obstacle here, that is what the scenario tests.
             if !is_obstructed(&target, Path::new(&relative)) {
                 files::make_dirs(&target, Path::new(&relative))?;
             }
@@ -36,8 +36,8 @@ impl Scenario {
     }
 }
 
-/// Returns the IDs of the plugins that a root's configuration asks for. What is missing or odd in it
-/// is passed over: holo will complain, and that may be what the scenario is about.
+/// Returns the IDs of the plugins in a root's configuration. Missing or invalid configuration is ignored, as the
+/// scenario may test holo's error.
 fn configured_plugins(root: &Path) -> Vec<String> {
     let mut paths = vec![root.join("etc/holorc")];
     if let Ok(entries) = fs::read_dir(root.join("etc/holorc.d")) {
@@ -45,7 +45,7 @@ fn configured_plugins(root: &Path) -> Vec<String> {
     }
     let mut ids = Vec::new();
     for path in paths {
-        // Anything but a regular file could keep the reader waiting.
+        // Reading anything other than a regular file could block.
         if !path.is_file() {
             continue;
         }
@@ -63,7 +63,7 @@ fn configured_plugin(line: &str) -> Option<String> {
     is_plain.then(|| id.to_owned())
 }
 
-/// Returns whether something other than a directory is in the way of `root/relative`.
+/// Returns true if a component of `root/relative` exists, but is not a directory.
 fn is_obstructed(root: &Path, relative: &Path) -> bool {
     let mut path = root.to_owned();
     relative.components().any(|component| {

@@ -1,4 +1,4 @@
-//! Scenarios of a script in the place of holo.
+//! Tests of scenarios with a script instead of holo.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const DASHES: &str = "----------------------------------------";
 
-/// Says what it was asked and changes the root on apply.
+/// Prints its arguments, and changes the root on apply.
 const HOLO: &str = r#"#!/bin/sh
 echo "$*"
 case "$*" in
@@ -18,7 +18,7 @@ apply) echo changed >"$HOLO_ROOT_DIR/etc/motd"; echo 'use --force'; echo "zero $
 esac
 "#;
 
-/// A folder with a scenario and a holo that is a script, both of them to throw away.
+/// A temporary folder with a scenario, and a script as holo.
 struct Fixture {
     dir: TempDir,
     options: Options,
@@ -320,7 +320,7 @@ fn an_odd_holorc_is_left_to_holo() {
 
 #[test]
 fn different_folders_can_be_run_at_the_same_time() {
-    // Of a signal, bash prints a message with the number of the process.
+    // If a signal kills the process, bash prints a message with its PID.
     let holo = HOLO.replace("kill -KILL $$", "exit 9");
     std::thread::scope(|scope| {
         for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! Programs that are run on a root.
+//! Programs run on a root.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use crate::run::{Run, capture};
 use crate::{binaries, spawn};
 
 impl ScratchRoot {
-    /// Runs holo with these arguments: the binary that was given or, otherwise, built.
+    /// Runs holo with these arguments: the configured binary, otherwise the built one.
     ///
-    /// See [`run`](Self::run) for the circumstances.
+    /// See [`run`](Self::run) for its environment.
     #[must_use]
     #[track_caller]
     pub fn holo(&self, arguments: &[impl AsRef<OsStr>]) -> Run {
@@ -21,15 +21,15 @@ impl ScratchRoot {
         }
     }
 
-    /// Runs a program on this root, in an environment of which the caller's is no part.
+    /// Runs a program on this root, without the caller's environment.
     ///
-    /// There is `HOLO_ROOT_DIR` for the root, `TMPDIR` for its `tmp/`, `HOLO_HISTORY=0`, `LC_ALL=C`, the
-    /// caller's `PATH`, and what [`env`](Self::env) added. The working directory is the root, stdin is empty,
-    /// and what the program leaves running is killed.
+    /// The environment consists of `HOLO_ROOT_DIR` for the root, `TMPDIR` for its `tmp/`, `HOLO_HISTORY=0`, `LC_ALL=C`,
+    /// the caller's `PATH`, and the variables added with [`env`](Self::env). The working directory is the root, stdin
+    /// is empty, and processes that the program leaves behind are killed.
     ///
     /// # Panics
     ///
-    /// If it cannot be started, or the time limit is over. Its process group is killed then.
+    /// If it cannot be started, or exceeds the timeout, in which case its process group is killed.
     #[must_use]
     #[track_caller]
     pub fn run(&self, program: impl AsRef<OsStr>, arguments: &[impl AsRef<OsStr>]) -> Run {
@@ -58,7 +58,7 @@ impl ScratchRoot {
     }
 }
 
-/// Makes a path with a slash absolute, because the program starts in another directory.
+/// Makes a path with a slash absolute, because the program is started in another directory.
 fn absolute_if_path(program: &Path) -> Result<PathBuf, IoError> {
     if program.components().count() > 1 {
         std::path::absolute(program).context("find", program)

@@ -1,4 +1,4 @@
-//! Scratch roots, and programs on them.
+//! Tests of scratch roots, and of programs on them.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};

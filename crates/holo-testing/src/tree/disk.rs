@@ -1,4 +1,4 @@
-//! Trees from the disk, and onto it.
+//! Trees on disk.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,11 +17,10 @@ use crate::files;
 const DEFAULT_MODE: u32 = 0o755;
 
 impl Tree {
-    /// Reads what is below a directory.
+    /// Reads the files below a directory.
     ///
-    /// The order is that of a walk by names as bytes, with `.ssh` after its siblings and a directory
-    /// before what is in it. A directory is only named if it is empty or its mode is not 0755; `dir`
-    /// itself never is.
+    /// The order is that of a walk by names in byte order, with `.ssh` after its siblings and a directory before its
+    /// content. A directory is only included if it is empty or its mode is not 0755; `dir` itself never is.
     ///
     /// # Errors
     ///
@@ -32,7 +31,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Adds what is below a directory, and returns how many entries are in it.
+    /// Adds the content of a directory, and returns the number of its entries.
     fn read_below(&mut self, dir: &Path, prefix: &BStr) -> Result<usize, IoError> {
         let mut names = fs::read_dir(dir)
             .and_then(|entries| {
@@ -81,15 +80,15 @@ impl Tree {
     }
 }
 
-/// Makes the files of a tree below an existing directory.
+/// Creates the files of a tree below an existing directory.
 ///
-/// Modes are set exactly, whatever the umask; parents that the tree does not name get 0755.
-/// Directories may be there already, everything else must not.
+/// Modes are set exactly, independent of the umask; parents that are not in the tree get mode 0755. Directories may
+/// already exist, other files must not.
 ///
 /// # Errors
 ///
-/// If something cannot be made, is there already, or would be made through a symlink. What was made
-/// before that stays.
+/// If a file cannot be created, already exists, or would be created through a symlink. Files created before the error
+/// are kept.
 pub fn materialise(tree: &Tree, dir: &Path) -> Result<(), IoError> {
     for section in &tree.sections {
         let relative = Path::new(OsStr::from_bytes(&section.path));
@@ -114,7 +113,7 @@ pub fn materialise(tree: &Tree, dir: &Path) -> Result<(), IoError> {
             }
         }
     }
-    // Last and backwards, because a directory may be closed to its owner.
+    // Last and in reverse order, because the mode of a directory may deny access to its owner.
     let mut directories: Vec<_> = tree.sections.iter().filter(|section| section.node == Node::Directory).collect();
     directories.sort_unstable_by(|a, b| b.path.cmp(&a.path));
     for section in directories {
@@ -124,7 +123,7 @@ pub fn materialise(tree: &Tree, dir: &Path) -> Result<(), IoError> {
     Ok(())
 }
 
-/// Returns what is below a directory in the text format. See [`Tree::read`] for order and omissions.
+/// Returns the files below a directory in the text format. See [`Tree::read`] for order and omissions.
 ///
 /// # Errors
 ///

@@ -1,18 +1,18 @@
-//! The mistakes of a tree's text, in words.
+//! Errors in a tree's text.
 
 use bstr::BString;
 
-/// A tree that cannot be understood. It names the line, what is wrong and what to do.
+/// An invalid tree. The message names the line, the error and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("source-tree, line {line}: {problem}")]
 pub struct ParseError {
-    /// The line, counted from 1. It is the line of the section's header unless the trouble is below.
+    /// The line number, counted from 1: that of the section's header unless the error is below it.
     pub line: usize,
-    /// The problem with it.
+    /// The error.
     pub problem: Problem,
 }
 
-/// A problem with a tree.
+/// An error in a tree.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages are the documentation")]
 pub enum Problem {

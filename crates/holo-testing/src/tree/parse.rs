@@ -1,4 +1,4 @@
-//! Reads the text format.
+//! Parses the text format.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use bstr::{BStr, BString, ByteSlice};
 use super::error::{ParseError, Problem};
 use super::{DASHES, Node, Section, Tree};
 
-/// Understands the text of a `source-tree` or `expected-tree`.
+/// Parses the text of a `source-tree` or `expected-tree`.
 ///
 /// # Errors
 ///
-/// If a section is malformed, or its path is absolute, contains `..`, occurs twice, or goes through
-/// a symlink or file of the same tree.
+/// If a section is malformed, or its path is absolute, contains `..`, occurs twice, or leads through a symlink or file
+/// of the same tree.
 pub fn parse(text: &[u8]) -> Result<Tree, ParseError> {
     let mut tree = Tree::default();
     let mut header_lines = Vec::new();
@@ -62,7 +62,7 @@ fn parse_header(header: &[u8]) -> Result<(&BStr, u32, &BStr), Problem> {
     Ok((path.as_bstr(), mode, type_name.as_bstr()))
 }
 
-/// Makes a node of a section's type and content.
+/// Creates a node from a section's type and content.
 fn parse_node(type_name: &BStr, mut content: BString) -> Result<Node, Problem> {
     let node = match type_name.as_bytes() {
         b"file" => return Ok(Node::File(content)),
@@ -83,7 +83,7 @@ fn parse_node(type_name: &BStr, mut content: BString) -> Result<Node, Problem> {
     if content.is_empty() { Ok(node) } else { Err(Problem::Content(node.type_name())) }
 }
 
-/// Brings a path into the form of [`Section::path`].
+/// Converts a path to the form of [`Section::path`].
 fn parse_path(path: &BStr) -> Result<BString, Problem> {
     if path.starts_with(b"/") {
         return Err(Problem::Absolute(path.to_owned()));
@@ -106,7 +106,7 @@ fn parse_path(path: &BStr) -> Result<BString, Problem> {
 }
 
 impl Tree {
-    /// Makes sure that no path is described twice, or goes through something that is no directory.
+    /// Checks that no path occurs twice, or leads through a file that is not a directory.
     fn check_paths(&self, lines: &[usize]) -> Result<(), ParseError> {
         let mut known = BTreeMap::new();
         for (section, &line) in self.sections.iter().zip(lines) {

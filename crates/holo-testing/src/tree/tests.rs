@@ -1,4 +1,4 @@
-//! Trees as text, on disk, and back.
+//! Tests of trees as text and on disk.
 
 use super::*;
 use crate::files;

@@ -1,4 +1,4 @@
-//! A booted system to throw away is ruled by this machine's systemd, and the machine knows nothing of it.
+//! Tests that a booted overlay runs this machine's systemd, isolated from the machine.
 
 use holo_testing::overlay::{NEEDS_TO_BOOT, Overlay};
 use holo_testing::trial_of;

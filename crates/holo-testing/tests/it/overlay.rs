@@ -1,4 +1,4 @@
-//! A system to throw away is this machine's, and whatever is done in it never reaches the machine.
+//! Tests that an overlay has this machine's files, and that changes in it do not reach the machine.
 
 use holo_testing::overlay::{NEEDS, Overlay};
 use holo_testing::trial_of;
@@ -53,7 +53,7 @@ fn symlinks() {
 
 fn processes() {
     let system = Overlay::new();
-    // It is ready when it is about to become what it stays.
+    // The first process may still be the shell that is about to execute cat.
     let first = system.must("cat /proc/1/comm");
     assert!(first == "cat\n" || first == "sh\n", "{first}");
     let marker = format!("86400.{}", std::process::id());
