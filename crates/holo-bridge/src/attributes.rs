@@ -1,4 +1,5 @@
-//! The attributes that a definition gives to a module: a table of its own, so that no name collides with a key.
+//! The attributes that a definition passes to a module, in a table of their own, so that their names cannot collide
+//! with keys.
 
 use holo_plugin::definitions::Invalid;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -7,28 +8,29 @@ use serde_json::{Map, Number, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The key under which dates and times come out of TOML.
+/// The key with which the TOML parser represents dates and times.
 const DATE: &str = "$__toml_private_datetime";
-/// The problem of a text that ends within itself for programs.
+/// The error for a text with a NUL, at which programs would truncate it.
 const NUL: &str = "cannot hold NUL";
 
-/// Names with values, by name. A value that no module can be given is [invalid](Self::invalid_values), and null.
+/// Attributes by name. A value that cannot be passed to modules is [invalid](Self::invalid_values), and replaced with
+/// null.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes {
     values: BTreeMap<String, Value>,
     problems: Vec<Problem>,
 }
 
-/// A value that no module can be given.
+/// A value that cannot be passed to modules.
 #[derive(Clone, Debug, PartialEq)]
 struct Problem {
-    /// The path to the value, as `name[1].other`.
+    /// The path to the value, such as `name[1].other`.
     path: String,
     words: String,
 }
 
 impl Attributes {
-    /// Returns the names and values, in the order of the names.
+    /// Returns the names and values, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -44,21 +46,21 @@ impl Attributes {
         self.values.insert(name.into(), value.into());
     }
 
-    /// Returns the values that no module can be given, of attributes in the table that this key has.
+    /// Returns the values that cannot be passed to modules; `key` is the key of the table of attributes.
     #[must_use]
     pub fn invalid_values(&self, key: &str) -> Vec<Invalid> {
         let invalid = |problem: &Problem| Invalid::new(format!("{key}.{}", problem.path), problem.words.as_str());
         self.problems.iter().map(invalid).collect()
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no attributes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 }
 
-/// Returns all texts in a value, names of nested tables included.
+/// Returns all strings in a value, including the names of nested tables.
 #[must_use]
 pub fn texts(value: &Value) -> Vec<&str> {
     match value {
@@ -71,7 +73,7 @@ pub fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns a string, number or boolean as text; nothing for lists and tables.
+/// Returns a string, number or boolean as text; `None` for lists and tables.
 #[must_use]
 pub fn text(value: &Value) -> Option<String> {
     match value {
@@ -113,20 +115,20 @@ impl Serialize for Attributes {
     }
 }
 
-/// Reads a value, and takes note of what no module can be given.
+/// Deserializes a value, and records the parts that cannot be passed to modules.
 struct Checked<'p> {
     path: String,
     problems: &'p mut Vec<Problem>,
 }
 
 impl Checked<'_> {
-    /// Returns what stands for a value that no module can be given.
+    /// Returns a placeholder for a value that cannot be passed to modules.
     fn refuse(self, words: impl Into<String>) -> Value {
         self.problems.push(Problem { path: self.path, words: words.into() });
         Value::Null
     }
 
-    /// Reads a part of the value.
+    /// Deserializes a part of the value.
     fn part(&mut self, path: String) -> Checked<'_> {
         Checked { path, problems: self.problems }
     }
@@ -215,7 +217,7 @@ mod tests {
         attributes: Attributes,
     }
 
-    /// Reads attributes; what is wrong with them is the error.
+    /// Parses attributes; the error contains the invalid ones.
     fn read(text: &str) -> Result<Attributes, String> {
         let table = DeTable::parse(text).unwrap();
         let attributes = reading::read::<Table>(&table).map_err(|error| error.to_string())?.attributes;

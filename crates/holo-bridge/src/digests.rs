@@ -1,4 +1,4 @@
-//! Digests that later runs find again, in a file of the state directory.
+//! Digests that are stored for later runs, in a file of the state directory.
 
 use holo_change::error::{PathError, Result};
 use holo_change::hex;
@@ -13,10 +13,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// The directory of the state directories of all plugins, below the root.
+/// The directory with the state directories of all plugins, below the root.
 const STATES: &str = "/var/lib/holo";
 
-/// Digests by name. The file has lines of a digest and a name, of which the last one counts.
+/// Digests by name. Each line of the file contains a digest and a name; the last line for a name is used.
 #[derive(Debug)]
 pub struct DigestStore {
     file: &'static str,
@@ -32,19 +32,20 @@ struct Known {
 }
 
 impl DigestStore {
-    /// Creates a store with this file, which is read when it is first asked for.
+    /// Creates a store with this file, which is read on first use.
     #[must_use]
     pub fn new(file: &'static str) -> DigestStore {
         DigestStore { file, known: Mutex::new(None) }
     }
 
-    /// Creates the store of what test mode has said to be done, by entity ID, with digests of the definitions: the next apply finds it done.
+    /// Creates the store for changes that test mode only claims to have made, by entity ID, with digests of the
+    /// definitions. The next apply considers them made.
     #[must_use]
     pub fn for_mocks() -> DigestStore {
         DigestStore::new(".mocked")
     }
 
-    /// Returns true if this is the digest that is known of the name.
+    /// Returns true if this digest is stored for the name.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -52,7 +53,7 @@ impl DigestStore {
         self.with(host, |known| Ok(known.digests.get(name).is_some_and(|known| known == digest)))
     }
 
-    /// Notes the digest of a name.
+    /// Stores the digest of a name.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -60,8 +61,8 @@ impl DigestStore {
         self.with(host, |known| known.note(name, digest))
     }
 
-    /// Notes the digest of a name where later runs find it, even if this one only reads and there is no state directory yet: then the
-    /// dispatcher has lent us one that nobody will see again.
+    /// Stores the digest of a name for later runs, even if this one is read-only and there is no state directory yet:
+    /// the dispatcher then provides a temporary one, which does not persist.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -77,7 +78,7 @@ impl DigestStore {
         noted.map_err(|error| error.to_string())
     }
 
-    /// Forgets a name.
+    /// Removes a name.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -102,7 +103,7 @@ impl Known {
         if let Some(mut file) = place.open_if_file()? {
             file.read_to_string(&mut text).map_err(|error| PathError::new("read", place.shown(), error))?;
         }
-        // The last line may have been cut off.
+        // The last line may be truncated.
         let lines: Vec<(&str, &str)> = text.split_inclusive('\n').filter_map(whole_line).collect();
         let digests = lines.iter().map(|(digest, name)| ((*name).to_owned(), (*digest).to_owned())).collect();
         Ok(Known { place, digests, lines: if text.ends_with('\n') { lines.len() } else { usize::MAX } })
@@ -110,7 +111,7 @@ impl Known {
 
     fn note(&mut self, name: &str, digest: &str) -> Result<()> {
         self.digests.insert(name.to_owned(), digest.to_owned());
-        // As a rule there is one more line; what is superseded by now is dropped when it is as much as what counts.
+        // Usually a line is appended; when half of the lines are obsolete, the file is rewritten without them.
         if self.lines == 0 || self.lines >= 2 * self.digests.len() {
             return self.write();
         }
@@ -139,9 +140,9 @@ fn whole_line(line: &str) -> Option<(&str, &str)> {
     line.strip_suffix('\n')?.split_once(' ')
 }
 
-/// Returns a digest of a definition: of what it says, whatever file says so.
+/// Returns a digest of a definition's content, independent of the file that contains it.
 pub fn digest(definition: &impl Serialize) -> String {
-    // A definition was read from text, so it can be written as text.
+    // Cannot fail: the definition was parsed from text.
     hex(&Sha256::digest(serde_json::to_vec(definition).unwrap_or_default()))
 }
 
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(store.is_known(&host, "a:b", &one), Ok(false));
         store.note(&host, "a:b", &one).unwrap();
         store.note(&host, "a:with blanks", &two).unwrap();
-        // A process of its own sees the same.
+        // Another process reads the same digests.
         for store in [&store, &DigestStore::for_mocks()] {
             assert_eq!(store.is_known(&host, "a:b", &one), Ok(true));
             assert_eq!(store.is_known(&host, "a:b", &two), Ok(false));

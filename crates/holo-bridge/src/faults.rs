@@ -1,34 +1,34 @@
-//! Modules that fail again and again: they are given up.
+//! Modules that fail repeatedly and are given up.
 
-/// So many in a row are enough.
+/// The maximum number of consecutive faults.
 const ENOUGH: u32 = 3;
 
-/// The faults of a module since its last good answer.
+/// The number of faults of a module since its last valid answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     in_a_row: u32,
 }
 
 impl Faults {
-    /// Takes note of a fault.
+    /// Counts a fault.
     pub fn add(&mut self) {
         self.in_a_row = self.in_a_row.saturating_add(1);
     }
 
-    /// Takes note of a good answer. A module that was given up stays so.
+    /// Resets the count after a valid answer, unless the module was given up already.
     pub fn forgive(&mut self) {
         if !self.is_enough() {
             self.in_a_row = 0;
         }
     }
 
-    /// Returns true if the module is not to be started again in this run.
+    /// Returns true if the module must not be started again in this run.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.in_a_row >= ENOUGH
     }
 
-    /// Returns the message about a module that is given up.
+    /// Returns the message for a module that is given up.
     #[must_use]
     pub fn message(module: &impl std::fmt::Display) -> String {
         format!("{module} failed {ENOUGH} times in a row, and is not started again")

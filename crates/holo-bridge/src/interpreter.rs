@@ -1,4 +1,4 @@
-//! The interpreter of a module, as a declaration names it.
+//! The interpreter of a module, as declared.
 
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Interpreter(Vec<String>);
 
 impl Interpreter {
-    /// Creates one from the path of a program, which gets no arguments.
+    /// Returns the interpreter at a path, without arguments.
     #[must_use]
     pub fn new(path: &str) -> Interpreter {
         Interpreter(vec![path.to_owned()])
@@ -22,7 +22,7 @@ impl Interpreter {
         &self.0
     }
 
-    /// Returns what is wrong with it, in words that read after `interpreter: `.
+    /// Returns the reason why the interpreter is invalid, worded to follow `interpreter: `; `None` if it is valid.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let program = self.0.first()?;
@@ -33,7 +33,7 @@ impl Interpreter {
         (!Path::new(program).is_absolute()).then(|| format!("{program:?} is not an absolute path; {hint}"))
     }
 
-    /// Returns what to write so that the program is looked up.
+    /// Returns how to write the interpreter so that it is looked up in `PATH`.
     #[must_use]
     pub fn hint(&self) -> String {
         let program = self.0.first().map(String::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The way a module is started.
+//! How a module is started.
 
 use crate::interpreter::Interpreter;
 use crate::trust::{TrustError, Trusted, examine_program};
@@ -7,7 +7,7 @@ use holo_plugin::{Asset, EntityReport, Host};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Variables that say how a plugin works, and mean nothing to a module.
+/// Variables for plugins that have no meaning for modules.
 const OURS: [&str; 9] = [
     "HOLO_CACHE_DIR",
     "HOLO_STATE_DIR",
@@ -22,33 +22,33 @@ const OURS: [&str; 9] = [
 /// A module that runs as root must not leave compiled files behind.
 const DONT_WRITE_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
 
-/// A module's file, and what it is started with.
+/// A module's file and interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// The file, as the user knows it.
+    /// The file, as shown to the user.
     file: PathBuf,
     interpreter: Option<Interpreter>,
     respects_root: bool,
 }
 
-/// A module that is not started.
+/// The reason why a module was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// It cannot be.
+    /// The module cannot be started.
     #[error("cannot start {}: {reason}", file.display())]
     Impossible {
         /// The module.
         file: PathBuf,
-        /// The reason, in the system's words.
+        /// The system's error message.
         reason: String,
     },
-    /// It, or its interpreter, may be changed by others.
+    /// The module or its interpreter may be modified by other users.
     #[error(transparent)]
     Untrusted(TrustError),
 }
 
 impl Invocation {
-    /// Creates the invocation of a module that is declared so. Its path is relative to the resource directory, or below the root.
+    /// Creates the invocation of a declared module. Its path is relative to the resource directory, or below the root.
     #[must_use]
     pub fn new(host: &Host, path: &str, interpreter: Option<Interpreter>, respects_root: bool) -> Invocation {
         let path = Path::new(path);
@@ -56,7 +56,7 @@ impl Invocation {
         Invocation { file, interpreter, respects_root }
     }
 
-    /// Returns the module's file, as the user knows it.
+    /// Returns the module's file, as shown to the user.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
@@ -68,19 +68,20 @@ impl Invocation {
         self.interpreter.as_ref()
     }
 
-    /// Returns true if the module must not be started, as it would change another system than the one below the root.
+    /// Returns true if the module must not be started, because it would change another system than the one below the
+    /// root.
     #[must_use]
     pub fn is_mocked(&self, host: &Host) -> bool {
         host.test_mode() && !self.respects_root
     }
 
-    /// Returns what tells the module's file from others, whatever path leads there.
+    /// Returns a path that identifies the module's file, with symlinks resolved.
     #[must_use]
     pub fn real_file(&self) -> PathBuf {
         std::fs::canonicalize(&self.file).unwrap_or_else(|_| self.file.clone())
     }
 
-    /// Adds to a report the assets without which the module cannot be started.
+    /// Adds the assets that the module needs to a report.
     pub fn add_needs(&self, host: &Host, report: &mut EntityReport) {
         let file =
             self.file.strip_prefix(host.root()).map_or_else(|_| self.file.clone(), |file| Path::new("/").join(file));
@@ -93,10 +94,10 @@ impl Invocation {
         }
     }
 
-    /// Looks at the module and its interpreter, and returns the program that is to be started, and what the module was like.
+    /// Checks the module and its interpreter. Returns the program to start, and the state of the module's file.
     ///
     /// # Errors
-    /// If it cannot be started, or others may change it.
+    /// If the module cannot be started, or other users may modify it.
     pub fn program(&self, host: &Host) -> Result<(Program, Trusted), StartError> {
         let root = absolute(host.root());
         let file = absolute(&self.file);
@@ -131,7 +132,7 @@ impl Invocation {
         }
     }
 
-    /// Returns the error of a module whose interpreter has this one.
+    /// Converts an error of the interpreter into one of the module.
     fn failed_for(&self, error: StartError) -> StartError {
         match error {
             StartError::Impossible { file, reason } => {
@@ -143,10 +144,10 @@ impl Invocation {
     }
 }
 
-/// Looks at an interpreter before it is started.
+/// Checks an interpreter before it is started.
 ///
 /// # Errors
-/// If it cannot be started, or others may change it.
+/// If it cannot be started, or other users may modify it.
 pub fn examine_interpreter(interpreter: &Interpreter) -> Result<(), StartError> {
     let name = Path::new(interpreter.words().first().map(String::as_str).unwrap_or_default());
     let refuse = |error| match error {
@@ -160,7 +161,7 @@ pub fn examine_interpreter(interpreter: &Interpreter) -> Result<(), StartError> 
     rustix::fs::access(name, rustix::fs::Access::EXEC_OK).map_err(|errno| refuse(io::Error::from(errno).into()))
 }
 
-/// Gives a module the plugin's environment, without what is only for plugins.
+/// Passes the plugin's environment to a module, without the variables that are only for plugins.
 pub fn set_environment(program: &mut Program, host: &Host) {
     for name in OURS {
         program.env_remove(name);
@@ -171,7 +172,7 @@ pub fn set_environment(program: &mut Program, host: &Host) {
     }
 }
 
-/// Returns the path from the root of the machine: a module's working directory is not ours.
+/// Returns the absolute path, because a module has another working directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,9 +1,9 @@
-//! Bridges: plugins that let modules of other systems work as entities, unchanged.
+//! Bridges: plugins that run unmodified modules of other systems as entities.
 //!
-//! A *module* is a program that somebody wrote for another system. A definition names it and gives it [attributes](Attributes); what of
-//! those nobody may see is [sensitive](Sensitive). An [`Invocation`] is how a module is started, after it was [examined](trust). Entities of
-//! one module are worked on [one after the other](order). Where modules must not be started, a [store](DigestStore) remembers
-//! what was said to be done.
+//! A *module* is a program written for another system. A definition names it and passes it [attributes](Attributes),
+//! some of which may be [sensitive](Sensitive). An [`Invocation`] describes how a module is started, after it was
+//! [checked](trust). Entities of the same module are processed [sequentially](order). If modules must not be started, a
+//! [store](DigestStore) records the changes that were claimed.
 
 mod attributes;
 mod digests;
@@ -25,5 +25,5 @@ pub use interpreter::Interpreter;
 pub use invocation::{Invocation, StartError, examine_interpreter, set_environment};
 pub use sensitive::{HIDDEN, Sensitive};
 
-/// The reason that is shown for what an orphan's apply does.
+/// The reason shown for the apply of an orphan.
 pub const NO_DEFINITION: &str = "no definition is left";

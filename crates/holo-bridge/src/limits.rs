@@ -1,15 +1,15 @@
-//! The time that modules have. Nothing is waited for without an end.
+//! Timeouts for modules.
 
 use std::time::Duration;
 
-/// The time in which a module has to introduce itself.
+/// The timeout for a module to introduce itself.
 pub const HEADER: Duration = Duration::from_secs(30);
-/// The time that a module has for what changes nothing.
+/// The timeout for read-only operations of a module.
 pub const LOOK: Duration = Duration::from_secs(60);
-/// The time that a module has for its work, unless a definition says something else.
+/// The default timeout for changes by a module.
 const WORK: Duration = Duration::from_secs(600);
 
-/// Returns the time that a module has for its work on an entity with this `timeout`.
+/// Returns the timeout for changes by a module, for an entity with this `timeout`.
 #[must_use]
 pub fn work(timeout: Option<Duration>) -> Duration {
     timeout.unwrap_or(WORK)

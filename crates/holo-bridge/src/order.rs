@@ -1,11 +1,12 @@
-//! The order of work: modules edit shared files without locks, so entities of one module follow one another.
+//! The order of entities: modules edit shared files without locks, so entities of the same module are processed
+//! sequentially.
 
 use holo_plugin::declared::Declared;
 use holo_plugin::{Entity, Host, Job, SetAnswers, apply_in_lanes};
 use std::collections::BTreeMap;
 
-/// Applies a set: entities of one module one after the other in the order of their definitions, different modules at the same time up to the
-/// number of jobs. `module` names the module of an entity.
+/// Applies a set of entities: those of the same module sequentially in the order of their definitions, those of
+/// different modules concurrently, up to the number of jobs. `module` returns the module of an entity.
 pub fn apply_by_module<E, M: Ord>(
     host: &Host,
     set: &[Job<'_, Declared<E>>],

@@ -1,4 +1,4 @@
-//! Values that nobody may see: they are hidden in whatever is shown.
+//! Sensitive values, which are hidden in all output.
 
 use crate::attributes::{Attributes, text, texts};
 use serde_json::Value;
@@ -6,16 +6,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The text that stands for what is hidden.
+/// The placeholder for hidden text.
 pub const HIDDEN: &str = "(sensitive)";
-/// Shorter texts would be found everywhere.
+/// The minimum length of a hidden text; shorter ones would match everywhere.
 const SHORTEST: usize = 4;
 
 /// Texts that are hidden wherever they occur.
 #[derive(Clone, Default)]
 pub struct Sensitive {
     names: BTreeSet<String>,
-    /// Longest first, so that none is cut by a part of it.
+    /// Longest first, so that a text is replaced before its parts.
     texts: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Sensitive {
 }
 
 impl Sensitive {
-    /// Creates it from the names of attributes, and all attributes that may have these names.
+    /// Collects the values of the sensitive names from all attributes that may have them.
     #[must_use]
     pub fn new<'a>(names: &[String], attributes: impl IntoIterator<Item = &'a Attributes>) -> Sensitive {
         let mut sensitive = Sensitive { names: names.iter().cloned().collect(), texts: Vec::new() };
@@ -39,7 +39,7 @@ impl Sensitive {
         sensitive
     }
 
-    /// Adds what another one hides: a module may say later what it was told before.
+    /// Adds the texts of another instance: a module may print in one answer what it received earlier.
     pub fn unite(&mut self, other: &Sensitive) {
         if other.texts.iter().any(|text| !self.texts.contains(text)) {
             self.texts.extend(other.texts.iter().cloned());
@@ -47,19 +47,19 @@ impl Sensitive {
         }
     }
 
-    /// Returns true if nothing is hidden.
+    /// Returns true if there are no names or texts to hide.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.texts.is_empty()
     }
 
-    /// Returns true if nothing of the attribute is shown.
+    /// Returns true if the attribute's value is hidden.
     #[must_use]
     pub fn hides(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Returns a text in which everything sensitive is hidden.
+    /// Returns a text with all sensitive parts hidden.
     #[must_use]
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut hidden = Cow::Borrowed(text);
@@ -74,7 +74,7 @@ impl Sensitive {
     fn add(&mut self, value: &Value) {
         let nested = texts(value).into_iter().map(str::to_owned);
         for secret in nested.chain(text(value)) {
-            // Output line by line never holds the whole.
+            // Line-wise output never contains the whole text.
             let lines = secret.lines().map(str::to_owned);
             for part in lines.chain([secret.clone()]).collect::<BTreeSet<String>>() {
                 self.texts.extend([escaped(&part, false), escaped(&part, true), part]);
@@ -89,7 +89,7 @@ impl Sensitive {
     }
 }
 
-/// Returns the text as JSON would have it between its quotes; with nothing but ASCII if that is wanted, as some write it.
+/// Returns the text in JSON notation without the quotes; with only ASCII if requested, like some serializers.
 fn escaped(text: &str, only_ascii: bool) -> String {
     let quoted = Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();

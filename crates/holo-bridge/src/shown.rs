@@ -1,11 +1,11 @@
-//! Attributes as people see them: in reports, and in what test mode prints.
+//! Attributes as shown to users: in reports, and in the output of test mode.
 
 use crate::attributes::Attributes;
 use crate::sensitive::{HIDDEN, Sensitive};
 use holo_plugin::{EntityReport, quoted};
 use serde_json::Value;
 
-/// More of a value is not shown.
+/// The maximum length of a value that is shown.
 const LONGEST: usize = 200;
 
 /// Adds a line `with: NAME = VALUE` for each attribute.
@@ -15,7 +15,7 @@ pub fn inform(report: &mut EntityReport, attributes: &Attributes, sensitive: &Se
     }
 }
 
-/// Returns the line of test mode that stands for what a module would be asked: `MOCK: KIND WORD … NAME=VALUE …`.
+/// Returns the line of test mode for a request to a module: `MOCK: KIND WORD … NAME=VALUE …`.
 #[must_use]
 pub fn mock(words: &[&str], attributes: &Attributes, sensitive: &Sensitive) -> String {
     let mut line = String::from("MOCK:");
@@ -27,7 +27,7 @@ pub fn mock(words: &[&str], attributes: &Attributes, sensitive: &Sensitive) -> S
     line
 }
 
-/// Returns the value of an attribute as it is shown.
+/// Returns the value of an attribute as shown to users.
 #[must_use]
 pub fn value_of(name: &str, value: &Value, sensitive: &Sensitive) -> String {
     if sensitive.hides(name) { HIDDEN.to_owned() } else { cut(&sensitive.hide(&compact(value))) }
@@ -43,7 +43,7 @@ pub fn compact(value: &Value) -> String {
     }
 }
 
-/// Returns a text without anything that would end its line.
+/// Returns a text with line breaks escaped.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.replace("\r\n", "\\n").replace('\n', "\\n").replace('\r', "\\r")

@@ -1,4 +1,4 @@
-//! The parts of the tests of definitions that bridges share.
+//! Helpers for tests of definitions, shared by bridges.
 #![expect(clippy::unwrap_used, reason = "only tests call this")]
 
 use holo_plugin::definitions::{self, Declaration, Definition};
@@ -26,10 +26,10 @@ impl Sink for Said {
     }
 }
 
-/// Reads the text as a file of definitions, and returns what is said of it, without the path of its directory.
+/// Reads a definition file, and returns the findings without the path of its directory.
 ///
 /// # Panics
-/// If no temporary directory can be made.
+/// If the temporary directory cannot be created.
 #[must_use]
 pub fn definitions_said<T: Definition, D: Declaration>(text: &str) -> String {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The check of write permissions: a module runs with the rights of holo, so nobody else may change it.
+//! Permission checks: a module runs with holo's privileges, so other users must not be able to modify it.
 
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
@@ -9,14 +9,14 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// As many symlinks as the system follows.
+/// The maximum number of symlinks in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// A file that is not run.
+/// The reason why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The file or a directory on the way to it may be written by somebody else.
+    /// The file, or a directory on its path, is writable by other users.
     #[error("{}: may be changed by others than its owner (mode {mode:04o}), and is not run", path.display())]
     Writable {
         /// The file or directory.
@@ -24,20 +24,20 @@ pub enum TrustError {
         /// Its permissions.
         mode: u32,
     },
-    /// The file or a directory on the way to it belongs to somebody else.
+    /// The file, or a directory on its path, is owned by another user.
     #[error("{}: belongs to user {uid}, who is neither root nor the one who runs it, and is not run", path.display())]
     Owner {
         /// The file or directory.
         path: PathBuf,
-        /// The number of its owner.
+        /// The user ID of its owner.
         uid: u32,
     },
-    /// It cannot be looked at.
+    /// The file cannot be checked.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A file that was found to be changed by nobody else, as it was then.
+/// A file that other users cannot modify, with its state when it was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trusted {
     path: PathBuf,
@@ -45,7 +45,7 @@ pub struct Trusted {
     digest: String,
 }
 
-/// The metadata that changes with a file.
+/// The metadata that changes with the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -70,11 +70,11 @@ impl Stamp {
 }
 
 impl Trusted {
-    /// Looks at a file and at every directory above it, on every way that leads there, but not above `root`. The file is opened once: what
-    /// was looked at is what the digest is of.
+    /// Checks a file and all directories above it, on every symlinked path to it, but not above `root`. The file is
+    /// opened once, so that the digest is that of the checked file.
     ///
     /// # Errors
-    /// If somebody else may change it, or it cannot be read.
+    /// If other users may modify it, or it cannot be read.
     pub fn examine(path: &Path, root: &Path) -> Result<Trusted, TrustError> {
         let real = walk(path, root)?;
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -87,7 +87,7 @@ impl Trusted {
         Ok(Trusted { path: path.to_owned(), stamp: Stamp::new(&metadata), digest: digest_of(&mut file)? })
     }
 
-    /// Returns true if the file has been replaced or changed since.
+    /// Returns true if the file has been replaced or modified since the check.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         fs::metadata(&self.path).map_or(true, |metadata| Stamp::new(&metadata) != self.stamp)
@@ -100,10 +100,10 @@ impl Trusted {
     }
 }
 
-/// Looks at a program, and at every directory above it, on every way that leads there.
+/// Checks a program and all directories above it, on every symlinked path to it.
 ///
 /// # Errors
-/// If somebody else may change it, or it is no file.
+/// If other users may modify it, or it is not a file.
 pub fn examine_program(path: &Path) -> Result<(), TrustError> {
     let real = walk(path, Path::new("/"))?;
     let metadata = fs::metadata(real)?;
@@ -115,7 +115,7 @@ fn not_a_file(metadata: &Metadata) -> io::Error {
     errno.into()
 }
 
-/// Follows a path as the system does, looks at everything on the way, and returns where it leads.
+/// Resolves a path like the kernel, checks every file on it, and returns the result.
 fn walk(path: &Path, root: &Path) -> Result<PathBuf, TrustError> {
     // Directories above the root belong to the host.
     let root = fs::canonicalize(root)?;
@@ -154,7 +154,7 @@ fn walk(path: &Path, root: &Path) -> Result<PathBuf, TrustError> {
     Ok(current)
 }
 
-/// Puts the parts of a path before those that are to be followed.
+/// Puts the components of a path before the pending ones.
 fn prepend(pending: &mut VecDeque<OsString>, path: &Path) {
     for part in path.components().rev() {
         match part {
@@ -170,7 +170,7 @@ fn trust(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     if uid != 0 && uid != geteuid().as_raw() {
         return Err(TrustError::Owner { path: path.to_owned(), uid });
     }
-    // An entry of an ACL that lets somebody write shows as a bit of the group.
+    // Write permission in an ACL entry is visible in the group's bits.
     if mode & WRITABLE_BY_OTHERS != 0 {
         return Err(TrustError::Writable { path: path.to_owned(), mode });
     }

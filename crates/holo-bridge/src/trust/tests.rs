@@ -1,8 +1,8 @@
-//! Tests of who may change what is run.
+//! Tests of permission checks.
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// A directory that nobody else may write, like everything in it.
+/// A directory that only the owner can write to, like all files in it.
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -64,7 +64,7 @@ fn every_way_to_it_counts() {
         assert!(scratch.examine("way/link").unwrap_err().contains("mode 0777"), "{name}");
         scratch.mode(name, 0o755);
     }
-    // A stop on the way, which neither the path nor its end names.
+    // An intermediate symlink in a directory that is in neither the path nor the target.
     fs::create_dir(scratch.path("stop")).unwrap();
     symlink("stop/next", scratch.path("first")).unwrap();
     symlink("../a/b/module", scratch.path("stop/next")).unwrap();
