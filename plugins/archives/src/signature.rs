@@ -28,6 +28,8 @@ pub(crate) enum SignatureError {
     Refused(String),
     #[error("its signature cannot be verified: {0}")]
     NoProgram(String),
+    #[error("its signature is not accepted: {0}")]
+    Distrusted(String),
     #[error("{}", reason(.0))]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -91,15 +93,108 @@ fn verify_minisign(key: &str, signature: &str, content: &mut impl Read) -> Resul
 }
 
 fn verify_openpgp(keyring: PathBuf, signature: PathBuf, signed: PathBuf) -> Result<(), SignatureError> {
-    let words: [OsString; 6] =
-        ["gpgv".into(), "--keyring".into(), keyring.into(), "--".into(), signature.into(), signed.into()];
+    let mut words: Vec<OsString> = ["gpgv", "--status-fd", "1", "--keyring"].map(OsString::from).into();
+    words.extend([keyring.into(), "--".into(), signature.into(), signed.into()]);
     let mut program = Program::from_words(words);
     program.timeout(Some(GPGV_TIME));
-    let mut said = Vec::new();
-    let ended = program.run(|_, bytes| said.extend_from_slice(bytes));
-    let ended = ended.map_err(|error| SignatureError::NoProgram(error.to_string()))?;
-    let Some(failure) = ended.failure() else { return Ok(()) };
-    let said = String::from_utf8_lossy(&said);
-    let last = said.lines().last().map(|line| line.trim_start_matches("gpgv: ").to_owned());
-    Err(SignatureError::Refused(last.unwrap_or(failure)))
+    let output = program.output().map_err(|error| SignatureError::NoProgram(error.to_string()))?;
+    let status = Status::parse(&String::from_utf8_lossy(&output.stdout));
+    if let Some(reason) = status.distrust {
+        return Err(SignatureError::Distrusted(reason));
+    }
+    if let Some(failure) = output.ended.failure() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let last = stderr.lines().last().map(|line| line.trim_start_matches("gpgv: ").to_owned());
+        return Err(SignatureError::Refused(last.unwrap_or(failure)));
+    }
+    if (status.good, status.valid, status.bad) != (1, 1, 0) {
+        return Err(SignatureError::Distrusted("exactly one signature is expected".to_owned()));
+    }
+    Ok(())
+}
+
+/// The status lines of gpgv, which ends with 0 for signatures by revoked and expired keys as well.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Status {
+    /// The reason why a signature that matches the content is not trusted.
+    distrust: Option<String>,
+    /// Numbers of lines `GOODSIG`, of lines `VALIDSIG`, and of signatures that do not match or cannot be verified.
+    good: usize,
+    valid: usize,
+    bad: usize,
+}
+
+impl Status {
+    fn parse(text: &str) -> Status {
+        let mut status = Status::default();
+        for line in text.lines().filter_map(|line| line.strip_prefix("[GNUPG:] ")) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let word = |index: usize| words.get(index).copied().unwrap_or_default();
+            let distrust = match word(0) {
+                "GOODSIG" => {
+                    status.good += 1;
+                    None
+                }
+                "VALIDSIG" => {
+                    status.valid += 1;
+                    weak_digest(word(8)).map(|name| format!("it is made with {name}; SHA-256 or stronger is required"))
+                }
+                "BADSIG" | "ERRSIG" => {
+                    status.bad += 1;
+                    None
+                }
+                "REVKEYSIG" => Some(format!("the key {} has been revoked", word(1))),
+                "EXPKEYSIG" => Some(format!("the key {} has expired", word(1))),
+                "EXPSIG" => Some("it has expired".to_owned()),
+                _ => None,
+            };
+            status.distrust = status.distrust.or(distrust);
+        }
+        status
+    }
+}
+
+/// Returns the name of a digest that is weaker than SHA-2 and SHA-3, by its number in OpenPGP.
+fn weak_digest(number: &str) -> Option<String> {
+    match number {
+        "8" | "9" | "10" | "11" | "12" | "14" => None,
+        "1" => Some("MD5".to_owned()),
+        "2" => Some("SHA-1".to_owned()),
+        "3" => Some("RIPEMD-160".to_owned()),
+        other => Some(format!("digest algorithm {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(lines: &[&str]) -> Status {
+        Status::parse(&lines.iter().map(|line| format!("[GNUPG:] {line}\n")).collect::<String>())
+    }
+
+    #[test]
+    fn status_lines_of_gpgv_are_counted() {
+        let good = "GOODSIG 39FAF2752CD37B16 good@example.org";
+        let valid = "VALIDSIG CAEBF3CE65AD1184B70DEC7139FAF2752CD37B16 2026-11-23 1795449238 0 4 0 22 8 00 CAEBF3CE";
+        assert_eq!(status(&["NEWSIG", good, valid]), Status { good: 1, valid: 1, ..Status::default() });
+        let bad = status(&[good, valid, good, valid, "BADSIG 1 x", "ERRSIG 1 22 8 00 1 9 1"]);
+        assert_eq!(bad, Status { good: 2, valid: 2, bad: 2, distrust: None });
+        // Text without the prefix is no status.
+        assert_eq!(Status::parse(&format!("{good}\n{valid}\n")), Status::default());
+    }
+
+    #[test]
+    fn signatures_that_match_can_be_untrustworthy() {
+        let reason = |line: &str| status(&["NEWSIG", line, "KEY_CONSIDERED 1 0"]).distrust.unwrap();
+        assert_eq!(reason("REVKEYSIG 1BD6 a b"), "the key 1BD6 has been revoked");
+        assert_eq!(reason("EXPKEYSIG 11CD a b"), "the key 11CD has expired");
+        assert_eq!(reason("EXPSIG 11CD a b"), "it has expired");
+        let valid = |digest: &str| format!("VALIDSIG CAEB 2026-11-23 1795449238 0 4 0 22 {digest} 00 CAEB");
+        for (digest, name) in [("1", "MD5"), ("2", "SHA-1"), ("3", "RIPEMD-160"), ("99", "digest algorithm \"99\"")] {
+            assert_eq!(reason(&valid(digest)), format!("it is made with {name}; SHA-256 or stronger is required"));
+        }
+        assert_eq!(reason("VALIDSIG CAEB"), "it is made with digest algorithm \"\"; SHA-256 or stronger is required");
+        assert_eq!(status(&[&valid("10")]).distrust, None);
+    }
 }

@@ -15,7 +15,8 @@ type Contents = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 pub(crate) fn trials() -> Vec<Trial> {
     const SUMS: &[Need] = &[Need::Program("sha256sum"), Need::Program("sha512sum"), Need::Program("b2sum")];
-    let cases: [Case; 8] = [
+    const GNUPG: &[Need] = &[Need::Program("gpg"), Need::Program("gpgv")];
+    let cases: [Case; 9] = [
         ("the checksum is the one that a list has", &[], listed),
         ("a list may have another file of the same name", &[], namesakes),
         ("a list that contradicts itself is refused", &[], contradictions),
@@ -23,7 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a list that cannot be asked does not undo what is there", &[], list_is_gone),
         ("a signature of minisign is verified before the download takes its place", &[], minisign),
         ("a list of checksums is signed in place of the download", &[], signed_list),
-        ("a signature of OpenPGP is verified by gpgv", &[Need::Program("gpg"), Need::Program("gpgv")], openpgp),
+        ("a signature of OpenPGP is verified by gpgv", GNUPG, openpgp),
+        ("signatures of revoked and expired keys, and of broken digests, are refused", GNUPG, untrustworthy_signatures),
     ];
     cases.into_iter().map(|(name, needs, test)| trial_of(name, needs, test)).collect()
 }
@@ -203,34 +205,115 @@ fn signed_list() {
     fails(&root, "has no checksum of app.tar");
 }
 
-fn openpgp() {
-    let home = ScratchRoot::new().dir("keys").mode("keys", 0o700).file("body", BODY);
-    let gpg = |arguments: &[&str]| {
+/// A home of GnuPG with a body to sign.
+struct Gpg(ScratchRoot);
+
+impl Gpg {
+    fn new() -> Gpg {
+        Gpg(ScratchRoot::new().dir("keys").mode("keys", 0o700).file("body", BODY))
+    }
+
+    /// Runs gpg, and returns what it writes to stdout.
+    fn run(&self, arguments: &[&str]) -> Vec<u8> {
         let common = ["--homedir", "keys", "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback"];
-        let run = home.run("gpg", &[&common, arguments].concat());
+        let run = self.0.run("gpg", &[&common, arguments].concat());
         assert!(run.success(), "{run}");
-        run.stdout
-    };
-    gpg(&["--quick-generate-key", "test@example.org", "ed25519", "sign", "never"]);
-    let keyring = gpg(&["--export"]);
-    gpg(&["--armor", "--detach-sign", "body"]);
-    let signature = fs::read(home.join("body.asc")).unwrap();
+        run.stdout.into()
+    }
+
+    /// Makes a key of this user at this time, and returns its fingerprint.
+    fn key(&self, user: &str, time: &str, expiry: &str) -> String {
+        self.run(&["--faked-system-time", time, "--quick-generate-key", user, "ed25519", "sign", expiry]);
+        let listed = String::from_utf8(self.run(&["--list-keys", "--with-colons", user])).unwrap();
+        listed.lines().find_map(|line| line.strip_prefix("fpr:::::::::")).unwrap().trim_end_matches(':').to_owned()
+    }
+
+    /// Returns a detached signature of the body.
+    fn sign(&self, options: &[&str]) -> Vec<u8> {
+        self.run(&[options, &["--output", "-", "--detach-sign", "body"]].concat())
+    }
+}
+
+impl Drop for Gpg {
+    fn drop(&mut self) {
+        // An agent that is left would end by itself when the directory is gone.
+        let _ = self.0.run("gpgconf", &["--homedir", "keys", "--kill", "all"]);
+    }
+}
+
+fn openpgp() {
+    let gpg = Gpg::new();
+    gpg.key("test@example.org", "20200101T000000", "never");
+    let (keyring, signature) = (gpg.run(&["--export"]), gpg.sign(&["--armor"]));
     let (server, files) = server(&[("/app.tar", BODY), ("/app.tar.asc", &signature)]);
-    let keys = |keyring: &str| {
-        let (url, signature) = (server.url("/app.tar"), server.url("/app.tar.asc"));
-        format!("url = {url:?}\nsignature_url = {signature:?}\nkeyring = {keyring:?}")
-    };
-    let root: ScratchRoot = root(&keys("/etc/keys.gpg")).file("etc/keys.gpg", &keyring);
+    let root: ScratchRoot = root(&signed_by_keyring(&server)).file("etc/keys.gpg", &keyring);
     apply(&root);
     assert_eq!(root.read("srv/app.tar"), BODY);
     settled(&root);
     set(&files, "/app.tar", b"something else");
     fs::remove_file(root.join("srv/app.tar")).unwrap();
-    fails(&root, "its signature is not accepted by gpgv: ");
+    fails(&root, "its signature is not accepted by gpgv: BAD signature from ");
     set(&files, "/app.tar", BODY);
     root.write("etc/keys.gpg", "");
     fails(&root, "its signature is not accepted by gpgv: ");
     assert!(!root.exists("srv/app.tar"));
-    // An agent that is left would end by itself when the directory is gone.
-    let _ = home.run("gpgconf", &["--homedir", "keys", "--kill", "all"]);
+}
+
+fn signed_by_keyring(server: &Server) -> String {
+    let (url, signature) = (server.url("/app.tar"), server.url("/app.tar.asc"));
+    format!("url = {url:?}\nsignature_url = {signature:?}\nkeyring = \"/etc/keys.gpg\"")
+}
+
+fn untrustworthy_signatures() {
+    let gpg = Gpg::new();
+    let [good, revoked, foreign] =
+        ["good@e.org", "revoked@e.org", "foreign@e.org"].map(|user| gpg.key(user, "20200101T000000", "never"));
+    let expired = gpg.key("expired@e.org", "20200101T000000", "30d");
+    let at_that_time = |key: &str, options: &[&str]| {
+        gpg.sign(&[options, &["--faked-system-time", "20200102T000000!", "--local-user", key]].concat())
+    };
+    let refused = |id: &str, why: &str| format!("its signature is not accepted: the key {} {why}", &id[24..]);
+    let weak =
+        |name: &str| format!("its signature is not accepted: it is made with {name}; SHA-256 or stronger is required");
+    let several = "its signature is not accepted: exactly one signature is expected";
+    let signatures = [
+        (gpg.sign(&["--local-user", &revoked]), refused(&revoked, "has been revoked")),
+        (at_that_time(&expired, &[]), refused(&expired, "has expired")),
+        (
+            at_that_time(&good, &["--default-sig-expire", "1"]),
+            "its signature is not accepted: it has expired".to_owned(),
+        ),
+        (gpg.sign(&["--local-user", &good, "--digest-algo", "SHA1"]), weak("SHA-1")),
+        (gpg.sign(&["--local-user", &good, "--digest-algo", "RIPEMD160"]), weak("RIPEMD-160")),
+        (
+            gpg.sign(&["--local-user", &good, "--digest-algo", "MD5", "--allow-weak-digest-algos"]),
+            "its signature is not accepted by gpgv: ".to_owned(),
+        ),
+        (gpg.sign(&["--local-user", &good, "--local-user", &revoked]), refused(&revoked, "has been revoked")),
+        ([gpg.sign(&["--local-user", &good]), gpg.sign(&["--local-user", &good])].concat(), several.to_owned()),
+        (
+            gpg.sign(&["--local-user", &foreign]),
+            "its signature is not accepted by gpgv: Can't check signature: No public key".to_owned(),
+        ),
+        // A signed message is no signature of another file.
+        (
+            gpg.run(&["--local-user", &good, "--output", "-", "--sign", "body"]),
+            "its signature is not accepted by gpgv: not a detached signature".to_owned(),
+        ),
+    ];
+    let certificate = gpg.0.read(format!("keys/openpgp-revocs.d/{revoked}.rev")).to_string();
+    gpg.0.write("revocation", certificate.replace("\n:---", "\n---"));
+    let good_signature = gpg.sign(&["--local-user", &good]);
+    gpg.run(&["--import", "revocation"]);
+    let keyring = gpg.run(&["--export", &good, &revoked, &expired]);
+    let (server, files) = server(&[("/app.tar", BODY)]);
+    let root: ScratchRoot = root(&signed_by_keyring(&server)).file("etc/keys.gpg", &keyring);
+    for (signature, words) in signatures {
+        set(&files, "/app.tar.asc", &signature);
+        fails(&root, &words);
+        assert!(!root.exists("srv/app.tar"), "{words}");
+    }
+    set(&files, "/app.tar.asc", &good_signature);
+    apply(&root);
+    assert_eq!(root.read("srv/app.tar"), BODY);
 }
