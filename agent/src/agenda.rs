@@ -1,45 +1,46 @@
-//! The times of things, from the configuration and the time alone.
+//! The times at which work is due, computed only from the configuration and the current time.
 
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// The time after which something that has failed at once is tried again; it doubles with each further failure.
+/// The delay before the first retry; it doubles with each further failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The longest of these times.
+/// The maximum delay before a retry.
 const LAST_RETRY: Duration = Duration::from_secs(5 * 60);
 
-/// The moment in each interval at which a machine has its runs.
+/// The offset within each interval at which a machine starts its runs.
 ///
-/// It comes from the ID of the machine, so it is the same after each start, and a fleet is spread over the interval.
+/// It is derived from the machine ID, so that it is the same after each start, and the runs of a fleet are spread over
+/// the interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Rhythm {
     hash: u64,
 }
 
 impl Rhythm {
-    /// Returns that of a machine with this ID.
+    /// Returns the offset of the machine with this ID.
     #[must_use]
     pub fn new(machine_id: &str) -> Rhythm {
-        // FNV-1a: the same with every compiler, and even enough for this.
+        // FNV-1a: independent of the compiler, and sufficiently uniform for this purpose.
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Rhythm { hash: machine_id.trim().bytes().fold(0xcbf2_9ce4_8422_2325, step) }
     }
 
-    /// Returns the time from now until the next run, if the last one began at this time: at most one and a half intervals.
+    /// Returns the time from now until the next run, given the start of the last one: at most one and a half intervals.
     #[must_use]
     pub fn until_next(self, now: Timestamp, last: Option<Timestamp>, interval: Duration) -> Duration {
         let length = interval.as_nanos().max(1);
         let moment = u128::from(self.hash) % length;
         let passed = now.as_nanosecond().rem_euclid(length.cast_signed()).cast_unsigned();
         let wait = length - (passed + length - moment) % length;
-        // Neither a clock that is a little off nor one that was put back has it run twice at once.
+        // Avoids two runs in quick succession if the clock is slightly off or was set back.
         let since = last.map(|last| now.duration_since(last).unsigned_abs());
         let is_too_soon = since.is_some_and(|since| since < interval / 2) && wait < length / 2;
         let wait = if is_too_soon { wait + length } else { wait };
         Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
-    /// Returns the time until the first run after a start: none if the last good one was too long ago.
+    /// Returns the time until the first run after a start: zero if the last successful one is too long ago.
     #[must_use]
     pub fn until_first(self, now: Timestamp, last: Option<Timestamp>, interval: Duration) -> Duration {
         let is_recent = |last: Timestamp| last <= now && now.duration_since(last).unsigned_abs() < interval;
@@ -47,7 +48,7 @@ impl Rhythm {
     }
 }
 
-/// Returns the time to wait after so many failures in a row.
+/// Returns the delay after this number of consecutive failures.
 #[must_use]
 pub fn retry_after(failures: u32) -> Duration {
     FIRST_RETRY.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1))).min(LAST_RETRY)
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(rhythm.until_first(time(1000), None, interval), Duration::ZERO);
         assert_eq!(rhythm.until_first(time(1000), Some(time(400)), interval), Duration::ZERO);
         assert!(rhythm.until_first(time(1000), Some(time(401)), interval) > Duration::ZERO);
-        // A last run in the future is none: the clock was put back.
+        // A last run in the future is ignored: the clock was set back.
         assert_eq!(rhythm.until_first(time(1000), Some(time(1001)), interval), Duration::ZERO);
     }
 

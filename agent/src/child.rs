@@ -1,4 +1,4 @@
-//! A `holo` that runs: what it says, and its end.
+//! A child process `holo`: its output and its end.
 
 mod lines;
 
@@ -15,40 +15,40 @@ use std::path::PathBuf;
 use std::thread;
 use tokio::sync::mpsc::Sender;
 
-/// The name by which records of runs have the agent.
+/// The agent's name in records of runs.
 pub const TRIGGER: &str = "holo-agent";
-/// The number of bytes that are kept of what it says on standard error.
+/// The number of bytes of standard error that are kept.
 const TAIL: usize = 4 << 10;
 
-/// The work that holo is started for.
+/// The purpose of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Entities are applied.
+    /// Apply entities.
     Apply {
-        /// Their IDs; everything if there are none.
+        /// Their IDs; all entities if empty.
         entities: Vec<String>,
     },
-    /// Everything is looked at.
+    /// Check all entities.
     Check,
-    /// The health checks of entities are run.
+    /// Run the health checks of entities.
     Health {
-        /// Their IDs; everything if there are none.
+        /// Their IDs; all entities if empty.
         entities: Vec<String>,
     },
-    /// The records of earlier runs are shown.
+    /// Show the records of earlier runs.
     History {
-        /// The time at which the first of them began.
+        /// The earliest start time.
         since: Timestamp,
     },
-    /// Everything is watched, and applied if that is wanted.
+    /// Watch all entities.
     Watch {
-        /// True if what has drifted is brought back.
+        /// True if drift is repaired.
         apply: bool,
     },
 }
 
 impl Task {
-    /// Returns the command of holo.
+    /// Returns the holo command.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Task {
         }
     }
 
-    /// Returns the arguments of holo.
+    /// Returns the command-line arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec![self.verb().into(), "--json".into()];
@@ -77,42 +77,42 @@ impl Task {
     }
 }
 
-/// The number of a child, which no other one of this agent has.
+/// The number of a child, which is unique within this agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildId(pub u64);
 
-/// Something that a child has said, or its end, which is the last.
+/// Output of a child, or its end, which comes last.
 #[derive(Debug)]
 pub enum Said {
-    /// A line of its `--json`.
+    /// A line of `--json`.
     Line(Box<Line<'static>>),
-    /// Something else on standard output, and why it is no line.
+    /// Other standard output, with the reason why it is not a line.
     Garbage(String),
-    /// It has ended.
+    /// The child has ended.
     Ended(Ended),
 }
 
 /// The end of a child.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended; nothing if the system does not say.
+    /// The exit status; `None` if the system does not report it.
     pub status: Option<Status>,
-    /// What it said last on standard error.
+    /// The end of its standard error.
     pub diagnostics: String,
 }
 
-/// A child that runs. It goes on if this is dropped.
+/// A running child. It keeps running if this value is dropped.
 pub trait Running {
-    /// Asks it to end.
+    /// Asks it to terminate.
     fn end(&self);
 
-    /// Ends it, whatever it does.
+    /// Kills it.
     fn kill(&self);
 }
 
 /// Starts children.
 pub trait Launcher {
-    /// Starts one. What it says is sent with its number, its end last.
+    /// Starts a child. Its output and then its end are sent with its number.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -123,17 +123,17 @@ pub trait Launcher {
         said: Sender<(ChildId, Said)>,
     ) -> Result<Box<dyn Running>, StartError>;
 
-    /// Takes the program from now on, if one is named.
+    /// Sets the program to start; `None` for the default.
     fn set_program(&mut self, program: Option<PathBuf>);
 }
 
-/// A child that cannot be started.
+/// The reason why a child cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The program cannot be started.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The system has no room for it.
+    /// The system lacks resources.
     #[error("cannot wait for holo: {0}")]
     System(#[from] io::Error),
 }
@@ -161,7 +161,7 @@ impl Launcher for Holo {
         let mut program = Program::new(self.program());
         program.args(task.arguments()).env("HOLO_TRIGGER", TRIGGER);
         let process = program.start()?;
-        // The number is that of this process: nobody has waited for it.
+        // The PID still refers to this process, because it has not been waited for.
         let handle = Pid::from_raw(process.id().cast_signed())
             .map(|pid| pidfd_open(pid, PidfdFlags::empty()))
             .transpose()
@@ -181,7 +181,7 @@ struct Handle(Option<OwnedFd>);
 impl Handle {
     fn signal(&self, signal: Signal) {
         if let Some(process) = &self.0 {
-            // It may have ended.
+            // The process may have ended.
             let _ = pidfd_send_signal(process, signal);
         }
     }
@@ -190,7 +190,7 @@ impl Handle {
 impl Running for Handle {
     fn end(&self) {
         self.signal(Signal::TERM);
-        // One that is stopped could not.
+        // A stopped process could not handle the signal.
         self.signal(Signal::CONT);
     }
 
@@ -199,7 +199,7 @@ impl Running for Handle {
     }
 }
 
-/// Hands on what a child says until it ends. This does nothing at all while it says nothing.
+/// Forwards the output of a child until it ends. Blocks without polling while there is no output.
 fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, Said)>) {
     let (mut lines, mut diagnostics) = (Lines::default(), BString::default());
     loop {
@@ -224,7 +224,7 @@ fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, Said)>) {
             let diagnostics = diagnostics.trim().to_str_lossy().into_owned();
             heard.push(Said::Ended(Ended { status: end, diagnostics }));
         }
-        // Nobody listens any more when the agent itself has ended.
+        // The receiver is gone if the agent itself has ended.
         if heard.into_iter().any(|heard| said.blocking_send((id, heard)).is_err()) || is_over {
             return;
         }

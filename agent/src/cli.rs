@@ -1,4 +1,4 @@
-//! The command line, as clap sees it.
+//! The command line.
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;

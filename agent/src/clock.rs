@@ -1,4 +1,4 @@
-//! Notice of a clock that is set, by a person or as the machine has slept.
+//! Notification of clock changes, by a user or after suspension.
 
 use crate::daemon::Input;
 use rustix::io::{Errno, retry_on_intr};
@@ -9,24 +9,24 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use tokio::sync::mpsc;
 
-/// A time that does not come, in seconds.
+/// A time that is never reached, in seconds.
 const NEVER: i64 = 1 << 40;
-/// The stack of the thread that waits.
+/// The stack size of the waiting thread.
 const STACK: usize = 64 << 10;
 
-/// Tells whenever the clock is set, without looking at it in between.
+/// Reports whenever the clock is set, without polling.
 pub(crate) fn listen(inputs: mpsc::Sender<Input>) -> io::Result<()> {
     let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC)?;
     arm(&timer)?;
     let wait = move || {
-        // An error says that the clock was set: what is set from here on is another one.
+        // This error means that the clock was set; rearm before reporting it, so that later changes are not missed.
         while retry_on_intr(|| rustix::io::read(&timer, &mut [0; 8])) == Err(Errno::CANCELED) && arm(&timer).is_ok() {
             if inputs.blocking_send(Input::ClockSet).is_err() {
                 return;
             }
         }
     };
-    // A thread of its own, as the runtime takes no such descriptor.
+    // In a separate thread, as the runtime does not support such a descriptor.
     thread::Builder::new().name("clock".to_owned()).stack_size(STACK).spawn(wait)?;
     Ok(())
 }

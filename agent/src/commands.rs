@@ -20,9 +20,9 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-/// The number of bytes of events on disk.
+/// The maximum size of the event file in bytes.
 const SPOOL_LIMIT: u64 = 4 << 20;
-/// The number of inputs that wait.
+/// The capacity of the input queue.
 const INPUTS: usize = 16;
 
 type Outcome = Result<ExitCode, Box<dyn Error>>;
@@ -104,7 +104,7 @@ fn check_config(paths: &Paths, arguments: &CheckConfig) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a text. A reader that goes away is no error.
+/// Prints a text. A closed pipe is not an error.
 fn print(text: impl Display) -> io::Result<()> {
     match write!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),

@@ -1,4 +1,4 @@
-//! The configuration, and where it comes from.
+//! The configuration and its sources.
 
 use crate::paths::Paths;
 use holo_definitions::{DocumentError, read_document, readers};
@@ -16,48 +16,48 @@ use std::time::Duration;
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The time from one whole run to the next.
+    /// The interval between complete runs.
     #[serde(deserialize_with = "interval")]
     #[cfg_attr(test, schemars(with = "readers::DurationSchema"))]
     pub interval: Duration,
-    /// True if `holo watch` is to run between two runs.
+    /// True to run `holo watch` between runs.
     pub watch: bool,
-    /// The time from one round of health checks to the next.
+    /// The interval between rounds of health checks.
     #[serde(deserialize_with = "interval")]
     #[cfg_attr(test, schemars(with = "readers::DurationSchema"))]
     pub health_interval: Duration,
-    /// What may be done about what is not as it should be.
+    /// Whether deviations are repaired or only reported.
     pub mode: Mode,
-    /// The time that a run may take.
+    /// The timeout for a run.
     #[serde(deserialize_with = "interval")]
     #[cfg_attr(test, schemars(with = "readers::DurationSchema"))]
     pub timeout: Duration,
-    /// The times at which something may be changed; always if nothing is said.
+    /// The times at which changes are permitted; any time by default.
     #[serde(deserialize_with = "readers::schedule")]
     #[cfg_attr(test, schemars(with = "readers::ScheduleTable"))]
     pub maintenance: Option<Schedule>,
-    /// The address and port at which Prometheus finds the metrics.
+    /// The address and port on which metrics are served to Prometheus.
     #[serde(deserialize_with = "address")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub metrics: Option<SocketAddr>,
-    /// The file that has the metrics, for a collector that reads files.
+    /// The file to which metrics are written, for a textfile collector.
     #[serde(deserialize_with = "absolute")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub textfile: Option<PathBuf>,
-    /// The program that is run; the `holo` beside the agent, or that of `$PATH`, if nothing is said.
+    /// The program to run; by default the `holo` in the agent's directory, or in `$PATH`.
     #[serde(deserialize_with = "absolute")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub holo: Option<PathBuf>,
 }
 
-/// What may be done about what is not as it should be.
+/// The treatment of deviations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// It is applied.
+    /// Repair them.
     Enforce,
-    /// It is only said.
+    /// Only report them.
     Report,
 }
 
@@ -79,32 +79,32 @@ impl Default for Config {
 
 /// A source of the configuration.
 pub trait ConfigSource {
-    /// Returns what it says now.
+    /// Loads the configuration.
     ///
     /// # Errors
-    /// If it cannot be used; then what was there before goes on to count.
+    /// If it is invalid; then the previous one stays in use.
     fn load(&self) -> Result<Config, DocumentError>;
 }
 
-/// The configuration in a file, which may be missing.
+/// A configuration file, which need not exist.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,
 }
 
 impl ConfigFile {
-    /// A file at a path.
+    /// Returns the file at a path.
     pub fn new(path: impl Into<PathBuf>) -> ConfigFile {
         ConfigFile { path: path.into() }
     }
 
-    /// The file of the system.
+    /// Returns the system's file.
     #[must_use]
     pub fn of_system(paths: &Paths) -> ConfigFile {
         ConfigFile::new(paths.config())
     }
 
-    /// Returns its path.
+    /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,4 +1,4 @@
-//! The socket by which the state is asked for: whoever connects gets it, as a value of JSON.
+//! The control socket: every client that connects receives the status as a JSON value.
 
 use crate::daemon::Input;
 use crate::paths::Paths;
@@ -13,22 +13,22 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
-/// The time that the agent has to answer, and the one who asks to take it.
+/// The timeout for the answer, on both sides.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The socket, which is gone when this is dropped.
+/// The socket, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
 }
 
-/// The socket cannot be had.
+/// The socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
-    /// Another agent answers there.
+    /// Another agent listens on it.
     #[error("an agent runs already: it answers at {}", .0.display())]
     Taken(PathBuf),
-    /// The system refuses it.
+    /// The system reports an error.
     #[error("{}: {source}", path.display())]
     Socket {
         /// Its path.
@@ -47,7 +47,7 @@ pub(crate) enum ControlError {
 }
 
 impl Socket {
-    /// Begins to answer.
+    /// Starts to listen.
     pub(crate) fn open(paths: &Paths, inputs: mpsc::Sender<Input>) -> Result<Socket, ControlError> {
         let path = paths.socket();
         let listener = listen(paths).map_err(|source| match source.kind() {
@@ -76,7 +76,7 @@ fn listen(paths: &Paths) -> io::Result<UnixListener> {
     }
     match BlockingStream::connect(&path) {
         Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
-        // A crash has left it behind.
+        // The socket was left behind by a crash.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(&path)?,
         Err(_) => {}
     }
@@ -99,13 +99,13 @@ async fn answer(listener: UnixListener, inputs: mpsc::Sender<Input>) {
             let Ok(status) = status.await else { return };
             let mut text = serde_json::to_vec(&status).unwrap_or_default();
             text.push(b'\n');
-            // Whoever does not read gets nothing.
+            // A client that does not read is disconnected.
             let _ = tokio::time::timeout(PATIENCE, stream.write_all(&text)).await;
         });
     }
 }
 
-/// Asks the agent that runs.
+/// Requests the status of the running agent.
 pub(crate) fn ask(paths: &Paths) -> Result<Status, ControlError> {
     let path = paths.socket();
     let ask = || -> io::Result<Status> {

@@ -1,7 +1,7 @@
-//! The loop: children are started and ended as the agenda has it, and what they say is kept.
+//! The main loop: starts and ends children when due, and processes their output.
 //!
-//! `step` does what is due, `hear` takes what children say, and `take` what comes from outside. All else is in the modules below: the
-//! whole runs, the watch, what is known, and the outlets by which others learn of it.
+//! `step` does the work that is due, `hear` processes the output of children, and `take` processes external inputs. The
+//! modules below contain the rest: complete runs, the watch, known deviations, and the outlets for events and metrics.
 
 mod catch_up;
 mod health;
@@ -38,12 +38,12 @@ use tokio::time::{Instant, sleep_until};
 use watch::Watch;
 use window::Window;
 
-/// The time that a child has to end which was asked to: it may have to wait for a transaction of a package manager.
+/// The timeout for a child to terminate: it may have to wait for a package manager's transaction.
 const TIME_TO_END: Duration = Duration::from_secs(30 * 60);
-/// The number of lines of children that wait to be taken.
+/// The capacity of the queue for lines of children.
 const LINES: usize = 256;
 
-/// The agent at work.
+/// The running agent.
 pub struct Daemon<'a> {
     source: Box<dyn ConfigSource + 'a>,
     launcher: Box<dyn Launcher + 'a>,
@@ -52,13 +52,13 @@ pub struct Daemon<'a> {
     config: Config,
     config_error: Option<String>,
     started: Timestamp,
-    /// What children say: their end of it, and ours.
+    /// The channel for the output of children: its sender and receiver.
     sayings: mpsc::Sender<(ChildId, Said)>,
     said: mpsc::Receiver<(ChildId, Said)>,
     next_id: u64,
-    /// The time of the next whole run.
+    /// The time of the next complete run.
     next_run: Instant,
-    /// The number of whole runs in a row that could not begin.
+    /// The number of consecutive complete runs that could not begin.
     failures: u32,
     run: Option<CurrentRun>,
     catch_up: Option<CatchUp>,
@@ -69,21 +69,21 @@ pub struct Daemon<'a> {
     last: LastRuns,
     outlets: Outlets<'a>,
     is_stopping: bool,
-    /// True if it is to end after one round.
+    /// True if the agent ends after one round.
     is_once: bool,
-    /// True if a whole run has ended.
+    /// True if a complete run has ended.
     has_run: bool,
-    /// True unless a run was not good.
+    /// True unless a run has failed.
     are_runs_good: bool,
-    /// The text that systemd was told last.
+    /// The status text last sent to systemd.
     told: String,
 }
 
 impl<'a> Daemon<'a> {
-    /// An agent that is about to begin.
+    /// Creates an agent.
     ///
     /// # Errors
-    /// If the configuration cannot be used.
+    /// If the configuration is invalid.
     pub fn new(parts: Parts<'a>) -> Result<Daemon<'a>, DocumentError> {
         let Parts { source, launcher, sink, clock, rhythm, last, metrics } = parts;
         let config = source.load()?;
@@ -122,7 +122,8 @@ impl<'a> Daemon<'a> {
         })
     }
 
-    /// Does one whole run and one round of health checks, applies what is critical then, and ends. Returns true if all is well.
+    /// Does one complete run and one round of health checks, applies critical entities, and ends. Returns true if there
+    /// are no problems.
     pub async fn go_once(&mut self, inputs: &mut mpsc::Receiver<Input>) -> bool {
         self.is_once = true;
         (self.config.watch, self.config.metrics) = (false, None);
@@ -131,7 +132,7 @@ impl<'a> Daemon<'a> {
         self.has_run && self.are_runs_good && !self.known.is_any_critical() && !self.health.has_failed()
     }
 
-    /// Works until it is to end, and no child is left.
+    /// Works until it is asked to end and no child is left.
     pub async fn go(&mut self, inputs: &mut mpsc::Receiver<Input>) {
         self.outlets.begin();
         self.use_config();
@@ -168,7 +169,7 @@ impl<'a> Daemon<'a> {
             && !self.health.is_running()
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     fn step(&mut self) {
         let now = Instant::now();
         self.outlets.retry(now);
@@ -209,9 +210,9 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// Begins a run, of everything or of what is critical, once nothing is in its way.
+    /// Begins a run, of all entities or of critical ones, as soon as possible.
     fn run_when_free(&mut self, is_whole: bool, now: Instant) {
-        // Both would wait for one lock, and each would take the other's changes for drift.
+        // Both would compete for the same lock, and each would report the other's changes as drift.
         if self.watch.is_running() {
             self.watch.end(now);
         } else if self.last.begun().is_some_and(|begun| !self.outlets.has_run(begun)) {
@@ -223,7 +224,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// Looks if something may be changed now. When that begins to be so, there is something to make up for.
+    /// Checks whether changes are permitted now. When the window opens, missed runs are due.
     fn look_at_window(&mut self, now: Instant) {
         let before = self.window.is_open();
         self.window = Window::new(self.config.maintenance.as_ref(), &self.clock.local());
@@ -260,13 +261,13 @@ impl<'a> Daemon<'a> {
         self.outlets.publish(news, self.clock.now());
     }
 
-    /// Does what a new configuration asks for at once.
+    /// Applies a new configuration.
     fn use_config(&mut self) {
         self.launcher.set_program(self.config.holo.clone());
         self.outlets.use_config(&self.config);
     }
 
-    /// Returns the time at which there is something to do, if nothing happens before.
+    /// Returns the time of the next work that is due if there are no events until then.
     fn next_wake(&self) -> Option<Instant> {
         let run = self.run.as_ref().and_then(|run| run.next_wake(self.config.timeout));
         let is_free = self.run.is_none() && self.catch_up.is_none() && !self.is_stopping;

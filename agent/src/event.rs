@@ -1,18 +1,18 @@
-//! What happens on the machine, as it is kept and handed on.
+//! Events on the machine, for storage and transmission.
 
 use holo_events::{HealthState, Tally, Writer};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Something that has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// A name that no other event of this machine has: whoever gets it twice can tell.
+    /// An ID that is unique on this machine, so that recipients can detect duplicates.
     pub id: String,
-    /// The time at which it was noticed, in UTC.
+    /// The time at which it was detected, in UTC.
     pub time: Timestamp,
-    /// What it is.
+    /// The kind of event.
     pub what: What,
 }
 
@@ -22,23 +22,23 @@ pub struct Event {
 pub enum What {
     /// A run has ended.
     Run(Box<RunEvent>),
-    /// An entity is not in its desired state any more.
+    /// An entity is no longer in its desired state.
     Drifted {
         /// Its ID.
         entity: String,
-        /// What happened, if that is known.
+        /// The reason, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// The process that has written it, if that is known.
+        /// The process that modified it, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         writer: Option<Writer<'static>>,
     },
-    /// It is again, and not because it was repaired.
+    /// An entity is in its desired state again without having been repaired.
     Returned {
         /// Its ID.
         entity: String,
     },
-    /// It was brought back.
+    /// An entity was repaired.
     Repaired {
         /// Its ID.
         entity: String,
@@ -46,81 +46,81 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         changed: Vec<String>,
     },
-    /// It cannot be looked at, or not be brought back.
+    /// An entity cannot be checked or repaired.
     Failed {
         /// Its ID.
         entity: String,
         /// The reason.
         reason: String,
     },
-    /// Its health checks say something else than before.
+    /// The state of an entity's health checks has changed.
     Health {
         /// Its ID.
         entity: String,
-        /// The state of the worst of them.
+        /// The worst state.
         state: HealthState,
-        /// The words of that check, unless all is well.
+        /// The message of that check, unless it is ok.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
-    /// Earlier events, of which only the numbers are left.
+    /// Earlier events, of which only the numbers are kept.
     Merged(Counts),
 }
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEvent {
-    /// The ID that holo has given to it, if it came that far.
+    /// The ID assigned by holo, if the run got that far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// `apply` or `check`.
     pub verb: String,
-    /// The IDs of the entities that it was for; none if it was for all.
+    /// The IDs of the entities to apply; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entities: Vec<String>,
-    /// How it ended.
+    /// The result.
     pub result: RunResult,
-    /// The time at which it began, in UTC.
+    /// The start time in UTC.
     pub began: Timestamp,
-    /// The time that it took, in seconds.
+    /// The duration in seconds.
     pub duration: f64,
     /// The exit status of holo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The number of entities by how they ended.
+    /// The number of entities by result.
     #[serde(default)]
     pub tally: Tally,
-    /// The number of refreshes that were due at its end.
+    /// The number of refreshes that are still due.
     #[serde(default)]
     pub refreshes_due: usize,
-    /// The generation of its inputs, if generations are kept.
+    /// The generation of its inputs, if generations are saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
-    /// The IDs of the first of those that failed.
+    /// The IDs of the first failed entities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// The reason for which it could not begin, or ended before its time.
+    /// The reason why it could not begin, or ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunResult {
-    /// Everything was as desired.
+    /// All entities were in their desired state.
     Unchanged,
-    /// Something was changed, and all is as desired now.
+    /// Changes were made, and all entities are in their desired state.
     Changed,
-    /// It was only looked, and something would be changed.
+    /// The run was a check, and changes would be made.
     Pending,
-    /// Something was left as it is for want of force, or as what it requires is not there.
+    /// Entities were left unchanged because `--force` is required, or entities that they require are missing.
     Refused,
-    /// Something failed.
+    /// An entity failed.
     Failed,
-    /// It was ended before its time.
+    /// The run was terminated early.
     Interrupted,
-    /// It could not begin, or has died.
+    /// The run could not begin, or crashed.
     Error,
 }
 
@@ -136,7 +136,7 @@ impl RunResult {
         RunResult::Error,
     ];
 
-    /// Returns its name, as in events and metrics.
+    /// Returns the name used in events and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -150,36 +150,36 @@ impl RunResult {
         }
     }
 
-    /// Returns true if the run could look at everything, and nothing was wrong.
+    /// Returns true if the run could check all entities without errors.
     #[must_use]
     pub fn is_good(self) -> bool {
         matches!(self, RunResult::Unchanged | RunResult::Changed | RunResult::Pending)
     }
 }
 
-/// The numbers of events of which nothing else is left.
+/// The numbers of merged events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// The time of the first of them.
+    /// The time of the first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
     /// The number of runs by result.
     pub runs: BTreeMap<String, u64>,
-    /// The number of events of each other kind.
+    /// The number of drifted entities.
     pub drifted: u64,
-    /// The same of those that returned.
+    /// The number of returned entities.
     pub returned: u64,
-    /// The same of those that were repaired.
+    /// The number of repaired entities.
     pub repaired: u64,
-    /// The same of those that failed.
+    /// The number of failed entities.
     pub failed: u64,
     /// The number of changes of health.
     pub health: u64,
 }
 
 impl Counts {
-    /// Counts an event, or those that it stands for.
+    /// Counts an event, or the events merged in it.
     pub fn add(&mut self, event: &Event) {
         let from = match &event.what {
             What::Merged(counts) => counts.from.unwrap_or(event.time),
@@ -213,17 +213,18 @@ impl Counts {
     }
 }
 
-/// Takes events, and loses none: what cannot be kept now is kept later, and what is too much is at least counted.
+/// Records events without losing any: if an event cannot be written, it is written later, and excess events are at
+/// least counted.
 pub trait EventSink {
-    /// Takes an event.
+    /// Records an event.
     fn record(&mut self, event: Event);
 
-    /// Tries again to keep what could not be kept.
+    /// Retries to write pending events.
     fn retry(&mut self);
 
-    /// Returns true if it has the event of a run that began at this time.
+    /// Returns true if the event of the run that began at this time has been recorded.
     fn has_run(&self, began: Timestamp) -> bool;
 
-    /// Returns the reason why events wait to be kept, if they do.
+    /// Returns the reason why events are pending, if any are.
     fn obstacle(&self) -> Option<&str>;
 }

@@ -1,4 +1,4 @@
-//! The states of health, as they are named and numbered.
+//! Names and numbers of health states.
 
 use holo_events::HealthState;
 
@@ -12,7 +12,7 @@ pub(crate) fn state_name(state: HealthState) -> &'static str {
     }
 }
 
-/// Returns the number of a state, which is the exit status that Nagios has for it.
+/// Returns the number of a state, which is Nagios's exit status.
 pub(crate) fn state_number(state: HealthState) -> i64 {
     match state {
         HealthState::Ok => 0,

@@ -1,4 +1,4 @@
-//! The metrics by HTTP.
+//! The metrics over HTTP.
 
 use crate::metrics::Metrics;
 use http_body_util::Full;
@@ -17,14 +17,14 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// The type of the text, as Prometheus knows it.
+/// The content type of Prometheus's text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The number of connections at a time.
+/// The maximum number of concurrent connections.
 const CONNECTIONS: usize = 16;
-/// The time that somebody has to ask, and to take the answer.
+/// The timeout for sending a request, and for reading the response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Answers at an address, until it is dropped.
+/// An HTTP server, which stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     address: SocketAddr,
@@ -32,7 +32,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Begins to listen.
+    /// Starts to listen.
     pub(crate) fn open(address: SocketAddr, metrics: &Metrics) -> io::Result<Endpoint> {
         let socket = std::net::TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
@@ -40,7 +40,7 @@ impl Endpoint {
         Ok(Endpoint { address, task: tokio::spawn(serve(listener, metrics.clone())) })
     }
 
-    /// Returns the address that was asked for.
+    /// Returns the requested address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -57,7 +57,7 @@ async fn serve(listener: TcpListener, metrics: Metrics) {
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // There are too many open files, most likely.
+            // Most likely, there are too many open files.
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
@@ -67,7 +67,7 @@ async fn serve(listener: TcpListener, metrics: Metrics) {
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false).max_buf_size(16 << 10);
             let connection = server.serve_connection(TokioIo::new(stream), answer);
-            // Whoever asks has to read, too; what becomes of that is not our trouble.
+            // Clients that do not read are disconnected; errors of connections are ignored.
             let _ = tokio::time::timeout(2 * PATIENCE, connection).await;
             drop(permit);
         });

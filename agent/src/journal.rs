@@ -1,9 +1,9 @@
-//! What the agent says of itself, for the journal: a line each.
+//! The agent's log messages, one per line, for the journal.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// The levels of lines, as journald reads them at their beginnings.
+/// The levels of messages, as journald parses them at the start of lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Level {
     Error,
@@ -11,9 +11,9 @@ pub(crate) enum Level {
     Info,
 }
 
-/// Says something. Where the journal reads, its level is marked.
+/// Logs a message. If stderr is the journal, the line is prefixed with its level.
 pub(crate) fn say(level: Level, text: impl Display) {
-    // Unit tests look at what is done.
+    // Unit tests check actions instead.
     if cfg!(test) {
         return;
     }
@@ -24,6 +24,6 @@ pub(crate) fn say(level: Level, text: impl Display) {
         Level::Info => "<6>",
     };
     let text = text.to_string().replace('\n', "; ");
-    // Nobody may be there to read it.
+    // Stderr may be closed.
     let _ = writeln!(io::stderr(), "{mark}{text}");
 }

@@ -1,6 +1,6 @@
-//! The agent: it keeps one machine as it should be, by running `holo` and reading its `--json`.
+//! The agent: keeps a machine in its desired state by running `holo` and reading its `--json`.
 //!
-//! Everything happens on one thread, in the loop of [`daemon`]; each running `holo` has a thread that sleeps until it says something.
+//! A single thread runs the loop of [`daemon`]; each running `holo` has a thread that blocks until there is output.
 //!
 //! ```text
 //! agent.toml → Config ┐                    ┌→ Status → socket
@@ -33,7 +33,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Does what the command line says, and gives the exit code.
+/// Runs the command line and returns the exit code.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match cli::Cli::try_parse_from(arguments) {

@@ -1,4 +1,4 @@
-//! `holo-agent`: hands the command line to the library and its answer to the shell.
+//! `holo-agent`: passes the command line to the library.
 
 fn main() -> std::process::ExitCode {
     holo_agent::run(std::env::args_os())

@@ -1,4 +1,4 @@
-//! The metrics, in the text format of Prometheus.
+//! The metrics in Prometheus's text format.
 
 use crate::event::{RunEvent, RunResult};
 use crate::health::state_number;
@@ -10,7 +10,7 @@ use prometheus::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The upper ends of the classes of durations, in seconds.
+/// The upper bounds of the duration buckets in seconds.
 const DURATIONS: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0];
 const VERBS: [&str; 2] = ["apply", "check"];
 
@@ -36,10 +36,10 @@ pub struct Metrics {
 pub type Outcomes = BTreeMap<(String, &'static str), i64>;
 
 impl Metrics {
-    /// Makes them, all zero.
+    /// Creates the metrics with zero values.
     ///
     /// # Errors
-    /// If two have one name, or one has a name that is none.
+    /// If two metrics have the same name, or a name is invalid.
     pub fn new() -> prometheus::Result<Metrics> {
         let info = IntGaugeVec::new(Opts::new("holo_agent_info", "The version of holo-agent."), &["version"])?;
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
@@ -99,7 +99,7 @@ impl Metrics {
             Box::new(metrics.watching.clone()),
         ];
         all.into_iter().try_for_each(|collector| metrics.registry.register(collector))?;
-        // What has not happened yet is zero, and not unknown.
+        // Counters without events are zero rather than missing.
         for verb in VERBS {
             RunResult::ALL.iter().for_each(|result| metrics.runs.with_label_values(&[verb, result.name()]).reset());
         }
@@ -107,7 +107,7 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a whole run.
+    /// Counts a complete run.
     #[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
     pub(crate) fn ran(&self, run: &RunEvent, ended: jiff::Timestamp) {
         self.runs.with_label_values(&[run.verb.as_str(), run.result.name()]).inc();
@@ -115,13 +115,13 @@ impl Metrics {
         self.last_run.with_label_values(&[&run.verb]).set(ended.as_second() as f64);
     }
 
-    /// Notes the time of the last good run.
+    /// Sets the time of the last successful run.
     #[expect(clippy::cast_precision_loss, reason = "a time of these centuries has digits to spare")]
     pub(crate) fn set_last_good(&self, ended: jiff::Timestamp) {
         self.last_good.set(ended.as_second() as f64);
     }
 
-    /// Notes how the entities of a whole run ended.
+    /// Sets the number of entities of a complete run by result.
     pub(crate) fn set_entities(&self, outcomes: &Outcomes) {
         self.entities.reset();
         for ((plugin, result), number) in outcomes {
@@ -129,14 +129,14 @@ impl Metrics {
         }
     }
 
-    /// Notes the entities that have failed.
+    /// Sets the failed entities.
     pub(crate) fn set_failed<'a>(&self, entities: impl Iterator<Item = &'a String>) {
         let entities: BTreeSet<&String> = entities.collect();
         self.failed.reset();
         entities.iter().for_each(|entity| self.failed.with_label_values(&[entity]).set(1));
     }
 
-    /// Notes the health of entities.
+    /// Sets the health of entities.
     pub(crate) fn set_health<'a>(&self, health: impl Iterator<Item = (&'a String, HealthState)>) {
         self.health.reset();
         for (entity, state) in health {
@@ -144,7 +144,7 @@ impl Metrics {
         }
     }
 
-    /// Notes what a run says of the machine beside its entities.
+    /// Sets the values of a run that do not concern single entities.
     pub(crate) fn set_standing(&self, run: &RunEvent) {
         self.refreshes_due.set(i64::try_from(run.refreshes_due).unwrap_or(i64::MAX));
         self.generation.set(i64::from(run.generation.unwrap_or_default()));
@@ -158,24 +158,24 @@ impl Metrics {
         self.repairs.inc();
     }
 
-    /// Notes that a watch runs, and if it brings back what has drifted.
+    /// Sets whether a watch runs, and whether it repairs drift.
     pub(crate) fn set_watching(&self, applies: Option<bool>) {
         for (mode, applied) in [("apply", true), ("report", false)] {
             self.watching.with_label_values(&[mode]).set(i64::from(applies == Some(applied)));
         }
     }
 
-    /// Returns them as text.
+    /// Returns the metrics as text.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        // Memory takes what it is given.
+        // Writing to memory cannot fail.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut text);
         text
     }
 }
 
-/// Returns the name of an outcome, as in the lines of holo.
+/// Returns the name of a result, as in the lines of holo.
 pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Unchanged => "unchanged",

@@ -1,4 +1,4 @@
-//! The state for people.
+//! Human-readable status.
 
 use crate::event::{Event, What};
 use crate::health::state_name;
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-/// The number of entities that are named.
+/// The maximum number of entities named.
 const NAMED: usize = 20;
 
 impl Display for Doing {
@@ -31,7 +31,7 @@ impl Display for Doing {
     }
 }
 
-/// Shows a time in the time zone of the system.
+/// Formats a time in the system's time zone.
 fn time(time: Timestamp) -> impl Display {
     time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
@@ -71,10 +71,10 @@ impl Display for Status {
     }
 }
 
-/// Returns an entity that is not well, and how it is.
+/// Returns an entity that is not healthy, with its state.
 fn unwell((entity, health): (&String, &Health)) -> Option<(String, Trouble)> {
     let Health { state, since, text } = health;
-    // The words of a check begin with its state.
+    // The message of a check starts with its state.
     let reason = text.clone().unwrap_or_else(|| state_name(*state).to_owned());
     let trouble = Trouble { since: *since, reason: Some(reason), writer: None };
     (*state != HealthState::Ok).then(|| (entity.clone(), trouble))
@@ -91,7 +91,7 @@ fn list(f: &mut fmt::Formatter<'_>, heading: &str, troubles: &BTreeMap<String, T
     }
 }
 
-/// Returns in brackets what happened and who wrote it, as far as that is known.
+/// Returns the reason and the writing process in brackets, if known.
 pub(crate) fn cause(reason: Option<&str>, writer: Option<&Writer<'_>>) -> String {
     let writer = writer.map(|writer| format!("written by {writer}"));
     let words: Vec<&str> = reason.into_iter().chain(writer.as_deref()).collect();

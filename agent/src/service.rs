@@ -1,11 +1,11 @@
-//! What systemd is told, where it has started the agent.
+//! Notifications for systemd, if it has started the agent.
 
 use sd_notify::NotifyState;
 use std::time::Duration;
 
-/// Tells systemd something. Without it this does nothing.
+/// Notifies systemd. Does nothing if systemd has not started the agent.
 fn tell(states: &[NotifyState<'_>]) {
-    // It is no trouble of the machine's if nobody listens.
+    // Failed notifications are ignored.
     let _ = sd_notify::notify(states);
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn alive() {
     tell(&[NotifyState::Watchdog]);
 }
 
-/// Returns the interval at which systemd wants to hear that the agent is alive, if it does: half of the time after which it gives up.
+/// Returns the interval of watchdog notifications, half of systemd's timeout; `None` without a watchdog.
 pub(crate) fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)
 }

@@ -1,8 +1,9 @@
-//! Events on disk: appended one by one, bounded, and complete whatever happens.
+//! Events on disk: appended individually, limited in size, and complete under all circumstances.
 //!
-//! Each event is a line of JSON. A line that a crash has cut off is passed over. When the file is too large, the oldest half is replaced by
-//! the numbers of its events. What cannot be written, for example as the disk is full, is kept in memory, where the same rule holds, and in a
-//! file of another file system, so that the next agent has it after a crash.
+//! Each event is a line of JSON. A line truncated by a crash is skipped. When the file is too large, its oldest half is
+//! replaced with the numbers of its events. Events that cannot be written, for example because the disk is full, are
+//! kept in memory with the same limit, and in a file on another file system, where the next agent finds them after a
+//! crash.
 
 use crate::event::{Counts, Event, EventSink, What};
 use crate::written;
@@ -13,19 +14,19 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The number of events that wait in memory at most.
+/// The maximum number of pending events in memory.
 const WAITING: usize = 1000;
 
-/// Events on disk.
+/// The event file and pending events.
 #[derive(Debug)]
 pub struct Spool {
     path: PathBuf,
-    /// The number of bytes at most.
+    /// The maximum size in bytes.
     limit: u64,
-    /// The number of bytes that are known to be whole lines.
+    /// The number of bytes that are known to be complete lines.
     size: u64,
     waiting: VecDeque<Event>,
-    /// The file of those that wait, if they are kept in one.
+    /// The file for pending events, if any.
     refuge: Option<PathBuf>,
     is_refuge_used: bool,
     obstacle: Option<String>,
@@ -40,23 +41,23 @@ impl Spool {
         Spool { path, limit, size, waiting: VecDeque::new(), refuge: None, is_refuge_used: false, obstacle: None }
     }
 
-    /// Keeps what waits in this file, too. What an agent before this one has left there waits from now on.
+    /// Sets the file for pending events. Those that a previous agent left there become pending.
     #[must_use]
     pub fn with_refuge(mut self, refuge: PathBuf) -> Spool {
         let left = Spool::read(&refuge).unwrap_or_default();
         self.is_refuge_used = !left.is_empty();
         let on_disk = if left.is_empty() { Vec::new() } else { Spool::read(&self.path).unwrap_or_default() };
-        // A crash may have come after an event was written, and before it was known not to wait any more.
+        // A crash may have happened after an event was written, but before it was removed from the pending ones.
         let is_on_disk = |event: &Event| on_disk.iter().any(|other| other.id == event.id);
         self.waiting.extend(left.into_iter().filter(|event| !is_on_disk(event)));
         self.refuge = Some(refuge);
         self
     }
 
-    /// Returns what is on disk, the oldest first. Lines that are damaged are passed over.
+    /// Returns the events on disk, oldest first. Damaged lines are skipped.
     ///
     /// # Errors
-    /// If the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub fn read(path: &Path) -> io::Result<Vec<Event>> {
         let content = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -66,7 +67,7 @@ impl Spool {
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
-    /// Has the refuge hold what waits.
+    /// Writes the pending events to their file.
     fn keep_waiting(&mut self) -> io::Result<()> {
         let Some(refuge) = &self.refuge else { return Ok(()) };
         match (self.waiting.is_empty(), self.is_refuge_used) {
@@ -78,7 +79,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Counts the older half of what waits, if that is too much.
+    /// Merges the older half of the pending events if there are too many.
     fn merge_waiting(&mut self) {
         if self.waiting.len() <= WAITING {
             return;
@@ -91,7 +92,7 @@ impl Spool {
         }
     }
 
-    /// Writes what waits, in its order.
+    /// Writes the pending events in order.
     fn write(&mut self) -> io::Result<()> {
         while let Some(event) = self.waiting.front() {
             let mut line = serde_json::to_vec(event)?;
@@ -110,19 +111,19 @@ impl Spool {
             fs::create_dir_all(directory)?;
         }
         let mut file = OpenOptions::new().append(true).create(true).read(true).mode(0o600).open(&self.path)?;
-        // A line that was cut off before ends here, so that it does not take this one with it.
+        // Ends a truncated line, so that this event is not appended to it.
         let before = file.metadata()?.len();
         let begun = if ends_a_line(&file, before)? { line.to_vec() } else { [b"\n", line].concat() };
         let written = file.write_all(&begun).and_then(|()| file.sync_data());
         match written {
             Ok(()) => self.size = before + begun.len() as u64,
-            // Only whole lines are left.
+            // Only complete lines are left.
             Err(_) => file.set_len(before)?,
         }
         written
     }
 
-    /// Replaces the older half by its numbers.
+    /// Replaces the older half with its numbers.
     fn compact(&mut self) -> io::Result<()> {
         let events = Spool::read(&self.path)?;
         let mut lines: VecDeque<(Vec<u8>, &Event)> = VecDeque::new();
@@ -153,12 +154,12 @@ impl Spool {
     }
 }
 
-/// Returns the event that stands for some others, the last of which is this.
+/// Returns the event for merged events, the last of which is `last`.
 fn merged(counts: Counts, last: &Event) -> Event {
     Event { id: last.id.clone(), time: last.time, what: What::Merged(counts) }
 }
 
-/// Returns events as they are on disk.
+/// Formats events as on disk.
 fn lines<'a>(events: impl IntoIterator<Item = &'a Event>) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     for event in events {
@@ -195,7 +196,7 @@ impl EventSink for Spool {
 
     fn has_run(&self, began: Timestamp) -> bool {
         let is_it = |event: &Event| matches!(&event.what, What::Run(run) if run.began == began);
-        // What cannot be read has nothing.
+        // An unreadable file counts as empty.
         self.waiting.iter().any(is_it) || Spool::read(&self.path).unwrap_or_default().iter().any(is_it)
     }
 

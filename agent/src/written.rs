@@ -1,4 +1,4 @@
-//! Files that are there as a whole, or as they were before.
+//! Atomically replaced files.
 
 use rustix::fs::fsync;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Replaces a file in one step, with this mode; the directories above it are made.
+/// Replaces a file atomically, with this mode; parent directories are created.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;

@@ -1,13 +1,13 @@
-//! The lines of what a child writes.
+//! Splits the output of a child into lines.
 
 use super::Said;
 use bstr::ByteSlice;
 use holo_events::Line;
 
-/// The most that a line may have; what is longer is passed over.
+/// The maximum length of a line; longer ones are skipped.
 const MAX_LINE: usize = 16 << 20;
 
-/// Takes pieces of output apart into lines.
+/// Splits pieces of output into lines.
 #[derive(Default)]
 pub(super) struct Lines {
     begun: Vec<u8>,
@@ -46,7 +46,7 @@ impl Lines {
     }
 }
 
-/// Returns the beginning of what was said, in a line.
+/// Returns the start of the output on a single line.
 fn beginning(text: &[u8]) -> String {
     text.trim().to_str_lossy().chars().take(80).flat_map(char::escape_debug).collect()
 }

@@ -1,4 +1,4 @@
-//! Files that are right, and files that are not.
+//! Tests of valid and invalid files.
 
 use super::*;
 

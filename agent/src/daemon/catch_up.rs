@@ -1,4 +1,4 @@
-//! What became of a run whose agent has crashed: the records of holo know it.
+//! Determines the outcome of a run whose agent has crashed, from the records of holo.
 
 use crate::child::{ChildId, Running, TRIGGER};
 use crate::event::{RunEvent, RunResult};
@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after which a run that goes on is looked for again.
+/// The interval for checking a run that is still in progress.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The time after which a look at the records is given up.
+/// The timeout for reading the records.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// A look at the records.
+/// A query of the records.
 pub(super) struct CatchUp {
     pub(super) id: ChildId,
     child: Box<dyn Running>,
-    /// The time at which the run began.
+    /// The start time of the run.
     begun: Timestamp,
     runs: Vec<RunEvent>,
     is_running: bool,
-    /// The time at which it is given up; none once that was done.
+    /// The deadline; `None` after the child was killed.
     limit: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ impl CatchUp {
 
     pub(super) fn hear(&mut self, line: &Line<'_>) {
         let Line::Run(run) = line else { return };
-        // Watches have records of what they repair, which they have said themselves.
+        // Watches also have records of their repairs, which they have already reported.
         let is_ours = run.trigger.as_ref().is_some_and(|trigger| trigger.to_string() == TRIGGER);
         if !is_ours || run.command.get(1).is_none_or(|verb| verb.to_string() != "apply") {
             return;
@@ -44,14 +44,14 @@ impl CatchUp {
         }
     }
 
-    /// Gives it up if it takes too long.
+    /// Kills the child after the deadline.
     pub(super) fn kill_if_late(&mut self, now: Instant) {
         if self.limit.take_if(|limit| *limit <= now).is_some() {
             self.child.kill();
         }
     }
 
-    /// Returns the time at which that has to be looked at.
+    /// Returns the deadline.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.limit
     }
@@ -60,7 +60,7 @@ impl CatchUp {
         self.child.end();
     }
 
-    /// Returns the runs, the oldest first; nothing if one goes on.
+    /// Returns the runs, oldest first; `None` if one is still in progress.
     pub(super) fn finish(mut self) -> Option<Vec<RunEvent>> {
         if self.is_running {
             return None;
@@ -69,7 +69,7 @@ impl CatchUp {
         Some(if self.runs.is_empty() { CatchUp::unknown(self.begun) } else { self.runs })
     }
 
-    /// Returns the event of a run that there is no record of.
+    /// Returns the event for a run without a record.
     pub(super) fn unknown(begun: Timestamp) -> Vec<RunEvent> {
         vec![RunEvent {
             run: None,
@@ -88,7 +88,7 @@ impl CatchUp {
     }
 }
 
-/// Returns the event of a run on record; nothing if it goes on.
+/// Returns the event for a recorded run; `None` if it is still in progress.
 fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
     let result = match &*run.result {
         "running" => return None,
@@ -101,7 +101,7 @@ fn event(run: &RunLine<'_>, begun: Timestamp) -> Option<RunEvent> {
     Some(RunEvent {
         run: Some(run.run.to_string()),
         verb: "apply".to_owned(),
-        // As `holo apply --json ENTITY…` has been called.
+        // The arguments follow `holo apply --json`.
         entities: run.command.iter().skip(3).map(ToString::to_string).collect(),
         result,
         began: run.time.as_ref().and_then(|time| time.parse().ok()).unwrap_or(begun),

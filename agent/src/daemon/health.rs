@@ -1,7 +1,8 @@
-//! Rounds of health checks, between whole runs and beside the watch: `holo health` changes nothing, and needs no lock.
+//! Rounds of health checks, between complete runs and in parallel with the watch: `holo health` makes no changes and
+//! needs no lock.
 //!
-//! After each whole run, all entities are asked; then only those that have checks. If there are none, there is no other round before the
-//! next whole run.
+//! After each complete run, all entities are checked, then only those with health checks. If there are none, the next
+//! round is after the next complete run.
 
 use super::Daemon;
 use super::repairs::Repairs;
@@ -14,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time that a round may take.
+/// The timeout for a round.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
-/// The time that a round has to end which was asked to.
+/// The timeout for a round to terminate.
 const TIME_TO_END: Duration = Duration::from_secs(10);
-/// The number of entities that a command line names at most; otherwise all are asked.
+/// The maximum number of entities in a command line; if there are more, all are checked.
 const MOST_NAMED: usize = 1000;
 
-/// The health of an entity, as a round has found it.
+/// The health of an entity, as reported by a round.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) entity: String,
@@ -34,11 +35,11 @@ pub(super) struct Found {
 #[derive(Default)]
 pub(super) struct HealthRounds {
     round: Option<Round>,
-    /// The time of the next one.
+    /// The time of the next round.
     next: Option<Instant>,
-    /// The entities that have checks, with what each requires; nothing until all have been asked.
+    /// The entities with health checks, with those that each requires; `None` until all entities have been checked.
     checked: Option<BTreeMap<String, BTreeSet<String>>>,
-    /// The number of rounds in a row that have failed.
+    /// The number of consecutive failed rounds.
     failures: u32,
     pub(super) repairs: Repairs,
 }
@@ -46,13 +47,13 @@ pub(super) struct HealthRounds {
 struct Round {
     id: ChildId,
     child: Box<dyn Running>,
-    /// The time at which it is killed; none once that was done.
+    /// The deadline; `None` after the child was killed.
     limit: Option<Instant>,
-    /// True if its answer is not wanted any more.
+    /// True if its result is obsolete.
     is_abandoned: bool,
     is_whole: bool,
     found: Vec<Found>,
-    /// The exit code that it has announced.
+    /// The exit code that it has reported.
     exit_code: Option<u8>,
     error: Option<String>,
 }
@@ -66,23 +67,23 @@ impl HealthRounds {
         self.round.is_some()
     }
 
-    /// Returns true if the last round could not be done.
+    /// Returns true if the last round failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failures > 0
     }
 
-    /// Has the next round ask for all entities, at once.
+    /// Schedules a round for all entities immediately.
     pub(super) fn look_at_all(&mut self, now: Instant) {
         self.checked = None;
         self.next = Some(now);
     }
 
-    /// Has the next round at a time.
+    /// Schedules the next round.
     pub(super) fn look_again(&mut self, at: Instant) {
         self.next = Some(at);
     }
 
-    /// Asks the round that is at work to end, and does not want its answer: what it looks at is about to change.
+    /// Terminates the current round and discards its result, because the system is about to change.
     pub(super) fn abandon(&mut self, now: Instant) {
         self.next = None;
         if let Some(round) = self.round.as_mut().filter(|round| !round.is_abandoned) {
@@ -92,7 +93,7 @@ impl HealthRounds {
         }
     }
 
-    /// Ends a round that takes too long.
+    /// Kills a round after its deadline.
     pub(super) fn kill_if_late(&mut self, now: Instant) {
         let Some(round) = &mut self.round else { return };
         if round.limit.take_if(|limit| *limit <= now).is_some() {
@@ -100,12 +101,12 @@ impl HealthRounds {
         }
     }
 
-    /// Returns true if a round is to begin.
+    /// Returns true if a round is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.round.is_none() && self.next.is_some_and(|next| next <= now)
     }
 
-    /// Returns the time at which there is something to do about it.
+    /// Returns the time of the next action.
     pub(super) fn next_wake(&self, may_begin: bool) -> Option<Instant> {
         match &self.round {
             Some(round) => round.limit,
@@ -113,23 +114,23 @@ impl HealthRounds {
         }
     }
 
-    /// Returns the entities to be asked; all if there are none.
+    /// Returns the entities to check; empty for all.
     fn named(&self) -> Vec<String> {
         let checked = self.checked.as_ref().filter(|checked| checked.len() <= MOST_NAMED);
         checked.map(|checked| checked.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Notes that a round could not be done, and returns the time until the next one.
+    /// Records a failed round, and returns the delay before the next one.
     fn failed(&mut self, now: Instant, interval: Duration) -> Duration {
         self.failures += 1;
-        // There may be other entities than before.
+        // The set of entities may have changed.
         self.checked = None;
         let wait = interval.max(retry_after(self.failures));
         self.next = Some(now + wait);
         wait
     }
 
-    /// Takes the answer of a round. What is critical is to be applied.
+    /// Processes the result of a round. Critical entities become due for an apply.
     fn take(&mut self, round: &Round, is_once: bool, now: Instant, interval: Duration) {
         self.failures = 0;
         if round.is_whole {
@@ -163,7 +164,7 @@ impl Round {
         }
     }
 
-    /// Returns the reason for which it has no answer.
+    /// Returns the reason why a round has no result.
     fn failure(&self, ended: &Ended) -> Option<String> {
         let has_answer = matches!(self.exit_code, Some(0 | 1));
         let status = || ended.status.map_or_else(|| "it is lost".to_owned(), Status::in_words);
@@ -209,7 +210,7 @@ impl Daemon<'_> {
         if let Some(error) = round.error.as_ref().filter(|_| round.is_whole) {
             say(Level::Warning, format_args!("holo health: {error}"));
         }
-        // Of a plugin that has failed, what was known before goes on to count.
+        // If a plugin has failed, its entities keep their previous state.
         let is_complete = round.is_whole && round.error.is_none();
         self.health.take(&round, self.is_once, Instant::now(), self.config.health_interval);
         let news = self.known.learn_health(round.found, is_complete, self.clock.now());

@@ -1,4 +1,4 @@
-//! What comes from outside: a new configuration, the end, and questions.
+//! External inputs: configuration changes, termination and status requests.
 
 use super::catch_up::CatchUp;
 use super::{Daemon, Input};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 impl Daemon<'_> {
     pub(super) fn take(&mut self, input: Input) {
         match input {
-            // What ends anyway goes on as it began.
+            // An agent that ends after one round keeps its configuration.
             Input::Reload if self.is_once => {}
             Input::Reload => self.reload(),
             Input::ClockSet => self.look_at_window(Instant::now()),
@@ -22,7 +22,7 @@ impl Daemon<'_> {
                 self.watch.end(now);
                 self.health.abandon(now);
             }
-            // Whoever has asked may be gone.
+            // The client may have disconnected.
             Input::Status(answer) => drop(answer.send(self.status())),
         }
     }

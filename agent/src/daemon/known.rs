@@ -1,4 +1,4 @@
-//! The entities that are not as they should be, and the events that come of changes to that.
+//! Entities with problems, and events about changes to them.
 
 use super::health::Found;
 use crate::event::What;
@@ -7,42 +7,42 @@ use holo_events::{HealthState, Line, Writer};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The entities that are not as they should be.
+/// Entities with problems.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) drifted: BTreeMap<String, Trouble>,
     pub(super) failed: BTreeMap<String, Trouble>,
-    /// The health of those that have health checks.
+    /// The health of the entities with health checks.
     pub(super) health: BTreeMap<String, Health>,
-    /// Those of them that a new watch has not spoken of yet.
+    /// The entities with problems that a new watch has not reported yet.
     unconfirmed: BTreeSet<String>,
 }
 
-/// The troubles of a run, each with its reason.
+/// The problems found by a run, each with its reason.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     pub(super) drifted: BTreeMap<String, Option<String>>,
     pub(super) failed: BTreeMap<String, Option<String>>,
-    /// The entities that were looked at; nothing if it was all there are.
+    /// The checked entities; `None` if all were checked.
     pub(super) seen: Option<BTreeSet<String>>,
     /// The last error about an entity.
     pub(super) error: Option<(String, String)>,
 }
 
 impl Troubles {
-    /// Returns the last error if it is about this entity.
+    /// Returns the last error if it concerns this entity.
     pub(super) fn last_error(&self, entity: &str) -> Option<String> {
         self.error.as_ref().filter(|(id, _)| id == entity).map(|(_, text)| text.clone())
     }
 }
 
 impl Known {
-    /// Notes that a watch begins, which says of each entity that it is not as it should be.
+    /// Prepares for a new watch, which reports every entity with a problem.
     pub(super) fn begin_watch(&mut self) {
         self.unconfirmed = self.drifted.keys().chain(self.failed.keys()).cloned().collect();
     }
 
-    /// Takes a line of a watch, and returns the news.
+    /// Processes a line of a watch, and returns the events.
     pub(super) fn hear_watch(&mut self, line: &Line<'_>, now: Timestamp) -> Vec<What> {
         match line {
             Line::Drifted { id, reason, writer, .. } => {
@@ -56,7 +56,7 @@ impl Known {
                 self.forget(&entity);
                 vec![What::Repaired { entity, changed: changed.iter().map(ToString::to_string).collect() }]
             }
-            // Everything has been looked at.
+            // All entities have been checked.
             Line::Watching { .. } => {
                 let gone = std::mem::take(&mut self.unconfirmed);
                 gone.iter().flat_map(|entity| self.returns(entity)).collect()
@@ -65,7 +65,7 @@ impl Known {
         }
     }
 
-    /// Takes the troubles of a run, and returns the news.
+    /// Processes the problems found by a run, and returns the events.
     pub(super) fn learn(&mut self, troubles: Troubles, now: Timestamp) -> Vec<What> {
         let is_well = |id: &String| {
             let is_seen = troubles.seen.as_ref().is_none_or(|seen| seen.contains(id));
@@ -87,14 +87,15 @@ impl Known {
         self.health.values().any(|health| health.state == HealthState::Critical)
     }
 
-    /// Takes what a round of health checks has found, and returns the news. Unless it was about everything, the others are as they were.
+    /// Processes the results of a round of health checks, and returns the events. Unless the round was complete, other
+    /// entities keep their state.
     pub(super) fn learn_health(&mut self, found: Vec<Found>, is_whole: bool, now: Timestamp) -> Vec<What> {
         let mut news = Vec::new();
         let mut before = if is_whole { std::mem::take(&mut self.health) } else { BTreeMap::new() };
         for Found { entity, state, text, .. } in found {
             let known = before.remove(&entity).or_else(|| self.health.remove(&entity));
             let since = known.as_ref().filter(|known| known.state == state).map(|known| known.since);
-            // That something is well from the first is no news.
+            // An entity that is healthy from the start is not reported.
             if since.is_none() && (known.is_some() || state != HealthState::Ok) {
                 news.push(What::Health { entity: entity.clone(), state, text: text.clone() });
             }
@@ -135,7 +136,7 @@ impl Known {
         if self.forget(entity) { vec![What::Returned { entity: entity.to_owned() }] } else { Vec::new() }
     }
 
-    /// Returns true if it was not as it should be.
+    /// Returns true if the entity had a problem.
     fn forget(&mut self, entity: &str) -> bool {
         self.unconfirmed.remove(entity);
         let has_drifted = self.drifted.remove(entity).is_some();

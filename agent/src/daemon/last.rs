@@ -1,4 +1,4 @@
-//! The last runs, as they are kept on disk.
+//! The last runs, stored on disk.
 
 use crate::event::RunEvent;
 use crate::journal::{Level, say};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 
-/// The last runs, and the file in which they are kept.
+/// The last runs and their file.
 #[derive(Debug)]
 pub(super) struct LastRuns {
     path: PathBuf,
@@ -20,39 +20,39 @@ pub(super) struct LastRuns {
 struct Runs {
     run: Option<RunEvent>,
     good: Option<Timestamp>,
-    /// The time at which a run began that has not ended as far as is known.
+    /// The start time of a run whose end is unknown.
     begun: Option<Timestamp>,
 }
 
 impl LastRuns {
-    /// Reads the file. If it cannot be read, nothing is known.
+    /// Reads the file. If it cannot be read, there are no known runs.
     pub(super) fn read(path: PathBuf) -> LastRuns {
         let runs = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         LastRuns { path, runs }
     }
 
-    /// Returns the last whole run that has ended.
+    /// Returns the last finished complete run.
     pub(super) fn run(&self) -> Option<&RunEvent> {
         self.runs.run.as_ref()
     }
 
-    /// Returns the time at which the last good one ended.
+    /// Returns the end time of the last successful run.
     pub(super) fn good(&self) -> Option<Timestamp> {
         self.runs.good
     }
 
-    /// Returns the time at which a run began of which the end is not known.
+    /// Returns the start time of a run whose end is unknown.
     pub(super) fn begun(&self) -> Option<Timestamp> {
         self.runs.begun
     }
 
-    /// Notes that a run begins, or that the end of the one that has begun is known.
+    /// Records the start of a run; `None` when its end is known.
     pub(super) fn set_begun(&mut self, begun: Option<Timestamp>) {
         self.runs.begun = begun;
         self.keep();
     }
 
-    /// Notes a whole run that has ended, which is kept when its end counts as known.
+    /// Records a finished complete run. It is saved together with the next change of `begun`.
     pub(super) fn ended(&mut self, run: &RunEvent, now: Timestamp) {
         if run.result.is_good() {
             self.runs.good = Some(now);

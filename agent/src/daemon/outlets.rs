@@ -1,4 +1,4 @@
-//! The ways by which others learn of the machine: events, metrics and the journal.
+//! The outlets for information about the machine: events, metrics and the journal.
 
 use crate::config::Config;
 use crate::event::{Event, EventSink, What};
@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after which it is tried again to keep events that could not be kept.
+/// The interval for retrying to write events.
 const RETRY_SPOOL: Duration = Duration::from_secs(60);
 
-/// The ways by which others learn of the machine.
+/// The outlets for information about the machine.
 pub(super) struct Outlets<'a> {
     sink: Box<dyn EventSink + 'a>,
     pub(super) metrics: Metrics,
@@ -36,7 +36,7 @@ impl<'a> Outlets<'a> {
         Outlets { sink, metrics, textfile, endpoint, endpoint_error, retry_spool, events: 0 }
     }
 
-    /// Does what a new configuration asks for.
+    /// Applies a new configuration.
     pub(super) fn use_config(&mut self, config: &Config) {
         self.textfile.clone_from(&config.textfile);
         let is_open = self.endpoint.as_ref().map(Endpoint::address) == config.metrics;
@@ -59,22 +59,22 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// Returns the reason why there are no metrics at the address that is wanted.
+    /// Returns the reason why metrics cannot be served at the configured address.
     pub(super) fn endpoint_error(&self) -> Option<&str> {
         self.endpoint_error.as_deref()
     }
 
-    /// Returns the reason why events are not on disk.
+    /// Returns the reason why events cannot be written to disk.
     pub(super) fn spool_error(&self) -> Option<&str> {
         self.sink.obstacle()
     }
 
-    /// Returns true if the event of a run that began at this time is kept already.
+    /// Returns true if the event of the run that began at this time has been recorded.
     pub(super) fn has_run(&self, began: Timestamp) -> bool {
         self.sink.has_run(began)
     }
 
-    /// Keeps events, and says those that a person may want to see.
+    /// Records events, and logs those of interest to users.
     pub(super) fn publish(&mut self, news: Vec<What>, now: Timestamp) {
         for what in news {
             self.count(&what);
@@ -104,13 +104,13 @@ impl<'a> Outlets<'a> {
         Event { id, time, what }
     }
 
-    /// Tries to keep what the agent before this one could not keep.
+    /// Retries to write events that the previous agent could not write.
     pub(super) fn begin(&mut self) {
         self.sink.retry();
         self.note_spool();
     }
 
-    /// Tries again to keep what could not be kept, if it is time for that.
+    /// Retries to write pending events if a retry is due.
     pub(super) fn retry(&mut self, now: Instant) {
         if self.retry_spool.is_some_and(|at| at <= now) {
             self.sink.retry();
@@ -118,7 +118,7 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// Tries it for the last time, as the agent ends.
+    /// Retries for the last time before the agent ends.
     pub(super) fn end(&mut self) {
         if self.retry_spool.is_some() {
             self.sink.retry();
@@ -133,12 +133,12 @@ impl<'a> Outlets<'a> {
         }
     }
 
-    /// Returns the time of the next such try.
+    /// Returns the time of the next retry.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         self.retry_spool
     }
 
-    /// Notes if events wait to be kept.
+    /// Schedules a retry if events are pending.
     fn note_spool(&mut self) {
         let is_new = self.retry_spool.is_none();
         self.retry_spool = self.sink.obstacle().map(|obstacle| {
@@ -158,7 +158,7 @@ impl<'a> Outlets<'a> {
     }
 }
 
-/// Says an event in the journal, unless it was said already.
+/// Logs an event, unless it was logged already.
 fn announce(what: &What) {
     match what {
         What::Drifted { entity, reason, writer } => {

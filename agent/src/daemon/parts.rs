@@ -1,4 +1,4 @@
-//! The parts that an agent is made of, and what comes to it from outside. Tests have others of them.
+//! The components and inputs of the agent. Tests replace the components.
 
 use crate::agenda::Rhythm;
 use crate::child::Launcher;
@@ -11,31 +11,31 @@ use jiff::{Timestamp, Zoned};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
 
-/// Something from outside.
+/// An external input.
 #[derive(Debug)]
 pub enum Input {
-    /// The configuration is to be read anew.
+    /// Reload the configuration.
     Reload,
-    /// The clock was set to another time.
+    /// The clock was set.
     ClockSet,
-    /// The agent is to end.
+    /// Terminate the agent.
     End,
-    /// Somebody asks for the state.
+    /// Return the status.
     Status(oneshot::Sender<Status>),
 }
 
 /// The time of day.
 pub trait Clock {
-    /// Returns it.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Returns it in the time zone of the machine.
+    /// Returns the current time in the machine's time zone.
     fn local(&self) -> Zoned {
         self.now().to_zoned(TimeZone::system())
     }
 }
 
-/// The clock of the system.
+/// The system's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock;
 
@@ -45,19 +45,19 @@ impl Clock for SystemClock {
     }
 }
 
-/// The parts that the agent is made of.
+/// The components of the agent.
 pub struct Parts<'a> {
     /// The source of the configuration.
     pub source: Box<dyn ConfigSource + 'a>,
-    /// The starter of children.
+    /// Starts children.
     pub launcher: Box<dyn Launcher + 'a>,
-    /// The sink of events.
+    /// Records events.
     pub sink: Box<dyn EventSink + 'a>,
     /// The time of day.
     pub clock: Box<dyn Clock + 'a>,
-    /// The moment of this machine.
+    /// The run times of this machine.
     pub rhythm: Rhythm,
-    /// The file of the last runs.
+    /// The file for the last runs.
     pub last: PathBuf,
     /// The metrics.
     pub metrics: Metrics,

@@ -1,25 +1,25 @@
-//! The applies of entities that are critical: how often there may be one, and which are due.
+//! Applies of critical entities: their rate limit, and those that are due.
 
 use crate::journal::{Level, say};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The number of applies of an entity in that time at most.
+/// The maximum number of applies of an entity within `WITHIN`.
 const TIMES: usize = 3;
-/// The time that applies are counted in.
+/// The period in which applies are counted.
 const WITHIN: Duration = Duration::from_secs(10 * 60);
-/// The time for which an entity is left alone after that.
+/// The time for which an entity is not applied after it reached the limit.
 const PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// The applies that are due, and those that have been.
+/// The due and past applies.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     due: BTreeSet<String>,
     tried: BTreeMap<String, Tried>,
 }
 
-/// The applies of an entity.
+/// The past applies of an entity.
 #[derive(Debug, Default)]
 struct Tried {
     at: Vec<Instant>,
@@ -27,7 +27,8 @@ struct Tried {
 }
 
 impl Repairs {
-    /// Wants an apply of a critical entity, and of what it requires, unless that was done too often. One is enough for what ends then.
+    /// Schedules an apply of a critical entity, and of those that it requires, unless the limit is reached. An agent
+    /// that ends after one round applies an entity only once.
     pub(super) fn want(&mut self, entity: &str, requires: &BTreeSet<String>, is_once: bool, now: Instant) {
         let tried = self.tried.entry(entity.to_owned()).or_default();
         if tried.left_until.is_some_and(|until| until > now) || (is_once && !tried.at.is_empty()) {
@@ -47,17 +48,17 @@ impl Repairs {
         self.due.extend(requires.iter().cloned());
     }
 
-    /// Forgets what was tried with an entity, as it is not critical any more.
+    /// Resets the limit of an entity that is no longer critical.
     pub(super) fn forget(&mut self, entity: &str) {
         self.tried.remove(entity);
     }
 
-    /// Returns true if entities are to be applied.
+    /// Returns true if applies are due.
     pub(super) fn are_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Takes the entities that are to be applied.
+    /// Takes the entities to apply.
     pub(super) fn take(&mut self) -> Vec<String> {
         std::mem::take(&mut self.due).into_iter().collect()
     }
@@ -80,7 +81,7 @@ mod tests {
             }
         }
         assert_eq!(applied, [0, 1, 2, 63, 64, 65, 126, 127, 128, 189, 190, 191]);
-        // One that was well in between begins anew.
+        // The limit is reset when an entity has been healthy in between.
         repairs.forget("service:x");
         repairs.want("service:x", &requires, false, begun + Duration::from_secs(60 * 200));
         assert!(repairs.are_due());

@@ -1,4 +1,4 @@
-//! A whole run, from its beginning to its event.
+//! A complete run, from its start to its event.
 
 use super::TIME_TO_END;
 use super::known::Troubles;
@@ -11,26 +11,26 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The number of failed entities that an event names.
+/// The maximum number of failed entities named in an event.
 const NAMED: usize = 100;
 
-/// A whole run that has begun.
+/// A complete run in progress.
 pub(super) struct CurrentRun {
     pub(super) id: ChildId,
     pub(super) child: Option<Box<dyn Running>>,
     pub(super) verb: &'static str,
-    /// The entities that it is for; none if it is for all.
+    /// The entities to apply; empty for all.
     entities: Vec<String>,
     pub(super) began: Timestamp,
     since: Instant,
-    /// The time at which it was asked to end.
+    /// The time at which it was asked to terminate.
     ending: Option<Instant>,
     is_late: bool,
     is_killed: bool,
     run: Option<String>,
     tally: Tally,
     exit_code: Option<u8>,
-    /// The reason for which it could not begin, or ended before its time.
+    /// The reason why it could not begin, or ended early.
     pub(super) error: Option<String>,
     refreshes_due: usize,
     generation: Option<u32>,
@@ -38,7 +38,7 @@ pub(super) struct CurrentRun {
     troubles: Troubles,
 }
 
-/// A whole run that has ended.
+/// A finished complete run.
 pub(super) struct Finished {
     pub(super) event: RunEvent,
     pub(super) outcomes: Outcomes,
@@ -73,7 +73,7 @@ impl CurrentRun {
         }
     }
 
-    /// Takes a line that it has said.
+    /// Processes a line of its output.
     pub(super) fn hear(&mut self, line: &Line<'_>) {
         match line {
             Line::End { id, plugin, result, reason, would_change, .. } => {
@@ -108,7 +108,7 @@ impl CurrentRun {
         }
     }
 
-    /// Asks it to end.
+    /// Asks it to terminate.
     pub(super) fn end(&mut self, now: Instant) {
         if self.ending.is_none() {
             self.ending = Some(now);
@@ -116,7 +116,7 @@ impl CurrentRun {
         }
     }
 
-    /// Asks it to end if it takes too long, and ends it if it doesn't.
+    /// Asks it to terminate after the timeout, and kills it if it does not.
     pub(super) fn end_if_late(&mut self, now: Instant, limit: Duration) {
         if now >= self.since + limit && self.ending.is_none() {
             self.is_late = true;
@@ -128,13 +128,13 @@ impl CurrentRun {
         }
     }
 
-    /// Returns the time at which that has to be looked at.
+    /// Returns the time of the next timeout.
     pub(super) fn next_wake(&self, limit: Duration) -> Option<Instant> {
         let end = self.ending.map_or(self.since + limit, |at| at + TIME_TO_END);
         (!self.is_killed).then_some(end)
     }
 
-    /// Returns what has become of it; without an end it could not be started.
+    /// Returns its result. `ended` is `None` if it could not be started.
     pub(super) fn finish(self, ended: Option<&Ended>) -> Finished {
         let exit_code = ended.and_then(|ended| ended.status?.code());
         let result = self.result(exit_code);
@@ -165,7 +165,7 @@ impl CurrentRun {
         if self.ending.is_some() && exit_code != Some(0) {
             return RunResult::Interrupted;
         }
-        // Without a summary it has died, and with another status than that says it is none of ours.
+        // Without a summary it has crashed, and with another exit status than in the summary it is not the real holo.
         let is_whole = self.exit_code.is_some() && self.exit_code.map(i32::from) == exit_code;
         match exit_code {
             Some(0) if is_whole && changed > 0 => RunResult::Changed,
@@ -178,14 +178,14 @@ impl CurrentRun {
     }
 }
 
-/// Returns how a holo ended that has said nothing of it.
+/// Describes the end of a holo that did not report it itself.
 fn how_it_died(ended: &Ended) -> String {
     let status = ended.status.map_or_else(|| "it is lost".to_owned(), holo_process::Status::in_words);
     let said = ended.diagnostics.lines().last().unwrap_or_default();
     if said.is_empty() { status } else { format!("{status}: {said}") }
 }
 
-/// Returns a line about a run that has ended.
+/// Describes a finished run on one line.
 pub(super) fn in_words(event: &RunEvent) -> String {
     let RunEvent { verb, result, tally, duration, error, run, .. } = event;
     let run = run.as_ref().map(|run| format!(" {run}")).unwrap_or_default();

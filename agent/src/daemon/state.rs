@@ -1,4 +1,4 @@
-//! The state of the agent, as it is told to systemd and to whoever asks.
+//! The status of the agent, as reported to systemd and clients.
 
 use super::Daemon;
 use crate::config::Mode;
@@ -8,7 +8,7 @@ use jiff::{Timestamp, Unit};
 use tokio::time::Instant;
 
 impl Daemon<'_> {
-    /// Tells systemd and the metrics what is done, if that is new.
+    /// Reports the current activity to systemd and the metrics if it has changed.
     pub(super) fn tell(&mut self) {
         self.outlets.metrics.set_watching(self.watch.is_running().then(|| self.watch.applies()));
         let doing = self.doing().to_string();
@@ -34,7 +34,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Returns the state as it is known now.
+    /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> Status {
         let wait = self.next_run.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! The agent over hours and weeks, which pass in no time.
+//! Simulations of the agent over hours and weeks.
 
 mod stage;
 
@@ -17,7 +17,7 @@ fn a_day_has_a_run_every_half_hour_and_a_watch_in_between() {
     let runs = play.times("apply");
     assert_eq!(runs[0], 0);
     assert!((48..=50).contains(&runs.len()), "{runs:?}");
-    // A second more or less is what the watch takes to end.
+    // The watch takes a second to end.
     assert!(runs[1..].windows(2).all(|pair| (1799..=1801).contains(&(pair[1] - pair[0]))), "{runs:?}");
     assert_eq!(play.words()[..4], ["apply", "watch --apply", "end watch", "apply"]);
     assert_eq!(play.events.len(), runs.len());
@@ -27,7 +27,7 @@ fn a_day_has_a_run_every_half_hour_and_a_watch_in_between() {
 fn outside_of_the_window_nothing_is_changed_and_at_its_opening_there_is_a_run() {
     let config = Config { maintenance: Some("hours=2-5 days=mon-fri".parse().unwrap()), ..Config::default() };
     let play = Stage { config, ..Stage::default() }.play(4 * 24 * HOUR, Vec::new());
-    // Friday, and Monday.
+    // Friday and Monday.
     let is_open = |time: u64| [0, 3].contains(&(time / 86_400)) && (7_200..18_000).contains(&(time % 86_400));
     let applies = play.times("apply");
     assert!(applies.iter().all(|&time| is_open(time)), "{applies:?}");
@@ -35,7 +35,7 @@ fn outside_of_the_window_nothing_is_changed_and_at_its_opening_there_is_a_run() 
         assert!(applies.iter().any(|&time| (opening..opening + 3).contains(&time)), "{applies:?}");
     }
     assert!((12..=14).contains(&applies.len()), "{applies:?}");
-    // A watch that may change things ends with the window.
+    // A watch that may make changes ends with the window.
     let watches = play.times("watch --apply");
     assert!(watches.iter().all(|&time| is_open(time)), "{watches:?}");
     assert!(play.times("end watch").contains(&18_000));
@@ -51,7 +51,7 @@ fn a_clock_that_is_set_opens_and_closes_the_window_at_once() {
     for word in ["apply", "watch --apply"] {
         let times = play.times(word);
         assert!(times.len() >= 2 && times.iter().all(|&time| is_open(time)), "{word}: {:?}", play.log);
-        // The watch that may change nothing ends first, which takes a second.
+        // The watch without changes must end first, which takes a second.
         assert!(
             [601, 2401].iter().all(|begin| times.iter().any(|time| (*begin..begin + 30).contains(time))),
             "{times:?}"
@@ -80,7 +80,7 @@ fn random_configurations_never_have_two_children_nor_changes_where_there_may_be_
             let is_open = config.maintenance.is_none() || (open..open + 3600).contains(&(time % 86_400));
             assert!(!is_change || (is_open && mode == Mode::Enforce), "{time} {word}: {config:?}");
         }
-        // It neither sleeps for good nor runs without a pause.
+        // It neither stalls nor runs without a pause.
         let runs = play.log.iter().filter(|(_, word)| word == "apply" || word == "check").count();
         let longest = interval.as_secs() * 3 / 2 + run.min(timeout).as_secs() + end.as_secs() + 1;
         assert!(runs as u64 >= 30 * 3600 / longest, "{runs} runs: {config:?}");
@@ -158,19 +158,19 @@ fn a_run_whose_agent_has_crashed_is_known_by_its_record_and_counted_once() {
     assert_eq!(play.words()[..3], ["history", "apply", "watch --apply"]);
     let ids: Vec<&str> = play.events.iter().map(|event| event.id.as_str()).collect();
     assert_eq!(ids, ["a", "b", "r"]);
-    // One that goes on is waited for.
+    // A run in progress is waited for.
     let history = vec![line("a", "running", "holo-agent", "apply")];
     let play = Stage { last: last.clone(), history, ..Stage::default() }.play(MINUTE, Vec::new());
     assert!(play.words().iter().all(|word| *word != "apply"), "{:?}", play.log);
     assert!(play.times("history").len() > 5);
-    // A look at the records that hangs holds nothing up for good.
+    // A query that hangs does not block the agent indefinitely.
     let play = Stage { last: last.clone(), history_time: Duration::MAX, ..Stage::default() }.play(HOUR, Vec::new());
     assert_eq!(play.log[..3], [(0, "history".into()), (300, "kill history".into()), (300, "apply".into())]);
-    // One whose event is kept already is not asked about.
+    // A run whose event is already recorded is not queried.
     let kept = Some("2026-11-19T23:59:00Z".parse().unwrap());
     let play = Stage { last: last.clone(), kept, ..Stage::default() }.play(MINUTE, Vec::new());
     assert_eq!((play.words()[0], play.events.len()), ("apply", 1));
-    // And one of which there is no record has changed nothing.
+    // A run without a record has made no changes.
     let play = Stage { last, ..Stage::default() }.play(MINUTE, Vec::new());
     let What::Run(run) = &play.events[0].what else { panic!("{:?}", play.events) };
     assert_eq!((run.result, play.events.len()), (RunResult::Interrupted, 2));
@@ -180,7 +180,7 @@ fn as_run(event: &Event) -> Option<&RunEvent> {
     if let What::Run(run) = &event.what { Some(run) } else { None }
 }
 
-/// Returns the line of an entity's health.
+/// Returns the line with an entity's health.
 fn health(entity: &str, state: &str) -> String {
     let text = if state == "ok" { "" } else { "\"text\":\"it says so\"," };
     let requires = "\"requires\":[\"package:x\"]";
@@ -189,7 +189,7 @@ fn health(entity: &str, state: &str) -> String {
     )
 }
 
-/// Returns the events about health, each in words.
+/// Describes the events about health.
 fn health_events(play: &Play) -> Vec<String> {
     let in_words = |event: &Event| match &event.what {
         What::Health { entity, state, .. } => Some(format!("{entity} {state:?}")),
@@ -209,7 +209,7 @@ fn health_is_looked_at_between_runs_and_changes_of_it_are_events() {
     assert!(rounds.windows(2).all(|pair| pair[1] - pair[0] == 61), "{rounds:?}");
     assert!((18..=20).contains(&rounds.len()), "{rounds:?}");
     assert_eq!(health_events(&play), ["a:b Warning", "a:b Ok"]);
-    // The watch goes on all the time.
+    // The watch keeps running.
     assert_eq!(play.times("watch --apply").len(), 1, "{:?}", play.log);
 }
 
@@ -231,12 +231,12 @@ fn what_is_critical_is_applied_with_what_it_requires_but_not_for_ever() {
     assert_eq!(health_events(&play), ["a:b Critical", "a:b Ok"]);
     let runs: Vec<&RunEvent> = play.events.iter().filter_map(as_run).collect();
     assert_eq!((runs[0].entities.len(), &runs[1].entities[..]), (0, &["a:b".to_owned(), "package:x".to_owned()][..]));
-    // It moves no whole run.
+    // It does not affect the times of complete runs.
     let config = Config { interval: 6 * HOUR, ..Config::default() };
     let stage = Stage { config: config.clone(), health: vec![critical.clone()], ..Stage::default() };
     let applies = stage.play(3 * HOUR, Vec::new()).times("apply a:b package:x");
     assert_eq!(applies.len(), 9, "{applies:?}");
-    // And where nothing may be changed, nothing is.
+    // In report mode, no changes are made.
     let config = Config { mode: Mode::Report, ..config };
     let play = Stage { config, health: vec![critical], ..Stage::default() }.play(HOUR, Vec::new());
     assert!(!play.words().iter().any(|word| word.contains("apply")), "{:?}", play.log);
@@ -267,7 +267,7 @@ fn one_round_is_a_run_and_health_checks_and_what_is_critical_then() {
     assert_eq!((play.words(), play.is_well), (vec!["apply", "health"], true));
     let play = once(vec![critical.clone(), well], run).play(HOUR, Vec::new());
     assert_eq!((play.words(), play.is_well), (vec!["apply", "health", "apply a:b package:x", "health a:b"], true));
-    // It is applied once only.
+    // The entity is applied only once.
     let play = once(vec![critical], run).play(HOUR, Vec::new());
     assert_eq!((play.words().len(), play.is_well), (4, false), "{:?}", play.log);
     let play = once(vec![Vec::new()], (run.0, 255)).play(HOUR, Vec::new());

@@ -1,4 +1,4 @@
-//! The watch between whole runs: when it is started, ended, and tried again.
+//! The watch between complete runs: its start, end and retries.
 
 use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
@@ -9,16 +9,16 @@ use holo_process::Status;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A watch that has lasted for so long is no failure, however it ends.
+/// A watch that has run for this time is not considered failed when it ends.
 const STEADY: Duration = Duration::from_secs(10 * 60);
 
-/// The watch, if one runs, and when another one may begin.
+/// The running watch, if any, and the time at which another one may start.
 #[derive(Default)]
 pub(super) struct Watch {
     running: Option<RunningWatch>,
-    /// The number of watches in a row that have ended by themselves.
+    /// The number of consecutive watches that ended by themselves.
     failures: u32,
-    /// The time before which no other one begins.
+    /// The earliest start time of the next one.
     not_before: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ struct RunningWatch {
     since: Instant,
     entities: Option<usize>,
     last_error: Option<String>,
-    /// The time at which it was asked to end.
+    /// The time at which it was asked to terminate.
     ending: Option<Instant>,
     is_killed: bool,
 }
@@ -47,12 +47,12 @@ impl Watch {
         self.running.as_ref().is_some_and(|running| running.ending.is_some())
     }
 
-    /// Returns true if the one that runs brings back what has drifted.
+    /// Returns true if the running watch repairs drift.
     pub(super) fn applies(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.applies)
     }
 
-    /// Returns the number of entities that are watched, once that is known.
+    /// Returns the number of watched entities, if known.
     pub(super) fn entities(&self) -> Option<usize> {
         self.running.as_ref()?.entities
     }
@@ -75,7 +75,7 @@ impl Watch {
         });
     }
 
-    /// Notes that it could not be started, or has ended by itself. Returns the time until it is tried again.
+    /// Records that it could not be started, or ended by itself. Returns the delay before a retry.
     pub(super) fn failed(&mut self, now: Instant) -> Duration {
         self.failures += 1;
         let wait = retry_after(self.failures);
@@ -108,7 +108,7 @@ impl Watch {
         say(Level::Error, format_args!("holo watch has ended ({status}){said}; it is tried again in {wait:?}"));
     }
 
-    /// Asks it to end.
+    /// Asks it to terminate.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(running) = self.running.as_mut().filter(|running| running.ending.is_none()) {
             running.ending = Some(now);
@@ -116,7 +116,7 @@ impl Watch {
         }
     }
 
-    /// Ends it if it was asked to end, and doesn't.
+    /// Kills it if it was asked to terminate and the timeout is over.
     pub(super) fn kill_if_late(&mut self, now: Instant) {
         let Some(running) = &mut self.running else { return };
         if running.ending.is_some_and(|at| now >= at + TIME_TO_END) && !running.is_killed {
@@ -125,7 +125,7 @@ impl Watch {
         }
     }
 
-    /// Returns the time at which there is something to do about it.
+    /// Returns the time of the next action.
     pub(super) fn next_wake(&self, is_wanted: bool) -> Option<Instant> {
         match &self.running {
             Some(running) => running.ending.filter(|_| !running.is_killed).map(|at| at + TIME_TO_END),

@@ -1,4 +1,4 @@
-//! Runs: their beginning and end, of all entities or of some that are critical, and those that an agent before this one has begun.
+//! The start and end of runs, of all entities or critical ones, and of those that a previous agent has started.
 
 use super::catch_up::{self, CatchUp};
 use super::run::{self, CurrentRun};
@@ -11,17 +11,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Daemon<'_> {
-    /// Begins a whole run.
+    /// Begins a complete run.
     pub(super) fn begin_run(&mut self) {
-        // The machine may have slept since.
+        // The machine may have been suspended since.
         self.look_at_window(Instant::now());
         let task = if self.may_change() { Task::Apply { entities: Vec::new() } } else { Task::Check };
-        // It applies those, too.
+        // The complete run applies these too.
         self.health.repairs.take();
         self.begin(&task);
     }
 
-    /// Applies the entities that are critical, and what they require.
+    /// Applies the critical entities and those that they require.
     pub(super) fn begin_repairs(&mut self) {
         let entities = self.health.repairs.take();
         self.begin(&Task::Apply { entities });
@@ -30,7 +30,7 @@ impl Daemon<'_> {
     fn begin(&mut self, task: &Task) {
         self.health.abandon(Instant::now());
         let began = self.clock.now();
-        // Before it begins, so that a crash leaves no run of which nobody knows.
+        // Before it begins, so that no run is lost in a crash.
         self.last.set_begun(Some(began));
         let (id, child) = self.start(task);
         let mut run = CurrentRun::new(id, task, began);
@@ -58,7 +58,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Takes a run that has ended, or could not begin.
+    /// Processes a run that has ended, or could not begin.
     fn finish(&mut self, ended: run::Finished) {
         let run::Finished { event, outcomes, troubles } = ended;
         say(if event.result.is_good() { Level::Info } else { Level::Error }, run::in_words(&event));
@@ -78,11 +78,11 @@ impl Daemon<'_> {
             self.health.look_again(Instant::now() + wait);
         }
         self.publish(vec![What::Run(Box::new(event))]);
-        // Last, as nobody asks any more what became of it.
+        // Last, as the run will not be queried any more.
         self.last.set_begun(None);
     }
 
-    /// Notes a whole run that has ended, and when there is another one.
+    /// Records a finished complete run, and schedules the next one.
     fn end_whole_run(&mut self, event: &RunEvent) {
         let now = self.clock.now();
         self.outlets.metrics.ran(event, now);
@@ -91,7 +91,7 @@ impl Daemon<'_> {
         let mut wait = self.rhythm.until_next(now, Some(event.began), self.config.interval);
         self.failures = if event.result == RunResult::Error { self.failures + 1 } else { 0 };
         if self.failures > 0 {
-            // It may be that a person's apply holds the lock, or that a package is being replaced.
+            // A manual apply may hold the lock, or a package may be being replaced.
             wait = wait.min(retry_after(self.failures + 4));
         }
         self.next_run = Instant::now() + wait;
@@ -99,7 +99,7 @@ impl Daemon<'_> {
         self.health.look_at_all(Instant::now());
     }
 
-    /// Asks holo what became of a run that an agent before this one has begun.
+    /// Queries holo for the result of a run that a previous agent has started.
     pub(super) fn begin_to_catch_up(&mut self) {
         let Some(begun) = self.last.begun() else { return };
         let (id, child) = self.start(&Task::History { since: begun });
@@ -118,7 +118,7 @@ impl Daemon<'_> {
             Said::Garbage(text) => say(Level::Warning, format_args!("holo history said what is {text}")),
             Said::Ended(_) => match self.catch_up.take().and_then(CatchUp::finish) {
                 Some(runs) => self.caught_up(runs),
-                // It goes on, and holds the lock.
+                // The run is in progress, and holds the lock.
                 None => self.next_run = Instant::now() + catch_up::LOOK_AGAIN,
             },
         }

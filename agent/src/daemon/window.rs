@@ -1,14 +1,14 @@
-//! The maintenance window, as it is now.
+//! The state of the maintenance window.
 
 use holo_schedule::{Schedule, is_open, next_change};
 use jiff::Zoned;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after which the clock is looked at again, as it may have been put to another time.
+/// The interval for checking the clock, as it may have been set.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// True or false for some time: if something may be changed.
+/// Whether changes are permitted, and until when this is certain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     is_open: bool,
@@ -27,12 +27,12 @@ impl Window {
         self.is_open
     }
 
-    /// Returns true if it has to be looked at again.
+    /// Returns true if the window must be checked again.
     pub(super) fn is_over(self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// Returns the time at which it has to be looked at again.
+    /// Returns the time at which the window must be checked again.
     pub(super) fn until(self) -> Option<Instant> {
         self.until
     }

@@ -1,4 +1,4 @@
-//! Events that are kept, merged and not lost.
+//! Tests that events are kept, merged and not lost.
 
 use super::*;
 use crate::event::RunEvent;
@@ -9,7 +9,7 @@ fn event(number: i64) -> Event {
     Event { id: format!("e{number}"), time, what }
 }
 
-/// Returns the number of events that are on disk or stand behind numbers.
+/// Returns the number of events on disk, including merged ones.
 fn total(path: &Path) -> u64 {
     let mut counts = Counts::default();
     Spool::read(path).unwrap().iter().for_each(|event| counts.add(event));
@@ -21,7 +21,7 @@ fn events_are_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("below/events.jsonl");
     for number in 0..3 {
-        // Each is a process of its own.
+        // Like separate processes.
         Spool::open(&path, 1 << 20).record(event(number));
     }
     assert_eq!(Spool::read(&path).unwrap(), [event(0), event(1), event(2)]);
@@ -74,7 +74,7 @@ fn it_never_grows_beyond_its_limit_and_counts_what_it_merges() {
     let kept = Spool::read(&path).unwrap();
     let What::Merged(counts) = &kept[0].what else { panic!("{kept:?}") };
     assert_eq!(counts.from, Some(event(0).time));
-    // The latest are as they were.
+    // The latest events are unchanged.
     assert_eq!(kept.last(), Some(&event(499)));
     assert!(kept.len() > 3, "{kept:?}");
 }
@@ -107,13 +107,13 @@ fn what_waits_is_there_after_a_crash() {
     let aside = folder.path().join("aside");
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
-    // Each is an agent of its own, which crashes.
+    // Each is an agent that crashes.
     for number in 1..4 {
         open().record(event(number));
     }
     let all = |from: i64| (from..4).map(event).collect::<Vec<_>>();
     assert_eq!(Spool::read(&refuge).unwrap(), all(1));
-    // One more crash: the first of them is on disk already.
+    // Another crash: the first of them is already on disk.
     fs::remove_dir(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     Spool::open(&path, 1 << 20).record(event(1));
@@ -136,7 +136,7 @@ fn what_waits_nowhere_is_said() {
 
 #[test]
 fn a_full_disk_leaves_whole_lines_only() {
-    // A device that takes nothing: what is opened is written to in vain.
+    // A device on which every write fails.
     if File::open("/dev/full").is_err() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the agent does and says, with a real `holo` on a root to throw away.
+//! Tests of the agent with a real `holo` on a temporary root.
 
 use crate::harness::{Agent, PATIENCE, events, kinds, program, root};
 use holo_testing::require::FANOTIFY;
@@ -43,7 +43,7 @@ fn keeps() {
     agent.until_said("drifted file:/srv/app/conf");
     agent.until_said("repaired file:/srv/app/conf");
     assert_eq!(root.read("srv/app/conf"), "port 80\n");
-    // What needs force stays, and is known.
+    // A change that requires force is reported, but not repaired.
     root.write("srv/app/conf", "port 81\n");
     agent.until_said("drifted file:/srv/app/conf");
     let status = agent.status();
@@ -56,14 +56,14 @@ fn keeps() {
     assert!(String::from_utf8_lossy(&people).contains(" repaired file:/srv/app/conf\n"));
 }
 
-/// Writes a file, and then waits long enough to be seen.
+/// Writes a file, and then sleeps long enough to be detected.
 const WRITER: &str = "#!/bin/sh\necho 'port 82' >\"$1\"\nsleep 2\n";
 
 fn writers() {
     let root = root("").script("other-manager", WRITER);
     let mut agent = Agent::start(&root);
     agent.until_watching();
-    // Who writes is listened to from a repair on.
+    // Writing processes are only tracked after a repair.
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     agent.until_said("repaired file:/srv/app/conf");
     let mut writer = holo_process::Program::new(root.join("other-manager"));
@@ -91,7 +91,7 @@ fn reports() {
     assert_eq!(status["doing"]["apply"], false);
     assert!(status["drifted"]["file:/srv/app/conf"].is_object(), "{status:#}");
     assert!(!root.exists("srv/app/conf"));
-    // Applied by hand, it is as it should be.
+    // A manual apply repairs it.
     assert!(root.holo(&["apply"]).success());
     agent.until_said("returned file:/srv/app/conf");
     agent.stop();
@@ -160,11 +160,11 @@ fn crashed() {
     assert_eq!(agent.end().0, None);
     assert!(root.exists("run/holo-agent/control.sock"));
     let mut agent = Agent::start(&root);
-    // The last run is recent, so there is no other one yet.
+    // The last run is recent, so that none is due.
     let status = agent.until_watching();
     assert_eq!(status["last"]["result"], "changed");
     fs::remove_file(root.join("srv/app/conf")).unwrap();
-    // The watch of the first one has ended with it.
+    // The first agent's watch has ended with it.
     agent.until_said("repaired file:/srv/app/conf");
     let said = agent.stop();
     assert!(!said.contains("apply"), "{said}");
@@ -193,7 +193,7 @@ fn bad_holo() {
         agent.stop();
         assert_eq!(kinds(&events(&root)), ["run error"], "{script}");
     }
-    // What does not exist may come.
+    // A missing program may appear later.
     let root = with_script("", "interval = \"1s\"\n");
     fs::remove_file(root.join("holo")).unwrap();
     let mut agent = Agent::start(&root);
@@ -201,7 +201,7 @@ fn bad_holo() {
     agent.until_said("holo watch: ");
     root.write_script("holo", format!("#!/bin/sh\necho '{summary}'\n"));
     agent.until_said("apply unchanged");
-    // A watch that ends by itself is said and tried again.
+    // A watch that ends by itself is logged and retried.
     agent.until_said("holo watch has ended (exit status 0)");
     agent.until_said("holo watch has ended (exit status 0)");
     agent.stop();
@@ -217,7 +217,7 @@ fn hanging() {
 }
 
 fn ends_with_its_child() {
-    // As an apply that finishes what must not be cut off.
+    // Like an apply that finishes a step that must not be interrupted.
     let script = "#!/bin/sh\ntrap 'sleep 1; echo done >\"$HOLO_ROOT_DIR/done\"; exit 143' TERM\n\
                   echo begun >\"$HOLO_ROOT_DIR/begun\"\nwhile :; do sleep 0.1; done\n";
     let root = with_script(script, "");
@@ -242,7 +242,7 @@ fn no_agent() {
     assert!(said.contains("no agent answers at ") && said.contains("is holo-agent.service running?"), "{said}");
 }
 
-/// Returns an address that nobody uses.
+/// Returns an unused address.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -265,7 +265,7 @@ fn metrics() {
     agent.until_watching();
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     agent.until_said("repaired file:/srv/app/conf");
-    // Whoever only connects holds nobody up.
+    // A client that only connects does not block others.
     let _idle = TcpStream::connect(address).unwrap();
     let answer = ask(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -302,7 +302,7 @@ fn idle() {
     let root = root("");
     let mut agent = Agent::start(&root);
     agent.until_watching();
-    // What is left of the beginning.
+    // Wait until the start is completed.
     std::thread::sleep(Duration::from_millis(500));
     let trace = root.join("trace");
     let mut strace = holo_process::Program::new("strace");
@@ -310,7 +310,7 @@ fn idle() {
     let ended = strace.timeout(Duration::from_secs(5)).run(|_, _| {}).unwrap();
     assert!(ended.timed_out.is_some(), "{:?}", ended.last_lines(3));
     let calls = fs::read_to_string(&trace).unwrap();
-    // Those that it waits in are shown as begun, and as broken off.
+    // System calls in which it waits are shown as unfinished.
     let made = calls.lines().filter(|line| !line.contains("<unfinished") && !line.contains("<detached"));
     let made: Vec<&str> = made.filter(|line| !line.contains("resumed")).collect();
     assert!(made.is_empty(), "{calls}");

@@ -1,4 +1,5 @@
-//! Nothing is lost or doubled: a full disk, a power cut, and a kill between a change and its refresh.
+//! Tests that events and refreshes are neither lost nor duplicated after a full disk, a power cut, or a kill between a
+//! change and its refresh.
 
 use crate::harness::{Agent, PATIENCE, events, kinds, root};
 use crate::systemd::{self, machine_with_file, status, until};
@@ -9,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// `steps:a` changes once; `steps:b` comes after it, and waits as long as there is a file; `steps:c`, the last, is refreshed.
+/// `steps:a` changes once; `steps:b` comes after it, and waits as long as a file exists; `steps:c`, the last, is
+/// refreshed.
 const STEPS: &str = r#"#!/bin/sh
 cd "$HOLO_ROOT_DIR/srv" || exit 1
 case $1 in
@@ -45,7 +47,7 @@ fn root_with_steps() -> ScratchRoot {
         .file("srv/waits", "")
 }
 
-/// Waits until a file has something in it, and returns that.
+/// Waits until a file is not empty, and returns its content.
 #[track_caller]
 fn content(root: &ScratchRoot, path: &str) -> String {
     let begun = Instant::now();
@@ -63,7 +65,7 @@ fn process(root: &ScratchRoot, path: &str) -> Pid {
     Pid::from_raw(content(root, path).trim().parse().unwrap()).unwrap()
 }
 
-/// Expects that the refresh is done once, however many runs there are.
+/// Checks that the refresh is done exactly once.
 #[track_caller]
 fn refreshes_once(root: &ScratchRoot, agent: &mut Agent<'_>) {
     content(root, "srv/refreshes");
@@ -73,7 +75,7 @@ fn refreshes_once(root: &ScratchRoot, agent: &mut Agent<'_>) {
     assert_eq!(root.read("srv/refreshes"), "refreshed\n");
 }
 
-/// Expects that no event is there twice.
+/// Checks that no event occurs twice.
 #[track_caller]
 fn are_different(events: &[Value]) {
     let mut ids: Vec<_> = events.iter().map(|event| event["id"].as_str()).collect();
@@ -103,7 +105,7 @@ fn agent_is_killed() {
     process(&root, "srv/holo");
     agent.signal(Signal::KILL);
     assert_eq!(agent.end().0, None);
-    // Its run goes on, and the next agent waits for it.
+    // Its run continues, and the next agent waits for it.
     let mut agent = Agent::start(&root);
     std::fs::remove_file(root.join("srv/waits")).unwrap();
     refreshes_once(&root, &mut agent);
@@ -117,7 +119,7 @@ fn killed_with_events() {
     let root = root("interval = \"1h\"\n");
     let mut agent = Agent::start(&root);
     agent.until_watching();
-    // A directory takes no events, as a full disk does.
+    // Writing to a directory fails, as on a full disk.
     let (events, aside) = (root.join("var/lib/holo-agent/events.jsonl"), root.join("srv/aside"));
     std::fs::rename(&events, &aside).unwrap();
     std::fs::create_dir(&events).unwrap();
@@ -141,7 +143,7 @@ fn killed_with_events() {
     are_different(&events);
 }
 
-/// Fills the disk of the agent, and the rest of what its file has taken of it.
+/// Fills the agent's disk, including the last block of its event file.
 const FILL: &str = r#"
 cd /var/lib/holo-agent
 cat /dev/zero >filler 2>/dev/null || true
@@ -173,19 +175,19 @@ fn full_disk() {
     machine.must("holo-agent status | grep -q 'No space left'");
     drifts_until(2);
     are_kept(0);
-    // Once there is room again, the next event takes with it what has waited.
+    // When there is space again, the pending events are written with the next one.
     machine.must("rm /var/lib/holo-agent/filler");
     drifts_until(3);
     assert!(status(&machine)["spool_error"].is_null());
     are_kept(3);
-    // So does the end of the agent.
+    // Ending the agent also writes pending events.
     machine.must(FILL);
     drifts_until(4);
     assert!(status(&machine)["spool_error"].is_string());
     machine.must("rm /var/lib/holo-agent/filler && systemctl stop holo-agent");
     are_kept(4);
     machine.must("test ! -e /run/holo-agent");
-    // What is lost after all is said.
+    // Events that are lost nevertheless are logged.
     machine.must("systemctl start holo-agent");
     until(&machine, "holo-agent status | grep -q 'watching 1 entity'");
     machine.must(FILL);
@@ -211,7 +213,7 @@ fn machine_at_work() -> Overlay {
     machine
 }
 
-/// Lets the run go on, and expects that the refresh is done once.
+/// Lets the run continue, and checks that the refresh is done exactly once.
 #[track_caller]
 fn catches_up(machine: &Overlay) {
     machine.must("rm /srv/waits && systemctl start multi-user.target --no-block");
@@ -220,7 +222,7 @@ fn catches_up(machine: &Overlay) {
     machine.must("systemctl stop holo-agent");
 }
 
-/// Expects the event of an interrupted run, then that of the run that catches up, and none with anything else to do.
+/// Checks for the event of an interrupted run, then that of the run that catches up, and no other with changes.
 #[track_caller]
 fn was_interrupted_once(events: &[Value]) {
     let kinds = kinds(events);
@@ -235,7 +237,7 @@ fn reboot() {
     catches_up(&machine);
     let events = systemd::events(&machine);
     was_interrupted_once(&events);
-    // The agent itself has said it before the machine went down.
+    // The agent itself has reported it before the machine went down.
     let error = events[0]["what"]["error"].as_str().unwrap();
     assert_eq!(error, "interrupted by signal 15 while steps:b was at work");
 }

@@ -1,4 +1,4 @@
-//! An agent that runs on a root to throw away.
+//! An agent on a temporary root.
 
 use holo_process::{Channel, Event, Process, Program, Status};
 use holo_testing::ScratchRoot;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The time within which something has to happen on a machine that has much to do.
+/// The timeout for waiting on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running agent.
@@ -28,7 +28,7 @@ pub(crate) fn root(config: &str) -> ScratchRoot {
         .resource("files/app.toml", "[[file]]\npath = \"/srv/app/conf\"\ncontent = \"port 80\\n\"\n")
 }
 
-/// Returns the agent's program, for that root.
+/// Returns the agent's program for that root.
 pub(crate) fn program(root: &ScratchRoot, arguments: &[&str]) -> Program {
     let mut agent = Program::new(built("holo-agent"));
     agent.args(arguments).current_dir(root.path());
@@ -38,7 +38,7 @@ pub(crate) fn program(root: &ScratchRoot, arguments: &[&str]) -> Program {
 }
 
 impl<'r> Agent<'r> {
-    /// Starts it.
+    /// Starts the agent.
     pub(crate) fn start(root: &'r ScratchRoot) -> Agent<'r> {
         let process = program(root, &["run"]).start().unwrap();
         Agent { root, process, said: String::new(), status: None }
@@ -52,7 +52,7 @@ impl<'r> Agent<'r> {
         kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
     }
 
-    /// Hears what it says for a while.
+    /// Reads its output for a while.
     fn listen(&mut self, until: Instant) {
         let Agent { process, said, status, .. } = self;
         if status.is_some() {
@@ -67,7 +67,7 @@ impl<'r> Agent<'r> {
         taken.unwrap();
     }
 
-    /// Waits until it has said this, after what was waited for before, and returns all up to the end of that line.
+    /// Waits for this text after the last one that was waited for, and returns all output up to the end of that line.
     #[track_caller]
     pub(crate) fn until_said(&mut self, text: &str) -> String {
         let begun = Instant::now();
@@ -83,7 +83,7 @@ impl<'r> Agent<'r> {
         }
     }
 
-    /// Waits for its end, and returns the exit status and the rest that it has said.
+    /// Waits until it ends, and returns its exit status and the rest of its output.
     #[track_caller]
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let begun = Instant::now();
@@ -94,7 +94,7 @@ impl<'r> Agent<'r> {
         (self.status.and_then(Status::code), self.said)
     }
 
-    /// Asks it to end, and expects that it does so well.
+    /// Asks it to terminate, and checks that it succeeds.
     #[track_caller]
     pub(crate) fn stop(self) -> String {
         self.signal(Signal::TERM);
@@ -105,13 +105,13 @@ impl<'r> Agent<'r> {
         said
     }
 
-    /// Returns its state.
+    /// Returns its status.
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         self.try_status().unwrap()
     }
 
-    /// Returns its state, if it answers already.
+    /// Returns its status if it already answers.
     fn try_status(&self) -> Result<Value, String> {
         let output = program(self.root, &["status", "--json"]).output().unwrap();
         match output.ended.failure() {
@@ -120,7 +120,7 @@ impl<'r> Agent<'r> {
         }
     }
 
-    /// Waits until its state is as the test says.
+    /// Waits until the status meets a condition.
     #[track_caller]
     pub(crate) fn until_status(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
@@ -151,7 +151,7 @@ pub(crate) fn events(root: &ScratchRoot) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns the kinds of events, and of runs their results.
+/// Returns the kinds of events, or the results for runs.
 pub(crate) fn kinds(events: &[Value]) -> Vec<String> {
     let kind = |event: &Value| event["what"]["kind"].as_str().unwrap().to_owned();
     let name = |event: &Value| match event["what"]["result"].as_str() {

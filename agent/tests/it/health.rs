@@ -1,4 +1,4 @@
-//! Health checks between runs, with a real `holo` and a plugin whose entities are as a file says.
+//! Tests of health checks between runs, with a real `holo` and a plugin whose entities are controlled by files.
 
 use crate::harness::{Agent, PATIENCE, events, kinds, program, root};
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::time::Instant;
 
-/// Applying `pulse:app` makes it well, if it can be; it requires `pulse:db`.
+/// Applying `pulse:app` repairs it if possible; it requires `pulse:db`.
 const PULSE: &str = r#"#!/bin/sh
 cd "$HOLO_ROOT_DIR" || exit 1
 case $1 in
@@ -57,7 +57,7 @@ fn heals() {
     let said = agent.until_said("health of pulse:app: ok");
     assert!(said.contains("apply ") && said.contains(" unchanged: 2 entities: 2 unchanged"), "{said}");
     assert_eq!(root.read("applied"), "pulse:db\npulse:app\n");
-    // A whole run is what it was, and the watch is there again.
+    // The last complete run is unchanged, and the watch runs again.
     let status = agent.until_watching();
     assert_eq!(status["last"]["tally"]["changed"], 1, "{status:#}");
     agent.stop();
@@ -93,7 +93,7 @@ fn once() {
         (output.ended.code(), said)
     };
     assert_eq!(run(Some("changed: 3 entities: 1 changed, 2 unchanged")).0, Some(0));
-    // Also if there was a run just now.
+    // Even if there was a run just before.
     let (code, said) = run(Some("unchanged: 3 entities"));
     assert!(code == Some(0) && !said.contains("health of"), "{said}");
     root.write("incurable", "");
@@ -102,7 +102,7 @@ fn once() {
     assert_eq!((code, said.matches("apply ").count()), (Some(1), 2), "{said}");
     fs::remove_file(root.join("incurable")).unwrap();
     root.write("state", "critical");
-    // The whole run makes it well before it is asked.
+    // The complete run repairs it before its health is checked.
     assert_eq!(run(None).0, Some(0));
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     assert!(!root.exists("run/holo-agent/control.sock"));

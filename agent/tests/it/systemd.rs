@@ -1,4 +1,5 @@
-//! The units, on a system with a real systemd: start, reload, stop in the middle of a transaction, watchdog, and a kill.
+//! Tests of the units on a system with a real systemd: start, reload, stop in the middle of a transaction, watchdog,
+//! and a kill.
 
 use crate::harness::{PATIENCE, kinds};
 use bstr::ByteSlice;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A repository with a package whose installation goes on as long as there is a file.
+/// A repository with a package whose installation lasts as long as a file exists.
 const REPOSITORY: &str = r#"
 mkdir -p /srv/repository /srv/slow/DEBIAN
 cat >/srv/slow/DEBIAN/control <<'END'
@@ -44,7 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Boots a machine on which the programs and units are where `make install` puts them.
+/// Boots a machine with the programs and units installed as by `make install`.
 pub(crate) fn machine(plugin: &str) -> Overlay {
     let machine = Overlay::booted();
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../units");
@@ -55,7 +56,7 @@ pub(crate) fn machine(plugin: &str) -> Overlay {
     machine.plugin(plugin)
 }
 
-/// A machine with a declared file.
+/// Boots a machine with a declared file.
 pub(crate) fn machine_with_file() -> Overlay {
     let machine = machine("files");
     machine.resource("files/app.toml", "[[file]]\npath = \"/srv/conf\"\ncontent = \"port 80\\n\"\n")
@@ -92,7 +93,7 @@ fn service() {
     machine.must("rm /srv/conf");
     until(&machine, "test -e /srv/conf");
 
-    // A reload with a mistake leaves everything as it was, and one without counts.
+    // A reload with an invalid configuration has no effect, and a valid one is used.
     machine.write("/etc/holo/agent.toml", "mode = \"off\"\n");
     machine.must("systemctl reload holo-agent");
     until(&machine, "holo-agent status | grep -q 'agent.toml:1: mode'");
@@ -104,16 +105,16 @@ fn service() {
     machine.must("systemctl reload holo-agent");
     until(&machine, "holo-agent status | grep -q 'watching 1 entity$'");
 
-    // A crash: systemd starts another one, which takes the socket and goes on.
+    // After a crash, systemd starts another agent, which takes over the socket and continues.
     machine.must("systemctl kill --kill-whom=main --signal=KILL holo-agent");
     until(&machine, "test \"$(systemctl show -P NRestarts holo-agent)\" = 1 && holo-agent status >/dev/null 2>&1");
     machine.must("rm /srv/conf");
     until(&machine, "test -e /srv/conf");
 
-    // One that hangs: the watchdog has it replaced.
+    // The watchdog restarts an agent that hangs.
     machine.write("/etc/systemd/system/holo-agent.service.d/quick.conf", "[Service]\nWatchdogSec=2\nRestartSec=1\n");
     machine.must("systemctl daemon-reload && systemctl restart holo-agent");
-    // As long as it is well, it says so.
+    // It is not restarted while it notifies the watchdog.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(machine.must("systemctl show -P NRestarts holo-agent"), "0\n");
     machine.must("kill -STOP $(systemctl show -P MainPID holo-agent)");
@@ -133,7 +134,7 @@ fn transaction() {
     machine.must(REPOSITORY);
     machine.must("touch /srv/waits && systemctl start holo-agent");
     until(&machine, "test -e /srv/begun");
-    // It comes back when the package is there, and not before.
+    // It ends after the package is installed, and not before.
     machine.must("systemctl stop --no-block holo-agent");
     until(&machine, "holo-agent status | grep -q stopping");
     std::thread::sleep(Duration::from_secs(1));
@@ -141,12 +142,12 @@ fn transaction() {
     machine.must("rm /srv/waits && systemctl stop holo-agent && test -e /srv/done && dpkg -s slow | grep -q 'install ok installed'");
     assert_eq!(machine.must("systemctl show -P Result holo-agent"), "success\n");
     assert!(machine.must("dpkg --audit").is_empty());
-    // The next one has nothing to do about it.
+    // The next agent has no changes to make.
     machine.must("systemctl start holo-agent");
     until(&machine, "holo-agent status | grep -q 'apply unchanged, 1 entity'");
     machine.must("systemctl stop holo-agent");
 
-    // Killed in the middle of it: it goes on, and the next agent waits for that.
+    // If it is killed in the middle of a run, the run continues, and the next agent waits for it.
     machine.must("apt-get purge -y slow && rm /srv/begun /srv/done && rm -rf /var/lib/holo-agent/last.json");
     machine.must("touch /srv/waits && systemctl start holo-agent");
     until(&machine, "test -e /srv/begun");
@@ -156,7 +157,7 @@ fn transaction() {
     machine.must("systemctl stop holo-agent");
 }
 
-/// A server that answers each request with a program of its own.
+/// A server that answers each request with a new process.
 const SERVER: [(&str, &str); 2] = [
     ("web.socket", "[Socket]\nListenStream=127.0.0.1:8080\nAccept=yes\n"),
     ("web@.service", "[Service]\nStandardInput=socket\nExecStart=/srv/answer\n"),
@@ -194,7 +195,7 @@ fn health() {
         }
     };
     are(["ok"; 3]);
-    // It takes connections, and answers with an error.
+    // It accepts connections, but responds with an error.
     machine.write("/srv/answers", "503 Service Unavailable");
     let health = are(["critical", "ok", "ok"]);
     assert!(health["file:/srv/http"]["text"].as_str().unwrap().contains("503"), "{health:#}");

@@ -1,4 +1,4 @@
-//! A stage on which an agent works: its children are made up, and its clock is that of the test.
+//! A simulation of the agent with fake children and a fake clock.
 
 use crate::agenda::Rhythm;
 use crate::child::{ChildId, Ended, Launcher, Running, Said, StartError, Task};
@@ -22,13 +22,13 @@ use tempfile::TempDir;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
-/// A Friday, at midnight in UTC.
+/// A Friday at midnight in UTC.
 const BEGIN: i64 = 1_795_132_800;
 
-/// What the agent has done: seconds since the beginning, and a word for it.
+/// The agent's actions: seconds since the start, and a word.
 type Log = Rc<RefCell<Vec<(u64, String)>>>;
 
-/// A clock that goes with the time of the test, and is set at some of its times by so many seconds.
+/// A clock that follows the test's time, and is set forward or back at certain times.
 #[derive(Clone)]
 struct TestClock {
     begun: Instant,
@@ -47,15 +47,15 @@ impl Clock for TestClock {
     }
 }
 
-/// Starts children that are made up.
+/// Starts fake children.
 struct Actors {
     log: Log,
     begun: Instant,
-    /// The time that a run takes, and its exit status.
+    /// The duration and exit status of a run.
     run: (Duration, u8),
     /// The time after which a watch ends by itself.
     watch: Duration,
-    /// The time that a child takes to end once it was asked to.
+    /// The time that a child takes to terminate.
     end: Duration,
     running: Rc<RefCell<u32>>,
     /// The lines of holo history, and the time that it takes.
@@ -114,7 +114,7 @@ impl Launcher for Actors {
         if is_noted {
             self.log.borrow_mut().push((self.begun.elapsed().as_secs(), word));
         }
-        // The lock is one, which health checks do not need.
+        // Children share a lock, except for health checks.
         assert!(is_health || self.running.replace(1) == 0, "{:?}", self.log.borrow());
         let (asked, killed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let actor = Actor {
@@ -183,7 +183,7 @@ fn summary(run: Option<Cow<'static, str>>, tally: Option<Tally>, exit_code: u8) 
 struct Sink {
     events: Rc<RefCell<Vec<Event>>>,
     last: PathBuf,
-    /// The time at which a run began whose event is there from the first.
+    /// The start time of a run whose event is already recorded at the beginning.
     kept: Option<Timestamp>,
 }
 
@@ -192,7 +192,7 @@ impl EventSink for Sink {
         if let What::Run(run) = &event.what
             && run.run.as_deref() == Some("r")
         {
-            // A crash before this would leave the run to be asked about.
+            // After a crash at this point, the run must still be queried.
             let last = fs::read_to_string(&self.last).unwrap();
             assert!(last.contains(&format!("\"begun\":\"{}\"", run.began)), "{last}");
         }
@@ -210,7 +210,7 @@ impl EventSink for Sink {
     }
 }
 
-/// A configuration that may change.
+/// A configuration that can be changed.
 #[derive(Clone)]
 struct Source(Rc<RefCell<Config>>);
 
@@ -220,7 +220,7 @@ impl ConfigSource for Source {
     }
 }
 
-/// A stage on which an agent works.
+/// The setup of a simulation.
 pub(super) struct Stage {
     pub(super) config: Config,
     pub(super) run: (Duration, u8),
@@ -237,7 +237,7 @@ pub(super) struct Stage {
     pub(super) sets: Vec<(Duration, i64)>,
 }
 
-/// What has come of it.
+/// The result of a simulation.
 pub(super) struct Play {
     pub(super) log: Vec<(u64, String)>,
     pub(super) events: Vec<Event>,
@@ -264,11 +264,11 @@ impl Default for Stage {
 }
 
 impl Stage {
-    /// Has the agent work for so long, and then end. Each input comes at its time.
+    /// Runs the agent for this time, with inputs at their times, and terminates it.
     pub(super) fn play(self, time: Duration, inputs: Vec<(Duration, Config)>) -> Play {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let log = Log::default();
-        // Not where each write would be waited for.
+        // In memory, so that writes are fast.
         let memory = Path::new("/dev/shm");
         let folder = if memory.exists() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
         let last = folder.path().join("last.json");
@@ -329,7 +329,7 @@ impl Stage {
 }
 
 impl Play {
-    /// Returns the times at which something was done, in seconds.
+    /// Returns the times of an action in seconds.
     pub(super) fn times(&self, what: &str) -> Vec<u64> {
         self.log.iter().filter(|(_, word)| word == what).map(|(time, _)| *time).collect()
     }
