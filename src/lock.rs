@@ -114,7 +114,7 @@ pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(
 pub enum State {
     /// There is none.
     Free,
-    /// An apply holds it.
+    /// An apply holds it, or may hold it: only the owner of the file can tell.
     Held,
     /// The process with this number has left it behind; the next apply takes it over.
     Left(i32),

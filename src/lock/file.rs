@@ -6,14 +6,16 @@ use super::processes::{is_alive, may_be_another_holo};
 use crate::error::IoError;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use std::fs::{self, File, FileType, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The number of attempts at a file that others remove and make at the same time.
 const ATTEMPTS: u32 = 100;
+/// The mode of a lock file: whoever can open it can lock it, and so keep every apply out.
+const MODE: u32 = 0o600;
 /// A lock file that is longer is none of ours.
 const MAX_SIZE: u64 = 1 << 16;
 
@@ -39,7 +41,7 @@ fn exists(path: &Path) -> LockErrorKind {
 pub(super) fn create(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let Ok(unnamed) = rustix::fs::open(folder, flags, Mode::from_raw_mode(0o644)) else {
+    let Ok(unnamed) = rustix::fs::open(folder, flags, Mode::from_raw_mode(MODE)) else {
         return create_in_steps(path);
     };
     let mut held = File::from(unnamed);
@@ -53,8 +55,8 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-fn create_in_steps(path: &Path) -> io::Result<File> {
-    let mut held = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+pub(super) fn create_in_steps(path: &Path) -> io::Result<File> {
+    let mut held = OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path)?;
     sign(&mut held)?;
     Ok(held)
 }
@@ -82,6 +84,9 @@ fn take_over(path: &Path) -> Result<Option<(File, i32)>, LockErrorKind> {
     let content = content(&mut held).map_err(|_| exists(path))?;
     let left_by = content.lines().next().and_then(process_id).filter(|&pid| !may_be_another_holo(pid));
     let left_by = left_by.ok_or_else(|| exists(path))?;
+    // Version 3 leaves files that everyone can open.
+    held.set_permissions(Permissions::from_mode(MODE))
+        .map_err(|error| LockErrorKind::System(IoError::new("chmod", path, error)))?;
     sign_over(&held, content.len()).map_err(|error| LockErrorKind::System(IoError::new("write", path, error)))?;
     Ok(Some((held, left_by)))
 }
@@ -95,6 +100,8 @@ pub(super) fn inspect(path: &Path) -> State {
     }
     let mut file = match OpenOptions::new().read(true).open(path) {
         Ok(file) => file,
+        // Only its owner can tell whether it is locked.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return State::Held,
         Err(error) => return State::Unknown(holo_protocol::words::reason(&error)),
     };
     if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {

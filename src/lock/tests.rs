@@ -1,9 +1,9 @@
 //! Tests of the lock.
 
-use super::file::create;
+use super::file::{create, create_in_steps};
 use super::*;
 use rustix::fs::{CWD, Mode};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
 fn folder() -> (tempfile::TempDir, PathBuf) {
@@ -33,6 +33,22 @@ fn holds_the_pid_and_goes_away() {
     assert_eq!(error.to_string(), format!("Cannot create lock file {shown}: open {shown}: file exists"));
     drop(acquired);
     assert!(!path.exists());
+}
+
+#[test]
+fn only_its_owner_can_open_it() {
+    let (_folder, path) = folder();
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    for make in [create, create_in_steps] {
+        make(&path).unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::remove_file(&path).unwrap();
+    }
+    fs::write(&path, format!("{}\n", dead_process())).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let acquired = Lock::acquire(&path).unwrap();
+    assert!(acquired.taken_over_from.is_some());
+    assert_eq!(mode(), 0o600);
 }
 
 #[test]
