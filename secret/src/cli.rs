@@ -1,4 +1,4 @@
-//! The command line, as clap sees it.
+//! The command line.
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The directory below which the keys of the machine are.
+    /// Returns the directory below which the keys of the machine are.
     pub(crate) fn root(&self) -> PathBuf {
         let variable = std::env::var_os("HOLO_ROOT_DIR").filter(|root| !root.is_empty());
         self.root.clone().or_else(|| variable.map(PathBuf::from)).unwrap_or_else(|| "/".into())

@@ -1,4 +1,4 @@
-//! `holo-secret edit`: a value is decrypted for an editor, and encrypted again for the same keys.
+//! `holo-secret edit`: decrypts a value for an editor, and encrypts it again for the same keys.
 
 mod ending;
 mod private;
@@ -18,22 +18,22 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The editor if the environment names none.
+/// The default editor.
 const EDITOR: &str = "vi";
 
-/// Has a person edit a value. The file is written if that has changed something.
+/// Edits a value. The file is only written if the value has changed.
 ///
 /// # Errors
-/// If it cannot be decrypted or encrypted, or the editor fails. Then the file is as it was.
+/// If the value cannot be decrypted or encrypted, or the editor fails. The file is then unchanged.
 pub(crate) fn edit(arguments: &Edit, root: &Path) -> Result<(), SecretError> {
     let shown = arguments.file.display().to_string();
-    // A symlink stays one.
+    // A symlink is kept.
     let path = fs::canonicalize(&arguments.file).map_err(|error| words(&shown, &error))?;
     let text = fs::read_to_string(&path).map_err(|error| words(&shown, &error))?;
     let sealed = Sealed::find(&text, arguments.line).map_err(|problem| SecretError(format!("{shown}{problem}")))?;
     let content = Keys::read(root).decrypt(sealed.armored().as_bytes())?;
     let recipients = recipients::all(&arguments.recipients, root)?;
-    // Better to know before somebody has edited it than after.
+    // Fail before the user edits the value rather than afterwards.
     if recipients::stanzas(&recipients::encrypt(&recipients, b"")?)? != recipients::stanzas(&sealed.armored())? {
         let remedy = "name all of them with --recipient or --recipients-file";
         return Err(SecretError(format!(
@@ -42,7 +42,7 @@ pub(crate) fn edit(arguments: &Edit, root: &Path) -> Result<(), SecretError> {
     }
     let signals = EndingSignals::take().map_err(|error| words("signals", &error))?;
     let edited = edited(&path, &content, &signals);
-    // By now nothing lies open any more.
+    // The plaintext has been removed by now.
     if let Some(signal) = signals.signal() {
         holo_process::end_by(signal);
     }
@@ -57,7 +57,7 @@ pub(crate) fn edit(arguments: &Edit, root: &Path) -> Result<(), SecretError> {
     replace(&path, &encrypted).map_err(|error| words(&shown, &error))
 }
 
-/// Returns what an editor makes of a content.
+/// Returns a content after editing.
 fn edited(path: &Path, content: &[u8], signals: &EndingSignals) -> Result<Vec<u8>, SecretError> {
     let directory = PrivateDirectory::make().map_err(|error| words("a private directory", &error))?;
     let name = path.file_stem().filter(|_| path.extension().is_some_and(|kind| kind == "age")).or(path.file_name());
@@ -66,7 +66,7 @@ fn edited(path: &Path, content: &[u8], signals: &EndingSignals) -> Result<Vec<u8
     directory.write(&copy, content).map_err(failed)?;
     run_editor(&copy, signals)?;
     let mut edited = fs::read(&copy).map_err(failed)?;
-    // Editors end the last line, also where it had no end.
+    // Editors add a final newline.
     if edited.ends_with(b"\n") && !content.ends_with(b"\n") {
         edited.pop();
     }
@@ -76,9 +76,10 @@ fn edited(path: &Path, content: &[u8], signals: &EndingSignals) -> Result<Vec<u8
 fn run_editor(copy: &Path, signals: &EndingSignals) -> Result<(), SecretError> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let editor = variable("VISUAL").or_else(|| variable("EDITOR")).unwrap_or_else(|| EDITOR.into());
-    // The variable may hold arguments, quoted as in a shell.
+    // The variable may contain arguments, quoted as in a shell.
     let first = editor.as_encoded_bytes().split(u8::is_ascii_whitespace).next().unwrap_or_default();
-    // Then a signal ends the editor, and not a shell that waits for it. Variables before it are the shell's matter.
+    // With `exec`, a signal ends the editor rather than a shell that waits for it. The shell handles preceding
+    // variables.
     let mut line = OsString::from(if first.contains(&b'=') { "" } else { "exec " });
     line.push(&editor);
     line.push(" \"$@\"");
@@ -103,7 +104,7 @@ fn run_editor(copy: &Path, signals: &EndingSignals) -> Result<(), SecretError> {
     })
 }
 
-/// Replaces a file in one step; it keeps its mode and owner.
+/// Replaces a file atomically, keeping its mode and owner.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let parent: PathBuf = path.parent().map(Path::to_owned).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The private keys of a machine.
+//! A machine's private keys.
 
 use crate::SecretError;
 use age::armor::ArmoredReader;
@@ -8,18 +8,18 @@ use holo_system::Root;
 use std::io::Read;
 use std::path::Path;
 
-/// The machine's key of age, below the root.
+/// The machine's age key, below the root.
 pub(crate) const AGE: &str = "etc/holo/age.key";
-/// The key of the machine's SSH server, below the root.
+/// The SSH server's key, below the root.
 pub(crate) const SSH: &str = "etc/ssh/ssh_host_ed25519_key";
 
-/// The largest value that is decrypted.
+/// The maximum size of a value to decrypt.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// The keys that there are, and what is wrong with the others.
+/// The available keys, and the errors of the others.
 pub(crate) struct Keys {
     identities: Vec<Box<dyn Identity>>,
-    /// The files, as the user knows them.
+    /// The files, as shown to the user.
     files: Vec<String>,
     problems: Vec<String>,
 }
@@ -54,13 +54,13 @@ impl Keys {
         keys
     }
 
-    /// Decrypts what is in the armor of age.
+    /// Decrypts a value in age's ASCII armor.
     ///
     /// # Errors
-    /// If no key does, or it is damaged.
+    /// If no key matches, or the value is damaged.
     pub(crate) fn decrypt(&self, armored: &[u8]) -> Result<Vec<u8>, SecretError> {
         let damaged = |error: &dyn std::fmt::Display| SecretError(format!("what is encrypted is damaged: {error}"));
-        // What follows the armor would be an error, and a text in TOML may have more of that than a file.
+        // Text after the armor would be an error, and TOML strings may end with more white space than files.
         let reader = ArmoredReader::new(armored.trim_ascii());
         let decryptor = Decryptor::new_buffered(reader).map_err(|error| damaged(&error))?;
         if decryptor.is_scrypt() {

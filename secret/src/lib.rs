@@ -1,9 +1,10 @@
-//! Values of data that only one machine can read: `recipients` are those whom a value is encrypted for, and `keys` are what the machine
-//! decrypts it with.
+//! Data values that only one machine can read: a value is encrypted for `recipients`, and decrypted with the machine's
+//! `keys`.
 //!
-//! `edit` hands a value to an editor.
+//! `edit` opens a value in an editor.
 //!
-//! It is a program of its own because nobody else needs what it links: plugins ask it where there is something to decrypt.
+//! This is a separate program because no other one needs its dependencies: plugins run it if there is a value to
+//! decrypt.
 
 mod cli;
 mod edit;
@@ -18,12 +19,12 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
-/// The reason why nothing is encrypted or decrypted, in words.
+/// The reason why a value cannot be encrypted or decrypted.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct SecretError(String);
 
-/// Does what the command line says, and gives the exit code.
+/// Runs the command line and returns the exit code.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
@@ -63,7 +64,7 @@ fn answer(cli: &Cli) -> Result<Vec<u8>, SecretError> {
     }
 }
 
-/// Decrypts each of a list of texts, and says in its place in a list what it is, or why that cannot be known.
+/// Decrypts a list of texts. The result is a list with the plaintext or the error of each.
 fn decrypt_all(keys: &Keys, input: &[u8]) -> Result<Vec<u8>, SecretError> {
     let texts: Vec<String> =
         serde_json::from_slice(input).map_err(|error| SecretError(format!("input: not a list of texts: {error}")))?;

@@ -1,4 +1,4 @@
-//! `holo-secret`: hands the command line to the library and its answer to the shell.
+//! `holo-secret`: passes the command line to the library.
 
 fn main() -> std::process::ExitCode {
     holo_secret::run(std::env::args_os())

@@ -1,4 +1,4 @@
-//! Those whom a value is encrypted for: public keys of age and of SSH.
+//! Recipients of encrypted values: public age and SSH keys.
 
 use crate::cli::Recipients;
 use crate::keys::{AGE, SSH};
@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Returns the recipients that are asked for, or else the machine itself.
+/// Returns the requested recipients, by default those of the machine itself.
 ///
 /// # Errors
 /// If there are none, or one is not a public key.
@@ -53,7 +53,7 @@ fn of_machine(root: &Root) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
     Ok(recipients)
 }
 
-/// Reads public keys, one a line; empty lines and comments are passed over.
+/// Parses public keys, one per line; empty lines and comments are skipped.
 fn of_lines(text: &str, shown: &str) -> Result<Vec<Box<dyn Recipient>>, SecretError> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let keys = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -71,10 +71,10 @@ fn parse(key: &str) -> Option<Box<dyn Recipient>> {
     }
 }
 
-/// Encrypts a text, and returns it in the armor of age.
+/// Encrypts a text into age's ASCII armor.
 ///
 /// # Errors
-/// If it cannot be done.
+/// If encryption fails.
 pub(crate) fn encrypt(recipients: &[Box<dyn Recipient>], content: &[u8]) -> Result<String, SecretError> {
     let failed = |error: io::Error| words("encryption", &error);
     let encryptor = Encryptor::with_recipients(recipients.iter().map(|recipient| &**recipient))
@@ -86,10 +86,11 @@ pub(crate) fn encrypt(recipients: &[Box<dyn Recipient>], content: &[u8]) -> Resu
     Ok(String::from_utf8_lossy(&armored).into_owned())
 }
 
-/// Returns what a value tells of the keys that it is encrypted for: their kinds, and of those of SSH a part of their digests.
+/// Returns what an encrypted value reveals about its recipients: the kinds of keys, and a part of the digests of SSH
+/// keys.
 ///
 /// # Errors
-/// If it is not a value.
+/// If the text is not an encrypted value.
 pub(crate) fn stanzas(armored: &str) -> Result<Vec<String>, SecretError> {
     let mut bytes = Vec::new();
     let read = ArmoredReader::new(armored.trim_ascii().as_bytes()).read_to_end(&mut bytes);
@@ -98,7 +99,7 @@ pub(crate) fn stanzas(armored: &str) -> Result<Vec<String>, SecretError> {
     let lines = header.filter_map(|line| std::str::from_utf8(line.strip_prefix(b"-> ")?).ok());
     let mut stanzas: Vec<String> = lines
         .filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
-            // Some programs add one that nobody can read, so that readers get used to that.
+            // Some programs add an unreadable stanza, to ensure that readers tolerate unknown ones.
             [kind, ..] if kind.ends_with("-grease") => None,
             [kind, digest, _] if kind.starts_with("ssh-") => Some(format!("{kind} {digest}")),
             [kind, ..] => Some(kind.to_owned()),

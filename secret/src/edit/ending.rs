@@ -1,4 +1,4 @@
-//! Signals while a secret lies open: it is put away before one of them ends this process.
+//! Signals while there is a plaintext: it is removed before one of them ends this process.
 
 use holo_process::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -9,17 +9,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The signals that ask for the end.
+/// Signals that request termination.
 #[derive(Debug)]
 pub(super) struct EndingSignals {
     /// The number of the last one; 0 if there was none.
     received: Arc<AtomicUsize>,
-    /// Readable since the first one.
+    /// Readable from the first one on.
     readable: UnixStream,
 }
 
 impl EndingSignals {
-    /// Takes signals from now on. What a terminal sends by its keys is meant for the editor, and not one of them.
+    /// Handles signals from now on. Those that a terminal sends for its keys are meant for the editor and ignored.
     pub(super) fn take() -> io::Result<EndingSignals> {
         let (readable, writable) = UnixStream::pair()?;
         let received = Arc::new(AtomicUsize::new(0));

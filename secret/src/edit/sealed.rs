@@ -1,4 +1,4 @@
-//! An encrypted value within a file, be that a file of data or nothing but the value.
+//! An encrypted value in a file, either a data file or only the value.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 const BEGINNING: &str = "-----BEGIN AGE ENCRYPTED FILE-----";
 const END: &str = "-----END AGE ENCRYPTED FILE-----";
 
-/// The reason why there is no value to be edited; the text follows the name of the file.
+/// The reason why no value can be edited, worded to follow the name of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SealedError {
     None,
@@ -27,7 +27,7 @@ impl Display for SealedError {
     }
 }
 
-/// A value within a text.
+/// A value in a text.
 #[derive(Debug)]
 pub(super) struct Sealed<'t> {
     text: &'t str,
@@ -35,7 +35,7 @@ pub(super) struct Sealed<'t> {
 }
 
 impl<'t> Sealed<'t> {
-    /// Finds the only value of a text, or the one in a line.
+    /// Finds the only value of a text, or the one on a line.
     pub(super) fn find(text: &'t str, line: Option<usize>) -> Result<Sealed<'t>, SealedError> {
         let mut ranges = ranges(text);
         let line_of = |at: usize| text[..at].matches('\n').count() + 1;
@@ -52,19 +52,19 @@ impl<'t> Sealed<'t> {
         }
     }
 
-    /// Returns the value alone, in lines without indentation.
+    /// Returns only the value, in lines without indentation.
     pub(super) fn armored(&self) -> String {
         let found = self.text[self.range.clone()].replace("\\n", "\n");
         found.lines().map(|line| format!("{}\n", line.trim())).collect()
     }
 
-    /// Returns the whole text with another value in the place of this one, in the same form.
+    /// Returns the text with this value replaced, in the same form.
     pub(super) fn replaced_by(&self, armored: &str) -> String {
         let found = &self.text[self.range.clone()];
         let last = found.rfind('\n').map(|at| &found[at + 1..]);
         let newline = match last {
             Some(last) => format!("\n{}", &last[..last.len() - last.trim_start().len()]),
-            // In JSON it is all on one line.
+            // In JSON, the value is on a single line.
             None => "\\n".to_owned(),
         };
         let new: Vec<&str> = armored.lines().collect();

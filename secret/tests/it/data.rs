@@ -1,4 +1,4 @@
-//! Data with values that are encrypted, as plugins read them.
+//! Tests of encrypted data, as plugins read it.
 
 use crate::machine::{AGE, Machine};
 use holo_facts::{Knowledge, key};
@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A machine with the password "hunter2" in each of the languages.
+/// Returns a machine with the password "hunter2" in each data language.
 fn machine() -> Machine {
     let machine = Machine::with_ssh();
     let armored = machine.encrypt("hunter2\n");
@@ -125,7 +125,7 @@ fn errors_do_not_tell_what_is_encrypted() {
     let knowledge = Knowledge::new(machine.root(), None);
     let wrong = render(&knowledge, "{{ 'x' | regex_replace('(' ~ data.toml.password, '') }}").unwrap_err();
     assert!(!wrong.contains("hunter2") && wrong.contains("encrypted in data"), "{wrong}");
-    // What has nothing to do with it is said as ever.
+    // Unrelated errors are shown as usual.
     let wrong = render(&knowledge, "{{ data.toml.password }}{{ data.none }}").unwrap_err();
     assert!(wrong.contains("none"), "{wrong}");
 }

@@ -1,4 +1,4 @@
-//! `holo-secret edit`, with editors that are scripts.
+//! Tests of `holo-secret edit` with scripts as editors.
 
 use crate::machine::{AGE, Machine, run};
 use holo_process::{Event, Process, Program, Status};
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The command, with a script as the editor, which finds the file as `$1`.
+/// Returns the command with a script as the editor, which receives the file as `$1`.
 fn editing(machine: &Machine, script: &str, arguments: &[&str]) -> Program {
     machine.write("editor", script);
     let memory = machine.root().join("memory");
@@ -34,7 +34,7 @@ fn editing(machine: &Machine, script: &str, arguments: &[&str]) -> Program {
     program
 }
 
-/// Runs it, and returns what is wrong. Nothing may be left.
+/// Runs the command and returns its errors. Checks that no files are left.
 fn edit(machine: &Machine, script: &str, arguments: &[&str]) -> String {
     let output = editing(machine, script, arguments).output().unwrap();
     let wrong = String::from_utf8(output.stderr).unwrap();
@@ -60,7 +60,7 @@ fn machine() -> Machine {
 fn a_value_is_edited() {
     let machine = machine();
     fs::set_permissions(machine.path("password.age"), fs::Permissions::from_mode(0o640)).unwrap();
-    // As editors do it, a new file takes the place of the old one, and its last line has an end.
+    // Like real editors, the script replaces the file and adds a final newline.
     let script = "sed s/2/3/ \"$1\" >\"$1.new\"; echo >>\"$1.new\"; mv \"$1.new\" \"$1\"";
     assert_eq!(edit(&machine, script, &["password.age"]), "");
     let (value, wrong) = machine.secret(&["decrypt"], &read(&machine, "password.age"));
@@ -83,7 +83,7 @@ fn what_is_not_changed_stays_as_it_is() {
     let wrong = edit(&machine, "echo x >\"$1\"; exit 3", &["password.age"]);
     assert_eq!(wrong, "!! sh ./editor failed: exit status 3; nothing has been changed\n");
     is_as_before();
-    // A value that somebody else has changed meanwhile is not overwritten.
+    // A value that was modified concurrently is not overwritten.
     let wrong = edit(&machine, "echo x >\"$1\"; echo >>password.age", &["password.age"]);
     assert!(wrong.contains("password.age: this has been changed by somebody else meanwhile"), "{wrong}");
     assert!(edit(&machine, "true", &["nothing"]).contains("!! nothing: no such file or directory"));
@@ -126,7 +126,7 @@ fn whoever_could_read_it_still_can() {
     let key = run(Program::new("age-keygen").args(["-y", &other.path("etc/holo/age.key")]), "");
     let both = machine.secret(&["encrypt", "-R", &public, "-r", key.trim()], "x").0;
     machine.write("both.age", &both);
-    // The keys of others are not in what is encrypted for them.
+    // An encrypted value does not contain its recipients' keys.
     let wrong = edit(&machine, "echo y >\"$1\"; touch ran", &["both.age"]);
     let expected = "!! both.age: it is encrypted for other keys than those that are known; name all of them with \
                     --recipient or --recipients-file\n";
@@ -141,7 +141,8 @@ fn whoever_could_read_it_still_can() {
     assert_eq!(edit(&machine, "echo z >\"$1\"", &keys), expected);
 }
 
-/// Starts it with an editor that goes on for ever, and waits until that has begun. Returns the editor's number, too.
+/// Starts the command with an editor that does not end, and waits until that has started. Also returns the editor's
+/// PID.
 fn started(machine: &Machine) -> (Process, Pid) {
     let _ = fs::remove_file(machine.path("begun"));
     let script = "echo changed >\"$1\"; echo $$ >begun.new; mv begun.new begun; exec sleep 1000";
@@ -194,7 +195,7 @@ fn what_a_kill_has_left_is_removed() {
     ended_by(process, Signal::KILL);
     kill_process(editor, Signal::KILL).unwrap();
     assert_eq!(left(&machine), 1);
-    // What another one is at stays.
+    // A directory that another process uses is kept.
     let (other, editor) = started(&machine);
     assert_eq!(left(&machine), 1);
     assert_eq!(edit_beside(&machine), 1);
@@ -203,7 +204,7 @@ fn what_a_kill_has_left_is_removed() {
     wait_until(|| !Path::new(&format!("/proc/{}", editor.as_raw_nonzero())).exists());
 }
 
-/// Edits while another one does, and returns how much is left.
+/// Edits while another process does, and returns the number of directories left.
 fn edit_beside(machine: &Machine) -> usize {
     let output = editing(machine, "true", &["password.age"]).output().unwrap();
     assert_eq!(output.ended.failure(), None);

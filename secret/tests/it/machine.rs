@@ -1,17 +1,17 @@
-//! A machine with keys, below a root of its own.
+//! A machine with keys, below its own root.
 
 use holo_process::Program;
 use holo_testing::Need;
 use std::fs;
 use std::path::Path;
 
-/// The programs that others encrypt with.
+/// Other programs for encryption.
 pub(crate) const AGE: [Need; 3] = [Need::Program("age"), Need::Program("age-keygen"), Need::Program("ssh-keygen")];
 
 pub(crate) struct Machine(tempfile::TempDir);
 
 impl Machine {
-    /// A machine without any key.
+    /// Returns a machine without keys.
     pub(crate) fn without_keys() -> Machine {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("etc/ssh")).unwrap();
@@ -19,7 +19,7 @@ impl Machine {
         Machine(folder)
     }
 
-    /// A machine whose SSH server has a key.
+    /// Returns a machine whose SSH server has a key.
     pub(crate) fn with_ssh() -> Machine {
         let machine = Machine::without_keys();
         let key = machine.path("etc/ssh/ssh_host_ed25519_key");
@@ -27,7 +27,7 @@ impl Machine {
         machine
     }
 
-    /// A machine with a key of age.
+    /// Returns a machine with an age key.
     pub(crate) fn with_age() -> Machine {
         let machine = Machine::without_keys();
         run(Program::new("age-keygen").args(["-o", &machine.path("etc/holo/age.key")]), "");
@@ -53,7 +53,7 @@ impl Machine {
         run(Program::new("age").args(["-a", "-R", &self.path("etc/ssh/ssh_host_ed25519_key.pub")]), text)
     }
 
-    /// Runs `holo-secret` on this machine: what it says, and what is wrong.
+    /// Runs `holo-secret` on this machine, and returns its output and errors.
     pub(crate) fn secret(&self, arguments: &[&str], input: &str) -> (String, String) {
         let mut program = Program::new(holo_testing::binaries::built("holo-secret"));
         program.env("HOLO_ROOT_DIR", self.root()).args(arguments).stdin(input);
@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-/// Runs a program that has to succeed, and returns what it says.
+/// Runs a program that must succeed, and returns its output.
 pub(crate) fn run(program: &mut Program, input: &str) -> String {
     let output = program.stdin(input).output().unwrap();
     assert_eq!(output.ended.failure(), None, "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! `holo-secret` beside the programs of others.
+//! Tests of `holo-secret` against other programs.
 
 use crate::machine::{AGE, Machine, run};
 use holo_process::Program;
@@ -61,7 +61,7 @@ fn what_cannot_be_decrypted_is_said_with_the_reason() {
     let key = with_passphrase.path("etc/ssh/ssh_host_ed25519_key");
     run(Program::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "words", "-f", &key]), "");
     assert!(wrong(&with_passphrase, &armored).contains("this key has a passphrase"));
-    // One letter that is another one, a line that is missing, and what is no armor at all.
+    // A changed letter, a missing line, and invalid armor.
     let lines: Vec<&str> = armored.lines().collect();
     let mut letters: Vec<char> = armored.chars().collect();
     let middle = armored.find('\n').unwrap() + 100;
