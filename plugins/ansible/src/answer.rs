@@ -1,4 +1,4 @@
-//! The answers of modules, and what they mean.
+//! Answers of modules and their meaning.
 
 use holo_plugin::process::{self, Status};
 use serde::Deserialize;
@@ -7,34 +7,34 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// A message that is longer says too much to be a change.
+/// The maximum length of a message that is used as the description of a change.
 const SHORT: usize = 100;
-/// So many lines are shown of what a command has said that a module has run.
+/// The number of lines shown of the output of a failed command that a module has run.
 const LAST_LINES: usize = 20;
 
-/// The end of a module's process, as the host tells it.
+/// The end of a module's process, as reported by the host.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) stdout: String,
-    /// The reason for which it was ended, if it was.
+    /// The reason why it was killed, if it was.
     reason: Option<Ended>,
-    /// The way it ended, as the system has it in one number.
+    /// The wait status.
     status: i32,
 }
 
-/// A reason for which a module is ended.
+/// The reason why a module was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Ended {
-    /// Its time is over.
+    /// The timeout was exceeded.
     Late,
-    /// It said too much.
+    /// The output was too large.
     Limit,
-    /// All of us are told to end.
+    /// The plugin itself is terminated.
     Told,
 }
 
-/// The most that a module may take, for the words about one that takes more.
+/// The limits of a module, for messages when they are exceeded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) time: Duration,
@@ -45,9 +45,9 @@ pub(crate) struct Limits {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) end: End,
-    /// Its output beside the answer.
+    /// Its output other than the answer.
     pub(crate) printed: String,
-    /// The last lines of a command that it has run and that failed.
+    /// The last lines of a failed command that it has run.
     pub(crate) details: Vec<String>,
     pub(crate) warnings: Vec<String>,
     pub(crate) deprecations: Vec<String>,
@@ -57,18 +57,18 @@ pub(crate) struct Answer {
 /// The result of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It failed, for this reason.
+    /// Failed for this reason.
     Failed(String),
-    /// It was not run, for this reason.
+    /// Not run for this reason.
     Skipped(String),
-    /// It changed something, or would.
+    /// Made this change, or would make it.
     Changed(String),
-    /// There was nothing to change.
+    /// No change was necessary.
     Unchanged,
 }
 
 impl Answer {
-    /// Understands the output of a module. The last line that it wrote on standard error is the reason if there is no other.
+    /// Parses the output of a module. By default, the reason for a failure is its last line on standard error.
     pub(crate) fn new(module: &str, reply: &Reply, last_error: Option<&str>, limits: Limits) -> Answer {
         let (printed, object) = split(&reply.stdout);
         let has_answered = object.is_some();
@@ -95,7 +95,7 @@ impl Answer {
         }
     }
 
-    /// Returns the answer of a module that was not run, as there is nothing to change.
+    /// Returns the answer of a module that was not run because no change is necessary.
     pub(crate) fn unchanged() -> Answer {
         Answer {
             end: End::Unchanged,
@@ -107,12 +107,12 @@ impl Answer {
         }
     }
 
-    /// Returns a value at the top of the answer as text.
+    /// Returns a top-level value of the answer.
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         self.fields.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns the texts before and after the change, if it tells them.
+    /// Returns the texts before and after the change, if the module reports them.
     pub(crate) fn difference(&self) -> Option<(String, String)> {
         if !matches!(self.end, End::Changed(_)) {
             return None;
@@ -125,7 +125,7 @@ impl Answer {
 }
 
 impl Reply {
-    /// Describes the failure of a module that was ended, or that has said too much at once.
+    /// Describes the failure of a module that was killed, or whose line was too long.
     fn failure(&self, module: &str, limits: Limits) -> Option<String> {
         let line_limit = process::Limits::default().line;
         if self.reason.is_none() && self.stdout.lines().any(|line| line.len() > line_limit) {
@@ -138,7 +138,7 @@ impl Reply {
         })
     }
 
-    /// Describes the end of a module that does not say why it failed; with these words if it ended well.
+    /// Describes the end of a module that gave no reason for its failure; as `otherwise` if it exited with 0.
     fn silence(&self, module: &str, otherwise: &str, last_error: Option<&str>) -> String {
         let status = Status::from(ExitStatus::from_raw(self.status));
         let end = status.failure().unwrap_or_else(|| otherwise.to_owned());
@@ -147,7 +147,7 @@ impl Reply {
     }
 }
 
-/// Splits output into the answer, which is the last line that is an object, and the rest.
+/// Splits output into the answer, which is the last line with an object, and the rest.
 fn split(stdout: &str) -> (String, Option<Map<String, Value>>) {
     let lines: Vec<&str> = stdout.lines().collect();
     let object = |line: &str| {
@@ -160,7 +160,7 @@ fn split(stdout: &str) -> (String, Option<Map<String, Value>>) {
     let answer = found.as_ref().map(|(index, _)| *index);
     let mut printed = String::new();
     for (index, line) in lines.iter().enumerate() {
-        // An empty line goes before the answer.
+        // Modules print an empty line before the answer.
         if Some(index) != answer && !line.trim().is_empty() {
             printed.push_str(line);
             printed.push('\n');
@@ -178,7 +178,7 @@ fn is_true(fields: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Returns the message, unless it is empty.
+/// Returns the message unless it is empty.
 fn message(fields: &Map<String, Value>) -> Option<String> {
     let text = match fields.get("msg")? {
         Value::Null => return None,
@@ -188,7 +188,7 @@ fn message(fields: &Map<String, Value>) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the reason of a failure.
+/// Returns the reason for a failure.
 fn reason(fields: &Map<String, Value>) -> Option<String> {
     message(fields).or_else(|| {
         let exception = text_of(fields.get("exception")?)?;
@@ -196,7 +196,7 @@ fn reason(fields: &Map<String, Value>) -> Option<String> {
     })
 }
 
-/// Returns the words for a change.
+/// Returns the description of a change.
 fn change(fields: &Map<String, Value>) -> String {
     let fits = |text: &String| text.len() <= SHORT && !text.contains(['\n', '\r']);
     message(fields).filter(fits).unwrap_or_else(|| "changed".to_owned())
@@ -220,7 +220,7 @@ fn texts(fields: &Map<String, Value>, name: &str) -> Vec<String> {
     }
 }
 
-/// Returns the text of a warning or an exception, in all forms that versions of Ansible have for them.
+/// Returns the text of a warning or an exception, in the formats of all Ansible versions.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -233,7 +233,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns one side of a difference as text: what is no text is JSON, with the names in their order.
+/// Returns a side of a difference as text: values other than strings as JSON, with sorted names.
 fn side(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! The work of Ansible's controller on a task before its module is run, as far as that can be done here.
+//! What Ansible's controller does for a task before its module is run, as far as possible.
 
 use crate::module::ModuleName;
 use holo_bridge::Attributes;
@@ -8,36 +8,36 @@ use holo_plugin::system::{Root, init_system};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
-/// Arguments of `service` that its module for systemd does not have.
+/// Arguments of `service` that the module for systemd does not have.
 const NOT_FOR_SYSTEMD: [&str; 5] = ["pattern", "runlevel", "sleep", "arguments", "args"];
 
-/// A module, and the arguments that it gets.
+/// A module and its arguments.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) module: ModuleName,
     pub(crate) args: Map<String, Value>,
-    /// The content of a file whose path the module gets as `src`.
+    /// The content of a file whose path is passed to the module as `src`.
     pub(crate) content: Option<Value>,
-    /// A path that is the work done, if it exists.
+    /// A path that makes the task unnecessary if it exists.
     pub(crate) creates: Option<PathBuf>,
-    /// Things that people should know.
+    /// Remarks for the user.
     pub(crate) remarks: Vec<String>,
-    /// True if nothing is missing that the controller would have done.
+    /// True if no work of the controller is missing.
     pub(crate) is_complete: bool,
 }
 
-/// The facts about the system on which names of modules depend.
+/// The system facts that determine names of modules.
 pub(crate) struct Facts<'a> {
     pub(crate) init_system: &'a str,
     pub(crate) package_manager: &'a str,
-    /// True if `dnf` is its version 5.
+    /// True if `dnf` is version 5.
     pub(crate) has_dnf_5: bool,
     /// The directories to which sources of files are relative.
     pub(crate) files: ResourceDirs,
 }
 
 impl Facts<'_> {
-    /// Finds out the facts.
+    /// Determines the facts.
     pub(crate) fn new(host: &Host) -> Facts<'static> {
         let dnf = std::fs::canonicalize(host.below_root(Path::new("/usr/bin/dnf")));
         Facts {
@@ -50,7 +50,7 @@ impl Facts<'_> {
 }
 
 impl Call {
-    /// Arranges for a module to be run with these arguments.
+    /// Prepares the call of a module with these arguments.
     pub(crate) fn new(module: &ModuleName, args: &Attributes, facts: &Facts<'_>) -> Call {
         let args = args.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
         let mut call =
@@ -77,7 +77,7 @@ impl Call {
         self.module = ModuleName::builtin(name);
     }
 
-    /// Playbooks call it otherwise than the module.
+    /// Playbooks use another name than the module.
     fn name_command(&mut self) {
         if let Some(command) = self.args.remove("cmd") {
             self.args.insert("_raw_params".to_owned(), command);
@@ -90,7 +90,7 @@ impl Call {
         self.args.insert("_uses_shell".to_owned(), true.into());
     }
 
-    /// Takes the module that is named by `use`, unless that is left open.
+    /// Returns the module named by `use`, unless that is automatic.
     fn chosen(&mut self) -> Option<ModuleName> {
         let chosen = self.take_text("use")?.to_lowercase();
         if chosen == "auto" { None } else { ModuleName::parse(&chosen).ok() }
@@ -117,7 +117,7 @@ impl Call {
             (None, "") => {
                 self.remarks.push("no package manager is known here: say which module is meant by `use`".to_owned());
             }
-            // The others are not Ansible's own.
+            // The others are not part of Ansible itself.
             (None, other) => {
                 let general = ModuleName::parse(&format!("community.general.{other}"));
                 self.module = general.unwrap_or_else(|_| self.module.clone());
@@ -135,11 +135,11 @@ impl Call {
         self.become_builtin(if is_5 { "dnf5" } else { "dnf" });
     }
 
-    /// The file is on this machine, be it that it is written down here or that its path is.
+    /// Provides the file on this machine, from content in the definition or a local path.
     fn bring_file(&mut self, facts: &Facts<'_>) {
         self.content = self.args.remove("content").filter(|content| !content.is_null());
         if self.content.is_some() {
-            // The module moves it to where it belongs, as it does with what a controller has sent.
+            // The module moves it to its destination, like a file sent by a controller.
             self.args.remove("remote_src");
         } else {
             self.take_from_here(facts);
@@ -152,7 +152,7 @@ impl Call {
         self.take_from_here(facts);
     }
 
-    /// What is on the controller for Ansible is on this machine as well. Without `remote_src`, modules would move it.
+    /// Files on Ansible's controller are on this machine as well. Without `remote_src`, modules would move them.
     fn take_from_here(&mut self, facts: &Facts<'_>) {
         self.args.remove("decrypt");
         let is_relative = |path: &str| !path.starts_with(['/', '~']) && !path.contains("://");
@@ -182,7 +182,7 @@ mod tests {
         Call::new(&ModuleName::parse(module).unwrap(), &attributes, &facts)
     }
 
-    /// Returns the module and the arguments on a machine of Debian's.
+    /// Returns the module and the arguments on a Debian machine.
     fn call(module: &str, args: &Value) -> (String, Value) {
         let call = arranged(module, args, "systemd", "apt", false);
         (call.module.to_string(), call.args.into())

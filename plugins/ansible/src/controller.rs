@@ -1,4 +1,4 @@
-//! Modules that are nothing but a part of Ansible's controller: there is none here, so each has something that is used instead.
+//! Modules that only exist in Ansible's controller, which is missing here, with replacements.
 
 use crate::module::ModuleName;
 
@@ -7,7 +7,7 @@ const FACTS: &str = "facts and data are those of holo-facts(7), in a .toml.jinja
 const CONDITIONS: &str = "`if`, `unless` and `requires` say under which conditions a task is applied";
 const WAITING: &str = "`health_check` and `retries` wait, and so does the module wait_for";
 
-/// Beginnings of names, or names, and what is used instead.
+/// Names or prefixes, and their replacements.
 const INSTEAD: [(&str, &str); 21] = [
     ("add_host", "the only host is this one"),
     ("assert", CONDITIONS),
@@ -32,7 +32,7 @@ const INSTEAD: [(&str, &str); 21] = [
     ("wait_for_connection", WAITING),
 ];
 
-/// Returns the reason why a module cannot be used, if it does nothing by itself.
+/// Returns the reason why a module cannot be used, if it only exists in the controller.
 pub(crate) fn refusal(module: &ModuleName) -> Option<String> {
     let name = module.as_builtin()?;
     let is_meant =

@@ -7,10 +7,10 @@ use holo_plugin::definitions::{Declaration, Definition, Invalid, values};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Names of arguments that begin so are Ansible's own.
+/// The prefix of Ansible's internal arguments.
 const INTERNAL: &str = "_ansible_";
 
-/// A task: a module that is run.
+/// A task, which runs a module.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -18,22 +18,22 @@ pub(crate) struct Task {
     /// The name of the entity.
     #[expect(dead_code, reason = "the ID is made of it before")]
     name: String,
-    /// The module: `NAMESPACE.COLLECTION.NAME`, or a word for one of Ansible itself.
+    /// The module: `NAMESPACE.COLLECTION.NAME`, or a single word for one of Ansible itself.
     pub(crate) module: String,
     /// The arguments of the module.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Value>"))]
     pub(crate) args: Attributes,
-    /// False if the module is not to be asked what it would change.
+    /// False if the module does not support check mode.
     #[serde(default = "yes")]
     pub(crate) check_mode: bool,
-    /// The values of the module's answer that are sent to the entities that are refreshed.
+    /// The values of the module's answer that are sent to the refreshed entities.
     #[serde(default)]
     pub(crate) send: Vec<String>,
-    /// The arguments whose values are shown nowhere.
+    /// The arguments whose values are never shown.
     #[serde(default)]
     pub(crate) sensitive: Vec<String>,
-    /// The arguments with which the module is run when nothing defines the task any more.
+    /// The arguments with which the module is run when the task has no definition any more.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Option<std::collections::BTreeMap<String, Value>>"))]
     pub(crate) scrub: Option<Attributes>,
@@ -44,19 +44,19 @@ pub(crate) struct Task {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PythonTable {
-    /// The Python that can import Ansible's modules.
+    /// The Python with which Ansible's modules can be imported.
     #[serde(default = "default_python")]
     #[cfg_attr(test, schemars(with = "PathOrWords"))]
     pub(crate) python: Interpreter,
-    /// The directories in which collections are looked for before those that Python knows.
+    /// The directories in which collections are looked up before those in Python's path.
     #[serde(default = "default_collections")]
     pub(crate) collections: Vec<String>,
-    /// True if the modules work below `$HOLO_ROOT_DIR` by themselves.
+    /// True if the modules themselves work below `$HOLO_ROOT_DIR`.
     #[serde(default)]
     pub(crate) respects_root: bool,
 }
 
-/// The form of an interpreter, for the schema.
+/// An interpreter.
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
@@ -64,7 +64,7 @@ pub(crate) struct PythonTable {
 enum PathOrWords {
     /// The path of a program.
     Path(String),
-    /// The path of a program, and its first arguments.
+    /// The path of a program and its first arguments.
     Words(Vec<String>),
 }
 
@@ -141,13 +141,13 @@ fn is_word(name: &str) -> bool {
     name.starts_with(|letter: char| is_letter(letter) && !letter.is_ascii_digit()) && name.chars().all(is_letter)
 }
 
-/// Finds arguments that only Ansible gives to a module.
+/// Returns errors for Ansible's internal arguments.
 fn internal_arguments(key: &str, arguments: &Attributes) -> Vec<Invalid> {
     let internal = arguments.iter().filter(|(name, _)| name.starts_with(INTERNAL));
     internal.map(|(name, _)| Invalid::new(format!("{key}.{name}"), "is for Ansible itself to say")).collect()
 }
 
-/// Looks at the arguments of `copy` that only Ansible's controller would look at.
+/// Checks the arguments of `copy` that only Ansible's controller would check.
 fn copied_content(key: &str, arguments: &Attributes) -> Option<Invalid> {
     arguments.get("content")?;
     let problem = if arguments.get("src").is_some() {

@@ -6,10 +6,10 @@ use holo_plugin::{FilePair, Host};
 use std::io::Write;
 use std::path::Path;
 
-/// Writes what the task is about as it shall be and as it is.
+/// Writes the desired and the actual state.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the files cannot be written.
 pub(crate) fn write(host: &Host, id: &str, desired: &str, actual: &str) -> Result<FilePair> {
     let cache = Tree::open(host.cache_dir())?;
     let folder = Path::new("difference").join(holo_bridge::digest(&id));

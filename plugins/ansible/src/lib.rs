@@ -1,8 +1,8 @@
-//! The `ansible` plugin: Ansible's modules, unchanged, as entities.
+//! The `ansible` plugin: unmodified Ansible modules as entities.
 //!
-//! A definition names a module and gives it arguments. What Ansible's controller would do to those is arranged; what
-//! it would do alone is refused. One process of Python, the interpreter, runs all modules of a session: it forks
-//! for each task, and its answer is what becomes of the entity.
+//! A definition names a module and its arguments. The plugin does the work of Ansible's controller where possible, and
+//! refuses modules that only exist there. A single Python process, the host, runs all modules of a session: it forks
+//! for each task, and its answer is the result of the entity.
 
 mod answer;
 mod arrangement;
@@ -17,7 +17,7 @@ mod runner;
 mod scan;
 mod task;
 
-/// Does what the command line and the environment ask of the plugin.
+/// Runs the plugin with its command line and environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&scan::Ansible::default())

@@ -1,4 +1,4 @@
-//! The files of modules, and what can be told of them without running them.
+//! The files of modules, and their properties that are known without running them.
 
 use crate::module::ModuleName;
 use holo_plugin::definitions::similar;
@@ -8,29 +8,29 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A module that imports none of these is not one that a process of Python can become.
+/// A module without any of these imports cannot be run within a Python process.
 const IMPORTS: [&str; 3] = ["ansible.module_utils.", "ansible_collections.", "AnsibleModule"];
-/// Modules of the time before that read their arguments from a file, or are made of a template.
+/// Old-style modules, which read their arguments from a file, or are templates.
 const OF_OLD: [&str; 2] = ["WANT_JSON", "<<INCLUDE_ANSIBLE_MODULE"];
 
-/// The directories in which there are modules, as Python has found them.
+/// The directories with modules, as found by Python.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Library {
     /// The directory of Ansible itself.
     package: PathBuf,
-    /// The directories of collections; the first that has a collection counts.
+    /// The directories of collections in order of precedence.
     collections: Vec<PathBuf>,
 }
 
-/// A module that was found.
+/// A module file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     pub(crate) file: PathBuf,
-    /// True if Ansible's controller does something for it, too.
+    /// True if Ansible's controller also works on it.
     pub(crate) has_action: bool,
 }
 
-/// A module that cannot be run. Shown, it reads after `module: `.
+/// The reason why a module cannot be run, worded to follow `module: `.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LibraryError {
     #[error("there is no collection {collection} in {}", shown(places))]
@@ -58,7 +58,7 @@ impl Library {
     /// Finds a module.
     ///
     /// # Errors
-    /// If there is none, or it cannot be run.
+    /// If it does not exist, or cannot be run.
     pub(crate) fn find(&self, module: &ModuleName) -> Result<Module, LibraryError> {
         let plugins = self.plugins(module)?;
         let folder = plugins.join("modules");
@@ -83,7 +83,7 @@ impl Library {
         Ok(Module { file, has_action })
     }
 
-    /// Returns the folder that has those of modules and actions in it.
+    /// Returns the folder that contains those of modules and actions.
     fn plugins(&self, module: &ModuleName) -> Result<PathBuf, LibraryError> {
         let Some((namespace, name)) = module.collection() else { return Ok(self.package.clone()) };
         let folder = |root: &PathBuf| root.join("ansible_collections").join(namespace).join(name);

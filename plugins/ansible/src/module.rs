@@ -1,27 +1,27 @@
-//! The names of modules.
+//! Names of modules.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// The collection of the modules that come with Ansible itself.
+/// The collection of Ansible's own modules.
 const BUILTIN: &str = "ansible.builtin";
-/// The same, as playbooks have it that want modules of their own to take precedence.
+/// Its name in playbooks in which custom modules take precedence.
 const LEGACY: &str = "ansible.legacy";
 
 /// The full name of a module: `NAMESPACE.COLLECTION.NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModuleName {
-    /// Nothing for a module of Ansible itself.
+    /// `None` for a module of Ansible itself.
     collection: Option<(String, String)>,
-    /// The rest, which has dots where the collection has folders.
+    /// The rest, with dots for subfolders of the collection.
     name: String,
 }
 
 impl ModuleName {
-    /// Reads a name as definitions have it: a full one, or a word for a module of Ansible itself.
+    /// Parses a name in a definition: a full name, or a single word for a module of Ansible itself.
     ///
     /// # Errors
-    /// The reason why it is none.
+    /// The reason why the name is invalid.
     pub(crate) fn parse(text: &str) -> Result<ModuleName, String> {
         let is_part = |part: &str| {
             let letters = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
@@ -49,7 +49,7 @@ impl ModuleName {
         ModuleName { collection: None, name: name.to_owned() }
     }
 
-    /// Returns the word for a module of Ansible itself, if it is one.
+    /// Returns the short name if it is a module of Ansible itself.
     pub(crate) fn as_builtin(&self) -> Option<&str> {
         self.collection.is_none().then_some(&*self.name)
     }
@@ -59,12 +59,12 @@ impl ModuleName {
         self.collection.as_ref().map(|(namespace, name)| (&**namespace, &**name))
     }
 
-    /// Returns the path of the module below the folder of modules, without a suffix.
+    /// Returns the path of the module below the folder of modules, without its suffix.
     pub(crate) fn path(&self) -> PathBuf {
         self.name.split('.').collect()
     }
 
-    /// Returns the name by which Python imports it.
+    /// Returns the name for importing it in Python.
     pub(crate) fn in_python(&self) -> String {
         match &self.collection {
             None => format!("ansible.modules.{}", self.name),

@@ -1,4 +1,4 @@
-//! The process of Python that runs modules: it is started once, and asked for one task after the other.
+//! The Python process that runs modules: it is started once, and receives one task after the other.
 
 use crate::answer::{Limits, Reply};
 use crate::definition::PythonTable;
@@ -15,21 +15,21 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The program that it runs.
+/// Its script.
 const SCRIPT: &str = include_str!("host.py");
-/// The names of that, and of the directory for files that modules make, in the cache directory.
+/// The names of the script, and of the directory for temporary files of modules, in the cache directory.
 const SCRIPT_FILE: &str = "host.py";
 const DIRECTORY: &str = "tmp";
-/// It ends a module that takes too long by itself, for which that has five seconds to clean up.
+/// The host itself kills a module that exceeds its timeout, after giving it five seconds to clean up.
 const LATER: Duration = Duration::from_secs(15);
-/// The time that it has to end when nothing more is asked for.
+/// The timeout for its end when there are no more tasks.
 const END_LIMIT: Duration = Duration::from_secs(1);
-/// A module's output, in bytes.
+/// The maximum output of a module in bytes.
 pub(crate) const MAX_OUTPUT: usize = 16 << 20;
-/// In an answer, a byte of output has up to six.
+/// The maximum length of an answer, in which a byte of output takes up to six.
 const MAX_ANSWER: usize = 6 * MAX_OUTPUT + (1 << 20);
 
-/// The process.
+/// The Python process.
 #[derive(Debug)]
 pub(crate) struct Python {
     conversation: Conversation,
@@ -38,24 +38,24 @@ pub(crate) struct Python {
     directory: PathBuf,
 }
 
-/// One task.
+/// A task.
 #[derive(Debug, Serialize)]
 pub(crate) struct Request<'a> {
-    /// The name by which Python imports the module.
+    /// The name for importing the module in Python.
     pub(crate) module: &'a str,
-    /// The name that people give to it.
+    /// The name for users.
     pub(crate) name: &'a str,
     pub(crate) args: &'a Map<String, Value>,
     pub(crate) content: Option<&'a Value>,
     pub(crate) check: bool,
     pub(crate) diff: bool,
-    /// True if the system's log is not told of the arguments.
+    /// True if the arguments must not be written to the system's log.
     pub(crate) no_log: bool,
-    /// Variables, with a character for each byte.
+    /// Environment variables, with a character for each byte.
     pub(crate) environment: BTreeMap<&'static str, String>,
 }
 
-/// The request, with what is the same for all.
+/// A request with the fields that are the same for all.
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
@@ -74,25 +74,25 @@ enum Header {
     Error { error: String },
 }
 
-/// A process that cannot be used.
+/// The reason why the process cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PythonError {
-    /// It does not start, or has not what modules need.
+    /// It does not start, or lacks modules' dependencies.
     #[error("{0}")]
     Unusable(String),
-    /// Others may change it.
+    /// Other users may modify it.
     #[error(transparent)]
     Untrusted(holo_bridge::trust::TrustError),
-    /// It has lost a task.
+    /// It failed during a task.
     #[error("{0}")]
     Fault(String),
 }
 
 impl Python {
-    /// Starts the process. What it says on standard error is heard line by line.
+    /// Starts the process. Its standard error is passed to `heard` line by line.
     ///
     /// # Errors
-    /// If it does not start, or cannot import what modules need.
+    /// If it does not start, or cannot import the modules' dependencies.
     pub(crate) fn start(host: &Host, table: &PythonTable, heard: &mut dyn FnMut(&[u8])) -> Result<Python, PythonError> {
         examine_interpreter(&table.python).map_err(|error| match error {
             StartError::Untrusted(error) => PythonError::Untrusted(error),
@@ -125,10 +125,10 @@ impl Python {
         }
     }
 
-    /// Has a task done.
+    /// Runs a task.
     ///
     /// # Errors
-    /// If there is no answer. Then the process has ended.
+    /// If there is no answer; the process has then ended.
     pub(crate) fn ask(
         &mut self,
         request: &Request<'_>,
@@ -149,12 +149,12 @@ impl Python {
 
     /// Ends the process.
     pub(crate) fn end(self) {
-        // What becomes of it makes no difference any more.
+        // Its end is irrelevant now.
         let _ = self.conversation.end(END_LIMIT, &mut |_| {});
     }
 }
 
-/// Puts the script into the cache directory, with a directory for modules beside it, and returns where that is.
+/// Writes the script to the cache directory, with a directory for modules next to it, and returns its path.
 fn prepare(host: &Host) -> holo_change::error::Result<PathBuf> {
     let script = Tree::open(host.cache_dir())?.place(Path::new(SCRIPT_FILE));
     script.replace(SCRIPT.as_bytes(), 0o600, OnDisk::Nothing)?;

@@ -1,4 +1,4 @@
-//! What is kept of a task from its first run on: the way to undo it when nothing defines it any more.
+//! Records of tasks: how to undo them when they have no definition any more.
 
 use crate::module::ModuleName;
 use holo_bridge::Attributes;
@@ -7,7 +7,7 @@ use holo_plugin::{EntityReport, Host};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The run that undoes a task.
+/// The call that undoes a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
@@ -33,12 +33,12 @@ impl Record {
     /// Returns the module.
     ///
     /// # Errors
-    /// If it is none, as somebody has changed the record.
+    /// If the name is invalid, because the record was modified.
     pub(crate) fn module(&self) -> Result<ModuleName, String> {
         ModuleName::parse(&self.module)
     }
 
-    /// Keeps the record of a task with this report, unless it is kept already.
+    /// Saves the record of a task with this report, unless it is unchanged.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -56,7 +56,7 @@ impl Record {
         kept.map_err(|error| error.to_string())
     }
 
-    /// Forgets the record of a task.
+    /// Removes the record of a task.
     ///
     /// # Errors
     /// If it cannot be removed.

@@ -1,4 +1,4 @@
-//! Runs modules, one after the other: finds them, looks at who may change them, and has Python run them.
+//! Runs modules sequentially: finds them, checks their permissions, and passes them to Python.
 
 use crate::answer::{Answer, Limits};
 use crate::arrangement::{Call, Facts};
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The one process, and what is known of modules.
+/// The single process, and cached modules.
 #[derive(Debug, Default)]
 pub(crate) struct Runner(Mutex<State>);
 
@@ -24,34 +24,34 @@ struct State {
     python: Option<Python>,
     faults: Faults,
     modules: BTreeMap<ModuleName, (Module, Trusted)>,
-    /// The modules that people have been told of that Ansible's controller does something for.
+    /// The modules for which the missing controller was reported already.
     told: BTreeSet<ModuleName>,
 }
 
-/// A module that is to be run.
+/// A module to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) module: &'a ModuleName,
     pub(crate) args: &'a Attributes,
     pub(crate) sensitive: &'a Sensitive,
     pub(crate) timeout: Duration,
-    /// True if it is only asked what it would change.
+    /// True for check mode.
     pub(crate) check: bool,
-    /// True if it is asked for the texts before and after.
+    /// True to request the texts before and after.
     pub(crate) diff: bool,
     pub(crate) mode: Mode<'a>,
 }
 
-/// A module that has not been run.
+/// The reason why a module was not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    /// The definition names one that cannot be.
+    /// The definition names a module that cannot be run.
     #[error("module: {0}")]
     Library(#[from] LibraryError),
-    /// Others may change it.
+    /// Other users may modify it.
     #[error(transparent)]
     Untrusted(TrustError),
-    /// There is nothing to run it with.
+    /// There is no usable Python.
     #[error("no Python with ansible-core: install it, or say [[host]] python")]
     NoPython {
         /// The reason.
@@ -66,10 +66,10 @@ pub(crate) enum RunError {
 }
 
 impl Runner {
-    /// Runs a module. What it says on standard error is shown at once.
+    /// Runs a module. Its standard error is shown immediately.
     ///
     /// # Errors
-    /// If it is not run to its end.
+    /// If it is not run to completion.
     pub(crate) fn run(
         &self,
         host: &Host,
@@ -101,7 +101,7 @@ impl Runner {
         answer
     }
 
-    /// Ends what runs.
+    /// Ends the process.
     pub(crate) fn end(&self) {
         let python = self.0.lock().unwrap_or_else(PoisonError::into_inner).python.take();
         if let Some(python) = python {
@@ -111,7 +111,7 @@ impl Runner {
 }
 
 impl State {
-    /// Takes the process, or starts one: also if the module is another one since the process has begun.
+    /// Returns the process, which is started if necessary, or restarted if the module has changed since.
     fn python(
         &mut self,
         host: &Host,
@@ -144,7 +144,7 @@ impl State {
         })
     }
 
-    /// Finds the module, and looks at who may change it.
+    /// Finds the module and checks its permissions.
     fn find(&mut self, host: &Host, python: &Python, call: &Call, output: &mut Output<'_>) -> Result<(), RunError> {
         if self.modules.contains_key(&call.module) {
             return Ok(());
@@ -180,7 +180,7 @@ fn ask(python: &mut Python, call: &Call, job: Job<'_>, output: &mut Output<'_>) 
     Ok(Answer::new(&name, &reply, last.as_deref(), limits))
 }
 
-/// Shows a line, and keeps it if it is not empty.
+/// Shows a line, and stores it unless it is empty.
 fn relay(line: &[u8], sensitive: &Sensitive, last: &mut Option<String>, output: &mut Output<'_>) {
     let text = String::from_utf8_lossy(line);
     let shown = sensitive.hide(&text);

@@ -1,4 +1,4 @@
-//! Finds the tasks that are defined, and those that were.
+//! Finds the defined tasks and orphans.
 
 use crate::definition::{self, PythonTable};
 use crate::module::ModuleName;
@@ -24,7 +24,7 @@ impl Plugin for Ansible {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Task>>, ScanError> {
         let (mut definitions, mut tables) = definitions::read_with::<definition::Task, PythonTable>(host, output);
         if tables.is_broken("") {
-            // It has been said why. Nothing is known of how any task would be run.
+            // The error was reported already. Without the declaration, no task can be run.
             let ids: Vec<String> = definitions.valid.keys().cloned().collect();
             ids.iter().for_each(|id| drop(definitions.refuse(id, &[])));
         }
@@ -32,7 +32,7 @@ impl Plugin for Ansible {
         let mut kept = records(host, output);
         let mut tasks = Vec::new();
         for (id, defined) in std::mem::take(&mut definitions.valid) {
-            // It has been looked at when the definition was.
+            // Validated with the definition.
             let Ok(module) = ModuleName::parse(&defined.definition.module) else { continue };
             let kept = kept.remove(&id);
             let task = self.task(id, module, defined.definition, &defined.common, kept, &table);
@@ -48,7 +48,7 @@ impl Plugin for Ansible {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<Task>>], answers: &mut dyn SetAnswers) {
-        // There is one process for all, so it is as if there were one module.
+        // All modules share a process, so they are treated as a single one.
         order::apply_by_module(host, set, |_| (), answers);
     }
 
@@ -107,7 +107,7 @@ impl Ansible {
     }
 }
 
-/// Reads what is kept of tasks; what cannot be read is said.
+/// Reads the records of tasks; errors are reported.
 fn records(host: &Host, output: &mut Output<'_>) -> BTreeMap<String, Remembered<Record>> {
     let records = BaseStore::open(host.locations()).and_then(|store| store.all(output));
     records.unwrap_or_else(|error| {

@@ -12,7 +12,7 @@ use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All that tasks share.
+/// State shared by all tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) runner: Runner,
@@ -38,30 +38,30 @@ pub(crate) struct Task {
     pub(crate) origin: Origin,
 }
 
-/// The place that a task is from.
+/// The origin of a task.
 #[derive(Debug)]
 pub(crate) enum Origin {
     Defined(Box<Defined>),
-    /// Nothing defines it any more: its arguments are those that undo it.
+    /// An orphan, with the arguments that undo it.
     Orphan(Box<Remembered<Record>>),
 }
 
-/// What only a task has that is defined.
+/// The properties of a defined task.
 #[derive(Debug)]
 pub(crate) struct Defined {
     /// The file and line that name the module.
     pub(crate) location: String,
     pub(crate) check_mode: bool,
     pub(crate) send: Vec<String>,
-    /// The way to undo it.
+    /// How to undo it.
     pub(crate) record: Option<Record>,
-    /// The way to undo it that is known from earlier.
+    /// The existing record of how to undo it.
     pub(crate) kept: Option<Remembered<Record>>,
-    /// The report, with everything that every definition can have.
+    /// The report, including the common keys.
     pub(crate) full_report: EntityReport,
 }
 
-/// The purpose for which a module is run.
+/// The purpose of running a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Apply,
@@ -139,7 +139,7 @@ impl Entity for Task {
         if self.is_mocked(host) || !self.can_check() {
             return None;
         }
-        // Nothing that is said here is for the user: a check says it.
+        // Output is discarded here, as a check shows it.
         let answer = self.run(host, Purpose::Diff, Mode::default(), &mut Output::new(&mut Unheard)).ok()?;
         let (before, after) = answer.difference()?;
         difference::write(host, &self.id, &self.hide(&after), &self.hide(&before)).ok()
@@ -160,7 +160,7 @@ impl Task {
         self.shared.runner.run(host, &self.table, job, output)
     }
 
-    /// Returns true if the module may be asked what it would change.
+    /// Returns true if the module supports check mode.
     fn can_check(&self) -> bool {
         match &self.origin {
             Origin::Defined(defined) => defined.check_mode,
@@ -172,7 +172,7 @@ impl Task {
         self.sensitive.hide(text).into_owned()
     }
 
-    /// Says why the module has not been run, or not to its end.
+    /// Reports why the module was not run to completion.
     fn refuse(&self, error: &RunError, output: &mut Output<'_>) -> Applied {
         if let RunError::NoPython { reason } = error {
             output.warning(self.hide(reason));
@@ -186,9 +186,9 @@ impl Task {
         if matches!(error, RunError::Fault(_)) { Applied::FAILED } else { Applied::FAILED_UNCHANGED }
     }
 
-    /// Shows everything of an answer but its end.
+    /// Shows an answer except for its result.
     fn show(&self, answer: &Answer, output: &mut Output<'_>) {
-        // Of a task that says nothing, nothing is shown.
+        // Without output, there is no line for the task.
         if !answer.printed.is_empty() {
             output.print(self.hide(&answer.printed));
         }
@@ -199,7 +199,7 @@ impl Task {
         answer.deprecations.iter().for_each(|text| output.warning(format!("deprecated: {}", self.hide(text))));
     }
 
-    /// Has the module look whether it would do the same again.
+    /// Runs the module in check mode, to report if it would make the same changes again.
     fn look_again(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) {
         if !self.can_check() {
             return;
@@ -210,7 +210,7 @@ impl Task {
         }
     }
 
-    /// Sends the values of the answer that are wanted to those that are refreshed because of the change.
+    /// Sends the requested values of the answer to the entities that the change refreshes.
     fn send(&self, answer: &Answer, output: &mut Output<'_>) {
         let Origin::Defined(defined) = &self.origin else { return };
         for name in &defined.send {
@@ -223,12 +223,12 @@ impl Task {
         }
     }
 
-    /// Keeps the way to undo what was done, or forgets what is undone.
+    /// Saves how to undo the task, or removes the record of a task that was undone.
     fn finish(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
         let finished = match &self.origin {
             Origin::Orphan(_) => Record::forget(host, &self.id),
             Origin::Defined(defined) => match (&defined.record, &defined.kept) {
-                // What was not done need not be undone.
+                // A task that was skipped need not be undone.
                 (Some(_), _) if matches!(applied, Applied::Skipped(_)) => Ok(()),
                 (Some(record), kept) => record.keep(host, &defined.full_report, kept.as_ref()),
                 (None, Some(_)) => Record::forget(host, &self.id),
@@ -296,7 +296,7 @@ impl Task {
     }
 }
 
-/// Output that nobody hears.
+/// Discards output.
 struct Unheard;
 
 impl Sink for Unheard {

@@ -1,4 +1,4 @@
-//! Answers as modules of ansible-core 2.14 and 2.19 have given them, without their list of arguments.
+//! Answers of modules from ansible-core 2.14 and 2.19, without their lists of arguments.
 
 use super::*;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 const LIMITS: Limits = Limits { time: Duration::from_secs(600), output: 1 << 24 };
 
 fn reply(stdout: &str, status: i32) -> Reply {
-    // As the system has exit statuses.
+    // As in a wait status.
     Reply { stdout: stdout.to_owned(), status: status << 8, ..Reply::default() }
 }
 
@@ -46,7 +46,7 @@ fn nothing_said_of_a_change_is_none() {
 fn a_failure_says_why() {
     let missing = json!({"failed": true, "msg": "missing required arguments: path"});
     assert_eq!(end(&missing, 1), End::Failed("missing required arguments: path".into()));
-    // Whatever the exit status, and whatever else is said.
+    // Independent of the exit status and other fields.
     assert_eq!(
         end(&json!({"failed": true, "changed": true, "skipped": true, "msg": "no"}), 0),
         End::Failed("no".into())

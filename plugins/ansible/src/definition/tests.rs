@@ -1,8 +1,8 @@
-//! Definitions that can be, and such as cannot.
+//! Tests of valid and invalid definitions.
 
 use super::*;
 
-/// Returns what is wrong with a task of these lines.
+/// Returns the errors of a task with these lines.
 fn wrong(lines: &str) -> Vec<String> {
     let name = if lines.contains("module =") { "" } else { "module = \"copy\"\n" };
     match toml::from_str::<Task>(&format!("name = \"x\"\n{name}{lines}")) {

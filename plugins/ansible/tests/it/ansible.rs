@@ -1,11 +1,11 @@
-//! The versions of Ansible that tests run modules with, and roots in which these may work.
+//! The Ansible versions for tests, and roots in which modules may work.
 
 use holo_testing::require::ANSIBLE;
 use holo_testing::{Need, Run, ScratchRoot, binaries, trial_of};
 use libtest_mimic::Trial;
 use std::path::{Path, PathBuf};
 
-/// A version of Ansible.
+/// An Ansible version.
 #[derive(Clone, Copy)]
 pub(crate) struct Version {
     name: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct Version {
     python: fn() -> PathBuf,
 }
 
-/// The distribution's, and a newer one that `.ci/ansible` installs.
+/// The distribution's version, and a newer one installed by `.ci/ansible`.
 pub(crate) const VERSIONS: [Version; 2] = [
     Version { name: "the distribution's Ansible", need: ANSIBLE, python: || "/usr/bin/python3".into() },
     Version {
@@ -45,7 +45,7 @@ impl Version {
     }
 }
 
-/// Makes a test for each version.
+/// Creates a test for each version.
 pub(crate) fn with_each(name: &str, needs: &[Need], test: fn(Version)) -> Vec<Trial> {
     let trial = |version: Version| {
         let needs = [&[version.need], needs].concat();
@@ -54,11 +54,11 @@ pub(crate) fn with_each(name: &str, needs: &[Need], test: fn(Version)) -> Vec<Tr
     VERSIONS.map(trial).into()
 }
 
-/// A root in which modules are run although it is not that of the machine: what they are told to change is in it.
+/// A root in which modules are run although it is not the machine's: all paths in their arguments are below it.
 pub(crate) struct Root(pub(crate) ScratchRoot);
 
 impl Root {
-    /// Makes a root with these definitions, in which `ROOT` is its path.
+    /// Creates a root with these definitions, in which `ROOT` is its path.
     pub(crate) fn new(version: Version, definitions: &str) -> Root {
         let root = ScratchRoot::new().file("etc/os-release", "ID=debian\n").plugin("ansible");
         let root = Root(root.dir("usr/share/ansible/collections").dir("work"));
@@ -81,18 +81,18 @@ impl Root {
         self.0.write("usr/share/holo/ansible/10-case.toml", self.here(definitions));
     }
 
-    /// Returns a text with the path of the root in it.
+    /// Returns a text with the path of the root inserted.
     pub(crate) fn here(&self, text: &str) -> String {
         text.replace("ROOT", &self.0.path().display().to_string())
     }
 
-    /// Calls holo, and returns how it ended and what it said, with `ROOT` for the root.
+    /// Runs holo, and returns its exit status and output, with `ROOT` for the root.
     pub(crate) fn holo(&self, arguments: &[&str]) -> (i32, String) {
         let run = self.0.holo(arguments);
         (run.status.unwrap_or(-1), said(&run).replace(&self.0.path().display().to_string(), "ROOT"))
     }
 
-    /// Applies everything, which has to end so, and returns what was said.
+    /// Applies everything, checks the exit status, and returns the output.
     #[track_caller]
     pub(crate) fn apply(&self, status: i32) -> String {
         let (ended, said) = self.holo(&["apply"]);

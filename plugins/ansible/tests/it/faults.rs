@@ -1,4 +1,4 @@
-//! Modules and Pythons that do not do what they should: each fails its own task, and says why.
+//! Tests of faulty modules and Python installations: each fails only its own task, with a reason.
 
 use crate::ansible::{Root, Version, host, said, with_each};
 use holo_testing::processes::{is_running, wait_until_gone};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const MODULES: &str = "usr/share/ansible/collections/ansible_collections/local/test/plugins/modules";
 const NO_PYTHON: &str = "!! no Python with ansible-core: install it, or say [[host]] python\n";
 
-/// A test with a version, and its name.
+/// The name of a test, and a test for a version.
 type Case = (&'static str, fn(Version));
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -36,13 +36,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     cases.into_iter().flat_map(|(name, case)| with_each(name, &[], case)).collect()
 }
 
-/// A root with a task that ends so.
+/// Returns a root with a task that ends in this way.
 fn crash(version: Version, how: &str, lines: &str) -> Root {
     let task = format!("[[task]]\nname = 'x'\nmodule = 'local.test.crash'\nargs.how = '{how}'\n{lines}\n");
     Root::new(version, &task).with_own_collection()
 }
 
-/// Returns the processes that a module has noted.
+/// Returns the PIDs that a module has written.
 fn noted(root: &Root) -> Vec<u32> {
     let text = fs::read_to_string(root.0.join("pids")).unwrap_or_default();
     text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
@@ -87,7 +87,7 @@ fn words(version: Version) {
     assert_eq!(root.apply(0), "");
 }
 
-/// Its threads have come to their end, its functions for the exit have been called, and its temporary files are gone.
+/// Threads are joined, exit handlers called, and temporary files removed.
 fn ends_late(version: Version) {
     let root = crash(version, "end late", "");
     let said = root.apply(0);
@@ -168,7 +168,7 @@ fn untrusted(version: Version) {
 }
 
 fn changed_module(version: Version) {
-    // It is another module when it is run the second time.
+    // The module has changed when it is run for the second time.
     let change =
         "cmd = \"sed -i 's/words before the answer/other words/' ROOT/MODULES/crash.py\"".replace("MODULES", MODULES);
     let root = crash(
@@ -201,7 +201,7 @@ fn no_module(version: Version) {
 
 fn no_python(version: Version) {
     let root = crash(version, "words", "");
-    // Nobody trusts a program in a directory for temporary files, but the shell's arguments are not looked at.
+    // A program in a directory for temporary files is not trusted, but the arguments of a shell are not checked.
     root.0.write("prints", "echo hello\n");
     root.0.write("ends", "echo broken >&2\nexit 3\n");
     root.0.write("lacks", "exec /usr/bin/python3 -S -E \"$@\"\n");
@@ -221,7 +221,7 @@ fn no_python(version: Version) {
         declare(&root, python);
         let said = root.apply(1);
         assert!(said.contains(&format!("{reason}{NO_PYTHON}")), "{python}: {said}");
-        // The scan knows nothing of it.
+        // The scan does not detect it.
         assert_eq!(root.holo(&["scan", "--short"]), (0, "ansible:x\n".to_owned()));
     }
     declare(&root, "'ROOT/prints'");

@@ -1,4 +1,5 @@
-//! Modules that work on files: their check changes nothing and foretells the apply, after which there is nothing more to do.
+//! Tests of modules that work on files: their check changes nothing and predicts the apply, after which there are no
+//! more changes.
 
 use crate::ansible::{COLLECTIONS, Root, Version, collections, host, with_each};
 use holo_testing::Need;
@@ -11,13 +12,13 @@ use std::os::unix::fs::PermissionsExt;
 struct Case {
     module: &'static str,
     args: &'static str,
-    /// What there is before, as paths and contents.
+    /// The files before, as paths and contents.
     before: &'static [(&'static str, &'static str)],
-    /// The change in words.
+    /// The description of the change.
     change: &'static str,
-    /// A line of the difference; nothing if the module has none.
+    /// A line of the difference; `None` if the module reports none.
     difference: Option<&'static str>,
-    /// What there is afterwards.
+    /// The files afterwards.
     after: &'static [(&'static str, &'static str)],
 }
 
@@ -181,7 +182,7 @@ fn converges(root: &Root, case: Case) {
 
 fn of_a_collection(version: Version) {
     let root = Root::new(version, "");
-    // The machine's directories are below the root too.
+    // The machine's directories are visible below the root too.
     let more = "respects_root = true\ncollections = ['/collections']\n";
     root.0.write("usr/share/holo/ansible/00-host.toml", host(&version.python(), more));
     let from = format!("{}/.", collections().display());
@@ -212,7 +213,7 @@ fn unarchive(version: Version) {
     assert_eq!(root.0.read("work/to/a"), "mine\n");
 }
 
-/// Version 2.14 of this module cannot be asked what it would change.
+/// Version 2.14 of this module does not support check mode.
 fn assemble(version: Version) {
     let definition =
         "[[task]]\nname = 'x'\nmodule = 'assemble'\nargs = { src = 'ROOT/work/parts', dest = 'ROOT/work/whole' }\n";
@@ -238,7 +239,7 @@ fn relative_source(version: Version) {
     assert_eq!(root.0.read("usr/share/holo/ansible/files/motd"), "hello\n");
 }
 
-/// Each operation has a process of its own.
+/// Each operation has its own process.
 fn version_3(version: Version) {
     let task = "[[task]]\nname = 'x'\nmodule = 'lineinfile'\nargs = { path = 'ROOT/work/x', line = 'hello' }\nsend = ['msg']\n\
         [[task]]\nname = 'y'\nmodule = 'copi'\n";

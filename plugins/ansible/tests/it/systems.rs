@@ -1,4 +1,4 @@
-//! Modules that work on the machine itself: accounts, tables of cron, services and settings of a system to throw away.
+//! Tests of modules that work on the machine itself: accounts, crontabs, services and settings of a temporary system.
 
 use crate::ansible::{COLLECTIONS, VERSIONS, Version, collections, host, said, with_each};
 use holo_testing::overlay::{NEEDS, NEEDS_TO_BOOT};
@@ -11,9 +11,9 @@ struct Case {
     args: &'static str,
     /// A script that prepares the system.
     before: &'static str,
-    /// The change in words.
+    /// The description of the change.
     change: &'static str,
-    /// A script that succeeds once the task is done, and fails before.
+    /// A script that succeeds only after the task.
     is_done: &'static str,
 }
 
@@ -35,7 +35,7 @@ const AT_REST: [Case; 4] = [
     Case {
         module: "cron",
         args: "name = 'tidy', cron_file = 'tidy', user = 'root', minute = '0', hour = '5', job = '/bin/true'",
-        // The module wants the program, and does not call it for a file of its own.
+        // The module requires the program, but does not run it for a file in cron.d.
         before: "mkdir -p /etc/cron.d; ln -sf /bin/false /usr/local/bin/crontab",
         change: "changed",
         is_done: "grep -q '^0 5 [*] [*] [*] root /bin/true$' /etc/cron.d/tidy",
@@ -91,7 +91,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     });
     trials.extend(with_each("tasks are done in the order of their definitions", NEEDS, in_order));
     let needs: Vec<Need> = VERSIONS.iter().map(|version| version.need).chain([COLLECTIONS]).collect();
-    // One boot does for both.
+    // Both share a booted system.
     trials.push(trial_of(
         "modules that work on a system that runs foretell what they do",
         &[NEEDS_TO_BOOT, &needs].concat(),
@@ -106,7 +106,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A system on which modules of a version run.
+/// A system on which modules of an Ansible version run.
 struct System(Overlay);
 
 impl System {
@@ -149,7 +149,7 @@ impl System {
     }
 }
 
-/// Where no edge divides them, tasks are done in the order of their files and lines, whatever their names.
+/// Without edges between them, tasks run in the order of their files and lines, regardless of their names.
 fn in_order(version: Version) {
     let system = System::new(Overlay::new(), version);
     let task = |name: &str, lines: &str| {
