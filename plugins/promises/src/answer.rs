@@ -10,14 +10,14 @@ const LOG: &str = "log_";
 /// The prefix of an echoed key whose rest is an attribute.
 const ATTRIBUTE: &str = "attribute_";
 
-/// An answer, as far as it has been read.
+/// A partially read answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     protocol: Protocol,
     pub(crate) operation: Option<String>,
     pub(crate) result: Option<String>,
     pub(crate) classes: Vec<String>,
-    /// The keys that were read, or an entry that stands for a JSON object.
+    /// The keys read so far, or an entry for a JSON object.
     seen: BTreeSet<String>,
     /// The error in its JSON.
     broken: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) enum LineEvent {
     },
     /// A line that belongs to no answer.
     Stray(String),
-    /// A key, or a JSON object, that was there before. The last one counts.
+    /// A repeated key or JSON object. The last one is used.
     Repeated(String),
 }
 
@@ -47,7 +47,7 @@ impl Answer {
         Answer { protocol, operation: None, result: None, classes, seen, broken: None }
     }
 
-    /// Returns the reason why the answer cannot be used, if there is one.
+    /// Returns the reason why the answer is invalid, if it is.
     pub(crate) fn problem(&self) -> Option<String> {
         if let Some(reason) = &self.broken {
             return Some(format!("its answer is not valid JSON: {reason}"));
@@ -61,7 +61,7 @@ impl Answer {
         self.broken.is_some()
     }
 
-    /// Reads one more line.
+    /// Reads another line.
     pub(crate) fn take(&mut self, line: &str) -> Vec<LineEvent> {
         let pair = line.split_once('=');
         if let Some((level, text)) = pair.and_then(|(key, text)| Some((key.strip_prefix(LOG)?, text)))
@@ -124,7 +124,7 @@ impl Answer {
     }
 }
 
-/// Returns true if a line of an answer may begin so. Echoed attributes have names that we have given them.
+/// Returns true if a line of an answer may start with this key. Echoed attributes have the names that were sent.
 fn is_key(key: &str) -> bool {
     let is_echo = key.strip_prefix(ATTRIBUTE).is_some_and(crate::names::is_identifier);
     is_echo || (!key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
@@ -134,7 +134,7 @@ fn separated(classes: &str) -> Vec<String> {
     classes.split(',').map(str::trim).filter(|class| !class.is_empty()).map(str::to_owned).collect()
 }
 
-/// Returns a string as it is, and anything else as JSON.
+/// Returns a string unchanged, and any other value as JSON.
 fn plain(value: Value) -> String {
     match value {
         Value::String(text) => text,
@@ -142,7 +142,7 @@ fn plain(value: Value) -> String {
     }
 }
 
-/// Returns what an element of the list of logs says.
+/// Returns the event for an element of the list of logs.
 fn logged(mut log: Value) -> LineEvent {
     let mut take = |key: &str| log.get_mut(key).map(Value::take).filter(|value| !value.is_null());
     let (level, message) = (take("level").map(plain), take("message").map(plain));
@@ -206,7 +206,7 @@ mod tests {
         let stray = |line: &str| LineEvent::Stray(line.into());
         let common = ["Files a and b differ", "Result=x", "="].map(stray);
         assert_eq!(strays(Protocol::Json), [&common[..], &["log_=x", "log_1=x"].map(stray)].concat());
-        // There, the first is a key like another, and the JSON is a line like another.
+        // In this protocol, the former is an ordinary key, and the JSON an ordinary line.
         assert_eq!(strays(Protocol::Lines), [&common[..], &["log_1=x", "{\"result\": \"kept\"}"].map(stray)].concat());
         assert_eq!(read(Protocol::Json, "result=kept").1, [stray("result=kept")]);
     }

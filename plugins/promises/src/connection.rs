@@ -11,7 +11,7 @@ use holo_plugin::process::{Conversation, ConversationError, Deadline, Program, S
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The time limit of the rest of an answer whose JSON is invalid, and of the exit of a module that has answered everything.
+/// The timeout for the rest of an answer with invalid JSON, and for the exit of a module that has answered everything.
 const REST_LIMIT: Duration = Duration::from_secs(5);
 
 /// A conversation with a running module, after the headers.
@@ -21,19 +21,19 @@ pub(crate) struct Connection {
     pub(crate) header: Header,
     /// The module's file when it was started.
     pub(crate) trusted: Trusted,
-    /// The names of all attributes that were sent.
+    /// The names of all attributes sent so far.
     sent: BTreeSet<String>,
-    /// Everything sensitive that was sent.
+    /// All sensitive values sent so far.
     pub(crate) secrets: Sensitive,
     pub(crate) has_answered: bool,
 }
 
-/// The end of a connection.
+/// The reason why a connection ended.
 #[derive(Debug)]
 pub(crate) enum ConnectionError {
     /// The module exited with status 0 after its last answer, and has not read the request.
     Exited,
-    /// Anything else; the text reads after the module's path.
+    /// Any other reason, worded to follow the module's path.
     Fault(String),
 }
 
@@ -64,15 +64,15 @@ impl Connection {
         Ok(Connection { conversation, header, trusted, sent, secrets, has_answered: false })
     }
 
-    /// Returns true if no attribute of an earlier promise can leak into this one: many modules of the line-based protocol never forget
-    /// attributes.
+    /// Returns true if no attribute of an earlier promise can leak into this one: many modules with the line-based
+    /// protocol never reset attributes.
     pub(crate) fn is_reusable_for(&self, subject: &Subject) -> bool {
         self.header.protocol == crate::header::Protocol::Json
             || self.sent.iter().all(|name| subject.attributes.get(name).is_some())
     }
 
-    /// Returns true if a module that wrote all its answers in advance has exited before it could read the last request: the answer is that
-    /// to the request to terminate, which was never sent.
+    /// Returns true if a module that wrote all its answers in advance has exited before it could read the last request:
+    /// the answer is that to the request to terminate, which was never sent.
     pub(crate) fn has_exited_with(&mut self, answer: &Answer, had_answered: bool, log: &mut ModuleLog<'_, '_>) -> bool {
         let is_last = answer.operation.as_deref() == Some(TERMINATE);
         is_last && had_answered && self.exits(log)
@@ -97,7 +97,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request about a promise, and reads the answer. Each line of it can be an event.
+    /// Sends a request about a promise, and reads the answer. Each of its lines can be an event.
     pub(crate) fn ask(
         &mut self,
         request: &str,
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Tells the module to terminate, and returns the conversation, whose end is to be waited for.
+    /// Asks the module to terminate, and returns the conversation, for whose end the caller must wait.
     pub(crate) fn terminate(mut self) -> Conversation {
         self.conversation.send(terminate_request(self.header.protocol).as_bytes());
         self.conversation

@@ -1,4 +1,4 @@
-//! The state that all promises of a process share: running modules, and records about modules.
+//! State shared by all promises of a process: running modules, and records about modules.
 
 use crate::module::Module;
 use holo_bridge::{DigestStore, Interpreter, Invocation};
@@ -9,18 +9,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The time that all modules together have to end. The dispatcher waits for us only twice as long.
+/// The timeout for all modules to end. The dispatcher only waits twice as long for the plugin.
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// The file with the modules that have changed the system in a dry run.
 const DISTRUSTED: &str = ".distrusted";
 
-/// A module that a definition declares.
+/// A module declared by a definition.
 #[derive(Debug)]
 pub(crate) struct DeclaredModule {
     pub(crate) invocation: Arc<Invocation>,
     /// The kind of asset that a promiser is.
     pub(crate) provides: Option<String>,
-    /// The file, whatever path leads there.
+    /// The canonical path of the file.
     pub(crate) real_file: PathBuf,
 }
 
@@ -30,7 +30,7 @@ impl DeclaredModule {
     }
 }
 
-/// The key of a running module: its file, and its interpreter.
+/// The key of a running module: its file and its interpreter.
 type ModuleKey = (PathBuf, Option<Interpreter>);
 
 /// Running modules, and records about modules.
@@ -62,15 +62,15 @@ impl Context {
         let modules = std::mem::take(&mut *lock(&self.modules));
         let conversations = modules.values().filter_map(|module| lock(module).terminate()).collect();
         let ends = end_together(conversations, END_LIMIT, &mut |_, line| {
-            // Nobody may listen any more.
+            // Stderr may be closed.
             let _ = std::io::stderr().write_all(&[line, b"\n"].concat());
         });
-        // They have nothing more to do, so their exit statuses do not matter.
+        // They have no work left, so their exit statuses are irrelevant.
         drop(ends);
     }
 }
 
-/// Locks a value that stays valid even if another thread has panicked while it held the lock.
+/// Locks a value that stays valid even if another thread has panicked while holding the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

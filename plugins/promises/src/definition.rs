@@ -14,14 +14,14 @@ pub(crate) struct Module {
     /// The type of its promises: letters, digits and underscores.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// Its file: an absolute path, or one that is relative to the resource directory.
+    /// Its file: an absolute path, or one relative to the resource directory.
     pub(crate) path: String,
-    /// The program that runs it, and arguments before the file; without one the file is executable.
+    /// The program that runs it, with arguments before the file; without one, the file itself is executed.
     #[cfg_attr(test, schemars(with = "Option<holo_bridge::testing::InterpreterSchema>"))]
     pub(crate) interpreter: Option<Interpreter>,
     /// The kind of asset that a promiser of this type is, such as `path`.
     pub(crate) provides: Option<String>,
-    /// True if it works below `HOLO_ROOT_DIR`, so that it can be started in test mode.
+    /// True if it works below `HOLO_ROOT_DIR`, so that it can be run in test mode.
     #[serde(default)]
     pub(crate) respects_root: bool,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Promise {
     /// The type, which a module declares.
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// The promiser: for most types, the name of the managed thing.
+    /// The promiser: for most types, the name of the managed object.
     pub(crate) promiser: String,
-    /// The name of the entity; the promiser if nothing is said.
+    /// The name of the entity; the promiser by default.
     #[serde(rename = "name")]
     pub(crate) _name: Option<String>,
     /// The attributes of the promise.
@@ -46,13 +46,13 @@ pub(crate) struct Promise {
     /// The names of attributes whose values are not shown.
     #[serde(default)]
     pub(crate) sensitive: Vec<String>,
-    /// The level that is requested from the module.
+    /// The log level requested from the module.
     #[serde(default)]
     pub(crate) log_level: LogLevel,
-    /// `warn` if nothing may ever be changed for the promise: the module warns about the changes that it would make.
+    /// `warn` if the promise must never change the system: the module warns about the changes that it would make.
     #[serde(default)]
     pub(crate) action_policy: ActionPolicy,
-    /// The attributes of the promise that replaces this one when nothing defines it any more.
+    /// The attributes of the promise that replaces this one when it has no definition any more.
     #[cfg_attr(test, schemars(with = "Option<holo_bridge::testing::AttributesSchema>"))]
     pub(crate) scrub: Option<Attributes>,
 }

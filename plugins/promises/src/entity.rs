@@ -20,7 +20,7 @@ pub(crate) struct PromiseEntity {
     pub(crate) timeout: Option<Duration>,
     /// The file and line of the definition.
     pub(crate) location: String,
-    /// True if nothing is ever changed for it.
+    /// True if it never changes the system.
     pub(crate) warn_only: bool,
     pub(crate) past: Past,
     pub(crate) context: Arc<Context>,
@@ -28,13 +28,13 @@ pub(crate) struct PromiseEntity {
     pub(crate) needs: Vec<Asset>,
 }
 
-/// The record of a promise: the one that there is, and the one that has to be.
+/// The existing and the required record of a promise.
 #[derive(Debug)]
 pub(crate) enum Past {
     Living {
-        /// The record that has to be, if the definition has a `scrub` table.
+        /// The required record, if the definition has a `scrub` table.
         scrub: Option<Box<Scrub>>,
-        /// The record that there is.
+        /// The existing record.
         remembered: Option<Box<Remembered<Scrub>>>,
     },
     Orphan(Box<Remembered<Scrub>>),
@@ -140,7 +140,7 @@ impl PromiseEntity {
         })
     }
 
-    /// Keeps the record of the promise, or removes it.
+    /// Saves the record of the promise, or removes it.
     fn remember(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
         let done = match &self.past {
             Past::Living { scrub: None, remembered: None } => return applied,

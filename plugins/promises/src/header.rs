@@ -1,6 +1,6 @@
-//! The header of a module: its name, its version, its protocol, and its features.
+//! The header of a module: its name, version, protocol and features.
 
-/// Our header. The libraries of modules insist on a version of CFEngine that has promise modules.
+/// The header sent to modules. Their libraries require a version of CFEngine that supports promise modules.
 pub(crate) const GREETING: &str = "cf-agent 3.21.0 v1\n\n";
 const PROTOCOL: &str = "v1";
 
@@ -21,10 +21,10 @@ pub(crate) struct Header {
     pub(crate) doubt: Option<&'static str>,
 }
 
-/// An invalid header. The text reads after the module's path.
+/// An invalid header, worded to follow the module's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// The line is no header.
+    /// The line is not a header.
     NoHeader(String),
     /// The version of the protocol is unknown.
     Protocol(String),

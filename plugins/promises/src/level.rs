@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// The level that is requested from a module.
+/// The log level requested from a module.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -43,7 +43,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Parses a level. Modules use several names for some of them.
+    /// Parses a level. Modules use several names for some levels.
     pub(crate) fn parse(name: &str) -> Option<Level> {
         Some(match name.to_ascii_lowercase().as_str() {
             "critical" | "crit" => Level::Critical,

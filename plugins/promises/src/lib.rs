@@ -1,7 +1,7 @@
-//! The plugin `promises`: custom promise types of CFEngine, whose modules are run as their authors ship them.
+//! The plugin `promises`: custom promise types of CFEngine, with unmodified modules.
 //!
-//! A `definition` becomes requests that are sent over the `connection` to its `module`. The connection begins with a `header`; each request has
-//! an `answer`, which decides about the `outcome` of the entity.
+//! A `definition` becomes requests, which are sent over the `connection` to its `module`. The connection begins with a
+//! `header`; each request has an `answer`, which determines the `outcome` of the entity.
 
 mod answer;
 mod connection;
@@ -19,7 +19,7 @@ mod record;
 mod request;
 mod subject;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin with its command line and environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&promises::Promises::default())

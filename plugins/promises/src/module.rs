@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that a module has to end when another conversation has to begin.
+/// The timeout for a module to end before another conversation begins.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// A module's file with its interpreter.
@@ -22,9 +22,9 @@ pub(crate) struct Module {
     invocation: Arc<Invocation>,
     connection: Option<Connection>,
     faults: Faults,
-    /// True once there was a warning about an unknown log level.
+    /// True after a warning about an unknown log level.
     has_odd_levels: bool,
-    /// True once there was a warning about the header.
+    /// True after a warning about the header.
     has_doubtful_header: bool,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct Module {
 pub(crate) struct AskError {
     /// The messages for the user.
     pub(crate) messages: Vec<String>,
-    /// True if the module has not got the request.
+    /// True if the module did not receive the request.
     pub(crate) is_unsent: bool,
-    /// True if the definition is to blame.
+    /// True if the error is in the definition.
     pub(crate) is_of_definition: bool,
 }
 
@@ -45,10 +45,10 @@ impl AskError {
     }
 }
 
-/// The properties of a module that decide if it can be asked for a dry run.
+/// The properties of a module that determine whether it supports dry runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Introduction {
-    /// True if the module declares that it can do a dry run.
+    /// True if the module declares support for dry runs.
     pub(crate) has_action_policy: bool,
     /// The digest of its file.
     pub(crate) digest: String,
@@ -65,7 +65,7 @@ impl Module {
         }
     }
 
-    /// Returns its path, as the user knows it.
+    /// Returns its path, as shown to the user.
     pub(crate) fn shown(&self) -> String {
         self.invocation.file().display().to_string()
     }
@@ -108,7 +108,7 @@ impl Module {
             match connection.ask(&request, subject, limit, log, &mut on_event) {
                 Ok(answer) if connection.has_exited_with(&answer, had_answered, log) => self.connection = None,
                 Ok(answer) => break answer,
-                // It had exited after its last answer, which was not noticed before this request.
+                // It had exited after its last answer, which was only noticed with this request.
                 Err(ConnectionError::Exited) => self.connection = None,
                 Err(ConnectionError::Fault(reason)) => return Err(self.fault(&reason)),
             }
@@ -125,7 +125,7 @@ impl Module {
         Ok(answer)
     }
 
-    /// Tells the module to terminate, and returns the conversation, whose end is to be waited for.
+    /// Asks the module to terminate, and returns the conversation, for whose end the caller must wait.
     pub(crate) fn terminate(&mut self) -> Option<Conversation> {
         self.connection.take().map(Connection::terminate)
     }
@@ -163,7 +163,7 @@ impl Module {
                 return Ok(());
             }
             Some(end) => {
-                // The same as if it had ended just after the request.
+                // Report this as if the module had ended just after the request.
                 let error =
                     end.map_or_else(|error| error, |status| ConversationError::Ended { status, is_answering: false });
                 return Err(AskError { is_unsent: true, ..self.fault(&format!(" {error}")) });
@@ -177,7 +177,7 @@ impl Module {
         Ok(())
     }
 
-    /// Returns true if the file has other metadata, but the same content as when the module was started.
+    /// Returns true if the file's metadata has changed since the module was started, but not its content.
     fn is_the_same(&mut self, host: &Host) -> Result<bool, AskError> {
         let (_, trusted) = self.invocation.program(host).map_err(|error| AskError::unsent(error.to_string()))?;
         let Some(connection) = &mut self.connection else { return Ok(false) };
@@ -190,7 +190,7 @@ impl Module {
 
     fn close(&mut self, log: &mut ModuleLog<'_, '_>) {
         if let Some(conversation) = self.terminate() {
-            // It has nothing more to do, so its exit status does not matter.
+            // It has no work left, so its exit status is irrelevant.
             let _ = conversation.end(END_LIMIT, &mut |line| log.stderr(line));
         }
     }

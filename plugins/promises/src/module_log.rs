@@ -1,20 +1,20 @@
-//! The log messages of a module: each level has its readers.
+//! The log messages of a module, shown or recorded by level.
 
 use crate::level::{Level, LogLevel};
 use holo_bridge::Sensitive;
 use holo_bridge::shown::one_line;
 use holo_plugin::{Output, Progress, Stream};
 
-/// The part of the work that messages belong to.
+/// The phase to which messages belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Validating,
     Evaluating,
-    /// The module must not change anything, and warns about the changes that it would make.
+    /// The module must not make changes, and warns about those that it would make.
     DryRun,
 }
 
-/// Passes on the messages of a module about one promise.
+/// Forwards the messages of a module about one promise.
 pub(crate) struct ModuleLog<'v, 'o> {
     output: &'v mut Output<'o>,
     sensitive: Sensitive,
@@ -23,7 +23,7 @@ pub(crate) struct ModuleLog<'v, 'o> {
     pub(crate) logs: Logs,
 }
 
-/// The messages that count for the result of a promise.
+/// The messages that affect the result of a promise.
 #[derive(Debug, Default)]
 pub(crate) struct Logs {
     pub(crate) infos: Vec<String>,
@@ -36,17 +36,17 @@ impl<'v, 'o> ModuleLog<'v, 'o> {
         ModuleLog { output, sensitive: sensitive.clone(), level, phase, logs: Logs::default() }
     }
 
-    /// Hides more: the secrets that the module got with other promises.
+    /// Hides further texts: the secrets that the module received for other promises.
     pub(crate) fn hide_also(&mut self, secrets: &Sensitive) {
         self.sensitive.unite(secrets);
     }
 
-    /// Returns a text in one line, without secrets.
+    /// Returns a text on one line, without secrets.
     pub(crate) fn shown(&self, text: &str) -> String {
         one_line(&self.sensitive.hide(text))
     }
 
-    /// Passes on a line of standard error.
+    /// Forwards a line of standard error.
     pub(crate) fn stderr(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         let hidden = self.sensitive.hide(&text);
@@ -54,7 +54,7 @@ impl<'v, 'o> ModuleLog<'v, 'o> {
         self.output.relay(Stream::Stderr, &[bytes, b"\n"].concat());
     }
 
-    /// Passes on a log message.
+    /// Forwards a log message.
     pub(crate) fn log(&mut self, level: Level, text: &str) {
         let text = self.shown(text);
         let is_evaluating = self.phase == Phase::Evaluating;

@@ -1,6 +1,6 @@
 //! Names and texts with a meaning in CFEngine.
 
-/// Attributes that CFEngine keeps to itself, with the key of a definition that does the same, if there is one.
+/// Attributes that CFEngine reserves, with the equivalent key of definitions, if any.
 const RESERVED: [(&str, Option<&str>); 10] = [
     ("action", Some("action_policy")),
     ("classes", None),
@@ -14,13 +14,13 @@ const RESERVED: [(&str, Option<&str>); 10] = [
     ("with", None),
 ];
 
-/// Returns true if a variable can have this name in any language.
+/// Returns true if a name is a valid identifier in any language.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns the reason why an attribute cannot have a name. The text reads after the name.
+/// Returns the reason why an attribute name is invalid, worded to follow the name.
 pub(crate) fn attribute_problem(name: &str) -> Option<String> {
     if !is_identifier(name) {
         return Some("is not a valid attribute name: letters, digits and underscores, and no digit first".to_owned());
@@ -32,7 +32,8 @@ pub(crate) fn attribute_problem(name: &str) -> Option<String> {
     })
 }
 
-/// Returns the problem of a text that CFEngine would expand. Only the opening of the variable is shown if the text is sensitive.
+/// Returns the error for a text that CFEngine would expand. If the text is sensitive, only the start of the variable is
+/// shown.
 pub(crate) fn expansion_problem(text: &str, is_sensitive: bool) -> Option<String> {
     let begins = ["$(", "${", "@(", "@{"].into_iter().filter_map(|opening| Some((text.find(opening)?, opening)));
     let (start, opening) = begins.min()?;

@@ -10,10 +10,10 @@ use holo_bridge::{DigestStore, Sensitive, limits};
 use holo_plugin::{Applied, Host, Output, Verdict};
 use std::time::Duration;
 
-/// The ends of a dry run's warnings, which say nothing about the change.
+/// The ends of warnings in dry runs, which do not describe the change.
 const ONLY_WARNINGS: [&str; 2] = [", but only warning promised", ", but only warnings promised"];
 
-/// A promise that is worked on.
+/// A promise in progress.
 pub(crate) struct Task<'t> {
     pub(crate) host: &'t Host,
     pub(crate) module: &'t mut Module,
@@ -35,17 +35,17 @@ enum DryRun {
     Failed { has_changed: bool },
 }
 
-/// The ability of a module to do a dry run.
+/// A module's support for dry runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Support {
     Full,
     None,
-    /// The module claims it, but has changed the system in one.
+    /// The module declares support, but has changed the system in a dry run.
     Distrusted,
 }
 
 impl Task<'_> {
-    /// Has the module keep the promise.
+    /// Lets the module keep the promise.
     pub(crate) fn keep(&mut self, output: &mut Output<'_>) -> Applied {
         let subject = self.subject;
         if !self.is_valid(subject, output) {
@@ -72,7 +72,7 @@ impl Task<'_> {
         }
     }
 
-    /// Has the module warn about a promise for which nothing may ever be changed.
+    /// Lets the module warn about a promise that must never change the system.
     pub(crate) fn warn_only(&mut self, output: &mut Output<'_>) -> Applied {
         match self.dry_run_support(output) {
             Some(Support::Full) => {}
@@ -97,7 +97,7 @@ impl Task<'_> {
         Applied::FAILED_UNCHANGED
     }
 
-    /// Finds out the changes that keeping the promise would make, as far as the module can tell without making them.
+    /// Determines the changes that keeping the promise would make, as far as the module supports that.
     pub(crate) fn check(&mut self, warn_only: bool, output: &mut Output<'_>) -> Verdict {
         match self.dry_run_support(output) {
             Some(Support::Full) => match self.dry_run(output) {
@@ -115,7 +115,7 @@ impl Task<'_> {
         }
     }
 
-    /// Returns the ability of the module to do a dry run; nothing if it cannot be asked.
+    /// Returns the module's support for dry runs; `None` if it cannot be determined.
     fn dry_run_support(&mut self, output: &mut Output<'_>) -> Option<Support> {
         let mut log = ModuleLog::new(output, self.sensitive, self.subject.log_level, Phase::Validating);
         match self.module.introduction(self.host, &self.subject.for_dry_run(), &mut log) {
@@ -132,7 +132,7 @@ impl Task<'_> {
     fn is_distrusted(&self, digest: &str, output: &mut Output<'_>) -> bool {
         self.distrusted.is_known(self.host, &self.module.shown(), digest).unwrap_or_else(|error| {
             output.warning(error);
-            // It may have lied before.
+            // It may have been recorded in an earlier run.
             true
         })
     }
@@ -190,7 +190,7 @@ impl Task<'_> {
         }
     }
 
-    /// Returns true if the module finds the promise valid; otherwise the user has been told the reason.
+    /// Returns true if the module considers the promise valid; otherwise the reason has been reported.
     fn is_valid(&mut self, subject: &Subject, output: &mut Output<'_>) -> bool {
         let (answer, logs) = match self.ask(Operation::Validate, subject, limits::LOOK, Phase::Validating, output) {
             Ok(answered) => answered,
@@ -282,7 +282,7 @@ impl Task<'_> {
     }
 }
 
-/// Prints messages that become no change of the entity.
+/// Prints messages that do not describe a change.
 fn print_infos(logs: &Logs, output: &mut Output<'_>) {
     logs.infos.iter().for_each(|info| output.print(format!("{info}\n")));
 }

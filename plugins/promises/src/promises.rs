@@ -1,4 +1,4 @@
-//! The scan for promises, and for orphans.
+//! The scan for promises and orphans.
 
 use crate::context::{Context, DeclaredModule};
 use crate::definition::{ActionPolicy, Module, Promise};
@@ -46,7 +46,7 @@ impl Plugin for Promises {
                 entities.push(self.living(host, id, *defined, declared, Arc::clone(module), remembered));
             }
         }
-        // Those that are left are of promises that are broken, or not defined.
+        // The other records belong to promises that are broken, or were refused.
         let orphans: Records = records.into_iter().filter(|(id, _)| definitions.is_orphan(id)).collect();
         entities.extend(orphans.into_values().map(|remembered| self.orphan(host, remembered)));
         Ok(entities)
@@ -183,7 +183,7 @@ fn modules(
     modules
 }
 
-/// Refuses promises whose type is not declared, or declared with errors.
+/// Refuses promises whose type is undeclared, or has an invalid declaration.
 fn refuse_unknown_types(
     definitions: &mut Definitions<Promise>,
     declarations: &Declarations<Module>,
@@ -196,7 +196,7 @@ fn refuse_unknown_types(
         .map(|(id, defined)| (id.clone(), defined.definition.kind.clone()))
         .collect();
     for (id, kind) in unknown {
-        // It has been said what is wrong with a declaration.
+        // The errors of declarations have been reported already.
         let is_said = declarations.is_broken(&kind);
         let hint = did_you_mean(&kind, declarations.valid.keys().map(String::as_str));
         let hint = hint.map_or_else(String::new, |hint| format!(", {hint}"));

@@ -1,4 +1,4 @@
-//! The record of a promise with a `scrub` table, which replaces it when nothing defines it any more.
+//! The record of a promise with a `scrub` table, which replaces the promise when it has no definition any more.
 
 use crate::subject::Subject;
 use holo_bridge::{Attributes, Interpreter};
@@ -12,18 +12,18 @@ pub(crate) struct Scrub {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) promiser: String,
-    /// The attributes of the last promise.
+    /// The attributes of the final promise.
     pub(crate) scrub: Attributes,
     /// The names of attributes whose values are not shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sensitive: Vec<String>,
-    /// The module's file, as it was declared.
+    /// The module's file, as declared.
     pub(crate) path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interpreter: Option<Interpreter>,
     #[serde(default)]
     pub(crate) respects_root: bool,
-    /// The place of the definition.
+    /// The file of the definition.
     pub(crate) filename: String,
     pub(crate) line: usize,
 }

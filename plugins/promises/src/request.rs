@@ -1,4 +1,4 @@
-//! Requests to a module, byte by byte.
+//! Requests to a module, byte for byte.
 
 use crate::header::Protocol;
 use crate::subject::Subject;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The attribute of a dry run, which CFEngine sends after all others.
+/// The attribute of a dry run, which CFEngine sends last.
 const ADDED: &str = "action_policy";
 
 /// The operation that ends a conversation.
@@ -30,7 +30,7 @@ impl Operation {
     }
 }
 
-/// The request in JSON: the keys in their order.
+/// The request in JSON, with the keys in this order.
 #[derive(Serialize)]
 struct Request<'a> {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -43,7 +43,7 @@ struct Request<'a> {
     promiser: &'a str,
 }
 
-/// Returns the request, with the empty line that ends it.
+/// Returns the request, including the empty line that ends it.
 ///
 /// # Errors
 /// The name of an attribute that the protocol cannot express, with the reason.
@@ -73,7 +73,7 @@ fn json(operation: Operation, subject: &Subject) -> String {
         promise_type: &subject.kind,
         promiser: &subject.promiser,
     };
-    // Everything in it has come out of text.
+    // Cannot fail: all values were parsed from text.
     let mut line = serde_json::to_string(&request).unwrap_or_default();
     line.push_str("\n\n");
     line

@@ -1,9 +1,9 @@
-//! The data of a promise that a module gets.
+//! The data of a promise that is sent to a module.
 
 use crate::level::LogLevel;
 use holo_bridge::Attributes;
 
-/// A promise, as a module gets to know it.
+/// A promise, as sent to a module.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     /// The type of the promise.
@@ -17,7 +17,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Returns the same promise, but that nothing is to be changed for it.
+    /// Returns the promise for a dry run.
     pub(crate) fn for_dry_run(&self) -> Subject {
         let mut subject = self.clone();
         subject.attributes.insert("action_policy", "warn");

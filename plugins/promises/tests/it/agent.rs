@@ -1,4 +1,4 @@
-//! CFEngine's own agent beside the plugin: the same modules keep the same promises on copies of the same tree.
+//! Compares with CFEngine's agent: the same modules keep the same promises on copies of the same tree.
 
 use crate::machine::{Ends, Machine, RESOURCES, module, promise};
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -19,11 +19,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A promise for both.
+/// A promise for both programs.
 struct Promised {
     kind: &'static str,
     promiser: &'static str,
-    /// Attributes, in the agent's language and in TOML.
+    /// Attributes in the agent's language and in TOML.
     policy: &'static str,
     toml: &'static str,
 }
@@ -32,7 +32,7 @@ const fn promised(kind: &'static str, promiser: &'static str, policy: &'static s
     Promised { kind, promiser, policy, toml }
 }
 
-/// The modules, by the types of their promises.
+/// The modules by promise type.
 const MODULES: [(&str, &str); 5] = [
     ("line", "keep_line.py"),
     ("own", "own_lines.sh"),
@@ -41,13 +41,13 @@ const MODULES: [(&str, &str); 5] = [
     ("lower", "two_types.py"),
 ];
 
-/// CFEngine's agent, with a root and a work directory of its own.
+/// CFEngine's agent with its own root and work directory.
 struct Agent {
     root: ScratchRoot,
 }
 
 impl Agent {
-    /// A root with these files in `etc/`, and a place for the agent to work in.
+    /// Creates a root with these files in `etc/`, and a work directory for the agent.
     fn new(files: &[(&str, &str)]) -> Agent {
         let root = ScratchRoot::new();
         for folder in ["inputs", "state", "ppkeys", "outputs", "modules"] {
@@ -58,13 +58,13 @@ impl Agent {
         for (name, text) in files {
             root.write(format!("etc/{name}"), text);
         }
-        // There it looks for a program of its own.
+        // The agent looks up its programs there.
         std::os::unix::fs::symlink("/usr/bin", root.join("work/bin")).unwrap();
         let work = root.join("work");
         Agent { root: root.env("CFENGINE_TEST_OVERRIDE_WORKDIR", work) }
     }
 
-    /// Runs a policy, and returns what the agent said.
+    /// Runs a policy, and returns the agent's output.
     fn run(&self, policy: &str) -> String {
         self.root.write("policy.cf", policy);
         fs::set_permissions(self.root.join("policy.cf"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -107,7 +107,7 @@ fn definitions(promises: &[Promised]) -> String {
     declared.chain(defined).collect()
 }
 
-/// The sorted messages of both about changes and errors, without the locations of definitions.
+/// Returns the sorted messages about changes and errors, without the locations of definitions.
 fn told_by_agent(said: &str) -> Vec<String> {
     let lines = said.lines().map(str::trim);
     let texts = lines.filter_map(|line| {
@@ -153,7 +153,7 @@ fn results_of_plugin(ends: &Ends, promises: &[Promised]) -> Vec<String> {
     ids.map(|id| ends.result(&id)).collect()
 }
 
-/// The files in `etc/` with their modes, but for what belongs to the plugin.
+/// Returns the files in `etc/` with their modes, except for those of the plugin.
 fn files(root: &ScratchRoot) -> BTreeMap<String, (String, u32)> {
     let entries = fs::read_dir(root.join("etc")).unwrap().map(|entry| entry.unwrap());
     let ours = entries.filter(|entry| entry.file_name() != "holorc");
@@ -230,7 +230,7 @@ fn only_look() {
     machine.root.write("etc/a", "a\n");
     let said = agent.run(&policy(&promises, &machine.root.join(format!("{RESOURCES}/modules"))));
     let ends = machine.apply();
-    // Here, the end of the sentence is another error.
+    // Here, the end of the sentence is a separate error.
     let change = "Should change mode of '/etc/a' from 644 to 600";
     assert!(said.contains(&format!("warning: {change}, but only warnings promised")), "{said}");
     assert_eq!(ends.of("mode:0").stderr, format!(">> {change}\n!! only warnings are promised\n"));
@@ -253,7 +253,7 @@ fn leak() {
     assert_eq!((machine.root.read("etc/a"), machine.root.read("etc/b")), ("a!\n".into(), "b\n".into()));
 }
 
-/// Returns the code blocks of the guide, by the word that stands after their fences.
+/// Returns the code blocks of the guide by their language.
 fn blocks() -> BTreeMap<String, String> {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-cfengine.md");
     let text = fs::read_to_string(guide).unwrap();
@@ -263,7 +263,7 @@ fn blocks() -> BTreeMap<String, String> {
 
 fn guide() {
     let blocks = blocks();
-    // There, modules are where packages install them.
+    // In the guide, modules are where packages install them.
     let machine = Machine::new(&blocks["toml"].replace("/usr/lib/holo/promises/", &format!("/{RESOURCES}/modules/")));
     let modules = machine.root.join(format!("{RESOURCES}/modules")).display().to_string();
     let policy = blocks["cfengine3"].replace("/var/cfengine/inputs/modules/promises/", &format!("{modules}/"));
@@ -276,7 +276,7 @@ fn guide() {
     assert_eq!(told_by_agent(&said).len(), 3, "{said}");
     assert_eq!(files(&machine.root), files(&agent.root));
     assert_ne!(files(&machine.root)["hosts"].0, tree[0].1);
-    // Both find nothing more to do.
+    // Neither has further changes to make.
     assert_eq!(told_by_agent(&agent.run(&policy)), [""; 0]);
     let again = machine.apply();
     let results = ["line:database", "line:old", "mode:/etc/secret"].map(|id| again.result(id));

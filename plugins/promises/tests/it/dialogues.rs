@@ -1,4 +1,5 @@
-//! Dialogues of CFEngine's agent 3.21 with modules, recorded: the modules' parts are played, and the requests have to be the same.
+//! Replays recorded dialogues of CFEngine's agent 3.21 with modules: the answers are played back, and the requests must
+//! be the same.
 
 use crate::machine::{Machine, PYTHON, RESOURCES, trials_of};
 use libtest_mimic::Trial;
@@ -32,14 +33,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// A recorded dialogue, without its last request.
+/// A recorded dialogue without its last request.
 struct Dialogue {
     header: String,
     exchanges: Vec<Exchange>,
     is_json: bool,
 }
 
-/// A request and its answer, each with the empty line that ends it.
+/// A request and its answer, each including the empty line that ends it.
 #[derive(Clone)]
 struct Exchange {
     request: String,
@@ -48,12 +49,12 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Returns nothing if there are two requests, one after the other.
+    /// Creates an exchange; `None` if one request follows another.
     fn new(request: String, answer: String) -> Option<Exchange> {
         let fields = if request.starts_with('{') {
             serde_json::from_str(&request).ok()?
         } else {
-            // A value with a newline has no key in its second line.
+            // The second line of a value with a newline has no key.
             let pairs = request.lines().filter_map(|line| line.split_once('='));
             let (attributes, mut fields): (Map<_, _>, Map<_, _>) = pairs
                 .map(|(key, value)| (key.to_owned(), Value::from(value)))
@@ -71,12 +72,12 @@ impl Exchange {
 }
 
 impl Dialogue {
-    /// Reads the dialogue of this number with one process of a module.
+    /// Reads the dialogue with this number, between the agent and a module process.
     fn read(number: &str) -> Dialogue {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/dialogues");
         let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let file = files.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(number)).unwrap();
-        // The values of TOML know no null, and its numbers no trailing zeros.
+        // TOML has no null, and its numbers no trailing zeros.
         let text = fs::read_to_string(file).unwrap().replace("null,2.5000", "0,2.5").replace("null, 2.5", "0, 2.5");
         let (_, dialogue) = text.split_once("\n== dialogue").unwrap();
         let mut parts: Vec<(bool, String)> = Vec::new();
@@ -106,13 +107,13 @@ impl Dialogue {
         Dialogue { is_json: header.contains("json_based"), header, exchanges }
     }
 
-    /// Leaves out everything about these promisers.
+    /// Removes all exchanges about these promisers.
     fn without(mut self, promisers: &[&str]) -> Dialogue {
         self.exchanges.retain(|exchange| !promisers.contains(&exchange.text("promiser")));
         self
     }
 
-    /// Returns the definitions of what was promised: a promise each time that something was to be validated.
+    /// Returns definitions of the recorded promises: one for each validation.
     fn definitions(&self) -> String {
         let mut kinds: Vec<&str> = self.exchanges.iter().map(|exchange| exchange.text("promise_type")).collect();
         kinds.sort_unstable();
@@ -146,7 +147,7 @@ impl Dialogue {
         definitions
     }
 
-    /// Plays it, and returns the results of the promises in their order.
+    /// Plays the dialogue, and returns the results of the promises in order.
     fn play(&self) -> Played {
         let machine = Machine::new(&self.definitions());
         let answers: Vec<&String> =
@@ -163,7 +164,7 @@ impl Dialogue {
         Played { heard: without_places(&heard), ends }
     }
 
-    /// Returns all that a module was asked, as it was recorded.
+    /// Returns all recorded requests to the module.
     fn requests(&self) -> String {
         let end = match self.is_json {
             true => "{\"log_level\":\"info\",\"operation\":\"terminate\"}\n\n",
@@ -174,7 +175,7 @@ impl Dialogue {
     }
 }
 
-/// The requests that a module got, and the results of the promises.
+/// The requests that a module received, and the results of the promises.
 struct Played {
     heard: String,
     ends: Vec<crate::machine::End>,
@@ -186,7 +187,7 @@ impl Played {
     }
 }
 
-/// Leaves out where promises are defined: here they are so elsewhere.
+/// Removes the locations of definitions, which differ from the recorded ones.
 fn without_places(requests: &str) -> String {
     let mut lines = String::new();
     for line in requests.lines() {
@@ -206,7 +207,7 @@ fn without_places(requests: &str) -> String {
     lines
 }
 
-/// Plays a dialogue, and sees to it that the requests are those that were recorded.
+/// Plays a dialogue, and checks that the requests are the recorded ones.
 #[track_caller]
 fn replay(dialogue: &Dialogue) -> Played {
     let played = dialogue.play();
@@ -275,7 +276,7 @@ fn odd() {
     let dialogue = Dialogue::read("15");
     let played = dialogue.play();
     let (failed, changed, same) = ("failed", "changed", "unchanged");
-    // The echo of another operation ends the conversation, and the player knows of no other one.
+    // An echo of another operation ends the conversation, and the player supports only one.
     let before =
         ["ok", "invalid-no-log", "validate-error", "validate-kept", "no-result", "weird-result", "error-result"];
     assert_eq!(played.results()[..before.len()], [same, failed, failed, failed, failed, failed, failed]);
@@ -285,7 +286,7 @@ fn odd() {
     assert_eq!(played.ends[10].changes, ["from line log", "from json log"]);
     assert_eq!(played.ends[10].stderr, ">> warning line\n>> notice line\n");
     assert!(played.ends[11].stderr.contains("answered to \"banana\" when it was asked for \"evaluate_promise\""));
-    // A level that nobody knows ended the agent that was recorded.
+    // An unknown level crashed the recorded agent.
     let level = dialogue.without(
         &[&before[..], &["not-kept-no-log", "repaired-no-log", "json-log", "line-and-json-log", "wrong-operation"]]
             .concat(),
@@ -308,7 +309,7 @@ fn crash() {
 }
 
 fn broken_json() {
-    // The agent that was recorded has then asked twice in a row, and taken one answer for another.
+    // The recorded agent then sent two requests in a row, and mixed up the answers.
     let played = Dialogue::read("18").play();
     assert_eq!(played.results(), ["unchanged", "failed"]);
     assert!(played.ends[1].stderr.contains("its answer is not valid JSON"));
@@ -321,7 +322,7 @@ fn two_objects() {
 }
 
 fn line_types() {
-    // A newline in a value makes two lines of it, which is not sent here; and another one's attribute ends the conversation.
+    // A value with a newline would become two lines, so it is not sent; and an unknown attribute ends the conversation.
     let dialogue = Dialogue::read("22").without(&["/scratch/ex-nl", "/scratch/ex-unk"]);
     let played = replay(&dialogue);
     assert_eq!(played.ends[0].changes, ["Updated file '/scratch/ex-lvl' with content 'xyz'"]);
@@ -337,7 +338,7 @@ fn fetched() {
 }
 
 fn levels() {
-    // With is an attribute that CFEngine keeps to itself; it was not sent.
+    // CFEngine reserves the attribute `with`, so it was not sent.
     let played = replay(&Dialogue::read("25"));
     assert_eq!(played.results(), [&["changed"; 3][..], &["unchanged"; 3]].concat());
 }

@@ -1,4 +1,5 @@
-//! Errors that a user meets, and modules that break the protocol: who fails, why, and what becomes of the others.
+//! Tests of user errors, and of modules that violate the protocol: the affected promises fail with a reason, and the
+//! others do not.
 
 use crate::machine::{Machine, PYTHON, RESOURCES, hostile, module, promise, trials_of};
 use libtest_mimic::Trial;
@@ -33,7 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// Applies a promise that meets the mode and a good one after it; their results, and what was said of the first.
+/// Applies a promise of this mode and a good one after it. Returns their results, and the first one's stderr.
 fn apply(mode: &str, more: &str) -> (String, String, String) {
     let machine =
         Machine::new(&format!("{}{}{}", hostile(mode), promise("h", "bad", more), promise("h", "good", more)));
@@ -63,7 +64,7 @@ fn unstartable() {
         assert!(["unchanged", "unknown"].contains(&&*ends.result("early:x")));
         assert_eq!(["missing:x", "folder:x", "plain:x"].map(|id| ends.result(id)), ["failed"; 3]);
     }
-    // An earlier entity may bring it.
+    // An earlier entity may create it.
     fs::copy(
         machine.root.join(format!("{RESOURCES}/modules/early.sh")),
         machine.root.join(format!("{RESOURCES}/modules/none.py")),
@@ -123,7 +124,7 @@ fn headers() {
 
 fn doubts() {
     for (mode, doubt, result) in [
-        // The answers are JSON, which is no line of the other protocol.
+        // The answers are JSON, which is not a valid line of the other protocol.
         ("odd-flags", "does not say which protocol it has; line_based is assumed", "failed"),
         ("both-flags", "says that it has both protocols; the last one counts", "unchanged"),
     ] {
@@ -162,10 +163,10 @@ fn faults() {
         let last = said.lines().last().unwrap();
         assert!(last.starts_with(&format!("!! modes/{mode}{complaint}")), "{mode}: {said}");
     }
-    // Its standard error comes with the reason.
+    // Its standard error is shown with the reason.
     let (_, _, said) = apply("crash-evaluate", "");
     assert!(said.starts_with("Traceback: something is wrong\n"), "{said}");
-    // It has done everything by then.
+    // It has completed its work by then.
     let (bad, good, said) = apply("crash-terminate", "");
     assert_eq!((bad.as_str(), good.as_str(), said.as_str()), ("unchanged", "unchanged", ""));
 }
@@ -209,7 +210,7 @@ fn given_up() {
     }
     assert!(!machine.short(&ends.of("h:bad4").stderr).contains("exit status"));
     assert!((1..=5).all(|number| ends.result(&format!("h:bad{number}")) == "failed"));
-    // That is for this run.
+    // Only for this run.
     assert!(machine.short(&machine.apply().of("h:bad1").stderr).contains("exit status 4"));
 }
 
@@ -238,13 +239,13 @@ fn strays() {
 fn exits() {
     let (bad, good, said) = apply("exit-after-each-answer", "");
     assert_eq!((bad.as_str(), good.as_str(), said.as_str()), ("unchanged", "unchanged", ""));
-    // Answers in advance are answers, read or not.
+    // Answers in advance are accepted, whether or not the request was read.
     let (bad, good, said) = apply("answers-before-reading", "");
     assert_eq!((bad.as_str(), good.as_str()), ("unchanged", "unchanged"), "{said}");
 }
 
 fn fails_after_answer() {
-    // It has answered whether the promise is valid, and ended before it could be asked to keep it.
+    // It has answered the validation, and ended before it could be asked to keep the promise.
     let (bad, _, said) = apply("fails-after-each-answer", "");
     assert_eq!(bad, "failed", "{said}");
     let fault = "!! modes/fails-after-each-answer ended before its answer was complete: exit status 7\n";
@@ -255,7 +256,7 @@ fn left_child() {
     let began = Instant::now();
     let (bad, good, said) = apply("leaves-child", "");
     assert_eq!((bad.as_str(), good.as_str(), said.as_str()), ("unchanged", "unchanged", ""));
-    // The child holds it open for a minute.
+    // The child keeps it open for a minute.
     assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
 }
 

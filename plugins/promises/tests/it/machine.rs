@@ -1,4 +1,4 @@
-//! A root with the plugin and all modules, and what becomes of the promises that are defined there.
+//! A root with the plugin and all modules, and the results of promises defined there.
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The name of a test, and its function.
 pub(crate) type Case = (&'static str, fn());
 
-/// The need of nearly all modules.
+/// The requirement of nearly all modules.
 pub(crate) const PYTHON: &[Need] = &[Need::Program("python3")];
 /// The directory of definitions and modules.
 pub(crate) const RESOURCES: &str = "usr/share/holo/promises";
@@ -20,7 +20,7 @@ pub(crate) fn trials_of(needs: &[Need], cases: &[Case]) -> Vec<Trial> {
     cases.iter().map(|&(name, test)| trial_of(name, needs, test)).collect()
 }
 
-/// The folder of the modules that are our own.
+/// Returns the folder of the test modules.
 pub(crate) fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test-scenarios/promises/modules")
 }
@@ -31,7 +31,7 @@ pub(crate) fn module(kind: &str, file: &str) -> String {
     format!("[[module]]\ntype = \"{kind}\"\npath = \"modules/{file}\"\n{interpreter}respects_root = true\n")
 }
 
-/// Declares a module that breaks the protocol in this way.
+/// Declares a module that violates the protocol in this way.
 pub(crate) fn hostile(mode: &str) -> String {
     let hostile = fs::canonicalize(modules().join("hostile.py")).unwrap();
     format!(
@@ -63,7 +63,7 @@ pub(crate) struct Ends {
 pub(crate) struct End {
     /// A word such as `changed`.
     pub(crate) result: String,
-    /// The changes that were or would be made.
+    /// The changes that were made or would be made.
     pub(crate) changes: Vec<String>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -83,7 +83,7 @@ impl Machine {
         machine
     }
 
-    /// Sets the definitions. The file of each mode of the hostile module is made.
+    /// Sets the definitions, and creates a file for each mode of the hostile module that they use.
     pub(crate) fn define(&self, definitions: &str) {
         let modes = definitions.lines().filter_map(|line| line.strip_prefix("path = \"modes/")?.strip_suffix('"'));
         modes.for_each(|mode| self.root.write(Path::new(RESOURCES).join("modes").join(mode), ""));
@@ -104,7 +104,7 @@ impl Machine {
         self.holo(&["check"])
     }
 
-    /// Runs holo, and has it say what it does as JSON.
+    /// Runs holo with JSON output.
     pub(crate) fn holo(&self, arguments: &[&str]) -> Ends {
         let run = self.root.holo(&[arguments, &["--json"]].concat());
         let mut entities: BTreeMap<String, End> = BTreeMap::new();
@@ -128,7 +128,7 @@ impl Machine {
         Ends { run, entities }
     }
 
-    /// Runs one operation of the plugin by itself, under a version of the interface. Returns its end, and what it wrote as messages.
+    /// Runs a single operation of the plugin, with a version of the interface. Returns the run and its messages.
     pub(crate) fn plugin(&self, version: &str, operation: &[&str]) -> (Run, String) {
         let path = |name: &str| self.root.join(name).display().to_string();
         let script = format!(
@@ -143,14 +143,14 @@ impl Machine {
         let words = [&["-c", &script, "sh", &plugin], operation].concat();
         let run = self.root.run("/bin/sh", &words);
         let messages = self.root.read("tmp/messages").to_string();
-        // Progress is for people who wait.
+        // Progress messages depend on timing.
         let lasting = messages.split_inclusive('\n').filter(|line| !line.starts_with("progress: "));
         (run, lasting.collect())
     }
 }
 
 impl Ends {
-    /// Returns what has become of an entity: nothing is said of those that were not changed and said nothing.
+    /// Returns the result of an entity. An entity that is missing from the output is unchanged and has no output.
     #[track_caller]
     pub(crate) fn of(&self, id: &str) -> End {
         let end = self.entities.get(&format!("promise:{id}")).cloned();
@@ -163,7 +163,7 @@ impl Ends {
         self.of(id).result
     }
 
-    /// Looks for a line of an entity's standard error in which the root is left out.
+    /// Checks for a line in an entity's standard error, with the root removed.
     #[track_caller]
     pub(crate) fn says(&self, machine: &Machine, id: &str, line: &str) {
         let said = machine.short(&self.of(id).stderr);
@@ -172,7 +172,7 @@ impl Ends {
 }
 
 impl Machine {
-    /// Leaves the root out of a text, and the folder of the resources.
+    /// Removes the root and the resource folder from a text.
     pub(crate) fn short(&self, text: &str) -> String {
         let root = self.root.path().display().to_string();
         text.replace(&format!("{root}/{RESOURCES}/"), "").replace(&root, "")

@@ -1,4 +1,4 @@
-//! Processes of modules: how many there are, when they run, and what they get.
+//! Tests of module processes: their number, lifetime and environment.
 
 use crate::machine::{Machine, PYTHON, RESOURCES, module, promise, trials_of};
 use holo_process::Program;
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A directory that nobody else may change, on the real root.
+/// A directory that other users cannot modify, on the real root.
 const TRUSTED: &[Need] =
     &[Need::Program("python3"), Need::Trial("a checkout that nobody else may change", checkout_is_trusted)];
 
@@ -54,7 +54,7 @@ fn one_process() {
     assert_eq!((machine.root.read("etc/f0"), machine.root.read("etc/f1")), ("TEXT\n".into(), "text\n".into()));
 }
 
-/// Keeps everything, and writes down who it is and the memory of the process that has started it, every thousand promises.
+/// Keeps every promise, and writes its PID and the memory of its parent process every thousand promises.
 const WATCHES: &str = r#"#!/usr/bin/env python3
 import os, re, sys
 sys.stdin.readline(); sys.stdin.readline()
@@ -93,11 +93,11 @@ fn many() {
         .map(|(pid, size)| (pid, size.parse::<u64>().unwrap()))
         .unzip();
     assert!(pids.len() == 10 && pids.iter().all(|pid| pid == &pids[0]), "{memory}");
-    // In KiB; what was sent and answered since the first thousand is twenty times as much.
+    // In KiB; the data exchanged since the first thousand is twenty times as much.
     assert!(sizes[9] < sizes[0] + 1024, "{memory}");
 }
 
-/// Says in what circumstances it works.
+/// Reports its environment.
 const WITNESS: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 sys.stdin.readline(); sys.stdin.readline()
@@ -139,7 +139,7 @@ fn circumstances() {
         let root = machine.root.path().display().to_string();
         assert_eq!(facts["cwd"], root);
         assert_eq!(facts["root"], root);
-        // The fourth is what the list of descriptors was read from.
+        // The fourth one was used to read the list of descriptors.
         assert!(facts["fds"].to_string().starts_with("[0,1,2"), "{said}");
         assert!(facts["fds"].as_array().unwrap().len() <= 4, "{said}");
         assert_eq!(facts["leads"], true);
@@ -151,7 +151,7 @@ fn circumstances() {
             assert!(!ours.contains(&format!("HOLO_{name}").into()), "{name}: {said}");
         }
     }
-    // Python ignores SIGPIPE by itself.
+    // Python itself ignores SIGPIPE.
     let module_text = "#!/bin/sh\nread -r a; read -r b; printf 'c 1 v1 line_based\\n\\n'\n\
          while read -r line; do case $line in operation=v*) r=valid ;; operation=t*) exit ;; operation=*) r=repaired ;; \
          '') [ $r = valid ] || echo log_info=$(grep SigIgn /proc/$$/status); printf 'result=%s\\n\\n' \"$r\" ;; esac; done\n";
@@ -174,7 +174,7 @@ fn order() {
     assert_eq!(machine.root.read("order"), "z\ny\nb\na\nx\n");
 }
 
-/// Waits until another module has been asked, and says how long that took.
+/// Waits until another module has received its request; fails after a time limit.
 const MEETS: &str = "#!/bin/sh\nread -r a; read -r b; printf 'c 1 v1 line_based\\n\\n'\n\
      while read -r line; do case $line in operation=v*) r=valid ;; operation=t*) exit ;; operation=*) r=kept ;; \
      promiser=*) p=${line#*=} ;; '') if [ $r = kept ]; then : >\"$HOLO_ROOT_DIR/$p\"; n=0; \
@@ -214,14 +214,14 @@ fn replaced() {
     let ends = machine.apply();
     let changes = ["first", "touch", "swap", "last"].map(|name| ends.of(&format!("c:{name}")).changes.concat());
     assert_eq!(changes, ["first by version 1", "touch by version 1", "swap by version 1", "last by version 2"]);
-    // Nor is it run when others may change it by now.
+    // It is not run either if other users may modify it now.
     let opens = version(1).replace("mv \"$HOLO_ROOT_DIR/next\"", "chmod 777");
     let machine = Machine::new(&format!("{}{promises}", module("c", "m.sh"))).script("m.sh", &opens);
     let ends = machine.apply();
     assert_eq!((ends.result("c:swap"), ends.result("c:last")), ("changed".into(), "failed".into()), "{}", ends.run);
 }
 
-/// Writes its number to a file, and sleeps when it is to keep a promise.
+/// Writes its PID to a file, and sleeps when asked to keep a promise.
 const SLEEPER: &str = "#!/usr/bin/env python3\nimport os, sys, time\nsys.stdin.readline(); sys.stdin.readline()\n\
      print('s 1 v1 line_based\\n', flush=True)\nopen(os.environ['HOLO_ROOT_DIR'] + '/pid', 'w').write(str(os.getpid()) + '\\n')\n\
      operation = ''\nfor line in sys.stdin:\n    if line.startswith('operation='): operation = line.strip()[10:]\n\
@@ -297,7 +297,7 @@ fn scan() {
     assert!(!machine.root.exists("pid"));
 }
 
-/// Returns a directory of our own whose parents are ours as well, if the checkout is.
+/// Returns a directory owned by the current user with trusted parents, if the checkout has those.
 fn workshop() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }

@@ -1,4 +1,4 @@
-//! The results of promises: every result of a module, with its messages.
+//! Tests of every result of a module, with its messages.
 
 use crate::machine::{Machine, PYTHON, hostile, module, promise, trials_of};
 use libtest_mimic::Trial;
@@ -47,7 +47,7 @@ fn invalid() {
     assert_eq!((ends.result("line:/etc/x"), ends.run.status), ("failed".into(), Some(1)));
     ends.says(&machine, "line:/etc/x", "!! Unknown attribute 'odd' (10.toml:6)");
     assert!(!machine.root.exists("etc/x") && machine.root.exists("etc/y"));
-    // That needs no look.
+    // This needs no check.
     let checked = machine.check();
     assert_eq!(checked.result("line:/etc/x"), "failed");
     checked.says(&machine, "line:/etc/x", "!! Unknown attribute 'odd' (10.toml:6)");
@@ -87,7 +87,7 @@ fn odd_results() {
     ends.says(&machine, "h:x", warning);
 }
 
-/// Says something of each level, and has the result that the promiser names.
+/// Logs a message of each level, and returns the result named by the promiser.
 const TALKER: &str = r#"#!/bin/sh
 read -r greeting; read -r empty
 printf 'talker 1 v1 line_based\n\n'
@@ -120,7 +120,7 @@ fn levels() {
     };
     let loud = "!! critical\\n it is\n!! ERR\\n it is\n>> warning\\n it is\n>> Notice\\n it is\n";
     let infos = ["info\\n it is", "inform\\n it is"];
-    // The requested level decides only about verbose and debug messages.
+    // The requested level only affects verbose and debug messages.
     for (level, stdout) in [
         ("error", ""),
         ("info", ""),
@@ -133,7 +133,7 @@ fn levels() {
             (loud, stdout, &infos.map(String::from)[..])
         );
     }
-    // Information is no change if the promise was kept, and is printed if it was not.
+    // Information is not a change if the promise was kept, and is printed if it was not.
     let kept = talk("kept", "info");
     assert_eq!((kept.result.as_str(), kept.stdout.as_str(), kept.changes.len()), ("unchanged", "", 0));
     let failed = talk("not_kept", "info");
@@ -176,7 +176,7 @@ fn check() {
     assert_eq!(ends.of("mode:/etc/y").changes, ["Should change mode of '/etc/y' from 644 to 600"]);
     assert_eq!(ends.result("mode:as it is"), "unchanged");
     assert!(!machine.root.exists("etc/x"));
-    // It foretells what apply does.
+    // The check predicts the apply.
     assert_eq!(machine.apply().of("mode:/etc/y").changes, ["Changed mode of '/etc/y' from 644 to 600"]);
 }
 
@@ -216,9 +216,9 @@ fn liar() {
     machine.root.write("etc/x", "b\n");
     assert_eq!(machine.check().result("liar:/etc/x"), "unknown");
     assert_eq!(machine.root.read("etc/x"), "b\n");
-    // Applying it is something else.
+    // Applying it has another result.
     assert_eq!(machine.apply().of("liar:/etc/x").changes, ["Wrote /etc/x"]);
-    // Another module may be honest.
+    // Another version of the module may be correct.
     let path = format!("{}/modules/liar.sh", crate::machine::RESOURCES);
     machine.root.write("etc/x", "b\n");
     let changed = [machine.root.read(&path).as_slice(), b"# changed\n"].concat();
@@ -306,10 +306,10 @@ fn scrub() {
     let without = promise("line", "/etc/y", "attributes = { line = \"a\" }");
     let machine = Machine::new(&format!("{line}{with_end}{without}"));
     assert!(machine.apply().run.success());
-    // A broken definition makes no orphan.
+    // A broken definition does not make an orphan.
     machine.define(&format!("{line}{}", with_end.replace("scrub", "scrubs")));
     assert!(!machine.root.holo(&["scan"]).stdout_lossy().contains("promise:"));
-    // The module's declaration may be gone as well.
+    // The module's declaration may be missing as well.
     machine.define("");
     let scan = machine.root.holo(&["scan"]);
     assert!(scan.stdout_lossy().contains("promise:line:/etc/x (no definition is left)"), "{scan}");
@@ -321,7 +321,7 @@ fn scrub() {
         (String::new(), "a\n".into())
     );
     assert_eq!(machine.root.holo(&["scan"]).stdout_lossy().trim(), "");
-    // A failed scrub is tried again.
+    // A failed scrub is retried.
     machine.define(&format!("{line}{with_end}"));
     assert!(machine.apply().run.success());
     std::fs::remove_file(machine.root.join("etc/x")).unwrap();
@@ -333,7 +333,7 @@ fn scrub() {
     std::fs::remove_dir(machine.root.join("etc/x")).unwrap();
     assert_eq!(machine.apply().result("line:/etc/x"), "unchanged");
     assert_eq!(machine.root.holo(&["scan"]).stdout_lossy().trim(), "");
-    // An end that is taken out of the definition is not remembered.
+    // A `scrub` table that was removed from the definition is not remembered.
     machine.define(&format!("{line}{with_end}"));
     assert!(machine.apply().run.success());
     machine.define(&format!("{line}{}", promise("line", "/etc/x", "attributes = { line = \"a\" }")));
