@@ -1,4 +1,4 @@
-//! Brings resources into their desired states: those of one provider are read, changed and read again together.
+//! Brings resources into their desired states: those of the same provider are read, changed and read again together.
 
 use crate::catalog::ChoiceError;
 use crate::entity::{Past, ResourceEntity};
@@ -12,7 +12,8 @@ use holo_plugin::{Applied, Host, Job, SetAnswers, in_threads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Applies a set. Resources of one provider are worked on in the order of their definitions, different providers at the same time.
+/// Applies a set. Resources of the same provider are processed in the order of their definitions, different providers
+/// concurrently.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, ResourceEntity>], answers: &mut dyn SetAnswers) {
     let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
     for (place, job) in set.iter().enumerate() {
@@ -43,7 +44,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, ResourceEntity>], answers: &mut 
     });
 }
 
-/// Forgets an orphan that was only ever pretended to be there.
+/// Removes the record of an orphan that only existed in test mode.
 fn finish_mock(host: &Host, entity: &ResourceEntity, applied: Applied, place: usize, answers: &mut dyn SetAnswers) {
     let forgotten = match (&entity.past, &applied) {
         (Past::Orphan(_), Applied::Unchanged) => {
@@ -65,11 +66,11 @@ impl ResourceEntity {
     }
 }
 
-/// The resources of one provider.
+/// The resources of a provider.
 struct Group<'e> {
     provider: Arc<Provider>,
     items: Vec<Item<'e>>,
-    /// Everything sensitive that the provider is told, of whatever resource.
+    /// All sensitive values that the provider receives, of any resource.
     secrets: Sensitive,
 }
 
@@ -105,14 +106,14 @@ impl<'e> Group<'e> {
         }
         let mut pending: Vec<&mut Item<'_>> = items.iter_mut().filter(|item| item.is_open()).collect();
         update(host, provider, &mut pending, &mut listener);
-        // What the provider has refused is as it was, as far as anybody knows.
+        // Resources refused by the provider are assumed to be unchanged.
         pending.retain(|item| !item.has_failed());
         read_again(host, provider, &mut pending, &mut listener);
         pending.iter_mut().for_each(|item| item.remember(provider, &store));
     }
 }
 
-/// Shows what a provider says at once, as a word about one of the resources.
+/// Shows messages of a provider immediately, as output of one of the resources.
 struct Listener<'a> {
     answers: &'a mut dyn SetAnswers,
     secrets: &'a Sensitive,
@@ -124,8 +125,8 @@ impl Listener<'_> {
     }
 }
 
-/// Has the provider change what is not as desired. If it fails at all of them together they are tried one by one, so that only the culprit
-/// fails.
+/// Lets the provider change resources that are not in their desired state. If changing all of them together fails, they
+/// are changed one by one, so that only the faulty one fails.
 fn update(host: &Host, provider: &Provider, pending: &mut [&mut Item<'_>], listener: &mut Listener<'_>) {
     if let Err(error) = update_together(host, provider, pending, listener) {
         if let [item] = pending {
@@ -163,7 +164,7 @@ fn update_together(
     Ok(())
 }
 
-/// Reads again what was changed: only that tells what is so from what is said.
+/// Reads the changed resources again, as a provider's own report may be wrong.
 fn read_again(host: &Host, provider: &Provider, pending: &mut [&mut Item<'_>], listener: &mut Listener<'_>) {
     let Some(first) = pending.first().map(|item| item.place) else { return };
     let names: Vec<&str> = pending.iter().map(|item| item.entity.name.as_str()).collect();

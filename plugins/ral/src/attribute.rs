@@ -1,11 +1,11 @@
-//! Types of attributes, and values of them.
+//! Types and values of attributes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-/// The state of a resource as its provider reports it, without the name. What is not reported is not there.
+/// The state of a resource as reported by its provider, without the name. Missing attributes were not reported.
 pub(crate) type Values = BTreeMap<String, Value>;
 
 /// An attribute of a type of resources.
@@ -24,7 +24,7 @@ pub(crate) enum ValueType {
     Enum(Vec<String>),
 }
 
-/// Whether an attribute can be read, and written.
+/// Whether an attribute can be read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Access {
     ReadWrite,
@@ -33,7 +33,7 @@ pub(crate) enum Access {
 }
 
 impl ValueType {
-    /// Reads the name of a type, such as `enum[running, stopped]`.
+    /// Parses the name of a type, such as `enum[running, stopped]`.
     pub(crate) fn parse(text: &str) -> Option<ValueType> {
         let compact: String = text.split_whitespace().collect();
         match compact.as_str() {
@@ -53,10 +53,10 @@ impl ValueType {
         matches!(self, ValueType::Enum(members) if members.iter().any(|member| member == text))
     }
 
-    /// Makes a value of a definition one of this type.
+    /// Converts a value of a definition to this type.
     ///
     /// # Errors
-    /// If it cannot be one, in words that read after the attribute's name.
+    /// If it cannot be converted, worded to follow the attribute's name.
     pub(crate) fn value(&self, value: &Value) -> Result<Value, String> {
         match self {
             ValueType::String => single(value).map(Value::from),

@@ -1,4 +1,4 @@
-//! The providers that there are, and which of them manages a resource.
+//! The available providers, and the choice between them.
 
 use crate::definition::DeclaredProvider;
 use crate::known::KnownProviders;
@@ -11,12 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directories in which packages put providers.
+/// The directories in which packages install providers.
 const DIRECTORIES: [&str; 2] = ["/usr/share/libral/data/providers", "/usr/local/share/libral/data/providers"];
-/// The variable with more directories, which have providers in a directory of that name.
+/// The environment variable with further directories, which contain providers in a subdirectory.
 const DATA_DIR: &str = "RALSH_DATA_DIR";
 
-/// The providers of a system, those first that count first.
+/// The providers of a system in order of precedence.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     entries: Vec<Entry>,
@@ -26,21 +26,22 @@ pub(crate) struct Catalog {
 #[derive(Debug)]
 struct Entry {
     file: PathBuf,
-    /// The provider, or what is wrong with its metadata.
+    /// The provider, or the error in its metadata.
     provider: Result<Arc<Provider>, String>,
 }
 
-/// A resource for which no provider can be chosen.
+/// The reason why no provider can be chosen for a resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct ChoiceError {
     pub(crate) message: String,
-    /// What is to be said of the providers that do not count.
+    /// The reasons why existing providers are not suitable.
     pub(crate) reasons: Vec<String>,
 }
 
 impl Catalog {
-    /// Finds all providers, and has those describe themselves that are not known. In test mode these are the ones that respect the root.
+    /// Finds all providers, and queries those without cached metadata. In test mode, these are only the ones that
+    /// respect the root.
     pub(crate) fn read(host: &Host, declared: &[DeclaredProvider]) -> Catalog {
         let mut known = KnownProviders::read(host);
         let mut entries = Vec::new();
@@ -48,7 +49,7 @@ impl Catalog {
         for invocation in invocations(host, declared).into_iter().filter(|invocation| !invocation.is_mocked(host)) {
             let file = invocation.file().to_owned();
             let metadata = known.metadata(&invocation, host);
-            // Of two with one name the first counts.
+            // If two have the same name, the first is used.
             if metadata.as_ref().is_ok_and(|metadata| !names.insert(metadata.qualified_name())) {
                 continue;
             }
@@ -58,17 +59,18 @@ impl Catalog {
         Catalog { entries }
     }
 
-    /// Returns the providers that can be used.
+    /// Returns the usable providers.
     pub(crate) fn providers(&self) -> impl Iterator<Item = &Arc<Provider>> {
         self.entries.iter().filter_map(|entry| entry.provider.as_ref().ok())
     }
 
-    /// Returns true if there is, or may be, a provider of this type, suitable or not: nobody knows the type of one whose metadata is wrong.
+    /// Returns true if a provider of this type may exist, suitable or not: the type of one with invalid metadata is
+    /// unknown.
     pub(crate) fn may_know(&self, kind: &str) -> bool {
         self.entries.iter().any(|entry| entry.provider.as_ref().map_or(true, |known| known.metadata.kind == kind))
     }
 
-    /// Chooses the provider of a resource: the one that is named, or the only suitable one of the type.
+    /// Chooses the provider of a resource: the named one, or the only suitable one of the type.
     pub(crate) fn choose(&self, kind: &str, named: Option<&str>) -> Result<Arc<Provider>, ChoiceError> {
         let of_kind = |provider: &&Arc<Provider>| {
             provider.metadata.kind == kind && named.is_none_or(|name| provider.metadata.name == name)
@@ -90,7 +92,7 @@ impl Catalog {
         }
     }
 
-    /// Returns why the providers that exist do not count.
+    /// Returns the reasons why existing providers are not suitable.
     fn reasons(&self, kind: &str, named: Option<&str>) -> Vec<String> {
         let reason = |entry: &Entry| {
             let problem = match &entry.provider {
@@ -99,7 +101,7 @@ impl Catalog {
                     format!("is the provider {}", provider.metadata.name)
                 }
                 Ok(provider) => provider.metadata.obstacle()?,
-                // Nobody knows its type.
+                // Its type is unknown.
                 Err(problem) => problem.clone(),
             };
             Some(format!("{}: {problem}", entry.file.display()))
@@ -108,7 +110,7 @@ impl Catalog {
     }
 }
 
-/// Returns the files that are providers, in the order in which they count.
+/// Returns the files of providers in order of precedence.
 fn invocations(host: &Host, declared: &[DeclaredProvider]) -> Vec<Invocation> {
     let mut invocations: Vec<Invocation> = declared
         .iter()
@@ -133,9 +135,9 @@ fn invocations(host: &Host, declared: &[DeclaredProvider]) -> Vec<Invocation> {
     invocations
 }
 
-/// Returns the providers in a directory by name, as a definition would name them.
+/// Returns the providers in a directory, ordered by name, with paths as in definitions.
 fn provider_files(host: &Host, directory: &Path) -> Vec<PathBuf> {
-    // A directory that is not there, or cannot be read, has no providers for us.
+    // A missing or unreadable directory has no providers.
     let mut files: Vec<PathBuf> = if directory.is_absolute() {
         let entries = fs::read_dir(host.below_root(directory)).into_iter().flatten().filter_map(Result::ok);
         entries.map(|entry| directory.join(entry.file_name())).collect()

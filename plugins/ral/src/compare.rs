@@ -1,22 +1,23 @@
-//! Tells a resource that is as desired from one that is not.
+//! Comparison of actual and desired states of resources.
 
 use crate::attribute::{Access, Attribute, Values};
 use crate::metadata::Metadata;
 use serde_json::Value;
 
-/// The attribute that says whether a resource is there at all.
+/// The attribute that determines whether a resource exists.
 pub(crate) const ENSURE: &str = "ensure";
 
-/// An attribute that is not as desired.
+/// An attribute that is not in its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) name: String,
-    /// The value that is reported; none if there is none.
+    /// The reported value; `None` if it was not reported.
     pub(crate) is: Option<Value>,
     pub(crate) should: Value,
 }
 
-/// Returns the attributes that differ, by name. Those that can only be written, and a version that has to be the latest, cannot be compared.
+/// Returns the attributes that differ, ordered by name. Write-only attributes, and versions that must be the latest,
+/// cannot be compared.
 pub(crate) fn differences(metadata: &Metadata, desired: &Values, is: &Values) -> Vec<Difference> {
     let differs = |(name, should): (&String, &Value)| {
         let attribute = metadata.attributes.get(name)?;
@@ -32,7 +33,7 @@ pub(crate) fn differences(metadata: &Metadata, desired: &Values, is: &Values) ->
     desired.iter().filter_map(differs).collect()
 }
 
-/// Returns true if the newest version is wanted, of which nobody but the provider knows whether it is there.
+/// Returns true if the latest version is wanted: only the provider can determine whether it is installed.
 pub(crate) fn wants_latest(metadata: &Metadata, desired: &Values, is: &Values) -> bool {
     let Some(attribute) = metadata.attributes.get(ENSURE) else { return false };
     desired.get(ENSURE).is_some_and(|should| should == "latest")
@@ -40,12 +41,12 @@ pub(crate) fn wants_latest(metadata: &Metadata, desired: &Values, is: &Values) -
         && !is.get(ENSURE).is_none_or(is_gone)
 }
 
-/// Returns true if the resource shall not be there.
+/// Returns true if the resource must not exist.
 pub(crate) fn wants_nothing(desired: &Values) -> bool {
     desired.get(ENSURE).is_some_and(is_gone)
 }
 
-/// Returns true if this value of `ensure` says that there is nothing.
+/// Returns true if this value of `ensure` means that the resource does not exist.
 pub(crate) fn is_gone(ensure: &Value) -> bool {
     ensure == "absent" || ensure == "purged"
 }
@@ -62,13 +63,14 @@ fn satisfies(attribute: &Attribute, should: &Value, is: Option<&Value>) -> bool 
     }
 }
 
-/// Returns true if both are members of the attribute's enum. Providers report versions of what is `present`, even if their type names members.
+/// Returns true if both values are members of the attribute's enum. For `present`, providers report versions, even if
+/// their type has members.
 fn compares_exactly(attribute: &Attribute, should: &str, is: Option<&Value>) -> bool {
     let is_member = |text: &str| attribute.value_type.has_member(text);
     is_member(should) && is.and_then(Value::as_str).is_none_or(is_member)
 }
 
-/// Returns true if two values are the same: as text, or item by item.
+/// Returns true if two values are equal, as text or item by item.
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(ones), Value::Array(others)) => {

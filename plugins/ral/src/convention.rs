@@ -1,4 +1,4 @@
-//! The two conventions by which providers are called.
+//! The two conventions for calling providers.
 
 pub(crate) mod json;
 pub(crate) mod simple;

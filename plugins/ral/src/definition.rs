@@ -5,22 +5,22 @@ use holo_bridge::{Attributes, Interpreter};
 use holo_plugin::definitions::{Declaration, Definition, Invalid, NameError, NameKeys};
 use serde::Deserialize;
 
-/// A provider of which something has to be said.
+/// The declaration of a provider with additional properties.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeclaredProvider {
-    /// Its file: an absolute path, or one that is relative to the resource directory.
+    /// Its file: an absolute path, or one relative to the resource directory.
     pub(crate) path: String,
-    /// The program that runs it instead of the one in its first line, and arguments before the file.
+    /// The program that runs it, instead of that in its first line, with arguments before the file.
     #[cfg_attr(test, schemars(with = "Option<holo_bridge::testing::InterpreterSchema>"))]
     pub(crate) interpreter: Option<Interpreter>,
-    /// True if it works below `HOLO_ROOT_DIR`, so that it can be started in test mode.
+    /// True if it works below `HOLO_ROOT_DIR`, so that it can be run in test mode.
     #[serde(default)]
     pub(crate) respects_root: bool,
 }
 
-/// A resource that a provider manages: the one that the common key `provider` names, or the only one that is suitable.
+/// A resource managed by a provider: that named by the common key `provider`, or the only suitable one.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -30,7 +30,7 @@ pub(crate) struct Resource {
     pub(crate) kind: String,
     /// The name of the resource.
     pub(crate) name: String,
-    /// The attributes that it shall have.
+    /// The desired attributes.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "holo_bridge::testing::AttributesSchema"))]
     pub(crate) attributes: Attributes,
@@ -95,7 +95,7 @@ impl Definition for Resource {
     }
 }
 
-/// Returns what is wrong with the name of an attribute.
+/// Returns the reason why the name of an attribute is invalid.
 fn attribute_problem(name: &str) -> Option<&'static str> {
     if name == "name" {
         return Some("the name of a resource is a key of its own");

@@ -1,4 +1,4 @@
-//! The difference between how a resource should be and how it is, as two files.
+//! The difference between the desired and the actual state of a resource, as two files.
 
 use crate::entity::ResourceEntity;
 use crate::item::Item;
@@ -7,7 +7,7 @@ use holo_bridge::digest;
 use holo_plugin::{FilePair, Host};
 use std::fs;
 
-/// Writes both files. A resource that is not there has none.
+/// Writes both files. A resource that does not exist has none.
 pub(crate) fn files(entity: &ResourceEntity, host: &Host) -> Option<FilePair> {
     let (desired, actual) = Item::new(0, entity, false).states(host)?;
     let name: String = digest(&entity.id).chars().take(16).collect();
@@ -18,10 +18,10 @@ pub(crate) fn files(entity: &ResourceEntity, host: &Host) -> Option<FilePair> {
     fs::write(&pair.from, as_toml(&desired, &desired, hides)).ok()?;
     match actual {
         Some(actual) => fs::write(&pair.to, as_toml(&actual, &desired, hides)).ok()?,
-        // It may be left from an earlier time in this run.
+        // It may exist from an earlier diff in this run.
         None if pair.to.exists() => fs::remove_file(&pair.to).ok()?,
         None => {}
     }
-    // The paths of the copies are others in each run.
+    // The paths of the copies differ in each run.
     Some(pair.with_applied_label(&entity.id).with_to_label(entity.id.as_bytes()))
 }

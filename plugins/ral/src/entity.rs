@@ -11,7 +11,7 @@ use holo_plugin::{Action, Applied, Asset, EntityReport, Host, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What all resources of a process share.
+/// State shared by all resources of a process.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) declared: Vec<DeclaredProvider>,
@@ -24,7 +24,7 @@ impl Context {
         Context { declared, catalog: Mutex::default(), mocks: DigestStore::for_mocks() }
     }
 
-    /// Returns the providers that there are. They are looked for once, when somebody asks first.
+    /// Returns the available providers, which are found on the first call.
     pub(crate) fn catalog(&self, host: &Host) -> Arc<Catalog> {
         let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(catalog.get_or_insert_with(|| Arc::new(Catalog::read(host, &self.declared))))
@@ -42,7 +42,7 @@ pub(crate) struct ResourceEntity {
     pub(crate) sensitive_names: Vec<String>,
     pub(crate) sensitive: Sensitive,
     pub(crate) timeout: Option<Duration>,
-    /// The place of the definition; none if there is none any more.
+    /// The location of the definition; `None` for an orphan.
     pub(crate) location: Option<Location>,
     pub(crate) past: Past,
     pub(crate) context: Arc<Context>,
@@ -50,7 +50,7 @@ pub(crate) struct ResourceEntity {
     pub(crate) needs: Vec<Asset>,
 }
 
-/// What is remembered of a resource.
+/// The records of a resource.
 #[derive(Debug)]
 pub(crate) enum Past {
     Living(Option<Box<Remembered<Record>>>),
@@ -58,7 +58,7 @@ pub(crate) enum Past {
 }
 
 impl ResourceEntity {
-    /// Returns what the report has beside provider and attributes.
+    /// Returns the report without the provider and the attributes.
     pub(crate) fn own_report(&self) -> EntityReport {
         if let Past::Orphan(remembered) = &self.past {
             let mut report = remembered.orphan_report();
@@ -75,12 +75,12 @@ impl ResourceEntity {
         report
     }
 
-    /// Returns the desired attributes as they are written in the definition.
+    /// Returns the desired attributes as written in the definition.
     pub(crate) fn written(&self) -> Values {
         self.attributes.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
-    /// Returns what is remembered.
+    /// Returns the record.
     pub(crate) fn record(&self) -> Option<&Record> {
         match &self.past {
             Past::Living(remembered) => remembered.as_deref().map(|remembered| &remembered.base),
@@ -92,17 +92,18 @@ impl ResourceEntity {
         matches!(self.past, Past::Orphan(_))
     }
 
-    /// Returns true if no provider may be started for it, as that would change another system than the one below the root.
+    /// Returns true if no provider may be run for it, because it would change another system than the one below the
+    /// root.
     pub(crate) fn is_mocked(&self, host: &Host) -> bool {
         host.test_mode() && !self.context.catalog(host).may_know(&self.kind)
     }
 
-    /// Returns a digest of what is defined.
+    /// Returns a digest of the definition.
     pub(crate) fn digest(&self) -> String {
         digest(&(&self.kind, &self.provider, &self.name, &self.attributes))
     }
 
-    /// Says what a provider would be asked on a system that is not this one.
+    /// Prints the request to the provider in test mode, in which it is not run.
     pub(crate) fn mock(&self, host: &Host, output: &mut Output<'_>) -> Applied {
         let (digest, mocks) = (self.digest(), &self.context.mocks);
         let noted = if self.is_orphan() {

@@ -1,4 +1,4 @@
-//! What is exchanged with a provider, whatever the convention.
+//! Types for communication with providers, independent of the convention.
 
 use crate::attribute::Values;
 use crate::compare::Difference;
@@ -10,37 +10,37 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) arguments: Vec<String>,
-    /// Its standard input, if it gets any.
+    /// Its standard input, if any.
     pub(crate) input: Option<Vec<u8>>,
 }
 
-/// Calls the provider, and returns its standard output.
+/// Calls the provider and returns its standard output.
 pub(crate) type Caller<'c> = dyn FnMut(&Call) -> Result<Vec<u8>, CallError> + 'c;
 
 /// The answer to an update.
 #[derive(Debug, Default)]
 pub(crate) struct Update {
-    /// What became of the resources that were asked for, by name.
+    /// The outcomes for the requested resources by name.
     pub(crate) outcomes: BTreeMap<String, Outcome>,
-    /// Changes of resources that nobody has asked for, in words.
+    /// Descriptions of changes to other resources.
     pub(crate) others: Vec<String>,
 }
 
 /// The state of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reading {
-    /// These attributes are reported.
+    /// The reported attributes.
     Known(Values),
-    /// It neither exists nor can be made.
+    /// The resource neither exists nor can be created.
     Unknown,
-    /// The provider cannot tell, for this reason.
+    /// The provider failed for this reason.
     Failed(String),
 }
 
-/// The outcome of an update, for one resource.
+/// The outcome of an update for a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// These attributes have changed; none if the provider holds that nothing was to do.
+    /// The changed attributes; empty if the provider considers no change necessary.
     Changed(Vec<Change>),
     Failed(String),
 }
@@ -53,19 +53,19 @@ pub(crate) struct Change {
     pub(crate) is: String,
 }
 
-/// A provider that gives no answer, or none that can be understood.
+/// The reason why there is no valid answer from a provider.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("cannot start {program}: {error}")]
     Program { program: String, error: ProgramError },
-    /// It said that it failed, or said something else than an answer.
+    /// The provider reported an error, or its answer is invalid.
     #[error("{0}")]
     Answer(String),
 }
 
-/// A resource that is asked for, with what is known and wanted of it.
+/// A requested resource with its actual and desired state.
 pub(crate) struct Request<'r> {
     pub(crate) name: &'r str,
     pub(crate) is: &'r Values,

@@ -1,4 +1,4 @@
-//! A resource that is worked on.
+//! A resource in progress.
 
 use crate::attribute::{Access, ValueType, Values};
 use crate::catalog::ChoiceError;
@@ -17,20 +17,20 @@ use holo_plugin::definitions::did_you_mean;
 use holo_plugin::{Applied, ForceTo, Host, Output, Verdict};
 use serde_json::Value;
 
-/// A resource that is worked on.
+/// A resource in progress.
 pub(crate) struct Item<'e> {
     pub(crate) place: usize,
     pub(crate) entity: &'e ResourceEntity,
     force: bool,
-    /// Everything that is to be said of it in the end.
+    /// The messages to show when it is finished.
     notes: Vec<Note>,
     pub(crate) applied: Option<Applied>,
-    /// The attributes that it shall have, as values of their types.
+    /// The desired attributes, converted to their types.
     desired: Values,
-    /// Those that it has.
+    /// The actual attributes.
     is: Values,
     differences: Vec<Difference>,
-    /// What is on disk about it.
+    /// The record on disk.
     record: Option<Record>,
 }
 
@@ -49,7 +49,7 @@ impl<'e> Item<'e> {
         }
     }
 
-    /// Finds out what applying the resource would do.
+    /// Determines what applying the resource would change.
     pub(crate) fn check(mut self, host: &Host, output: &mut Output<'_>) -> Verdict {
         let provider = match self.entity.choose(host) {
             Ok(provider) => provider,
@@ -75,14 +75,14 @@ impl<'e> Item<'e> {
         verdict
     }
 
-    /// Reads the state, and returns it with the desired one; nothing if the provider cannot tell.
+    /// Reads the state, and returns it with the desired one; `None` if the provider cannot report it.
     pub(crate) fn states(mut self, host: &Host) -> Option<(Values, Option<Values>)> {
         let provider = self.entity.choose(host).ok()?;
         self.read_definition(&provider.metadata);
         if !self.is_open() {
             return None;
         }
-        // Nothing that is said here is for the user: a check says it.
+        // Output is discarded here, as a check shows it.
         let readings = provider.get(host, &[&self.entity.name], &mut |_| {}).ok()?;
         let actual = match readings.get(&self.entity.name) {
             Some(Reading::Known(values)) if !values.get(ENSURE).is_some_and(is_gone) => Some(values.clone()),
@@ -92,7 +92,7 @@ impl<'e> Item<'e> {
         Some((self.desired, actual))
     }
 
-    /// Says everything that there is to say of it.
+    /// Shows all messages.
     pub(crate) fn say(&mut self, output: &mut Output<'_>) {
         for note in std::mem::take(&mut self.notes) {
             note.say(&self.entity.sensitive, output);
@@ -116,7 +116,7 @@ impl<'e> Item<'e> {
         Request { name: &self.entity.name, is: &self.is, should: &self.desired, differences: &self.differences }
     }
 
-    /// Makes the attributes of the definition values of their types.
+    /// Converts the attributes of the definition to their types.
     pub(crate) fn read_definition(&mut self, metadata: &Metadata) {
         let mut problems = Vec::new();
         for (name, value) in self.entity.written() {
@@ -124,7 +124,7 @@ impl<'e> Item<'e> {
                 Ok(value) => {
                     self.desired.insert(name, value);
                 }
-                // What was reported once cannot be wrong.
+                // Reported values are assumed to be valid.
                 Err(_) if self.entity.is_orphan() => {}
                 Err(problem) => problems.push(format!("attributes.{name}: {problem}")),
             }
@@ -176,7 +176,7 @@ impl<'e> Item<'e> {
         format!("{}: provider {} knows nothing of it", self.entity.name, provider.metadata.qualified_name())
     }
 
-    /// Decides whether something may be changed, and remembers what is there before that.
+    /// Decides whether changes are permitted, and saves the previous state before any.
     pub(crate) fn decide(&mut self, provider: &Provider, store: &BaseStore) {
         if self.entity.is_orphan() {
             return self.warn_of_what_stays(provider);
@@ -185,7 +185,7 @@ impl<'e> Item<'e> {
             self.applied = Some(Applied::NeedsForce(ForceTo::Overwrite));
             return;
         }
-        // Before anything is changed, what was there is on disk, and which attributes are going to be ours.
+        // Before any change, the previous state and the names of managed attributes must be on disk.
         let mut record = self.known_record(provider);
         for name in self.desired.keys() {
             record.left.entry(name.clone()).or_insert_with(|| self.is.get(name).cloned().unwrap_or_default());
@@ -208,10 +208,10 @@ impl<'e> Item<'e> {
         }
     }
 
-    /// Returns true if somebody has written a text that we wrote last.
+    /// Returns true if a text that this plugin has written last was changed manually.
     fn is_of_a_person(&self, metadata: &Metadata) -> bool {
         let (Some(record), false) = (self.entity.record(), self.entity.is_orphan()) else { return false };
-        // What is gone is made again.
+        // A deleted resource is created again.
         if self.is.get(ENSURE).is_some_and(is_gone) {
             return false;
         }
@@ -235,13 +235,13 @@ impl<'e> Item<'e> {
         format!("{name}: {} -> {}", self.shown(name, was), self.shown(name, is))
     }
 
-    /// Returns a value without what is sensitive.
+    /// Returns a value without sensitive text.
     fn shown(&self, name: &str, value: &str) -> String {
         let sensitive = &self.entity.sensitive;
         if sensitive.hides(name) { HIDDEN.to_owned() } else { sensitive.hide(value).into_owned() }
     }
 
-    /// Returns the record that there is, or a new one.
+    /// Returns the existing record, or a new one.
     fn known_record(&self, provider: &Provider) -> Record {
         let known = self.record.clone();
         let mut record = known.unwrap_or_else(|| Record::new(&self.is));
@@ -252,7 +252,7 @@ impl<'e> Item<'e> {
         record
     }
 
-    /// Remembers how the resource was left, or forgets what was put back.
+    /// Saves the resulting state, or removes the record of a restored resource.
     pub(crate) fn remember(&mut self, provider: &Provider, store: &BaseStore) {
         let done = match &self.entity.past {
             Past::Orphan(_) if self.has_failed() => return,
@@ -270,14 +270,15 @@ impl<'e> Item<'e> {
         }
     }
 
-    /// The same for a resource that is as desired: if it was ever changed, it was left so, even if nobody lived to note it.
+    /// Like `remember`, for an unchanged resource: if it was changed before, the plugin may have been killed before it
+    /// saved the record.
     pub(crate) fn remember_unchanged(&mut self, provider: &Provider, store: &BaseStore) {
         if self.applied == Some(Applied::Unchanged) && self.record.is_some() {
             self.remember(provider, store);
         }
     }
 
-    /// Writes the record, unless it is written already.
+    /// Writes the record unless it is unchanged.
     fn keep(&mut self, record: Record, store: &BaseStore) -> Result<(), String> {
         if self.record.as_ref() != Some(&record) {
             let remembered = Remembered::new(&self.entity.own_report(), record.clone());
@@ -288,7 +289,7 @@ impl<'e> Item<'e> {
     }
 }
 
-/// Makes a value of the definition one of the attribute's type.
+/// Converts a value of the definition to the attribute's type.
 fn typed(metadata: &Metadata, name: &str, value: &Value) -> Result<Value, String> {
     let Some(attribute) = metadata.attributes.get(name) else {
         let hint = did_you_mean(name, metadata.attributes.keys().map(String::as_str));
@@ -301,13 +302,13 @@ fn typed(metadata: &Metadata, name: &str, value: &Value) -> Result<Value, String
     attribute.value_type.value(value)
 }
 
-/// Shows why there is no provider.
+/// Reports why there is no provider.
 pub(crate) fn say_choice(error: &ChoiceError, output: &mut Output<'_>) {
     output.error(error.message.as_bytes());
     error.reasons.iter().for_each(|reason| output.warning(reason));
 }
 
-/// Reads the state of all that are not done with.
+/// Reads the states of all unfinished items.
 pub(crate) fn read_all(host: &Host, provider: &Provider, items: &mut [Item<'_>], heard: &mut Heard<'_>) {
     let names: Vec<&str> = items.iter().filter(|item| item.is_open()).map(|item| item.entity.name.as_str()).collect();
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! The metadata of providers, which is read once.
+//! A cache of providers' metadata.
 
 use crate::metadata::Metadata;
 use crate::provider::describe;
@@ -11,12 +11,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The file in the cache directory, which is that of this run.
+/// The cache file of this run in the cache directory.
 const CACHE: &str = "providers.json";
-/// The file in the state directory: the commands that providers need are known to the next scan, which starts none.
+/// The cache file in the state directory, from which the next scan knows the commands that providers need without
+/// running them.
 const LASTING: &str = ".providers.json";
 
-/// Metadata that was read before, by file. What does not fit what is there now does not count.
+/// Cached metadata by file. Entries whose files have changed are ignored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct KnownProviders {
     providers: BTreeMap<PathBuf, Cached>,
@@ -27,12 +28,12 @@ pub(crate) struct KnownProviders {
 #[derive(Debug, Serialize, Deserialize)]
 struct Cached {
     provider: Stamp,
-    /// The file of its metadata, if there is one.
+    /// The separate metadata file, if any.
     file: Option<Stamp>,
     metadata: Metadata,
 }
 
-/// What changes when a file is changed.
+/// The metadata that changes when a file is modified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     size: u64,
@@ -47,13 +48,14 @@ impl Stamp {
 }
 
 impl KnownProviders {
-    /// Reads what this run knows, or else what the last one knew that changed something.
+    /// Reads the cache of this run, or that of the last run with changes.
     pub(crate) fn read(host: &Host) -> KnownProviders {
         let read = |file: PathBuf| serde_json::from_slice(&fs::read(file).ok()?).ok();
         read(host.cache_dir().join(CACHE)).or_else(|| read(host.state_dir().join(LASTING))).unwrap_or_default()
     }
 
-    /// Keeps it for the next process of this run, and for the next run. It saves time only, so nothing is said if that fails.
+    /// Saves the cache for the next process of this run, and for the next run. Errors are ignored, as it only saves
+    /// time.
     pub(crate) fn write(&self, host: &Host) {
         if !self.has_changed {
             return;
@@ -68,13 +70,13 @@ impl KnownProviders {
         }
     }
 
-    /// Returns the commands that the provider of a resource needs, as far as that is known without starting anything.
+    /// Returns the commands that the provider of a resource needs, as far as they are known without running a program.
     pub(crate) fn commands(&self, kind: &str, named: Option<&str>) -> impl Iterator<Item = &str> {
         let fits = |metadata: &&Metadata| metadata.kind == kind && named.is_none_or(|name| name == metadata.name);
         let known: Vec<&Metadata> = self.providers.values().map(|cached| &cached.metadata).filter(fits).collect();
         let chosen = match known[..] {
             [only] => Some(only),
-            // The only suitable one is the one that counts.
+            // If there is only one suitable provider, it is used.
             _ => {
                 let mut suitable = known.into_iter().filter(|metadata| metadata.obstacle().is_none());
                 suitable.next().filter(|_| suitable.next().is_none())
@@ -83,7 +85,7 @@ impl KnownProviders {
         chosen.into_iter().flat_map(Metadata::commands)
     }
 
-    /// Returns the metadata of a provider, which is asked only if it has changed since.
+    /// Returns the metadata of a provider, which is only queried again if it has changed.
     pub(crate) fn metadata(&mut self, invocation: &Invocation, host: &Host) -> Result<Metadata, String> {
         let file = invocation.file();
         let yaml = file.with_extension("yaml");
@@ -94,7 +96,7 @@ impl KnownProviders {
             return Ok(known.metadata.clone());
         }
         let metadata = metadata(invocation, &yaml, stamps.1.is_some(), host);
-        // What went wrong may go well the next time.
+        // Errors are not cached, as they may be temporary.
         if let (Some(provider), yaml, Ok(metadata)) = (stamps.0, stamps.1, &metadata) {
             let metadata = metadata.clone();
             self.providers.insert(file.to_owned(), Cached { provider, file: yaml, metadata });

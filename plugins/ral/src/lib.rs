@@ -1,7 +1,8 @@
-//! The plugin `ral`: resources that libral's providers manage, which are run as their authors ship them.
+//! The plugin `ral`: resources managed by libral's providers, which are run unmodified.
 //!
-//! `definition` is what people write. The `catalog` finds the `provider`s that there are, each with its `metadata`; a provider speaks
-//! one of two `convention`s. `compare` tells a resource that is as desired from one that is not, and `apply` changes it.
+//! `definition` contains the keys. The `catalog` finds the available `provider`s, each with its `metadata`; a provider
+//! follows one of two `convention`s. `compare` finds resources that are not in their desired states, and `apply`
+//! changes them.
 
 mod apply;
 mod attribute;

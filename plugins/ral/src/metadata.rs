@@ -1,4 +1,4 @@
-//! What a provider says of itself: its metadata, in YAML.
+//! The metadata that a provider reports, in YAML.
 
 use crate::attribute::{Access, Attribute, ValueType};
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,11 @@ pub(crate) struct Metadata {
     pub(crate) description: String,
     pub(crate) invoke: Invoke,
     pub(crate) suitable: Suitable,
-    /// Its attributes by name, without the name of the resource.
+    /// Its attributes by name, except for the name of the resource.
     pub(crate) attributes: BTreeMap<String, Attribute>,
 }
 
-/// The convention by which a provider is called.
+/// The convention for calling a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Invoke {
@@ -28,16 +28,16 @@ pub(crate) enum Invoke {
     Json,
 }
 
-/// The condition under which a provider works on this system.
+/// The condition for using a provider on this system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Suitable {
     Always(bool),
-    /// These commands are there, or, if it is false, are not.
+    /// These commands must exist, or must not if the value is false.
     Commands(Vec<(String, bool)>),
 }
 
 impl Metadata {
-    /// Reads metadata. The provider is called `stem` unless it says something else; errors name `shown`.
+    /// Parses metadata. The default name of the provider is `stem`; errors name `shown`.
     pub(crate) fn parse(stem: &str, shown: &str, text: &[u8]) -> Result<Metadata, String> {
         let document = holo_plugin::facts::from_yaml(shown, text).map_err(|error| error.to_string())?;
         Metadata::from_document(stem, &document).map_err(|problem| format!("{shown}: {problem}"))
@@ -65,7 +65,7 @@ impl Metadata {
         format!("{}::{}", self.kind, self.name)
     }
 
-    /// Returns the commands that have to be there.
+    /// Returns the required commands.
     pub(crate) fn commands(&self) -> impl Iterator<Item = &str> {
         let commands: &[(String, bool)] = match &self.suitable {
             Suitable::Always(_) => &[],
@@ -74,7 +74,7 @@ impl Metadata {
         commands.iter().filter(|(_, is_needed)| *is_needed).map(|(command, _)| command.as_str())
     }
 
-    /// Returns the reason why the provider does not work on this system, if it does not.
+    /// Returns the reason why the provider is not suitable for this system; `None` if it is.
     pub(crate) fn obstacle(&self) -> Option<String> {
         match &self.suitable {
             Suitable::Always(true) => None,
@@ -90,7 +90,7 @@ impl Metadata {
     }
 }
 
-/// Returns true if it can be a type or the name of a provider.
+/// Returns true if the text is a valid name of a type or provider.
 pub(crate) fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_lowercase())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
@@ -178,7 +178,7 @@ fn attribute(name: &str, value: &Value) -> Result<Attribute, String> {
     })
 }
 
-/// Returns true if a command is found in PATH.
+/// Returns true if a command exists in PATH.
 fn is_there(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_program = |file: &std::path::Path| {

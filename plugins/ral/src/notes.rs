@@ -1,10 +1,10 @@
-//! The lines that are shown of a resource.
+//! Messages about a resource.
 
 use holo_bridge::Sensitive;
 use holo_bridge::shown::one_line;
 use holo_plugin::Output;
 
-/// A line to be shown.
+/// A message to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     severity: Severity,
@@ -27,7 +27,7 @@ impl Note {
         Note { severity: Severity::Error, text: text.into() }
     }
 
-    /// Reads a line of a provider's standard error, with the level that it begins with. Nothing is shown of the lowest one.
+    /// Parses a line of a provider's standard error, which may start with a level. Debug messages are not shown.
     pub(crate) fn from_stderr(line: &str) -> Option<Note> {
         let levels = ["debug", "info", "warn", "error"];
         let (level, text) = match line.split_once(':') {
@@ -43,7 +43,7 @@ impl Note {
         Some(Note { severity, text: text.to_owned() })
     }
 
-    /// Says it, without what is sensitive.
+    /// Shows the message without sensitive text.
     pub(crate) fn say(&self, sensitive: &Sensitive, output: &mut Output<'_>) {
         let text = one_line(&sensitive.hide(&self.text));
         match self.severity {

@@ -1,4 +1,4 @@
-//! The operations on resources that the dispatcher asks for.
+//! The operations on resources that the dispatcher requests.
 
 use crate::apply;
 use crate::diff;

@@ -1,4 +1,4 @@
-//! A provider: a program that knows resources of one type, and how it is called.
+//! A provider: a program that manages resources of one type.
 
 use crate::convention;
 use crate::exchange::{Call, CallError, Reading, Request, Update};
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many of the lines that it said last are the reason why it failed.
+/// The number of last lines of output that are shown as the reason for a failure.
 const LAST_LINES: usize = 20;
 
-/// Takes what a provider says on standard error, line by line as it comes.
+/// Receives messages of a provider's standard error, line by line.
 pub(crate) type Heard<'h> = dyn FnMut(Note) + 'h;
 
-/// A provider whose metadata is known.
+/// A provider with its metadata.
 #[derive(Debug)]
 pub(crate) struct Provider {
     pub(crate) metadata: Metadata,
@@ -31,7 +31,7 @@ impl Provider {
         Provider { metadata, invocation, faults: Mutex::default() }
     }
 
-    /// Returns `[TYPE::NAME]`, which begins messages about it.
+    /// Returns `[TYPE::NAME]`, the prefix of messages about it.
     pub(crate) fn label(&self) -> String {
         format!("[{}]", self.metadata.qualified_name())
     }
@@ -63,7 +63,7 @@ impl Provider {
         }
     }
 
-    /// Updates resources: all in one call, or one after the other, as the convention has it.
+    /// Updates resources: all in one call, or sequentially, depending on the convention.
     pub(crate) fn set(
         &self,
         host: &Host,
@@ -78,7 +78,7 @@ impl Provider {
         }
     }
 
-    /// Calls the provider, and returns what it has written to its standard output.
+    /// Calls the provider and returns its standard output.
     fn call(&self, host: &Host, call: &Call, limit: Duration, heard: &mut Heard<'_>) -> Result<Vec<u8>, CallError> {
         if self.faults().is_enough() {
             return Err(CallError::Answer(Faults::message(&self.invocation.file().display())));
@@ -88,7 +88,7 @@ impl Provider {
         let called = run(&self.invocation, host, call, limit, own, heard);
         let called = called.and_then(|captured| match &captured.failure {
             None => Ok(captured.stdout),
-            // Only what a simple provider says of its error counts.
+            // Only a provider with the simple convention can report an error in its output.
             Some(failure) => Err(CallError::Answer(
                 match self.metadata.invoke {
                     Invoke::Simple => convention::simple::error_in(&captured.stdout),
@@ -109,7 +109,7 @@ impl Provider {
     }
 }
 
-/// Asks a program for its metadata: YAML.
+/// Queries a program for its metadata in YAML.
 pub(crate) fn describe(invocation: &Invocation, host: &Host) -> Result<Vec<u8>, CallError> {
     let call = Call { arguments: vec!["ral_action=describe".to_owned()], input: None };
     let own = |name: &str| name == "name" || name.starts_with("ral_");
@@ -123,12 +123,12 @@ pub(crate) fn describe(invocation: &Invocation, host: &Host) -> Result<Vec<u8>, 
     }
 }
 
-/// What a call has left.
+/// The output of a call.
 struct Captured {
     stdout: Vec<u8>,
-    /// The first line of standard error that says something.
+    /// The first line of standard error that is not blank.
     stderr_line: Option<String>,
-    /// The reason for which its output does not count; the text reads after the provider's path.
+    /// The reason why the output is invalid, worded to follow the provider's path.
     failure: Option<String>,
     last_lines: Vec<String>,
 }
@@ -188,7 +188,7 @@ fn run(
     Ok(Captured { stdout, stderr_line, failure, last_lines: ended.last_lines(LAST_LINES) })
 }
 
-/// Returns the reason why an answer is not read, if it is too long.
+/// Returns an error if an answer is too long.
 fn too_long(stdout: &[u8]) -> Option<String> {
     let Limits { answer, line } = Limits::default();
     if stdout.len() > answer {
@@ -202,12 +202,12 @@ fn start(program: &Program, hear: impl FnMut(Stream, &[u8])) -> Result<holo_plug
     program.run(hear).map_err(|error| CallError::Program { program: program.to_string(), error })
 }
 
-/// Bytes that become lines.
+/// Splits bytes into lines.
 #[derive(Default)]
 struct LineBuffer(Vec<u8>);
 
 impl LineBuffer {
-    /// Takes bytes, and returns the lines that are complete.
+    /// Adds bytes, and returns the complete lines.
     fn lines(&mut self, bytes: &[u8]) -> Vec<String> {
         self.0.extend_from_slice(bytes);
         let Some(end) = self.0.iter().rposition(|&byte| byte == b'\n') else { return Vec::new() };
@@ -215,7 +215,7 @@ impl LineBuffer {
         String::from_utf8_lossy(&complete).lines().map(str::to_owned).collect()
     }
 
-    /// Returns a last line without an end.
+    /// Returns an incomplete last line.
     fn rest(self) -> Option<String> {
         (!self.0.is_empty()).then(|| String::from_utf8_lossy(&self.0).into_owned())
     }

@@ -1,4 +1,4 @@
-//! Finds the resources that are defined, and those that were.
+//! Finds the defined resources and orphans.
 
 use crate::apply;
 use crate::definition::{DeclaredProvider, Resource};
@@ -36,7 +36,7 @@ impl Plugin for Ral {
             let remembered = records.remove(&id);
             entities.push(living(host, &context, &known, id, *defined, remembered));
         }
-        // Those that are left are of resources that are broken, or not defined.
+        // The other records belong to resources that are broken, or not defined.
         let orphans = records.into_iter().filter(|(id, _)| definitions.is_orphan(id));
         entities.extend(orphans.map(|(_, remembered)| orphan(&context, remembered)));
         Ok(entities)
@@ -47,7 +47,7 @@ impl Plugin for Ral {
     }
 }
 
-/// Returns the declared providers in the order of their declarations.
+/// Returns the declared providers in order.
 pub(crate) fn in_order(declarations: Declarations<DeclaredProvider>) -> Vec<DeclaredProvider> {
     let mut declared: Vec<_> = declarations.valid.into_values().collect();
     declared.sort_by(|(_, one), (_, other)| one.cmp(other));
@@ -104,7 +104,7 @@ fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<Re
     })
 }
 
-/// Returns the assets without which the provider of a resource cannot be started, as far as that is known before any is asked.
+/// Returns the assets that the provider of a resource needs, as far as they are known without running any.
 fn needs(host: &Host, context: &Context, known: &KnownProviders, kind: &str, provider: Option<&str>) -> Vec<Asset> {
     let mut report = EntityReport::new("");
     let is_named = |declared: &&DeclaredProvider| {

@@ -1,4 +1,4 @@
-//! `holo-ral show`: providers and resources for people and scripts, who want to see what there is before they define anything.
+//! `holo-ral show`: lists providers and resources for people and scripts, before any are defined.
 
 use crate::attribute::{Access, Values};
 use crate::catalog::Catalog;
@@ -21,7 +21,7 @@ const NOT_FOUND: u8 = 1;
 const FAILED: u8 = 2;
 const USAGE: &str = "usage: holo-ral show [TYPE[::PROVIDER] [NAME]] [--json]";
 
-/// Shows what the arguments ask for.
+/// Runs the command with these arguments.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
     let shown = show(arguments);
     let code = match &shown {
@@ -30,7 +30,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             Err(_) => FAILED,
         },
         Err(error) => {
-            // Nobody may listen.
+            // Stderr may be closed.
             let _ = writeln!(io::stderr().lock(), "holo-ral: {error}");
             error.code()
         }
@@ -38,7 +38,7 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The reason why nothing is shown.
+/// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 enum ShowError {
     #[error("{USAGE}")]
@@ -75,7 +75,7 @@ fn show(arguments: &[String]) -> Result<String, ShowError> {
     }
 }
 
-/// Returns the system as the dispatcher would show it to us.
+/// Returns a host like that which the dispatcher would pass.
 fn host(cache: &Path) -> Result<Host, ShowError> {
     let root = std::env::var_os("HOLO_ROOT_DIR").unwrap_or_else(|| "/".into());
     let below = |path: &str| Some(Path::new(&root).join(path).into_os_string());
@@ -92,12 +92,12 @@ fn host(cache: &Path) -> Result<Host, ShowError> {
     Host::from_environment(variable).map_err(|name| ShowError::Failed(format!("{name} is not set")))
 }
 
-/// Passes on what is said of definitions.
+/// Prints findings of definitions.
 struct Stderr;
 
 impl Sink for Stderr {
     fn write(&mut self, _: Stream, bytes: &[u8]) {
-        // Nobody may listen.
+        // Stderr may be closed.
         let _ = io::stderr().lock().write_all(bytes);
     }
 }
@@ -183,7 +183,7 @@ fn as_json(provider: &Provider, name: &str, values: &Values) -> Value {
     json!({ "type": provider.metadata.kind, "provider": provider.metadata.name, "name": name, "attributes": attributes })
 }
 
-/// Returns the definition of a resource as it is. What can only be read is a comment.
+/// Returns a definition of a resource in its current state. Read-only attributes are comments.
 fn table(provider: &Provider, name: &str, values: &Values) -> String {
     let (kind, provider_name) = (&provider.metadata.kind, &provider.metadata.name);
     let text = |text: &str| toml_value(&Value::from(text));

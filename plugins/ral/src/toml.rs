@@ -1,10 +1,10 @@
-//! Values as TOML.
+//! Formats values as TOML.
 
 use crate::attribute::Values;
 use holo_bridge::HIDDEN;
 use serde_json::Value;
 
-/// Returns the desired attributes that the provider reports, as lines of TOML.
+/// Formats the desired attributes that the provider reports as lines of TOML.
 pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bool) -> String {
     let lines = names.keys().filter_map(|name| {
         let value = values.get(name)?;
@@ -14,7 +14,7 @@ pub(crate) fn as_toml(values: &Values, names: &Values, hide: impl Fn(&str) -> bo
     lines.collect()
 }
 
-/// Returns a value as TOML. What JSON has and TOML has not is text.
+/// Formats a value as TOML. JSON values without an equivalent become strings.
 pub(crate) fn toml_value(value: &Value) -> String {
     toml::Value::try_from(value)
         .map_or_else(|_| toml::Value::String(value.to_string()).to_string(), |value| value.to_string())

@@ -1,4 +1,4 @@
-//! The convention `json`: one object on standard input, one on standard output.
+//! The convention `json`: an object on standard input, and one on standard output.
 
 use crate::compare::Difference;
 use crate::exchange::{Call, CallError, Caller, Change, Outcome, Reading, Request, Update};
@@ -7,7 +7,7 @@ use holo_bridge::shown::compact;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Reads these resources; without names the provider may list all.
+/// Reads these resources; without names, the provider may list all.
 pub(crate) fn get(names: &[&str], call: &mut Caller<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
     let answer = ask("get", &json!({ "names": names }), call)?;
     let resources = answer.get("resources").and_then(Value::as_array);
@@ -30,7 +30,7 @@ fn reading(resource: &Value) -> Result<(String, Reading), CallError> {
     Ok((name.to_owned(), reading))
 }
 
-/// Updates resources with one call.
+/// Updates resources with a single call.
 pub(crate) fn set(metadata: &Metadata, requests: &[Request<'_>], call: &mut Caller<'_>) -> Result<Update, CallError> {
     let update = |request: &Request<'_>| json!({ "name": request.name, "is": request.is, "should": request.should });
     let updates: Vec<Value> = requests.iter().map(update).collect();
@@ -60,7 +60,7 @@ pub(crate) fn set(metadata: &Metadata, requests: &[Request<'_>], call: &mut Call
     Ok(update)
 }
 
-/// Unites what two entries say of one resource.
+/// Merges two entries about the same resource.
 fn merge(outcomes: &mut BTreeMap<String, Outcome>, name: &str, outcome: Outcome) {
     match (outcomes.get_mut(name), outcome) {
         (Some(Outcome::Changed(known)), Outcome::Changed(more)) => known.extend(more),
@@ -89,13 +89,13 @@ fn outcome(entry: &Value) -> Outcome {
     Outcome::Changed(changes)
 }
 
-/// Returns the change that a difference becomes.
+/// Converts a difference into a change.
 pub(crate) fn change_of(difference: &Difference) -> Change {
     let was = difference.is.as_ref().map_or_else(|| "none".to_owned(), compact);
     Change { name: difference.name.clone(), was, is: compact(&difference.should) }
 }
 
-/// Returns changes in words.
+/// Describes changes.
 pub(crate) fn shown(changes: &[Change]) -> String {
     let words: Vec<String> = changes.iter().map(|Change { name, was, is }| format!("{name}: {was} -> {is}")).collect();
     words.join(", ")
@@ -117,7 +117,7 @@ fn malformed(action: &str, problem: &str) -> CallError {
     CallError::Answer(format!("{action}: {problem}"))
 }
 
-/// Returns the words of an error.
+/// Returns the message of an error.
 fn message(error: &Value) -> String {
     let text = match error.get("message") {
         Some(Value::String(text)) => text.clone(),

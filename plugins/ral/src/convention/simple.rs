@@ -1,4 +1,5 @@
-//! The convention `simple`: assignments as arguments, which a shell script evaluates, and lines of `KEY: VALUE` as the answer.
+//! The convention `simple`: assignments as arguments, which a shell script evaluates, and lines `KEY: VALUE` as the
+//! answer.
 
 use super::json::change_of;
 use crate::attribute::{Access, Values};
@@ -7,7 +8,7 @@ use crate::metadata::Metadata;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// More resources than this are listed, instead of being looked for one by one.
+/// Up to this number, resources are looked up one by one; more are listed at once.
 const MANY: usize = 16;
 
 /// Reads these resources.
@@ -46,7 +47,7 @@ fn find(name: &str, call: &mut Caller<'_>) -> Result<Reading, CallError> {
     Ok(found.map_or(Reading::Unknown, |resource| Reading::Known(resource.values)))
 }
 
-/// Updates resources one after the other.
+/// Updates resources sequentially.
 pub(crate) fn set(metadata: &Metadata, requests: &[Request<'_>], call: &mut Caller<'_>) -> Update {
     let outcome = |request: &Request<'_>, call: &mut Caller<'_>| {
         let outcome = set_one(metadata, request, call);
@@ -58,7 +59,7 @@ pub(crate) fn set(metadata: &Metadata, requests: &[Request<'_>], call: &mut Call
 fn set_one(metadata: &Metadata, request: &Request<'_>, call: &mut Caller<'_>) -> Result<Outcome, CallError> {
     let is_written = |name: &str| metadata.attributes.get(name).is_some_and(|known| known.access == Access::Write);
     let differs = |name: &str| request.differences.iter().any(|difference| difference.name == name);
-    // Without a difference there is nothing to do but what cannot be compared, such as the latest version.
+    // Without differences, only attributes that cannot be compared are to be set, such as the latest version.
     let is_forced = request.differences.is_empty();
     let wanted = request
         .should
@@ -90,7 +91,7 @@ fn set_one(metadata: &Metadata, request: &Request<'_>, call: &mut Caller<'_>) ->
     Ok(Outcome::Changed(changes))
 }
 
-/// Returns an argument as a shell evaluates it to an assignment.
+/// Returns an argument that a shell evaluates as an assignment.
 fn assignment(name: &str, value: &Value) -> Result<String, String> {
     let Some(text) = holo_bridge::text(value) else {
         return Err(format!("{name}: a list cannot be given to a provider that is called by the simple convention"));
@@ -101,12 +102,12 @@ fn assignment(name: &str, value: &Value) -> Result<String, String> {
     Ok(format!("{name}='{}'", text.replace('\'', r"'\''")))
 }
 
-/// Returns the error that an answer holds.
+/// Returns the error in an answer.
 pub(crate) fn error_in(stdout: &[u8]) -> Option<String> {
     parse(&String::from_utf8_lossy(stdout)).ok()?.error
 }
 
-/// An answer, as it was read.
+/// A parsed answer.
 #[derive(Debug, Default)]
 struct Answer {
     resources: Vec<Described>,
@@ -150,7 +151,7 @@ fn parse(text: &str) -> Result<Answer, String> {
             "ral_was" => answer.note_change(value)?,
             "ral_derive" => answer.derives = value == "true",
             "ral_unknown" => answer.is_unknown = value == "true",
-            // A provider that ends without ral_eom has failed all the same.
+            // Even without ral_eom, this is an error of the provider.
             "ral_error" => answer.error = Some(error_text(value, &mut lines)),
             "ral_eom" => {}
             _ => {
@@ -167,7 +168,7 @@ fn parse(text: &str) -> Result<Answer, String> {
 }
 
 impl Answer {
-    /// Takes note of what the attribute of the line before was.
+    /// Records the previous value of the attribute on the line before.
     fn note_change(&mut self, was: &str) -> Result<(), String> {
         let last = self.resources.last_mut().and_then(|resource| resource.changes.last_mut());
         let last = last.ok_or_else(|| "ral_was stands before an attribute".to_owned())?;

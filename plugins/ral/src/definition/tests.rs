@@ -1,9 +1,9 @@
-//! Tests of what can be written, and of what is said of the rest.
+//! Tests of valid definitions, and of messages for invalid ones.
 use super::*;
 use holo_bridge::testing::definitions_said;
 use holo_plugin::definitions;
 
-/// Returns what is said of definitions.
+/// Returns the findings for definitions.
 fn said(text: &str) -> String {
     let incomplete = ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n";
     definitions_said::<Resource, DeclaredProvider>(text).replace(incomplete, "")

@@ -1,4 +1,4 @@
-//! Which provider manages a resource, and what is said if none can.
+//! Tests of the choice of providers, and of messages if there is none.
 
 use crate::machine::{BASH, Machine, RESOURCES, end, resource, trials_of};
 use holo_testing::ScratchRoot;

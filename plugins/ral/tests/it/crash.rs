@@ -1,4 +1,5 @@
-//! The plugin is killed by its own provider, at each step of a change: the next apply finishes it, and nothing of what was there is lost.
+//! Tests in which the plugin is killed by its own provider at each step of a change: the next apply completes it, and
+//! the original state is not lost.
 
 use crate::machine::{BASH, Machine, end, resource, trials_of};
 use libtest_mimic::Trial;
@@ -13,7 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     )
 }
 
-/// Kills the plugin when it is called for the time that a file says, before or after it has done what it was called for.
+/// Kills the plugin at the call whose number is in a file, before or after the work.
 const PROVIDER: &str = r##"#!/bin/bash
 eval "$@"
 count=$HOLO_ROOT_DIR/etc/calls
@@ -45,7 +46,7 @@ fn machine() -> Machine {
     machine
 }
 
-/// Kills the plugin at each call of the provider, before and after it was done, and looks at what the next apply makes of that.
+/// Kills the plugin at each call of the provider, before and after its work, and checks the result of the next apply.
 fn killed_everywhere(prepare: fn() -> Machine, calls: usize, settled: fn(&Machine)) {
     for moment in ["before", "after"] {
         for call in 1..=calls {
@@ -66,7 +67,7 @@ fn changes() {
     // It is read, changed, and read again.
     killed_everywhere(machine, 3, |machine| {
         assert_eq!(machine.root.read("etc/row"), "text=ours\n");
-        // What the killed one has written is ours, and no work of a person.
+        // The change by the killed plugin does not count as a manual one.
         machine.define(&resource("row", "one", "text = \"other\""));
         let ends = machine.apply();
         assert_eq!(end(&ends, "row:one").0, "changed", "{}", ends.run);

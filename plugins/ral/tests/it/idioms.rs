@@ -1,4 +1,4 @@
-//! Providers in the manner of those that are in use: what they do that the conventions do not say.
+//! Tests of providers that resemble real ones, with behaviour that the conventions do not mention.
 
 use crate::machine::{BASH, Machine, PYTHON, RESOURCES, end, resource, trials_of};
 use holo_process::Program;
@@ -27,8 +27,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Packages are lines `NAME VERSION` of a file. As those do that call package managers, it evaluates its arguments, answers about the
-/// version that it finds, and ends at once if the tool fails, with what that said and no mark after it.
+/// Packages are lines `NAME VERSION` of a file. Like providers for package managers, it evaluates its arguments,
+/// reports the version that it finds, and exits immediately if the tool fails, with its output and without an end mark.
 const PACKAGES: &str = r##"#!/bin/bash
 db=${HOLO_ROOT_DIR%/}/etc/packages
 die() { echo "ral_error: $1"; exit 0; }
@@ -138,7 +138,7 @@ fn packages() {
         "!! [package::apt] the tool has failed: there is no version 6.6.6 of bad\n"
     );
     assert_eq!(machine.errors(&ends, "package:unheard"), "!! unheard: provider package::apt knows nothing of it\n");
-    // It says "absent" of what is purged, which cannot be told from a provider that does nothing.
+    // It reports "absent" for purged packages, like a provider that does nothing.
     assert_eq!(
         machine.errors(&ends, "package:gone"),
         "!! [package::apt] gone: ensure is \"absent\", not \"purged\", after the update\n"
@@ -147,8 +147,8 @@ fn packages() {
     assert_eq!((end(&ends, "package:newest").0, end(&ends, "package:new").0), ("unchanged", "unchanged"));
 }
 
-/// Services are files with a line `ensure` and a line `enable`. It answers that it cannot do something with a status and words on standard
-/// error, as `systemctl` has them.
+/// Services are files with lines `ensure` and `enable`. Errors are reported by an exit status and messages on standard
+/// error, as by `systemctl`.
 const SERVICES: &str = r##"#!/bin/bash
 # As a provider does that is never changed after it was written, it trusts its arguments.
 eval "$@"
@@ -211,12 +211,12 @@ fn services() {
         format!("!! [service::systemd] providers/systemd.prov: exit status 3; {job}\n")
     );
     assert_eq!(machine.errors(&ends, "service:hidden"), "!! hidden: provider service::systemd knows nothing of it\n");
-    // All of them were listed at once, but for the one that is not in the list.
+    // All of them were listed at once, except for the one that is not in the list.
     assert_eq!(machine.root.read("etc/lists"), "listed\nlisted\n");
     assert_eq!(machine.root.read("etc/finds"), "hidden\n");
 }
 
-/// A package has a version, which is what is ensured of it; that there is no such package is said of its place.
+/// The value of `ensure` is a package's version, or `absent`.
 const VERSIONS: &str = r##"#!/usr/bin/env python3
 import json, os, sys
 
@@ -290,7 +290,7 @@ fn versions() {
     assert_eq!(machine.root.read("etc/wheels.json"), r#"{"there": "2.5"}"#);
 }
 
-/// Nothing but metadata, after some words or some time.
+/// A provider that only has metadata, after some output or a delay.
 fn describes(before: &str) -> String {
     format!(
         "#!/bin/bash\neval \"$@\"\necho called >>\"$HOLO_ROOT_DIR/etc/called-$ral_action\"\nif [ $ral_action = describe ]; then {before}\n\
@@ -328,14 +328,14 @@ fn metadata() {
     assert_eq!(machine.root.read("etc/called-describe"), "called\n");
     let scan = machine.root.holo(&["scan", "--json"]).stdout_lossy().into_owned();
     assert!(scan.contains("bash") && !scan.contains("no-such"), "{scan}");
-    // Another file is asked again.
+    // A changed file is queried again.
     let root = machine.root.script(Path::new(RESOURCES).join("providers/once.prov"), describes("true;"));
     let machine = Machine { root };
     assert_eq!(end(&machine.apply(), "row:x").0, "unchanged");
     assert_eq!(machine.root.read("etc/called-describe"), "called\ncalled\n");
 }
 
-/// Says something, and waits until somebody else has seen that.
+/// Prints a message, and waits until it has been shown.
 fn live() {
     let provider = "#!/bin/bash\neval \"$@\"\n[ $ral_action != find ] || { echo 'info: looking' >&2; \
         n=0; while [ $n -lt 200 ] && ! [ -e \"$HOLO_ROOT_DIR/etc/seen\" ]; do sleep 0.1; n=$((n+1)); done; }\n\

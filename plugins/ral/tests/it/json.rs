@@ -1,4 +1,4 @@
-//! Providers that are called by the json convention.
+//! Tests of providers with the json convention.
 
 use crate::machine::{Machine, PYTHON, end, resource, trials_of};
 use libtest_mimic::Trial;

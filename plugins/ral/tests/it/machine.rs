@@ -1,4 +1,4 @@
-//! A root with the plugin and all providers, and what becomes of the resources that are defined there.
+//! A root with the plugin and all providers, and the results of resources defined there.
 
 use holo_testing::{Ends, Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 /// The name of a test, and its function.
 pub(crate) type Case = (&'static str, fn());
 
-/// Most providers are scripts for this shell.
+/// The requirement of providers that are bash scripts.
 pub(crate) const BASH: &[Need] = &[Need::Program("bash")];
 pub(crate) const PYTHON: &[Need] = &[Need::Program("python3")];
-/// Where definitions and providers are.
+/// The directory of definitions and providers.
 pub(crate) const RESOURCES: &str = "usr/share/holo/ral";
 
 pub(crate) fn trials_of(needs: &[Need], cases: &[Case]) -> Vec<Trial> {
@@ -46,7 +46,7 @@ impl Machine {
         machine
     }
 
-    /// Adds a provider that is written in the test, and declares it.
+    /// Adds and declares a provider with this text.
     pub(crate) fn provider(mut self, name: &str, text: &str) -> Machine {
         let file = Path::new(RESOURCES).join("providers").join(format!("{name}.prov"));
         self.root = self.root.script(file, text);
@@ -72,7 +72,7 @@ impl Machine {
         self.holo(&["check"])
     }
 
-    /// Calls `holo-ral show`.
+    /// Runs `holo-ral show`.
     pub(crate) fn show(&self, arguments: &[&str]) -> Run {
         let plugin = built("holo-ral").display().to_string();
         let state = self.root.join("var/lib/holo/ral").display().to_string();
@@ -81,13 +81,13 @@ impl Machine {
         self.root.run("/bin/sh", &[&["-c", &script, "sh", &plugin, "show"], arguments].concat())
     }
 
-    /// Leaves the root out of a text.
+    /// Removes the root from a text.
     pub(crate) fn short(&self, text: &str) -> String {
         let root = self.root.path().display().to_string();
         text.replace(&format!("{root}/{RESOURCES}/"), "").replace(&root, "")
     }
 
-    /// Returns what was said on standard error about a resource, without the root.
+    /// Returns a resource's standard error, without the root.
     pub(crate) fn errors(&self, ends: &Ends, id: &str) -> String {
         self.short(&ends.of(&format!("ral:{id}")).stderr)
     }

@@ -1,4 +1,5 @@
-//! The errors that a user meets, row by row: who fails, with which words, and what becomes of the resources of other providers.
+//! Tests of user errors, one per row: which resources fail with which messages, and that those of other providers do
+//! not.
 
 use crate::machine::{Machine, PYTHON, RESOURCES, end, resource, trials_of};
 use holo_process::Program;
@@ -23,19 +24,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 const METADATA: &str = "provider: { type: row, invoke: INVOKE, suitable: true, attributes: { name: , ensure: } }";
-/// A good provider of another type.
+/// A working provider of another type.
 const GOOD: &str = "#!/bin/sh\neval \"$@\"\n[ $ral_action = describe ] && echo 'provider: { type: good, invoke: simple, suitable: true, \
     attributes: { name: , ensure: } }' && exit\necho '# simple'; echo \"name: $name\"; echo 'ensure: present'\n";
 
-/// A provider that goes wrong.
+/// A faulty provider.
 struct Row {
     name: &'static str,
-    /// Its file; none if there is none.
+    /// Its file; `None` if it does not exist.
     file: Option<(&'static str, u32)>,
     invoke: &'static str,
-    /// The key `interpreter` of its declaration, if it has one.
+    /// The key `interpreter` of its declaration; may be empty.
     interpreter: &'static str,
-    /// What is said of the resource.
+    /// The expected message for the resource.
     says: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! `holo-ral show`.
+//! Tests of `holo-ral show`.
 
 use crate::machine::{BASH, Machine, trials_of};
 use libtest_mimic::Trial;
@@ -35,7 +35,7 @@ fn resources() {
         let run = machine.show(arguments);
         assert_eq!(run.stdout_lossy(), table, "{run}");
     }
-    // It can be pasted: then it is as defined.
+    // When its output is used as a definition, the resource is unchanged.
     machine.define(table);
     let ends = machine.check();
     assert_eq!(ends.of("ral:row::table:one").result, "unchanged", "{}", ends.run);

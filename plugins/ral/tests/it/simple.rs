@@ -1,4 +1,4 @@
-//! Providers that are called by the simple convention.
+//! Tests of providers with the simple convention.
 
 use crate::machine::{BASH, Machine, end, resource, trials_of};
 use libtest_mimic::Trial;
@@ -56,7 +56,7 @@ fn base() {
     let machine = Machine::new(&["table"], &resource("row", "one", "text = \"ours\""));
     machine.root.write("etc/table/one", "ensure=present\ntext=theirs\nflag=maybe\n");
     assert_eq!(end(&machine.apply(), "row:one"), ("changed", vec!["text: theirs -> ours"]));
-    // What is defined later counts as well.
+    // Changed definitions are applied as well.
     machine.define(&resource("row", "one", "text = \"ours\", flag = false"));
     assert_eq!(end(&machine.apply(), "row:one"), ("changed", vec!["flag: maybe -> false"]));
     machine.define("");
@@ -70,7 +70,7 @@ fn force() {
     let machine = Machine::new(&["table"], &resource("row", "one", "text = \"ours\", flag = true"));
     machine.root.write("etc/table/one", "ensure=present\ntext=theirs\n");
     assert_eq!(end(&machine.apply(), "row:one").0, "changed");
-    // A flag is nobody's work.
+    // A changed flag does not count as a manual change.
     machine.root.write("etc/table/one", "ensure=present\ntext=ours\nflag=maybe\n");
     assert_eq!(end(&machine.apply(), "row:one"), ("changed", vec!["flag: maybe -> true"]));
     machine.root.write("etc/table/one", "ensure=present\ntext=edited\nflag=true\n");
@@ -78,7 +78,7 @@ fn force() {
     assert_eq!(end(&machine.apply(), "row:one").0, "refused");
     assert_eq!(machine.root.read("etc/table/one"), "ensure=present\ntext=edited\nflag=true\n");
     assert_eq!(end(&machine.holo(&["apply", "--force"]), "row:one"), ("changed", vec!["text: edited -> ours"]));
-    // What is gone is made again.
+    // A deleted resource is created again.
     std::fs::remove_file(machine.root.join("etc/table/one")).unwrap();
     let ends = machine.apply();
     assert_eq!(end(&ends, "row:one").0, "changed", "{}", ends.run);

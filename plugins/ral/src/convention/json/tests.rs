@@ -1,4 +1,4 @@
-//! Tests of answers as providers give them.
+//! Tests of providers' answers.
 
 use super::*;
 use crate::attribute::Values;
@@ -12,7 +12,7 @@ fn values(value: &Value) -> Values {
     value.as_object().unwrap().clone().into_iter().collect()
 }
 
-/// Has these two resources updated by a provider that gives this answer; returns what it was sent, too.
+/// Updates two resources with a provider that gives this answer; also returns its input.
 fn updated(answer: &str) -> (Result<Update, String>, Value) {
     let (is, should) = (values(&json!({"a": "1", "b": [1]})), values(&json!({"a": "2"})));
     let differences = [Difference { name: "a".into(), is: Some("1".into()), should: "2".into() }];
