@@ -1,21 +1,22 @@
-//! Guards that are run ahead of their turn: commands follow one another, but as long as none has to run, nothing changes between their guards.
+//! Runs guards ahead: commands run sequentially, but as long as none has to run, their guards can run concurrently.
 
 use crate::entity::ExecEntity;
 use holo_plugin::declared::Declared;
 use holo_plugin::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict, check_concurrently};
 
-/// So many guards for each thread are run ahead at most.
+/// The maximum number of guards per thread that run ahead.
 const AHEAD: usize = 4;
 
-/// Applies commands in this order, one after the other. The guards of those that come next are run by several threads as long as no command
-/// has to run: what they say counts until one has run, as that may have changed it. With one thread, no guard is run before its turn.
+/// Applies commands sequentially in this order. The guards of the next commands run on several threads as long as no
+/// command has to run. Their results are discarded when a command has run, as it may have changed them. With one
+/// thread, no guard runs ahead.
 pub(crate) fn apply(
     host: &Host,
     commands: &[Job<'_, Declared<ExecEntity>>],
     threads: usize,
     answers: &mut dyn SetAnswers,
 ) {
-    // Commands that all have to run have no guard run twice.
+    // If all commands have to run, no guard runs twice.
     let mut ahead = 1;
     let mut done = 0;
     while let Some(rest) = commands.get(done..).filter(|rest| !rest.is_empty()) {
@@ -45,17 +46,17 @@ pub(crate) fn apply(
     }
 }
 
-/// The words of a command's guards, and the verdict.
+/// The output of a command's guards, and their verdict.
 #[derive(Default)]
 struct Look {
     said: Vec<(Stream, Vec<u8>)>,
     verdict: Option<Verdict>,
 }
 
-/// The looks at several commands.
+/// The results of several commands' guards.
 struct Seen {
     looks: Vec<Look>,
-    /// The index of the one that is spoken of.
+    /// The index of the current one.
     at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The way a command of a definition is called.
+//! How a command of a definition is run.
 
 use crate::command::{self, CommandError};
 use crate::definition::Exec;
@@ -7,10 +7,10 @@ use holo_plugin::definitions::WrittenCommand;
 use holo_plugin::process::{Program, SYSTEM_PATH, keep_environment};
 use std::time::Duration;
 
-/// The directory in which commands run if none is given.
+/// The default working directory.
 const ROOT: &str = "/";
 
-/// The program that a command stands for, with everything that its definition says of it.
+/// Returns the program for a command, with all settings of its definition.
 pub(crate) fn program(
     exec: &Exec,
     written: &WrittenCommand,

@@ -1,11 +1,11 @@
-//! Commands as they are written down: a string that is split by a shell's rules, a list, or a script for a shell.
+//! Commands in definitions: a string that is split according to a shell's rules, a list, or a shell script.
 
 use holo_plugin::definitions::{self, WrittenCommand};
 use holo_plugin::process::Program;
 
 const SHELL: &str = "/bin/sh";
 
-/// The reason why a command cannot be run, in a message that reads after "KEY: ".
+/// The reason why a command is invalid, worded to follow "KEY: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]
@@ -14,10 +14,10 @@ pub(crate) enum CommandError {
     ListForShell,
 }
 
-/// Returns the program and its arguments; with `shell`, a string is a script for one.
+/// Returns the program and its arguments; with `shell`, a string is a script.
 ///
 /// # Errors
-/// If there are none.
+/// If there is no program.
 pub(crate) fn words(command: &WrittenCommand, shell: bool) -> Result<Vec<String>, CommandError> {
     let script = match command {
         _ if !shell => return Ok(command.words()?),
@@ -28,7 +28,7 @@ pub(crate) fn words(command: &WrittenCommand, shell: bool) -> Result<Vec<String>
     Ok(WrittenCommand::Words([SHELL, "-c", script].map(str::to_owned).into()).words()?)
 }
 
-/// Returns the command in one line, as it is written down.
+/// Returns the command on one line, as written.
 pub(crate) fn shown(command: &WrittenCommand) -> String {
     let text = match command {
         WrittenCommand::Text(text) => text.trim().to_owned(),

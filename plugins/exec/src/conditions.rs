@@ -1,4 +1,4 @@
-//! The conditions under which a command is run.
+//! The conditions for running a command.
 
 use crate::call;
 use crate::definition::Exec;
@@ -9,13 +9,13 @@ use holo_plugin::{Host, Mode, Output, Stream};
 use std::path::Path;
 use std::time::Duration;
 
-/// The time limit of a command that decides if another one is run, unless one is given.
+/// The default timeout for guards.
 const GUARD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns true if the command is to be run. The conditions are evaluated in this order, and no further than needed.
+/// Returns true if the command must run. The conditions are evaluated in this order, until one is false.
 ///
 /// # Errors
-/// If it cannot be told.
+/// If a condition cannot be evaluated.
 pub(crate) fn hold(
     exec: &Exec,
     timeout: Option<Duration>,
@@ -30,7 +30,7 @@ pub(crate) fn hold(
         return Ok(false);
     }
     if host.test_mode() {
-        // Guards would look at this system, and not at the one below the root.
+        // Guards would check this system instead of the one below the root.
         let is_done = can_be_done(exec) && Mocks::open(host)?.contains(&exec.name);
         return Ok(!is_done && !exec.refresh_only);
     }
@@ -47,7 +47,7 @@ pub(crate) fn hold(
     Ok(!exec.refresh_only)
 }
 
-/// Returns true if running the command once may leave nothing to be done.
+/// Returns true if the command may be unnecessary after it has run.
 pub(crate) fn can_be_done(exec: &Exec) -> bool {
     exec.creates.is_some() || exec.onlyif.is_some() || exec.unless_command.is_some()
 }
@@ -57,7 +57,7 @@ pub(crate) fn exists(path: &str, host: &Host) -> bool {
     host.below_root(Path::new(path)).exists()
 }
 
-/// Returns true if a guard succeeds. Its complaints are shown, as the guard itself may be wrong.
+/// Returns true if a guard succeeds. Its errors are shown, as the guard itself may be faulty.
 fn succeeds(
     key: &str,
     guard: &WrittenCommand,

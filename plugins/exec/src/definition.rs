@@ -6,55 +6,55 @@ use holo_plugin::definitions::{Definition, Invalid, WrittenCommand, values};
 use holo_plugin::process::Identity;
 use serde::Deserialize;
 
-/// A command that shall be run.
+/// A command to run.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exec {
     /// The name of the entity.
     pub(crate) name: String,
-    /// The command: a list, or a string that is split by a shell's rules.
+    /// The command: a list, or a string that is split according to a shell's rules.
     pub(crate) command: WrittenCommand,
     /// True if the command, `onlyif` and `unless_command` are scripts for `/bin/sh`.
     #[serde(default)]
     pub(crate) shell: bool,
-    /// The working directory, an absolute path; `/` if nothing is said.
+    /// The working directory, an absolute path; `/` by default.
     pub(crate) cwd: Option<String>,
-    /// Variables that are set, as `NAME=value`.
+    /// Environment variables, as `NAME=value`.
     #[serde(default)]
     pub(crate) environment: Vec<String>,
-    /// True if nothing of holo's environment is passed on.
+    /// True if the command does not inherit holo's environment.
     #[serde(default)]
     pub(crate) clean_environment: bool,
     /// The directories in which programs are looked up, separated by colons.
     pub(crate) path: Option<String>,
-    /// The user as whom it runs, by name or number.
+    /// The user who runs it, by name or number.
     pub(crate) user: Option<String>,
-    /// The group with which it runs, by name or number; the user's if nothing is said.
+    /// The group that runs it, by name or number; that of the user by default.
     pub(crate) group: Option<String>,
-    /// The permissions that what it makes shall not have, in octal digits.
+    /// The permissions that created files must not have, in octal digits.
     pub(crate) umask: Option<String>,
-    /// The exit statuses of success.
+    /// The exit statuses that mean success.
     #[serde(default = "success")]
     pub(crate) returns: Vec<u8>,
-    /// A path that the command makes: if it exists, the command is not run.
+    /// A path that the command creates: if it exists, the command does not run.
     pub(crate) creates: Option<String>,
-    /// A command that changes nothing: if it fails, the command is not run.
+    /// A command that makes no changes: if it fails, the command does not run.
     pub(crate) onlyif: Option<WrittenCommand>,
-    /// A command that changes nothing: if it succeeds, the command is not run.
+    /// A command that makes no changes: if it succeeds, the command does not run.
     pub(crate) unless_command: Option<WrittenCommand>,
-    /// True if the command is run only when something has changed that it subscribes to.
+    /// True if the command only runs when an entity that it subscribes to has changed.
     #[serde(default)]
     pub(crate) refresh_only: bool,
-    /// The text that the command and its guards can read.
+    /// The text on the standard input of the command and its guards.
     pub(crate) stdin: Option<String>,
-    /// True if the command and its guards are shown nowhere.
+    /// True if the command and its guards are never shown.
     #[serde(default)]
     pub(crate) sensitive: bool,
-    /// True if the command may run at the same time as others of which this is said too.
+    /// True if the command may run concurrently with others that have this key too.
     #[serde(default)]
     pub(crate) parallel: bool,
-    /// True if the command's output is shown; otherwise its last lines are if it fails.
+    /// True to show the command's output; otherwise, its last lines are shown if it fails.
     #[serde(default = "yes")]
     pub(crate) log_output: bool,
 }
@@ -115,32 +115,33 @@ impl Definition for Exec {
 }
 
 impl Exec {
-    /// The directories in which programs are looked up; an empty list is as good as none.
+    /// Returns the directories in which programs are looked up; an empty list counts as none.
     pub(crate) fn search_path(&self) -> Option<&str> {
         self.path.as_deref().filter(|path| !path.is_empty())
     }
 
-    /// The variables that are set.
+    /// Returns the environment variables.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.environment.iter().filter_map(|variable| variable.split_once('='))
     }
 
-    /// Returns the command as it is shown, in one line.
+    /// Returns the command on one line, for messages.
     pub(crate) fn shown(&self) -> String {
         if self.sensitive { format!("the command of {}", self.name) } else { command::shown(&self.command) }
     }
 
-    /// Returns a guard as it is shown, in one line.
+    /// Returns a guard on one line, for messages.
     pub(crate) fn shown_guard(&self, guard: &WrittenCommand) -> String {
         if self.sensitive { "a command".to_owned() } else { format!("`{}`", command::shown(guard)) }
     }
 
-    /// Returns true if what the command says is shown. What it prints is a value for others, and as sensitive as the command.
+    /// Returns true if the command's output is shown. Its standard output is a value for other entities, and as
+    /// sensitive as the command.
     pub(crate) fn shows(&self, stream: Stream) -> bool {
         self.log_output && !(self.sensitive && stream == Stream::Stdout)
     }
 
-    /// As whom it runs.
+    /// Returns the user and group that run it.
     pub(crate) fn identity(&self) -> Identity {
         Identity { user: self.user.clone(), group: self.group.clone(), umask: self.umask() }
     }
@@ -170,7 +171,7 @@ impl Exec {
 mod tests {
     use super::*;
 
-    /// Returns the error of a definition that has this line.
+    /// Returns the error of a definition with this line.
     fn wrong(line: &str) -> Option<String> {
         let text = if line.starts_with("command") {
             format!("name = \"x\"\n{line}")

@@ -1,4 +1,4 @@
-//! A command that is run, unless there is a reason not to.
+//! A command that runs, unless there is a reason not to.
 
 use crate::call;
 use crate::conditions;
@@ -13,13 +13,13 @@ use holo_plugin::{
 };
 use std::time::Duration;
 
-/// So many lines are shown of the output of a command that failed, if it was not shown as it came.
+/// The number of last lines shown of a failed command's output, if it was not shown immediately.
 const LAST_LINES: usize = 20;
 
-/// The value that a command sends that is not run.
+/// The value that a command sends if it was not run because of test mode.
 const MOCK: &str = "MOCK";
 
-/// The output of a command, as far as it can be sent.
+/// The output of a command, for sending.
 #[derive(Default)]
 struct Captured {
     bytes: Vec<u8>,
@@ -28,14 +28,14 @@ struct Captured {
 
 impl Captured {
     fn take(&mut self, bytes: &[u8]) {
-        // A newline at the end does not count.
+        // A final newline does not count.
         self.is_too_long |= self.bytes.len() + bytes.len() > MAX_VALUE + 1;
         if !self.is_too_long {
             self.bytes.extend_from_slice(bytes);
         }
     }
 
-    /// Returns it without the newline at its end.
+    /// Returns the output without a final newline.
     fn finish(mut self) -> Option<Vec<u8>> {
         if self.bytes.last() == Some(&b'\n') {
             self.bytes.pop();
@@ -95,7 +95,7 @@ impl Entity for ExecEntity {
 
     fn send(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         let last = if host.test_mode() {
-            // Nothing was run.
+            // The command was not run.
             Some(LastRun { status: 0, stdout: Some(MOCK.into()) })
         } else {
             LastRun::read(host, &self.exec.name)
@@ -140,7 +140,8 @@ impl ExecEntity {
             output.warning(format!("{}: {what}", exec.shown()));
         }
         if let Some(reason) = self.failure(&ended) {
-            // Nobody can tell from the last lines which of them others may receive.
+            // The last lines may contain a value that is sent to other entities, so those of a sensitive command are
+            // not shown.
             if !exec.log_output && !exec.sensitive {
                 let lines = ended.last_lines(LAST_LINES);
                 lines.iter().for_each(|line| output.relay(Stream::Stderr, format!("{line}\n").as_bytes()));
@@ -161,7 +162,7 @@ impl ExecEntity {
         Ok(Applied::Changed(vec![format!("ran {}", exec.shown())]))
     }
 
-    /// Describes the failure with which the command ended, if it did not succeed.
+    /// Describes the failure of the command; `None` if it succeeded.
     fn failure(&self, ended: &Ended) -> Option<String> {
         let returns = &self.exec.returns;
         let Some(code) = ended.code() else { return ended.failure() };
@@ -173,7 +174,7 @@ impl ExecEntity {
         Some(format!("exit status {code}{expected}"))
     }
 
-    /// Says what would be run on a system that is not this one.
+    /// Prints the command in test mode, in which it is not run.
     fn mock(&self, mode: Mode<'_>, host: &Host, output: &mut Output<'_>) -> Result<Applied, ExecError> {
         let program = call::program(&self.exec, &self.exec.command, None, mode)?;
         let shown = if self.exec.sensitive { self.exec.shown() } else { program.to_string() };
@@ -214,7 +215,7 @@ impl ExecEntity {
         if parts.is_empty() { "at every apply".to_owned() } else { parts.join(", ") }
     }
 
-    /// The command comes after what brings its user, its group, its directory and its program.
+    /// Adds the assets that the command needs: its user, group, directory and program.
     fn add_needs(&self, report: &mut EntityReport) {
         let Exec { user, group, cwd, shell, .. } = &self.exec;
         let is_name = |name: &&String| !name.bytes().all(|letter| letter.is_ascii_digit());

@@ -1,23 +1,23 @@
-//! The reasons why a command was not run to its desired end.
+//! The reasons why a command failed.
 
 use crate::command::CommandError;
 use holo_change::PathError;
 use holo_plugin::process::ProgramError;
 
-/// A command, or one that decides about it, has not come to its desired end.
+/// A command, or one of its guards, failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExecError {
-    /// The command is named as it is written down, after the key that it stands at if that is another one than `command`.
+    /// The failed command as written, after its key if that is not `command`.
     #[error("{command}: {reason}")]
     Failed { command: String, reason: RunError },
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// The memory of test mode cannot be read or written.
+    /// The record of test mode cannot be read or written.
     #[error(transparent)]
     Mocks(#[from] PathError),
 }
 
-/// The way in which a command failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The end of the last successful run of a command that need not be run again, for those who receive something from it.
+//! The result of a command's last successful run, for entities that receive its values when it need not run again.
 
 use holo_change::error::{PathError, Result};
 use holo_change::tracked::Digest;
@@ -10,26 +10,27 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-/// In the state directory: a file a command.
+/// In the state directory: a file for each command.
 const FOLDER: &str = ".runs";
 
-/// The end of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LastRun {
     /// The exit status.
     pub(crate) status: i32,
-    /// The output, without the newline at its end; none if it is too long to be sent, or no environment could hold it.
+    /// The output without a final newline; `None` if it is too long to be sent, or cannot be an environment variable.
     pub(crate) stdout: Option<Vec<u8>>,
 }
 
 impl LastRun {
-    /// Reads what was kept of a command's last run; none if nothing was, or it cannot be read, as the next run makes it anew.
+    /// Reads the result of a command's last run; `None` if there is none or it cannot be read, as the next run will
+    /// replace it.
     pub(crate) fn read(host: &Host, name: &str) -> Option<LastRun> {
         let file = place(host, name).ok()?.open_if_file().ok()??;
         serde_json::from_reader(io::BufReader::new(file)).ok()
     }
 
-    /// Keeps it.
+    /// Saves the result.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -40,7 +41,7 @@ impl LastRun {
     }
 }
 
-/// Forgets the runs of all commands but these. What cannot be removed is left for the next time.
+/// Removes the results of all other commands. If one cannot be removed, the next run tries again.
 pub(crate) fn forget_others<'n>(host: &Host, names: impl Iterator<Item = &'n str>) {
     let Ok(any) = place(host, "") else { return };
     let Ok(kept) = any.siblings() else { return };
@@ -55,7 +56,7 @@ fn place(host: &Host, name: &str) -> Result<PathHandle> {
     Ok(Tree::open(host.state_dir())?.place(&Path::new(FOLDER).join(OsStr::new(&file_name(name)))))
 }
 
-/// Returns a name that any file system can have.
+/// Returns a name that is valid on all file systems.
 fn file_name(name: &str) -> String {
     Digest::of_bytes(name.as_bytes()).as_str().to_owned()
 }

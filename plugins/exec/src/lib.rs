@@ -1,4 +1,4 @@
-//! The `exec` plugin: commands that are run, unless there is a reason not to.
+//! The `exec` plugin: commands that run, unless there is a reason not to.
 
 mod ahead;
 mod call;
@@ -11,7 +11,7 @@ mod last_run;
 mod mocks;
 mod scan;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin with its command line and environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&scan::Exec)

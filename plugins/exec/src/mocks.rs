@@ -1,4 +1,4 @@
-//! The commands that test mode has said to be run, so that the next apply finds them done.
+//! The commands that test mode has printed, so that the next apply treats them as done.
 
 use holo_change::error::{PathError, Result};
 use holo_change::{OnDisk, PathHandle, Tree};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
-/// In the state directory: a name a line.
+/// In the state directory: one name per line.
 const FILE: &str = ".mocked";
 
 /// The names of the commands.
@@ -17,10 +17,10 @@ pub(crate) struct Mocks {
 }
 
 impl Mocks {
-    /// Reads what earlier applies have written.
+    /// Reads the names from earlier applies.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If they cannot be read.
     pub(crate) fn open(host: &Host) -> Result<Mocks> {
         let place = Tree::open(host.state_dir())?.place(Path::new(FILE));
         let mut text = String::new();

@@ -19,7 +19,7 @@ impl Plugin for Exec {
     const SENDS: &'static [&'static str] = &["exec#stdout", "exec#status"];
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ExecEntity>>, ScanError> {
-        // A command that was run leaves nothing to be put back, so there are no orphans.
+        // The effects of a command cannot be restored, so there are no orphans.
         let definitions = definitions::read::<definition::Exec>(host, output);
         if !host.only_reads() && definitions.is_complete() {
             last_run::forget_others(host, definitions.valid.values().map(|defined| defined.definition.name.as_str()));
@@ -31,11 +31,11 @@ impl Plugin for Exec {
         Ok(definitions.valid.into_iter().map(entity).collect())
     }
 
-    /// Guards change nothing and may be run side by side. Commands follow one another, but for those between which nobody else's stands and that
-    /// may run at the same time.
+    /// Guards make no changes and may run concurrently. Commands run sequentially, except for consecutive ones of this
+    /// plugin that may run in parallel.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Declared<ExecEntity>>], answers: &mut dyn SetAnswers) {
         let is_parallel = |job: &Job<'_, Declared<ExecEntity>>| job.entity.entity.exec.parallel;
-        // All commands that are only printed are noted in one file.
+        // In test mode, all commands are recorded in the same file.
         let threads = if host.test_mode() { 1 } else { host.jobs() };
         let mut first = 0;
         for alike in set.chunk_by(|one, next| is_parallel(one) == is_parallel(next)) {

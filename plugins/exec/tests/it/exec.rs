@@ -1,4 +1,4 @@
-//! Commands as they are really run: when, as whom, with what, for how long, and what is seen of them.
+//! Tests of real commands: their conditions, identity, environment, timeouts and output.
 
 use holo_process::{Ended, Program};
 use holo_testing::overlay::{NEEDS, Overlay};
@@ -13,7 +13,7 @@ use std::time::Duration;
 type Case = (&'static str, &'static [Need], fn());
 
 const ON_TERMINAL: &[Need] = &[NEEDS[0], NEEDS[1], Need::Program("script")];
-/// Nothing here takes so long.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -54,14 +54,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
 }
 
-/// The plugin, called by hand for the real root: the commands here are harmless.
+/// The plugin, run directly on the real root: the commands in these tests are harmless.
 struct Bench(tempfile::TempDir);
 
 /// The result of an apply.
 #[derive(Debug)]
 struct Outcome {
     ended: Ended,
-    /// Both streams.
+    /// The output on both streams.
     said: String,
     messages: String,
 }
@@ -73,7 +73,7 @@ impl Outcome {
 }
 
 impl Bench {
-    /// A definition `x` with these keys, in which `@` stands for a directory to work in.
+    /// Creates a definition `x` with these keys, in which `@` stands for a working directory.
     fn new(keys: &str) -> Bench {
         let bench = Bench(tempfile::tempdir().unwrap());
         for folder in ["resources", "state", "cache", "work"] {
@@ -149,7 +149,7 @@ fn streams() {
         "shell = true\ncommand = 'echo out; sh @/wait out; echo err >&2; sh @/wait err; printf prompt; sh @/wait prompt; echo; cat; echo end'",
     );
     tool(&bench, "wait", &format!("while ! [ -e {}/$1-seen ]; do sleep 0.01; done", bench.work().display()));
-    // Each word is only said when the one before has been seen.
+    // Each word is only printed after the previous one was seen.
     let outcome = bench.run(&bench.plugin("apply"), |said| {
         let word = said.lines().last().unwrap();
         fs::write(bench.work().join(format!("{word}-seen")), "").unwrap();
@@ -158,7 +158,7 @@ fn streams() {
     assert!(outcome.messages.starts_with("changed: ran echo out; "), "{outcome:?}");
 }
 
-/// A command that says so, and guards that say so and end with what is in a file.
+/// A command and guards that write to a log; the guards' results depend on files.
 const GUARDED: &str = "shell = true\ncommand = 'echo command >>@/log'\ncreates = '@/created'\n\
     onlyif = 'echo onlyif >>@/log; ! [ -e @/onlyif-fails ]'\nunless_command = 'echo unless >>@/log; [ -e @/unless-succeeds ]'\n";
 
@@ -218,7 +218,7 @@ fn statuses() {
     let outcome = bench.apply();
     assert!(outcome.said.ends_with("/created; exit 3: exit status 3\n") && !outcome.succeeded(), "{outcome:?}");
     assert!(bench.has("created") && outcome.messages.is_empty());
-    // It is there now, but a refresh that fails has failed.
+    // The path exists now, but a failed refresh is an error nevertheless.
     assert!(bench.apply().succeeded());
     assert!(!bench.refresh().succeeded());
     bench.define("command = 'sh -c \"exit 3\"'\nreturns = [0, 3]");
@@ -312,13 +312,13 @@ fn directory() {
 }
 
 fn comment() {
-    // No shell reads it, so there are no comments.
+    // Without a shell, there are no comments.
     let bench = Bench::new("command = \"echo x # foo '#' bar#baz\"");
     assert_eq!(bench.apply().said, "x # foo # bar#baz\n");
 }
 
 fn escaped() {
-    // It has left the group, and what has started it is gone.
+    // It has left the process group, and its parent is gone.
     let bench = Bench::new(
         "shell = true\ncommand = \"(setsid -f sh -c 'echo $$ >@/number; sleep 600' &); sleep 600\"\ntimeout = '1s'",
     );
@@ -333,7 +333,7 @@ fn shell() {
         Bench::new("command = ['echo', '$HOME', ';', 'echo', '*', '|', 'cat']").apply().said,
         "$HOME ; echo * | cat\n"
     );
-    // A warning of the scan is not repeated.
+    // A warning from the scan is not repeated.
     assert_eq!(Bench::new("command = \"echo '$HOME' ; echo * | cat\"").apply().said, "$HOME ; echo * | cat\n");
     assert_eq!(Bench::new("shell = true\ncommand = \"x=it\\\\'s; echo $x | cat\"").apply().said, "it's\n");
     assert_eq!(Bench::new("command = ['echo', \"it's\", '', 'a b']").apply().said, "it's  a b\n");
@@ -375,7 +375,7 @@ fn guards() {
             }
             assert!(!bench.has("ran"), "{key}");
         }
-        // A shell says so itself, and goes on.
+        // The shell itself reports it, and continues.
         let bench = Bench::new(&format!(
             "shell = true\ncommand = 'touch @/ran'\n{key} = 'not-installed; echo this is not shown; exit 3'"
         ));
@@ -445,7 +445,7 @@ fn identity() {
     assert!(run.stdout_lossy().contains("root\ncrew\n"), "{run}");
     let run = apply("command = 'env'\nclean_environment = true\nuser = 'sailor'");
     assert!(run.stdout_lossy().contains("\nHOME=/home/sailor\n") && !run.stdout_lossy().contains("HOLO_"), "{run}");
-    // Guards run as the command would.
+    // Guards run with the command's identity.
     let run = apply("command = 'touch /tmp/never'\nonlyif = '[ $(id -un) = root ]'\nuser = 'sailor'");
     assert!(run.success() && run.stdout.is_empty() && !system.exists("/tmp/never"), "{run}");
     let run = apply("command = 'touch /tmp/never'\nuser = 'nobody-knows'");
@@ -512,7 +512,7 @@ fn sensitive() {
     bench.define("command = 'echo hush'\nsensitive = true");
     let mocked = bench.run(bench.plugin("apply").env("HOLO_ROOT_DIR", bench.work()), |_| {});
     assert_eq!(mocked.said, "MOCK: the command of x\n", "{mocked:?}");
-    // The standard output is what others receive.
+    // Standard output is sent to other entities.
     bench.define("shell = true\ncommand = 'echo hush; echo told >&2'\nsensitive = true");
     let printed = bench.apply();
     assert_eq!(printed.said, "told\n", "{printed:?}");
@@ -553,7 +553,7 @@ fn runs_environment() {
 }
 
 fn limit_of_attempts() {
-    // Both together take longer than the limit, and so does the first.
+    // Both attempts together exceed the timeout, and so does the first.
     let script = "echo x >>@/log; [ $(wc -l <@/log) = 2 ] && exec sleep 2; exec sleep 600";
     let bench =
         Bench::new(&format!("shell = true\ncommand = '{script}'\ntimeout = '4s'\nretries = 1\nretry_delay = '10ms'"));
@@ -561,7 +561,7 @@ fn limit_of_attempts() {
     assert!(outcome.said.contains("trying again") && outcome.succeeded(), "{outcome:?}");
 }
 
-/// Applies commands of four names, with so many jobs.
+/// Applies four commands with this number of jobs.
 fn four(options: &[&str], jobs: &str, definition: impl Fn(usize) -> String) -> holo_testing::Run {
     let system = Overlay::new().plugin("exec");
     let definitions: String =
@@ -570,14 +570,14 @@ fn four(options: &[&str], jobs: &str, definition: impl Fn(usize) -> String) -> h
     system.holo(&[&["apply", "--jobs", jobs], options].concat())
 }
 
-/// A script that ends only once as many others have begun, and otherwise fails after a while.
+/// A script that only succeeds after this number of others have started, and otherwise fails after a while.
 fn meets(number: usize, others: usize) -> String {
     format!(
         "echo {number}; touch /tmp/met-{number}; for i in $(seq 600); do [ $(ls /tmp/met-* | wc -l) -ge {others} ] && exit 0; sleep 0.05; done; exit 1"
     )
 }
 
-/// A script that fails if another one of its kind is at work.
+/// A script that fails if another one of its kind is running.
 const ALONE: &str = "mkdir /tmp/alone && sleep 0.2 && rmdir /tmp/alone";
 
 fn parallel() {
@@ -611,7 +611,8 @@ fn guards_ahead() {
 }
 
 fn guards_again() {
-    // Ahead of the command, the third guard still finds what it removes, and the fourth does not find yet what it makes.
+    // Run ahead, the third guard still finds the file that the command removes, and the fourth does not yet find the
+    // file that it creates.
     let run = four(&[], "4", |number| {
         let [command, guard] = match number {
             0 => ["exit 1", "touch /tmp/there"],
@@ -632,7 +633,7 @@ fn beside_none() {
     assert!(run.success(), "{run}");
 }
 
-/// The definitions in the man page, each with the text that stands above it.
+/// Returns the definitions in the man page, each with the preceding text.
 fn examples_of(page: &str) -> Vec<String> {
     let blocks = page.split("\n.Bd -literal -offset indent\n").skip(1);
     let blocks = blocks.filter_map(|block| block.split("\n.Ed").next());
@@ -653,7 +654,7 @@ fn examples() {
     for (number, example) in examples.iter().enumerate() {
         system.write(format!("/usr/share/holo/exec/{number}.toml"), example);
     }
-    // The examples need these.
+    // The examples require these.
     system.must("useradd --system www; mkdir -p /srv/www; chown www /srv/www");
     system.script("/usr/local/bin/newaliases", "#!/bin/sh\necho 'aliases are new' >>/tmp/log\n");
     system.script(
