@@ -1,4 +1,4 @@
-//! Brings many units into their desired states together: one query, one call for each thing that is to be done, one more query.
+//! Brings units into their desired states together: one query, one call for each kind of step, and a final query.
 
 mod also;
 mod item;
@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::Duration;
 
-/// The time that a unit that counts as started at once is given to fail. A manager tells when a process ends, but there is no event that says
-/// that one goes on: all units are waited for together, and once.
+/// The time in which a unit that counts as started immediately may still fail. Managers report when a process ends, but
+/// no event confirms that it keeps running: the plugin waits once for all units.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Applies a set of units of which none depends on another.
+/// Applies a set of units that do not depend on each other.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn SetAnswers) {
     let provider = providers::for_host(host);
     let manager = provider.manager(host);
@@ -67,7 +67,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     }
 }
 
-/// Fails all units for one reason.
+/// Fails all units for the same reason.
 fn fail_all(items: &[Item<'_>], problem: &str, applied: impl Fn(&Item<'_>) -> Applied, answers: &mut dyn SetAnswers) {
     for item in items {
         answers.begin(item.job);
@@ -76,7 +76,7 @@ fn fail_all(items: &[Item<'_>], problem: &str, applied: impl Fn(&Item<'_>) -> Ap
     }
 }
 
-/// The reason why nothing more can be done for any unit.
+/// The reason why the apply cannot continue for any unit.
 #[derive(Debug, thiserror::Error)]
 enum ApplyError {
     #[error("cannot find out how units are: {0}")]
@@ -86,7 +86,7 @@ enum ApplyError {
 }
 
 define_index! {
-    /// The index of a unit among those of a run.
+    /// The index of a unit in a run.
     ItemIndex
 }
 
@@ -131,7 +131,7 @@ impl Run<'_, '_> {
         self.manager.states(&subjects).map_err(ApplyError::States)
     }
 
-    /// Finds out how these units are.
+    /// Queries the states of these units.
     fn query(&mut self, indexes: &[ItemIndex]) -> Result<(), ApplyError> {
         if indexes.is_empty() {
             return Ok(());
@@ -164,7 +164,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Does what can be done about a unit that cannot be brought into its desired state: its files can still become right.
+    /// Applies the file changes of a unit that cannot reach its desired state.
     fn apply_files_only(&mut self, index: ItemIndex, problems: &[String]) {
         self.begin(index);
         self.items[index].steps.retain(|step| step.is_of_files());
@@ -178,7 +178,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Unmasks what is to be unmasked, and only then sees what else there is to do.
+    /// Unmasks units, and only then plans their other steps.
     fn unmask(&mut self) -> Result<(), ApplyError> {
         let unmasks = |step: &Step| matches!(step, Step::Unmask | Step::UnmaskForNow);
         let masked = self.indexes(|item| item.steps.iter().any(unmasks));
@@ -195,7 +195,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Does one thing to all units that want it; each time limit has a call of its own.
+    /// Does one step for all units that need it; each timeout has a separate call.
     fn act(&mut self, step: Step) {
         let mut calls: BTreeMap<Option<Duration>, Vec<ItemIndex>> = BTreeMap::new();
         for index in self.indexes(|item| item.steps.contains(&step)) {
@@ -223,7 +223,7 @@ impl Run<'_, '_> {
             item.is_tried = true;
             match done {
                 Done::Really => {
-                    // One of which little is known may turn out to be meant to come to an end.
+                    // A unit whose details are unknown may turn out to be a oneshot.
                     if step.starts() && (item.state.comes_to_an_end || item.state.is_brief) {
                         item.record.ran_in_boot = self.manager.boot();
                     }
@@ -248,7 +248,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Fails a unit for what is wrong with its files, if nothing but its phase was known when it was to be started; returns true if so.
+    /// Fails a unit for errors in its files, if only its phase was known when it was started. Returns true if it has
+    /// errors.
     fn fails_to_load(&mut self, index: ItemIndex) -> bool {
         let item = &self.items[index];
         if !item.state.is_brief {
@@ -263,7 +264,7 @@ impl Run<'_, '_> {
         !problems.is_empty()
     }
 
-    /// Sees whether all is as it shall be now.
+    /// Checks that all units are in their desired states.
     fn verify(&mut self) -> Result<(), ApplyError> {
         let worked_on = self.indexes(|item| !item.steps.is_empty());
         let starts = |item: &Item<'_>| item.state.starts_unseen && item.steps.iter().any(|step| step.starts());
@@ -301,7 +302,7 @@ impl Run<'_, '_> {
         self.end_all();
     }
 
-    /// Fails everything that has no end yet.
+    /// Fails all unfinished units.
     fn fail_rest(&mut self, problem: &str) {
         for index in self.indexes(|_| true) {
             self.fail(index, problem);
@@ -309,7 +310,8 @@ impl Run<'_, '_> {
         self.end_all();
     }
 
-    /// Ends everything that has no end yet. Units that have failed are looked at once more: one that is as before has not changed.
+    /// Finishes all unfinished units. Failed ones are queried again: if a unit is in its previous state, it counts as
+    /// unchanged.
     fn end_all(&mut self) {
         let is_open = |item: &Item<'_>| !item.ended && item.failed && item.is_tried && !item.is_changed;
         let open: Vec<ItemIndex> = self.items.indexes().filter(|&index| is_open(&self.items[index])).collect();

@@ -7,51 +7,53 @@ use holo_plugin::definitions::{Definition, Invalid, NameError, NameKeys};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// The desired state of a unit's processes, as people write it.
+/// The desired state of a unit's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ensure {
     Running,
     Stopped,
-    /// Neither started nor stopped, nor restarted.
+    /// Neither started, stopped nor restarted.
     Unmanaged,
 }
 
-/// The kind of manager that a unit belongs to, as people write it.
+/// The kind of manager to which a unit belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ScopeKind {
-    /// The one that has booted the system.
+    /// The system manager.
     #[default]
     System,
-    /// That of a user, or those of all users.
+    /// The manager of one user, or of all users.
     User,
 }
 
-/// A unit: a service, a socket, a timer, or another one.
+/// A unit: a service, a socket, a timer, or of another type.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Service {
-    /// The unit's name; for a manager of units of several types, one without a type such as `.timer` is that of a service.
+    /// The unit's name; for managers with several types of units, the default type is that of a service.
     pub(crate) name: String,
-    /// The manager that it belongs to: the system's, or that of a user.
+    /// The manager to which it belongs: the system's, or that of a user.
     #[serde(default)]
     pub(crate) scope: ScopeKind,
-    /// The user whose manager that is; all users if nothing is said.
+    /// The user for `scope = "user"`; all users by default.
     pub(crate) user: Option<String>,
-    /// The desired state: running unless it is masked, or a unit of all users. What is unmanaged runs or not, as it does.
+    /// The desired state: by default `running`, but `unmanaged` for a unit of all users, and not for a masked unit. An
+    /// unmanaged unit is neither started nor stopped.
     pub(crate) ensure: Option<Ensure>,
-    /// True if it shall be started at boot; left alone if nothing is said.
+    /// True to start the unit at boot; unchanged by default.
     pub(crate) enable: Option<bool>,
-    /// The runlevels in which it is enabled, where the service manager has them: those that it is in, or the default one, if nothing is said.
+    /// The runlevels in which it is enabled, if the service manager has them: by default the ones in which it already
+    /// is, otherwise the default runlevel.
     #[serde(default)]
     pub(crate) runlevels: BTreeSet<String>,
-    /// True if nothing may start it; left alone if nothing is said.
+    /// True if the unit must not be started at all; unchanged by default.
     pub(crate) mask: Option<bool>,
-    /// True if a refresh has it read its configuration again instead of restarting it.
+    /// True to reload the unit on a refresh instead of restarting it.
     #[serde(default)]
     pub(crate) reload: bool,
 }
@@ -59,7 +61,7 @@ pub(crate) struct Service {
 impl Definition for Service {
     const TABLE: &'static str = "service";
 
-    /// A name that tells units of different managers apart.
+    /// Returns a name that is unique among all managers.
     fn entity_name(keys: &NameKeys<'_, '_>) -> Result<String, NameError> {
         let name = keys.required(Self::KEY)?;
         let scope = match (keys.optional("scope")?, keys.optional("user")?) {
@@ -105,7 +107,7 @@ impl Definition for Service {
 }
 
 impl Service {
-    /// Returns the manager that it belongs to.
+    /// Returns the manager to which it belongs.
     pub(crate) fn scope(&self) -> Scope {
         match (self.scope, &self.user) {
             (ScopeKind::System, _) => Scope::System,

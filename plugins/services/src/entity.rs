@@ -12,27 +12,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time for which states that a check has found, or used, may be used for the next one: nothing is changed while units are checked in
-/// turn, however many they are and however long all of them take.
+/// The time for which the states found by a check, or used by it, may be reused for the next one: no changes are made
+/// between checks of consecutive units, regardless of their number and duration.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Something that the plugin takes care of.
+/// An entity of this plugin.
 #[derive(Debug)]
 pub(crate) enum Service {
-    /// The task of reading the files of all units again when they have changed. It comes after all units, as files may go once nothing
-    /// uses them any more.
+    /// The step that reloads the files of all units if they have changed. It comes after all units, as files may be
+    /// removed when they are no longer used.
     Files(FilesStep),
     Unit(Box<Unit>),
 }
 
-/// The task of reading files again.
+/// The step that reloads files.
 #[derive(Debug)]
 pub(crate) struct FilesStep {
     pub(crate) id: &'static str,
     pub(crate) all: Arc<AllUnits>,
 }
 
-/// A unit that is defined, or was.
+/// A defined unit or an orphan.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) id: String,
@@ -42,34 +42,34 @@ pub(crate) struct Unit {
     pub(crate) given: UnitName,
     pub(crate) past: Past,
     pub(crate) wanted: Wanted,
-    /// The time limit of one attempt.
+    /// The timeout for one attempt.
     pub(crate) timeout: Option<Duration>,
-    /// With all edges, also those that its definition declares.
+    /// The report with all edges, including those that its definition declares.
     pub(crate) full_report: EntityReport,
-    /// All units together, so that they are asked for together.
+    /// All units, which are queried together.
     pub(crate) all: Arc<AllUnits>,
 }
 
-/// The records that concern a unit.
+/// The records of a unit.
 #[derive(Debug)]
 pub(crate) enum Past {
-    /// It is defined, and may have been under another name.
+    /// It is defined, and may have records under other names.
     Living(Legacy<Record>),
-    /// Nothing defines it any more.
+    /// It is an orphan.
     Orphan(Box<Orphan<Record>>),
 }
 
-/// All units that are managed, and how they are.
+/// All managed units and their states.
 pub(crate) struct AllUnits {
     pub(crate) provider: &'static dyn ServiceProvider,
     root: Root,
     pub(crate) names: BTreeMap<String, UnitName>,
-    /// The desired state of each.
+    /// The desired state of each unit.
     wanted: BTreeMap<String, Wanted>,
-    /// The records of units that are not kept under their own IDs yet.
+    /// Records of units that are not stored under their current IDs yet.
     elsewhere: BTreeMap<String, Record>,
     found: Mutex<Option<Found>>,
-    /// The names of files that belong to none of the units, and have been read again without anybody having said so.
+    /// The names of files that belong to none of the units, and were reloaded without having been reported.
     read: Mutex<BTreeSet<String>>,
 }
 
@@ -98,13 +98,13 @@ impl AllUnits {
         AllUnits { provider, root, names, wanted, elsewhere, found: Mutex::default(), read: Mutex::default() }
     }
 
-    /// Returns true or false if a unit has a definition that says so of being enabled.
+    /// Returns whether a unit must be enabled according to its definition; `None` if it does not specify it.
     pub(crate) fn shall_be_enabled(&self, unit: &UnitName) -> Option<bool> {
         let mut wanted = self.names.iter().filter(|(_, name)| *name == unit).filter_map(|(id, _)| self.wanted.get(id));
         wanted.find(|wanted| !wanted.restores)?.enable
     }
 
-    /// Forgets how they are, as that is about to change.
+    /// Clears the cached states before a change.
     pub(crate) fn forget_states(&self) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -114,17 +114,17 @@ impl AllUnits {
         state.unwrap_or_else(|| Ok(UnitState::default()))
     }
 
-    /// Takes note of files that have been read again, and belong to none of the units.
+    /// Records reloaded files that belong to none of the units.
     pub(crate) fn note_read(&self, names: BTreeSet<String>) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
 
-    /// The files that have been read again, to be said once.
+    /// Returns the reloaded files, so that they are reported once.
     pub(crate) fn take_read(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The files that have changed and belong to none of the units.
+    /// Returns the changed files that belong to none of the units.
     pub(crate) fn changes_of_others(&self, host: &Host) -> Result<BTreeSet<String>, ManagerError> {
         let mut names = self.find(host, |(_, changes)| changes.clone())?;
         names.remove(FOLDER);
@@ -134,7 +134,7 @@ impl AllUnits {
         Ok(names)
     }
 
-    /// Picks from what was found out just now, or is found out.
+    /// Returns a part of the cached states, which are queried if necessary.
     fn find<T>(&self, host: &Host, pick: impl Fn(&(States, BTreeSet<String>)) -> T) -> Result<T, ManagerError> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let states = match found.take().filter(|found| found.last_used.elapsed() <= FRESH) {
@@ -162,7 +162,7 @@ impl AllUnits {
             records.push(record.map(|remembered| remembered.base).unwrap_or_default());
         }
         let subject = |((id, unit), record)| {
-            // Nothing will be started that could tell.
+            // The unit will not be started, which would reveal errors in its files.
             let aspects = Aspects {
                 loading: true,
                 ..self.wanted.get(id).map(|wanted| wanted.aspects(false)).unwrap_or_default()
@@ -185,7 +185,7 @@ impl AllUnits {
 }
 
 impl Unit {
-    /// Returns the part of a unit's report that only this plugin knows.
+    /// Returns the part of a unit's report that is specific to this plugin.
     pub(crate) fn report_of(
         provider: &dyn ServiceProvider,
         root: &Root,
@@ -207,18 +207,18 @@ impl Unit {
         let unit = name.qualified();
         edges.needs.push(asset("unit", &unit));
         provider.add_edges(root, name, given, edges);
-        // It needs the unit, and provides the unit as declared.
+        // It needs the unit itself, and provides the declared service.
         edges.provides.push(asset("service", &unit));
         edges.owns.push(asset("unit", &unit));
         report
     }
 
-    /// Returns the names of the files and directories that are about it.
+    /// Returns the names of the files and directories that affect it.
     pub(crate) fn file_names(&self) -> BTreeSet<String> {
         [&self.name, &self.given].into_iter().flat_map(|name| self.all.provider.file_names(name)).collect()
     }
 
-    /// Returns true if nothing defines it any more.
+    /// Returns true if it has no definition any more.
     pub(crate) fn is_orphan(&self) -> bool {
         self.wanted.restores
     }
@@ -237,7 +237,7 @@ impl Unit {
         Unit::report_of(self.all.provider, &self.all.root, &self.id, &self.name, &self.given, &self.wanted)
     }
 
-    /// Finds out what applying it would do.
+    /// Determines what applying it would change.
     pub(crate) fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
         let state = match self.all.state(host, &self.id) {
             Ok(state) => state,

@@ -1,4 +1,4 @@
-//! The `services` plugin: units that shall run or not, at boot or not, or not at all.
+//! The `services` plugin: units that are running or stopped, enabled or disabled, or masked.
 
 mod adoption;
 mod apply;
@@ -17,7 +17,7 @@ mod state;
 mod unit;
 mod watch;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin with its command line and environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&services::Services::default())

@@ -1,4 +1,4 @@
-//! The main names of the units that records are about.
+//! The main names of units in records.
 
 use crate::definition::Service;
 use crate::provider::ServiceProvider;
@@ -8,10 +8,10 @@ use holo_change::base_store::Things;
 use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
 
-/// The main name of the unit that a record is about.
+/// Returns the main name of the unit in a record.
 ///
 /// # Errors
-/// If that cannot be the name of a unit.
+/// If the name is invalid.
 pub(crate) fn main_name(
     provider: &dyn ServiceProvider,
     root: &Root,
@@ -21,12 +21,12 @@ pub(crate) fn main_name(
     Ok(provider.main_name(root, &name))
 }
 
-/// The same, as a name that no other unit has.
+/// Like `main_name`, but returns a name that is unique among all managers.
 pub(crate) fn name_of(provider: &dyn ServiceProvider, root: &Root, record: &Record) -> String {
     main_name(provider, root, record).map_or_else(|_| record.scope.qualify(&record.unit), |name| name.qualified())
 }
 
-/// The units that records are about. Aliases are resolved as they are now.
+/// Returns the units in records, with aliases resolved.
 pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Record) -> String) -> Things<'a, Record> {
     Things { entity_type: Service::TABLE, name_of }
 }

@@ -1,32 +1,32 @@
-//! Units that are worth a person's notice.
+//! Units that users may want to adopt.
 
 use crate::unit::UnitName;
 use std::path::PathBuf;
 
-/// A unit that a person may want to keep as it is.
+/// A unit that a user may want to keep in its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Noticed {
     pub(crate) unit: UnitName,
     pub(crate) notice: Notice,
-    /// The file in which it stands; absolute, below the root.
+    /// Its unit file, as an absolute path below the root.
     pub(crate) file: Option<PathBuf>,
 }
 
-/// The way in which a unit is worth notice.
+/// The reason why a unit may be adopted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// A person has enabled it.
+    /// It was enabled manually.
     Enabled,
-    /// It is enabled, as it would be without a person.
+    /// It is enabled by default.
     EnabledAsUsual,
-    /// A person has disabled it.
+    /// It was disabled manually.
     Disabled,
-    /// A person has masked it.
+    /// It was masked manually.
     Masked,
 }
 
 impl Notice {
-    /// Returns the reason for which it is a candidate.
+    /// Returns the reason shown for a candidate.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Notice::Enabled => "enabled by hand",

@@ -1,4 +1,4 @@
-//! The operations on units that the dispatcher asks for.
+//! The operations on units that the dispatcher requests.
 
 use crate::apply;
 use crate::entity::{FilesStep, Service};

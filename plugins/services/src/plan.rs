@@ -1,4 +1,4 @@
-//! The plan for a unit: the steps from its present to its desired state.
+//! The plan for a unit: the steps from its current to its desired state.
 
 use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::UnitName;
@@ -11,21 +11,22 @@ pub(crate) enum Ensure {
     Stopped,
 }
 
-/// The desired state of a unit. Fields without a value are left alone.
+/// The desired state of a unit. Fields without a value are not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) ensure: Option<Ensure>,
     pub(crate) enable: Option<bool>,
-    /// The runlevels in which it is enabled; none if that makes no difference.
+    /// The runlevels in which it is enabled; empty if any will do.
     pub(crate) runlevels: BTreeSet<String>,
     pub(crate) mask: Option<bool>,
     /// True if a refresh reloads instead of restarting.
     pub(crate) reload: bool,
-    /// True if nothing defines it any more, and this is its earlier state: if that is impossible by now, all is well.
+    /// True if the unit is an orphan and this is its previous state: if that cannot be restored any more, this is not
+    /// an error.
     pub(crate) restores: bool,
 }
 
-/// Something that is done to a unit. In this order, so that nothing that is to stay stopped is started in between.
+/// A step for a unit. Steps are done in this order, so that a unit that must stay stopped is not started in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Unmask,
@@ -40,14 +41,14 @@ pub(crate) enum Step {
     Reload,
 }
 
-/// The steps to take, and the problems that prevent others.
+/// The steps to take, and problems that prevent others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// In their order.
+    /// In order.
     pub(crate) steps: Vec<Step>,
-    /// In words that begin with the unit's name.
+    /// Problems, worded to follow the unit's name.
     pub(crate) problems: Vec<String>,
-    /// What a person has to know, though nothing can be done about it and it is no failure.
+    /// A remark for the user that neither requires action nor is an error.
     pub(crate) remark: Option<String>,
 }
 
@@ -56,14 +57,14 @@ pub(crate) struct Plan {
 pub(crate) struct Circumstances {
     /// The name of the service manager.
     pub(crate) manager: &'static str,
-    /// Something that the unit depends on has changed.
+    /// An entity that the unit depends on has changed.
     pub(crate) refresh: bool,
-    /// A unit that is missing may still come, and what is in the way may go.
+    /// A missing unit may still be created by a pending entity, or an obstacle removed.
     pub(crate) may_come: bool,
 }
 
 impl Wanted {
-    /// Returns the aspects that have to be known of a unit, of which a refresh may be due.
+    /// Returns the aspects of a unit's state that must be known, if a refresh may be due.
     pub(crate) fn aspects(&self, refresh: bool) -> Aspects {
         let enablement = self.enable.is_some() || self.mask.is_some();
         Aspects { enablement, reloading: self.reload, starting: refresh, loading: false }
@@ -71,7 +72,7 @@ impl Wanted {
 }
 
 impl Step {
-    /// All of them, in their order.
+    /// All steps in order.
     pub(crate) const ALL: [Step; 10] = [
         Step::Unmask,
         Step::UnmaskForNow,
@@ -85,17 +86,17 @@ impl Step {
         Step::Reload,
     ];
 
-    /// Returns true if it only changes files, which also works where no service manager runs.
+    /// Returns true if the step only changes files, which is possible without a running service manager.
     pub(crate) fn is_of_files(self) -> bool {
         self < Step::Stop
     }
 
-    /// Returns true if the unit runs afterwards because of it.
+    /// Returns true if the step makes the unit run.
     pub(crate) fn starts(self) -> bool {
         matches!(self, Step::Start | Step::Restart)
     }
 
-    /// As a person would tell of it; the infinitive follows "cannot ".
+    /// Returns the words for messages; the infinitive follows "cannot ".
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Step::Unmask | Step::UnmaskForNow => ("unmask", "unmasked"),
@@ -122,7 +123,7 @@ impl Step {
     }
 }
 
-/// Plans what brings a unit from how it is to how it shall be.
+/// Plans the steps that bring a unit from its current to its desired state.
 pub(crate) fn plan(unit: &UnitName, wanted: &Wanted, state: &UnitState, circumstances: Circumstances) -> Plan {
     let mut planner = Planner { unit, wanted, state, circumstances, plan: Plan::default() };
     if state.load == Load::NoUser && !circumstances.may_come {
@@ -131,7 +132,7 @@ pub(crate) fn plan(unit: &UnitName, wanted: &Wanted, state: &UnitState, circumst
     }
     planner.mask();
     if !planner.plan.problems.is_empty() {
-        // It would be left half done.
+        // Do nothing rather than leave it half done.
         return planner.plan;
     }
     planner.enable();
@@ -160,7 +161,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Nothing can be done for somebody who does not exist, and what shall not be is not.
+    /// Handles a user who does not exist: no steps are possible, and the unit already counts as not running.
     fn without_user(&mut self) {
         let wanted = self.wanted;
         if wanted.ensure == Some(Ensure::Running) || [wanted.enable, wanted.mask].contains(&Some(true)) {
@@ -176,7 +177,7 @@ impl Planner<'_> {
         self.state.load == Load::Masked || self.state.enablement.is_masked()
     }
 
-    /// Returns true if it is masked once the files are as they shall be.
+    /// Returns true if the unit is masked after the file changes.
     fn stays_masked(&self) -> bool {
         self.wanted.mask.unwrap_or_else(|| self.is_masked())
     }
@@ -210,7 +211,7 @@ impl Planner<'_> {
             Some(true) if self.is_missing() => self.problem("does not exist"),
             Some(true) if self.stays_masked() => self.problem("is masked, and cannot be enabled"),
             Some(true) => match enablement.why_never() {
-                // A unit that is to be unmasked, or may still come, shows only then what it is.
+                // A unit that is masked or does not exist yet shows only later whether it can be enabled.
                 _ if self.is_masked() || self.state.load == Load::Missing => self.step(Step::Enable),
                 Some(why) => self.problem(&format!("{why}, and cannot be enabled")),
                 None => self.step(Step::Enable),
@@ -224,7 +225,7 @@ impl Planner<'_> {
     fn run(&mut self) {
         let Some(ensure) = self.wanted.ensure else { return };
         let Some(phase) = self.state.phase else {
-            // Without a manager nothing runs.
+            // Without a manager, no unit runs.
             if ensure == Ensure::Stopped {
                 return;
             }
@@ -237,7 +238,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A unit that is to run cannot where its manager does not. That of a user comes and goes; what is enabled runs when it comes.
+    /// Handles a unit whose manager does not run: it cannot be started. The manager of a user comes and goes, and
+    /// starts enabled units when it starts.
     fn without_manager(&mut self) {
         match self.unit.scope().user() {
             None => self.problem(&format!("cannot be started: {} is not running here", self.circumstances.manager)),
@@ -256,11 +258,11 @@ impl Planner<'_> {
     fn ensure_running(&mut self, phase: Phase) {
         let runs = phase.is_up() || (phase == Phase::Down && self.state.has_run);
         if runs && !self.circumstances.refresh {
-            // A person would want to know before the next boot tells.
+            // Users would want to know this before the next boot.
             if self.state.load == Load::Missing && phase.is_up() {
                 self.problem("runs, but its file is gone");
             } else if phase == Phase::Coming {
-                // That takes part in the start that has begun, and ends with it.
+                // That joins the start in progress, and ends with it.
                 self.step(Step::Start);
             }
         } else if self.is_missing() {

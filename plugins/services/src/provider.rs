@@ -16,92 +16,93 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Stands for a directory of units itself, from which something may have been taken away.
+/// Represents a directory of units itself, from which a file may have been removed.
 pub(crate) const FOLDER: &str = "";
 
-/// The ID of a process that a command would have started, where commands are only printed.
+/// The PID of a process that a command would have started in test mode.
 pub(crate) const PID_IN_TEST_MODE: u32 = 999;
 
-/// Symlinks, by their paths below the root, with what each leads to.
+/// Symlinks by their paths below the root, with their targets.
 pub(crate) type Links = BTreeMap<PathBuf, PathBuf>;
 
-/// A kind of service manager: what its units are called, and the files that they stand in.
+/// A kind of service manager: its naming of units, and their files.
 pub(crate) trait ServiceProvider: Provider {
-    /// Returns true if users have services of their own.
+    /// Returns true if users have their own services.
     fn has_users(&self) -> bool;
 
-    /// Completes the name of a unit as people write it.
+    /// Completes the name of a unit in a definition.
     ///
     /// # Errors
-    /// If it would not take it.
+    /// If the name is invalid.
     fn unit_name(&self, name: &str) -> Result<UnitName, UnitNameError>;
 
-    /// Returns the name of a unit as people write it.
+    /// Returns the shortest name of a unit that is valid in definitions.
     fn short_name<'a>(&self, name: &'a UnitName) -> &'a str {
         name.as_str()
     }
 
-    /// Returns the main name of a unit: what the name is an alias of, or the name itself.
+    /// Returns the main name of a unit: the target of an alias, or the name itself.
     fn main_name(&self, root: &Root, name: &UnitName) -> UnitName;
 
-    /// Returns the units that are enabled and disabled along with a unit, and those that are so along with these.
+    /// Returns the units that are enabled and disabled together with a unit, directly or indirectly.
     fn also(&self, root: &Root, name: &UnitName) -> Vec<UnitName>;
 
-    /// Returns the symlinks by which a unit is enabled.
+    /// Returns the symlinks that enable a unit.
     fn links(&self, root: &Root, name: &UnitName) -> Links;
 
-    /// Makes and removes symlinks until a unit is enabled by these alone; returns true if there was anything to do.
+    /// Creates and removes symlinks until exactly these enable a unit. Returns true if any were changed.
     ///
     /// # Errors
-    /// If one cannot be made or removed.
+    /// If a symlink cannot be created or removed.
     fn relink(&self, root: &Root, name: &UnitName, links: &Links) -> io::Result<bool>;
 
-    /// Returns the names of the files and directories that are about a unit of the system, as [`Manager::unread_files`] has them.
+    /// Returns the names of the files and directories that affect a unit of the system, in the form of
+    /// [`Manager::unread_files`].
     fn file_names(&self, name: &UnitName) -> Vec<String>;
 
-    /// Returns the key of a definition that it can do nothing about, and the reason.
+    /// Returns a key of the definition that this manager does not support, and the reason.
     fn unsupported(&self, scope: &Scope, wanted: &Wanted) -> Option<(&'static str, &'static str)>;
 
-    /// Adds what a unit needs of others, and the files to look at again when they change. `given` is its name in the definition.
+    /// Adds the assets that a unit needs, and the files to watch. `given` is its name in the definition.
     fn add_edges(&self, root: &Root, name: &UnitName, given: &UnitName, edges: &mut Edges);
 
-    /// Returns the ID of the step that has the files of units read again, if the manager runs on this host and keeps them in mind.
+    /// Returns the ID of the step that reloads units' files, if the manager runs on this host and caches them.
     fn reading_files(&self, host: &Host) -> Option<&'static str>;
 
-    /// Lists the units of a host that a person may want to keep as they are, in the order of their names.
+    /// Lists the units of a host that users may want to adopt, ordered by name.
     ///
     /// # Errors
     /// If they cannot be listed.
     fn noticed(&self, host: &Host) -> Result<Vec<Noticed>, ManagerError>;
 
-    /// Says what happens to units of a host as it happens, for as long as `hear` returns true; for ever, if nothing can happen there.
+    /// Reports events of a host's units as long as `hear` returns true; blocks forever if there can be no events.
     ///
     /// # Errors
-    /// If it cannot be heard of any more.
+    /// If events cannot be received any more.
     fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError>;
 
-    /// The programs that it needs.
+    /// Returns the programs that it needs.
     fn programs(&self) -> &'static [&'static str];
 
-    /// Returns the command that has the files of units read again.
+    /// Returns the command that reloads units' files.
     fn how_to_read_files(&self) -> &'static str;
 
-    /// Returns what manages the units of a host.
+    /// Returns the manager of a host's units.
     fn manager(&self, host: &Host) -> Box<dyn Manager>;
 }
 
-/// Something that happens to units.
+/// An event of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitEvent<'a> {
-    /// Nothing is missed from now on.
+    /// All events are reported from now on.
     Listening,
-    /// The unit of this main name has another state.
+    /// The unit with this main name has changed its state.
     State { unit: &'a str, words: &'a str },
-    /// Something has happened that may be about any unit.
+    /// Any unit may be affected.
     Any { words: &'a str },
 }
 
-/// A unit of which the state is wanted.
+/// A unit whose state is queried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) unit: &'a UnitName,
@@ -109,7 +110,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) aspects: Aspects,
 }
 
-/// A unit to which something is done.
+/// A unit for which a step is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) unit: &'a UnitName,
@@ -120,21 +121,21 @@ pub(crate) struct Task<'a> {
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It was done, as far as anybody said.
+    /// The manager reported success.
     Really,
-    /// It was not done, as this is not the real system; what would have been run.
+    /// Not done because of test mode; contains the command that would have been run.
     Mocked(String),
-    /// It failed, for this reason; the first line reads after "cannot start X: ".
+    /// Failed for this reason; the first line is worded to follow "cannot start X: ".
     Failed(Vec<String>),
 }
 
-/// A reason why a service manager cannot tell or do something.
+/// An error of a service manager.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ManagerError {
-    /// In the words of its tool, or of the system.
+    /// The message of its tool or of the system.
     #[error("{0}")]
     Failed(String),
-    /// A state that only a newer manager has.
+    /// An unknown state of a newer manager.
     #[error("{property} {word:?} is unknown to this version of holo")]
     UnknownWord { property: &'static str, word: String },
 }
@@ -151,37 +152,37 @@ impl From<PathError> for ManagerError {
     }
 }
 
-/// Manages the units of a host.
+/// Manages a host's units.
 pub(crate) trait Manager {
-    /// The states of all these units, in their order; what is wrong with one is its own.
+    /// Returns the states of these units in order, or an error for each.
     ///
     /// # Errors
-    /// If nothing can be told of any.
+    /// If no states can be determined.
     fn states(&self, subjects: &[Subject<'_>]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError>;
 
-    /// The names of files and directories of any units of the system that have changed since they were read.
+    /// Returns the names of files and directories of the system's units that have changed since they were loaded.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If they cannot be determined.
     fn unread_files(&self) -> Result<BTreeSet<String>, ManagerError> {
         Ok(BTreeSet::new())
     }
 
-    /// Has a manager read all files of its units again.
+    /// Makes a manager reload all files of its units.
     ///
     /// # Errors
     /// If that fails.
     fn read_files(&self, scope: &Scope) -> Result<(), ManagerError>;
 
-    /// Does one thing to all these units, and says what became of each.
+    /// Does a step for all these units, and returns the result of each.
     fn act(&self, step: Step, tasks: &[Task<'_>], timeout: Option<Duration>) -> Vec<Done>;
 
-    /// Returns the last lines that a unit has logged.
+    /// Returns the last lines of a unit's log.
     fn last_words(&self, unit: &UnitName) -> Vec<String>;
 
-    /// Returns the ID of the main process of a unit, if it has one. Asks anew: what was known may be a process that has ended since.
+    /// Returns the PID of a unit's main process, if any. Never cached: an earlier process may have ended since.
     fn main_pid(&self, unit: &UnitName) -> Option<u32>;
 
-    /// Returns the ID of the present boot.
+    /// Returns the ID of the current boot.
     fn boot(&self) -> Option<String>;
 }

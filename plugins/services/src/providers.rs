@@ -1,4 +1,4 @@
-//! The kinds of service managers, a file each.
+//! The kinds of service managers, one per file.
 
 mod openrc;
 mod systemd;
@@ -8,18 +8,18 @@ use crate::unit::UnitNameError;
 use holo_plugin::Host;
 use holo_plugin::provider::Providers;
 
-/// All of them.
+/// All kinds of service managers.
 pub(crate) static ALL: Providers<dyn ServiceProvider> = Providers::new(&[&systemd::Systemd, &openrc::OpenRc]);
 
-/// Returns the one of a host.
+/// Returns the one for a host.
 pub(crate) fn for_host(host: &Host) -> &'static dyn ServiceProvider {
     ALL.best(host).unwrap_or(&systemd::Systemd)
 }
 
-/// Checks that a unit can have this name.
+/// Checks that a unit name is valid.
 ///
 /// # Errors
-/// If none of them would take it.
+/// If it is invalid for all service managers.
 pub(crate) fn check_name(name: &str) -> Result<(), UnitNameError> {
     let mut complaint = Ok(());
     for result in ALL.iter().map(|provider| provider.unit_name(name)) {

@@ -1,4 +1,4 @@
-//! The record of a unit: its state before the first change, and facts that only we can know.
+//! The record of a unit: its state before the first change, and facts that cannot be determined otherwise.
 
 use crate::plan::{Ensure, Step, Wanted};
 use crate::scope::Scope;
@@ -10,35 +10,35 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Record {
-    /// The unit's whole name.
+    /// The unit's full name.
     pub(crate) unit: String,
-    /// The manager that it belongs to.
+    /// The manager to which it belongs.
     #[serde(skip_serializing_if = "Scope::is_system")]
     pub(crate) scope: Scope,
-    /// True if it ran before we first started or stopped it.
+    /// True if it was running before this plugin first started or stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ran: Option<bool>,
-    /// True if it was enabled before we first enabled or disabled it.
+    /// True if it was enabled before this plugin first enabled or disabled it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_enabled: Option<bool>,
-    /// The runlevels in which it was enabled then.
+    /// The runlevels in which it was enabled before that.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     runlevels: BTreeSet<String>,
-    /// True if it was masked before we first masked or unmasked it.
+    /// True if it was masked before this plugin first masked or unmasked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_masked: Option<bool>,
-    /// The units that are enabled and disabled along with it; true for those that were enabled before we first did that.
+    /// The units that are enabled and disabled together with it; true for those that were enabled before.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) also: BTreeMap<String, bool>,
-    /// The boot in which we had it run to its end: the manager may forget that of units that nothing refers to.
+    /// The boot in which it was run to completion by this plugin: the manager may unload units without references.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ran_in_boot: Option<String>,
-    /// The effect of the commands that were only printed in test mode.
+    /// The effects of commands that were only printed in test mode.
     #[serde(skip_serializing_if = "Mock::is_empty")]
     pub(crate) mock: Mock,
 }
 
-/// The state that a unit would have if the printed commands had been run.
+/// The state that a unit would have after the printed commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Mock {
@@ -55,7 +55,7 @@ impl Mock {
         *self == Mock::default()
     }
 
-    /// Takes note of a step that was printed.
+    /// Records a step that was printed.
     pub(crate) fn note(&mut self, step: Step) {
         match step {
             Step::Unmask | Step::UnmaskForNow => self.masked = Some(false),
@@ -69,21 +69,21 @@ impl Mock {
 }
 
 impl Record {
-    /// Returns true if there is nothing to record but the name and its manager.
+    /// Returns true if the record contains no more than the unit and its manager.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Record { unit: self.unit.clone(), scope: self.scope.clone(), ..Record::default() }
     }
 
-    /// Takes note of how a unit is before a step changes that, unless it is known how it was before an earlier one.
+    /// Records the state of a unit before a step changes it, unless an earlier one is recorded already.
     pub(crate) fn note(&mut self, step: Step, state: &UnitState) {
         match step {
-            // A failed unit was meant to run, and one that is being started is. It is not known whether they would by now, so they are left as
-            // they are.
+            // A failed unit was meant to run, and one that is being started is. Whether they would be running by now is
+            // unknown, so there is no state to restore.
             Step::Start if matches!(state.phase, Some(Phase::Failed | Phase::Coming)) => {}
             Step::Start | Step::Stop => self.ran = self.ran.or(Some(step == Step::Stop)),
-            // Disabling it would also remove the link to its file, which was there before us.
+            // Disabling it would also remove the symlink to its file, which existed before.
             Step::Enable if state.enablement == Enablement::Linked => {}
-            // An enablement until an earlier boot cannot be told from one until the next.
+            // An enablement until the next boot cannot be distinguished from one during an earlier boot.
             Step::Enable if state.enablement == Enablement::EnabledForNow => {}
             Step::Enable | Step::Disable if self.was_enabled.is_none() => {
                 self.was_enabled = Some(step == Step::Disable || state.enablement == Enablement::Enabled);
@@ -96,7 +96,7 @@ impl Record {
         }
     }
 
-    /// Returns the state that the unit shall have when nothing defines it any more.
+    /// Returns the state to restore when the unit has no definition any more.
     pub(crate) fn restored(&self) -> Wanted {
         let ensure = |ran| if ran { Ensure::Running } else { Ensure::Stopped };
         Wanted {

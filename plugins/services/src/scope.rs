@@ -1,21 +1,21 @@
-//! The service managers of one host: that of the system, and one for each user.
+//! The service managers of a host: that of the system, and one for each user.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
 
-/// The name that stands for all users, which no user can have.
+/// The name for all users, which is not a valid user name.
 const ALL_USERS: &str = "@users";
 
-/// The manager that a unit belongs to.
+/// The manager to which a unit belongs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scope {
-    /// The one that has booted the system.
+    /// The system manager.
     #[default]
     System,
-    /// Those of all users: units can be enabled and masked for all of them at once.
+    /// The managers of all users: units can be enabled and masked for all of them at once.
     AllUsers,
-    /// That of the user with this name.
+    /// The manager of the user with this name.
     User(String),
 }
 
@@ -24,7 +24,7 @@ impl Scope {
         *self == Scope::System
     }
 
-    /// Returns the user whose manager it is.
+    /// Returns the user of the manager.
     pub(crate) fn user(&self) -> Option<&str> {
         match self {
             Scope::User(name) => Some(name),
@@ -32,7 +32,7 @@ impl Scope {
         }
     }
 
-    /// Returns a name that is unique among those of all managers of a host.
+    /// Returns a name that is unique among all managers of a host.
     pub(crate) fn qualify(&self, name: &str) -> String {
         match self {
             Scope::System => name.to_owned(),
@@ -41,7 +41,7 @@ impl Scope {
         }
     }
 
-    /// Takes a [qualified](Scope::qualify) name apart.
+    /// Splits a [qualified](Scope::qualify) name.
     pub(crate) fn split(name: &str) -> (Scope, &str) {
         match name.split_once('/') {
             None => (Scope::System, name),
@@ -51,7 +51,7 @@ impl Scope {
     }
 }
 
-/// As it reads after the name of a unit.
+/// Formats it to follow the name of a unit.
 impl Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,7 +62,7 @@ impl Display for Scope {
     }
 }
 
-/// Returns true if a user can have this name.
+/// Returns true if a user name is valid.
 pub(crate) fn is_user_name(name: &str) -> bool {
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.$".contains(letter);
     !name.is_empty() && !name.starts_with(['-', '.']) && name.chars().all(is_allowed)

@@ -1,4 +1,4 @@
-//! Finds the units that are defined, and those that were.
+//! Finds the defined units and orphans.
 
 use crate::adoption::{self, Known};
 use crate::apply;
@@ -50,7 +50,7 @@ impl Plugin for Services {
         let name_of = |record: &Record| name_of(provider, &root, record);
         let mut names: BTreeMap<String, UnitName> = BTreeMap::new();
         for (id, defined) in &definitions.valid {
-            // It has been looked at when the definition was.
+            // Validated with the definition.
             if let Ok(given) = given_name(provider, &defined.definition) {
                 names.insert(id.clone(), provider.main_name(&root, &given));
             }
@@ -99,7 +99,7 @@ impl Plugin for Services {
             let wanted = definition.wanted();
             let mut full_report = Unit::report_of(provider, &root, &id, &name, &given, &wanted);
             definitions::complete(&common, &mut full_report);
-            // The record says it.
+            // The record contains them.
             full_report.edges.owns.clear();
             let past = Past::Living(legacies.remove(&id).unwrap_or_default());
             let timeout = common.keys.timeout;
@@ -120,7 +120,7 @@ impl Plugin for Services {
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         let provider = providers::for_host(host);
-        // Nothing is kept in mind if nothing runs.
+        // Without a running manager, no files are cached.
         if provider.reading_files(host).is_none() {
             return Vec::new();
         }
@@ -147,7 +147,7 @@ impl Plugin for Services {
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
-        // Nobody has told a manager anything if there is none.
+        // Without a manager's programs, there are no units.
         if providers::for_host(host).programs().iter().any(|program| process::find(program).is_none()) {
             return Ok(Vec::new());
         }
@@ -170,12 +170,12 @@ impl Plugin for Services {
     }
 }
 
-/// Returns the name of the unit that a definition is about.
+/// Returns the name of the unit in a definition.
 fn given_name(provider: &dyn ServiceProvider, definition: &definition::Service) -> Result<UnitName, UnitNameError> {
     Ok(provider.unit_name(&definition.name)?.in_scope(definition.scope()))
 }
 
-/// The definitions that go together; what is wrong is said.
+/// Returns the definitions without conflicts; errors are reported.
 fn usable(
     valid: BTreeMap<String, Box<Defined<definition::Service>>>,
     names: &BTreeMap<String, UnitName>,
@@ -196,7 +196,7 @@ fn usable(
         }
         let name = names.get(&id);
         let namesakes = name.and_then(|name| owners.get(name)).map_or(&[][..], Vec::as_slice);
-        // A dispatcher that knows of owners says so itself, and leaves out both.
+        // A dispatcher that supports owners reports this itself, and leaves out both.
         let other = namesakes.iter().find(|other| **other != id && host.api_version() < API_VERSION_4);
         if let (Some(other), Some(name)) = (other, name) {
             output.error(format!("{location}: {id}: name: {name} is what {other} is already"));
@@ -207,7 +207,7 @@ fn usable(
     usable
 }
 
-/// Returns what a definition says that the service manager of this host cannot have.
+/// Returns the reason why the service manager of this host does not support a definition.
 fn unsupported(provider: &dyn ServiceProvider, defined: &Defined<definition::Service>) -> Option<String> {
     let definition = &defined.definition;
     if let Some(name) = defined.common.keys.provider.as_deref() {
@@ -225,10 +225,10 @@ fn unsupported(provider: &dyn ServiceProvider, defined: &Defined<definition::Ser
     provider.unsupported(&definition.scope(), &definition.wanted()).map(|(key, why)| format!("{key}: {why}"))
 }
 
-/// The number of files that are named.
+/// The maximum number of files named.
 const NAMED: usize = 5;
 
-/// Returns the diagnosis of files of units that have changed since they were read.
+/// Returns the diagnosis about unit files that have changed since they were loaded.
 fn files_diagnosis(provider: &dyn ServiceProvider, files: &BTreeSet<String>) -> Diagnosis {
     let named: Vec<&str> = files.iter().map(String::as_str).filter(|file| *file != FOLDER).collect();
     if files.is_empty() {

@@ -1,4 +1,4 @@
-//! The states that a unit can be in, whatever manages it.
+//! The states of units, independent of their manager.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,97 +6,97 @@ use std::path::PathBuf;
 /// The phase of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It runs, listens, waits, is mounted: it does what it is for.
+    /// It is running, listening, waiting or mounted: its normal operation.
     Up,
     /// It is being started.
     Coming,
     /// It is being stopped.
     Going,
-    /// It does not run.
+    /// It is not running.
     Down,
-    /// It does not run, and not because it was asked to end.
+    /// It is not running, although it was not stopped.
     Failed,
-    /// It has failed, and will be tried again.
+    /// It has failed, and will be restarted.
     Restarting,
 }
 
-/// The result of reading a unit's files.
+/// The result of loading a unit's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Loaded,
     Missing,
-    /// Nobody has the name of the user whose unit it is.
+    /// The user of the unit does not exist.
     NoUser,
     Masked,
     Broken,
 }
 
-/// The enablement of a unit: the way in which it is started at boot, if it is.
+/// The enablement of a unit, which determines whether it is started at boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enablement {
     Enabled,
     /// Until the next boot.
     EnabledForNow,
-    /// For all users, and so for one who has not enabled it.
+    /// For all users, and therefore also for one who has not enabled it.
     EnabledForAll,
     Disabled,
-    /// Its file is elsewhere, and a symlink leads there, which disabling it would remove.
+    /// Its file is elsewhere and linked by a symlink, which disabling it would remove.
     Linked,
     Masked,
     /// Until the next boot.
     MaskedForNow,
-    /// It can neither be enabled nor disabled; the reason.
+    /// It can neither be enabled nor disabled, for this reason.
     Never(&'static str),
-    /// No file, no enablement.
+    /// There is no file, and therefore no enablement.
     None,
 }
 
-/// The aspects of a unit that have to be known, beside its phase and whether there is such a unit. A manager may leave out what costs more than
-/// these, and says so by [`UnitState::is_brief`].
+/// The aspects of a unit's state that must be known, in addition to its phase and existence. A manager may omit others
+/// that are expensive, which [`UnitState::is_brief`] indicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Aspects {
-    /// The way in which it is enabled or masked.
+    /// Whether it is enabled or masked.
     pub(crate) enablement: bool,
-    /// Its ability to read its configuration again.
+    /// Whether it can reload its configuration.
     pub(crate) reloading: bool,
-    /// How it starts, although it may run already.
+    /// How it starts, even if it is already running.
     pub(crate) starting: bool,
-    /// The use of its files, although nothing has read them yet. Starting it would tell.
+    /// Whether its files are valid, even if they are not loaded yet. Starting it would show it too.
     pub(crate) loading: bool,
 }
 
 /// The state of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnitState {
-    /// Its phase, if that can be told.
+    /// Its phase, if it can be determined.
     pub(crate) phase: Option<Phase>,
     pub(crate) load: Load,
-    /// The reason why its files are of no use, if they are not.
+    /// The reason why its files are invalid; empty if they are valid.
     pub(crate) load_error: String,
     pub(crate) enablement: Enablement,
-    /// The runlevels in which it is enabled, where there are such.
+    /// The runlevels in which it is enabled, if the manager has them.
     pub(crate) runlevels: BTreeSet<String>,
-    /// True if it is down because it came to a good end, as it is meant to.
+    /// True if it is down because it has run to completion, as intended.
     pub(crate) has_run: bool,
-    /// True if it is meant to come to an end, and is down then.
+    /// True if it runs to completion and is then down.
     pub(crate) comes_to_an_end: bool,
-    /// True if it counts as started before anything can have gone wrong.
+    /// True if it counts as started before it can have failed.
     pub(crate) starts_unseen: bool,
-    /// True if its files have changed since they were read.
+    /// True if its files have changed since they were loaded.
     pub(crate) is_outdated: bool,
     pub(crate) can_reload: bool,
-    /// The file that keeps it from being masked, if there is one.
+    /// The file that prevents it from being masked, if any.
     pub(crate) mask_obstacle: Option<PathBuf>,
-    /// True if only those [aspects](Aspects) are known that were asked for.
+    /// True if only the requested [aspects](Aspects) are known.
     pub(crate) is_brief: bool,
-    /// True if it does not exist, and is assumed to come from a command that was only printed.
+    /// True if it does not exist, but is assumed to result from a command that was only printed.
     pub(crate) is_imagined: bool,
-    /// In the provider's words.
+    /// The provider's words.
     pub(crate) words: String,
 }
 
 impl Default for UnitState {
-    /// A unit that there is nothing of.
+    /// Returns the state of a unit that does not exist.
     fn default() -> Self {
         UnitState {
             phase: None,
@@ -118,7 +118,7 @@ impl Default for UnitState {
 }
 
 impl UnitState {
-    /// Returns true if a unit that is so runs as much, and has the same files, as in another state.
+    /// Returns true if both states are the same with regard to running and files.
     pub(crate) fn is_like(&self, other: &UnitState) -> bool {
         let runs = |state: &UnitState| state.phase.map(|phase| (phase.is_up(), phase.is_down()));
         runs(self) == runs(other)
@@ -130,19 +130,19 @@ impl UnitState {
 }
 
 impl Phase {
-    /// Returns true if it runs, or will without further action.
+    /// Returns true if it is running, or will be without further action.
     pub(crate) fn is_up(self) -> bool {
         matches!(self, Phase::Up | Phase::Coming)
     }
 
-    /// Returns true if nothing of it runs, and nothing will.
+    /// Returns true if it is not running, and will not be.
     pub(crate) fn is_down(self) -> bool {
         matches!(self, Phase::Down | Phase::Failed)
     }
 }
 
 impl Enablement {
-    /// Returns the reason why it can never be enabled, if there is one.
+    /// Returns the reason why it can never be enabled, if it cannot.
     pub(crate) fn why_never(self) -> Option<&'static str> {
         match self {
             Enablement::Never(why) => Some(why),

@@ -3,7 +3,7 @@
 use crate::scope::Scope;
 use std::fmt::{self, Display};
 
-/// The whole name of a unit, with the manager that it belongs to.
+/// The full name of a unit, and the manager to which it belongs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UnitName {
     name: String,
@@ -11,12 +11,12 @@ pub(crate) struct UnitName {
 }
 
 impl UnitName {
-    /// Takes a name as its provider has completed it, of a unit of the system.
+    /// Returns the unit of the system with this name, which its provider has completed.
     pub(crate) fn from_whole(name: String) -> UnitName {
         UnitName { name, scope: Scope::System }
     }
 
-    /// Returns the unit of the same name that belongs to another manager.
+    /// Returns the unit of the same name of another manager.
     pub(crate) fn in_scope(self, scope: Scope) -> UnitName {
         UnitName { scope, ..self }
     }
@@ -25,12 +25,12 @@ impl UnitName {
         &self.scope
     }
 
-    /// Returns the name as its manager knows it.
+    /// Returns the name within its manager.
     pub(crate) fn as_str(&self) -> &str {
         &self.name
     }
 
-    /// Returns a name that no other unit of the host has.
+    /// Returns a name that is unique on the host.
     pub(crate) fn qualified(&self) -> String {
         self.scope.qualify(&self.name)
     }
@@ -42,7 +42,7 @@ impl Display for UnitName {
     }
 }
 
-/// A name that no unit can have.
+/// An invalid unit name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} {problem}")]
 pub(crate) struct UnitNameError {
@@ -51,7 +51,7 @@ pub(crate) struct UnitNameError {
 }
 
 impl UnitNameError {
-    /// The problem is in words that read after the name.
+    /// Returns the error; the problem is worded to follow the name.
     pub(crate) fn new(name: &str, problem: impl Into<String>) -> UnitNameError {
         UnitNameError { name: name.to_owned(), problem: problem.into() }
     }

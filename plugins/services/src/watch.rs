@@ -1,4 +1,4 @@
-//! Says what happens to units that are managed.
+//! Reports events of managed units.
 
 use crate::entity::Service;
 use crate::provider::UnitEvent;
@@ -7,7 +7,7 @@ use holo_plugin::declared::Declared;
 use holo_plugin::{Host, Output, Touched, WatchLine};
 use std::collections::HashMap;
 
-/// Says what happens to units of these entities until nobody listens any more. Returns false if it cannot.
+/// Reports events of these entities' units until the output is closed. Returns false on an error.
 pub(crate) fn watch(
     host: &Host,
     entities: &[Declared<Service>],
@@ -16,7 +16,7 @@ pub(crate) fn watch(
 ) -> bool {
     let mut ids: HashMap<&str, Vec<&str>> = HashMap::new();
     for declared in entities {
-        // Only what the manager of the system says is heard.
+        // Only the system manager's events are received.
         if let Service::Unit(unit) = &declared.entity
             && unit.name.scope().is_system()
         {

@@ -1,5 +1,5 @@
-//! Units that are enabled and disabled along with others. Each stays as its own definition has it, and becomes what it was before us when what it
-//! goes along with is restored.
+//! Units that are enabled and disabled together with others (`Also=`). Their own definitions take precedence, and their
+//! previous state is restored with the unit that affects them.
 
 use super::item::Item;
 use super::{ItemIndex, Run};
@@ -9,13 +9,13 @@ use crate::unit::UnitName;
 use holo_plugin::system::Root;
 use std::collections::BTreeSet;
 
-/// Returns true if a step is also about the units that go along with another.
+/// Returns true if a step also affects the units enabled together with another.
 fn takes_others_along(step: Step) -> bool {
     matches!(step, Step::Enable | Step::Disable)
 }
 
 impl Run<'_, '_> {
-    /// Takes note of how the units are that will be enabled or disabled along with one.
+    /// Records the states of the units that will be enabled or disabled together with one.
     pub(super) fn note_also(&mut self, index: ItemIndex) {
         let root = Root::new(self.host.root());
         let item = &mut self.items[index];
@@ -28,7 +28,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Returns the units that a step is to leave as they are although they go along with those that it is about, each with its links.
+    /// Returns the units that a step must not affect although they are enabled together with its units, each with its
+    /// links.
     pub(super) fn left_alone(&self, step: Step, indexes: &[ItemIndex]) -> Vec<(UnitName, Links)> {
         let mut left_alone = Vec::new();
         if !takes_others_along(step) {
@@ -46,7 +47,7 @@ impl Run<'_, '_> {
         left_alone
     }
 
-    /// Returns true if a unit that goes along with another is to stay as it is.
+    /// Returns true if a unit enabled together with another one must not change.
     fn stays(&self, item: &Item<'_>, other: &UnitName, is_enabled: bool, step: Step) -> bool {
         let is_its_own = |item: &Item<'_>| item.unit.name == *other && item.steps.contains(&step);
         let was_enabled = || item.unit.is_orphan().then(|| item.record.also.get(other.as_str()).copied()).flatten();
@@ -54,7 +55,7 @@ impl Run<'_, '_> {
         shall_be == Some(is_enabled) && !self.items.iter().any(is_its_own)
     }
 
-    /// Gives units the links again that they had.
+    /// Restores the previous links of units.
     pub(super) fn put_back(&mut self, left_alone: &[(UnitName, Links)], indexes: &[ItemIndex]) {
         let root = Root::new(self.host.root());
         let mut changed = BTreeSet::new();

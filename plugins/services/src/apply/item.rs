@@ -6,7 +6,7 @@ use crate::record::Record;
 use crate::state::UnitState;
 use holo_plugin::Applied;
 
-/// A unit that is being applied.
+/// A unit being applied.
 pub(super) struct Item<'a> {
     /// The index of its job in the set.
     pub(super) job: usize,
@@ -16,16 +16,16 @@ pub(super) struct Item<'a> {
     /// The state before the first step.
     pub(super) before: Option<UnitState>,
     pub(super) record: Record,
-    /// The record as it is on disk.
+    /// The record on disk.
     pub(super) kept: Option<Record>,
     pub(super) steps: Vec<Step>,
-    /// What a person has to know, though it is no failure.
+    /// A remark for the user that is not an error.
     pub(super) remark: Option<String>,
-    /// The words for what has been done.
+    /// Descriptions of the changes made.
     pub(super) changes: Vec<String>,
-    /// True if a step was tried, whether or not it worked.
+    /// True if a step was attempted, successfully or not.
     pub(super) is_tried: bool,
-    /// True if something was done that shows even if the unit is as before in the end.
+    /// True if there was a change that counts even if the unit returns to its previous state.
     pub(super) is_changed: bool,
     pub(super) begun: bool,
     pub(super) failed: bool,
@@ -53,27 +53,27 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Takes note of a step that was done.
+    /// Records a step that was done.
     pub(super) fn note_done(&mut self, step: Step) {
         self.changes.push(step.done(&self.unit.name));
-        // One that is started and fails at once is as it was.
+        // A unit that is started and fails immediately is unchanged.
         self.is_changed |= step != Step::Start;
     }
 
-    /// Forgets that the unit has come to its end in this boot, unless it is meant to.
+    /// Removes the record that the unit has run to completion in this boot, unless it is a oneshot.
     pub(super) fn forget_end(&mut self) {
         if !self.state.comes_to_an_end {
             self.record.ran_in_boot = self.kept.as_ref().and_then(|kept| kept.ran_in_boot.clone());
         }
     }
 
-    /// Takes note that the unit's files were read again.
+    /// Records that the unit's files were reloaded.
     pub(super) fn note_read(&mut self) {
         self.changes.push(format!("read the files of {} again", self.unit.name));
         self.is_changed = true;
     }
 
-    /// Returns how the unit has ended if it has failed, with how it is now if that is known.
+    /// Returns the result of a failed unit, given its current state if known.
     pub(super) fn failed(&self, now: Option<&UnitState>) -> Applied {
         let is_as_before = || self.before.as_ref().zip(now).is_some_and(|(before, now)| before.is_like(now));
         if !self.is_changed && (!self.is_tried || is_as_before()) { Applied::FAILED_UNCHANGED } else { Applied::FAILED }

@@ -1,4 +1,4 @@
-//! The records of an apply: the states of units, on disk before they are changed, and facts that no later run can find out.
+//! Records during an apply: states of units, saved before they are changed, and facts that later runs cannot determine.
 
 use super::item::Item;
 use super::{ItemIndex, Run};
@@ -9,7 +9,7 @@ use holo_change::base_store::{Orphan, Remembered};
 use holo_plugin::system::Root;
 
 impl Run<'_, '_> {
-    /// Recalls what is known from earlier.
+    /// Loads the records of earlier runs.
     pub(super) fn recall(&mut self) {
         self.take_over();
         for index in self.indexes(|_| true) {
@@ -27,7 +27,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Has units take over what other names of them have left.
+    /// Takes over records saved under other names of the units.
     fn take_over(&mut self) {
         let root = Root::new(self.host.root());
         let provider = self.provider;
@@ -45,7 +45,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Forgets units that are as they were.
+    /// Removes the records of restored units.
     pub(super) fn forget_orphans(&mut self, indexes: &[ItemIndex]) {
         let orphan = |&index: &ItemIndex| match &self.items[index].unit.past {
             Past::Orphan(orphan) => Some((index, &**orphan)),
@@ -55,7 +55,7 @@ impl Run<'_, '_> {
         if self.forget(orphans.iter().map(|(_, orphan)| *orphan)).is_ok() {
             return;
         }
-        // One that cannot be forgotten does not keep the others.
+        // If one record cannot be removed, the others still are.
         for (index, orphan) in orphans {
             if let Err(error) = self.forget([orphan]) {
                 self.fail(index, &error.to_string());
@@ -72,7 +72,7 @@ impl Run<'_, '_> {
         self.keep(&self.indexes(|item| !item.steps.is_empty()));
     }
 
-    /// Remembers how units are before their steps change that, and that on disk.
+    /// Saves the states of units to disk before steps change them.
     pub(super) fn keep(&mut self, indexes: &[ItemIndex]) {
         for &index in indexes {
             self.note_also(index);
@@ -98,7 +98,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Returns true if a unit's record is not on disk yet. A unit that was not changed needs none.
+    /// Returns true if a unit's record must be saved. An unchanged unit needs none.
     fn is_to_keep(&self, index: ItemIndex) -> bool {
         let item = &self.items[index];
         let is_known = item.kept.as_ref().map_or(item.record.is_empty(), |kept| *kept == item.record);

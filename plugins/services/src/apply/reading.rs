@@ -1,4 +1,4 @@
-//! The files of units are read again where they have changed.
+//! Reloads the files of units if they have changed.
 
 use super::item::Item;
 use super::{ApplyError, ItemIndex, Run};
@@ -7,17 +7,18 @@ use crate::scope::Scope;
 use holo_plugin::Applied;
 use std::collections::BTreeSet;
 
-/// An error in reading the files of units again.
+/// An error while reloading units' files.
 pub(super) struct ReadError {
     pub(super) error: ApplyError,
-    /// The end of everything that depends on it.
+    /// The result of the units that depend on it.
     pub(super) applied: Applied,
 }
 
-/// Has the files of all units read again if any has changed; returns the names of those that belong to none of these units.
+/// Reloads the files of all units if any has changed. Returns the names of changed files that belong to none of these
+/// units.
 ///
-/// A manager may say of units that their files are outdated, but not of those that have got their first drop-in, or a file that takes the place of
-/// another.
+/// A manager may report that the files of units are outdated, but not for units that received their first drop-in, or a
+/// file that overrides another.
 pub(super) fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) -> Result<BTreeSet<String>, ReadError> {
     let cannot = |error, applied| ReadError { error: ApplyError::Files(error), applied };
     let mut changes = manager.unread_files().map_err(|error| cannot(error, Applied::FAILED_UNCHANGED))?;
@@ -25,7 +26,7 @@ pub(super) fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) 
         return Ok(BTreeSet::new());
     }
     manager.read_files(&Scope::System).map_err(|error| {
-        // After its time is over, they may have been read.
+        // After a timeout, they may have been reloaded.
         let is_unread = manager.unread_files().is_ok_and(|unread| unread == changes);
         cannot(error, if is_unread { Applied::FAILED_UNCHANGED } else { Applied::FAILED })
     })?;
@@ -37,12 +38,13 @@ pub(super) fn read_changed_files(manager: &dyn Manager, items: &mut [Item<'_>]) 
         }
         told.extend(own);
     }
-    // A new file in a directory is told by its own name. One that is gone may have been removed after all units, which is nothing to tell.
+    // A new file in a directory is reported by its own name. A removed one may have been removed after all units, which
+    // need not be reported.
     changes.retain(|name| name != FOLDER && !told.contains(name));
     Ok(changes)
 }
 
-/// Returns the words for reading changed files again, as they read after "would" and by themselves.
+/// Describes reloading changed files, worded to follow "would", or to stand alone.
 pub(crate) fn words_for(names: &BTreeSet<String>) -> String {
     match &names.iter().collect::<Vec<_>>()[..] {
         [] => "read the files of units again".to_owned(),
@@ -53,7 +55,7 @@ pub(crate) fn words_for(names: &BTreeSet<String>) -> String {
 }
 
 impl Run<'_, '_> {
-    /// Has all files read again if those of one unit have changed: only all of them can be read.
+    /// Reloads all files if those of any unit have changed: single units cannot be reloaded.
     pub(super) fn read_files(&mut self) -> Result<(), ApplyError> {
         let outdated = self.indexes(|item| item.state.is_outdated);
         if outdated.is_empty() {
@@ -78,7 +80,7 @@ impl Run<'_, '_> {
         self.query(&self.indexes(|_| true))
     }
 
-    /// Has one manager read its files again. That of a user who gets in the way of it fails that user's units alone.
+    /// Reloads the files of one manager. If a user's manager fails, only that user's units fail.
     fn read_files_of(&mut self, scope: &Scope) -> Result<(), ApplyError> {
         match self.manager.read_files(scope).map_err(ApplyError::Files) {
             Err(error) if !scope.is_system() => {

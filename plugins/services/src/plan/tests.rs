@@ -1,4 +1,4 @@
-//! Tests of what there is to do about a unit.
+//! Tests of plans for units.
 
 use super::*;
 

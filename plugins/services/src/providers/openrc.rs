@@ -1,4 +1,4 @@
-//! Services of OpenRC, through its own tools.
+//! OpenRC services, managed with its own tools.
 
 mod live;
 mod mocked;
@@ -16,13 +16,13 @@ use holo_plugin::{Asset, Edges, Host};
 use std::io;
 use std::path::Path;
 
-/// The name that definitions have for it, and messages.
+/// The name in definitions and messages.
 const NAME: &str = "openrc";
-/// The directory of the scripts of services.
+/// The directory of service scripts.
 const SCRIPTS: &str = "etc/init.d";
-/// The directory of their configuration.
+/// The directory of service configuration.
 const SETTINGS: &str = "etc/conf.d";
-/// The directory with an entry for each service that runs.
+/// The directory with an entry for each running service.
 const STARTED: &str = "/run/openrc/started/";
 const LONGEST: usize = 128;
 
@@ -34,7 +34,7 @@ impl Provider for OpenRc {
         NAME
     }
 
-    /// It is of use where it runs, and where it is all that is installed, as while an image is made.
+    /// Used if it runs, or if it is the only one installed, such as while an image is built.
     fn rank(&self, host: &Host) -> Option<u8> {
         let root = Root::new(host.root());
         let runs = system::init_system(&root);
@@ -62,7 +62,7 @@ impl ServiceProvider for OpenRc {
         }
     }
 
-    /// A symlink to a script, such as `net.eth0`, is a service of its own.
+    /// A symlink to a script, such as `net.eth0`, is a separate service.
     fn main_name(&self, _: &Root, name: &UnitName) -> UnitName {
         name.clone()
     }
@@ -79,7 +79,7 @@ impl ServiceProvider for OpenRc {
         Ok(false)
     }
 
-    /// OpenRC reads a script whenever it calls it.
+    /// OpenRC reads a script whenever it runs it.
     fn file_names(&self, _: &UnitName) -> Vec<String> {
         Vec::new()
     }
@@ -93,7 +93,7 @@ impl ServiceProvider for OpenRc {
 
     fn add_edges(&self, _: &Root, name: &UnitName, _: &UnitName, edges: &mut Edges) {
         let stem = name.as_str().split('.').next().unwrap_or(name.as_str());
-        // Packages are often called as what they bring.
+        // Packages often have the names of their services.
         edges.needs.push(Asset::new("package", stem));
         for directory in [SCRIPTS, SETTINGS] {
             let path = format!("/{directory}/{name}");
@@ -103,7 +103,7 @@ impl ServiceProvider for OpenRc {
         edges.watch.push(STARTED.into());
     }
 
-    /// There are no signals of what happens; the files that it keeps of it are watched.
+    /// There are no signals; the state files are watched instead.
     fn listen(&self, _: &Host, _: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
         loop {
             std::thread::park();
@@ -122,7 +122,7 @@ impl ServiceProvider for OpenRc {
         None
     }
 
-    /// What is in a runlevel was put there by a person, or by who has set up the system: packages do not do that.
+    /// Packages do not add services to runlevels, so these were added by a user or the installer.
     fn noticed(&self, host: &Host) -> Result<Vec<Noticed>, ManagerError> {
         let noticed = |unit: UnitName| {
             let file = Some(Path::new("/").join(SCRIPTS).join(unit.as_str()));

@@ -1,4 +1,4 @@
-//! Units of systemd, through its own tool.
+//! systemd units, managed with its own tool.
 
 mod adoption;
 mod directories;
@@ -26,7 +26,7 @@ use holo_plugin::system::{self, Root};
 use holo_plugin::{Asset, Edges, Host};
 use std::io;
 
-/// The name that definitions have for it, and messages.
+/// The name in definitions and messages.
 const NAME: &str = "systemd";
 
 /// systemd.
@@ -37,7 +37,7 @@ impl Provider for Systemd {
         NAME
     }
 
-    /// It is of use wherever files can be enabled, also where it does not run.
+    /// Used wherever units can be enabled by files, even if it does not run.
     fn rank(&self, _: &Host) -> Option<u8> {
         Some(1)
     }
@@ -85,7 +85,7 @@ impl ServiceProvider for Systemd {
 
     fn add_edges(&self, root: &Root, name: &UnitName, given: &UnitName, edges: &mut Edges) {
         let mut need = |kind: &str, value: &str| edges.needs.push(Asset::new(kind, value));
-        // Packages are often called as what they bring.
+        // Packages often have the names of their units.
         need("package", names::stem(name));
         if let Some(user) = name.scope().user() {
             need("user", user);
@@ -106,7 +106,7 @@ impl ServiceProvider for Systemd {
 
     fn listen(&self, host: &Host, hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
         while !is_live(host) {
-            // Nothing happens to files that is not seen at their paths.
+            // Changes of files are detected by watching their paths.
             std::thread::park();
         }
         signals::listen(hear)
@@ -128,13 +128,13 @@ impl ServiceProvider for Systemd {
         adoption::noticed(host.root(), is_live(host))
     }
 
-    /// The systemd that runs for the system, or for a user; otherwise what can be done with files alone.
+    /// Returns systemd for the system or a user if it runs; otherwise a manager that only changes files.
     fn manager(&self, host: &Host) -> Box<dyn Manager> {
         Box::new(managers::Managers::new(host, is_live(host)))
     }
 }
 
-/// Returns true if systemd runs, and manages the units of this host.
+/// Returns true if systemd runs and manages the units of this host.
 fn is_live(host: &Host) -> bool {
     !host.test_mode() && system::is_run_by_systemd()
 }

@@ -1,4 +1,4 @@
-//! Units of a real systemd, booted to throw away, are brought into their declared states, and back.
+//! Tests that bring units of a real systemd in an overlay into their declared states, and back.
 
 mod cases;
 mod host;
@@ -19,7 +19,7 @@ type Case = (&'static str, fn(&Host));
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases = [cases::ALL, troubles::ALL, many::ALL, manual::ALL, watched::ALL, values::ALL, users::ALL].concat();
-    // One is enough for all: they take turns.
+    // All cases share one system and take turns.
     let shared: Arc<Mutex<Option<Host>>> = Arc::default();
     let mut trials: Vec<Trial> = cases.into_iter().map(|case| case_trial(case, shared.clone())).collect();
     trials.push(trial_of("where systemd does not run, units can still be enabled", NEEDS_TO_BOOT, || {
@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The last case that ends takes the host with it.
+/// The last case removes the host.
 fn case_trial((name, case): Case, shared: Arc<Mutex<Option<Host>>>) -> Trial {
     trial_of(name, NEEDS_TO_BOOT, move || {
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The integration tests of the plugin `services`: one module a topic, named in front of its tests.
+//! Integration tests of the plugin `services`: one module per topic.
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod booted;

@@ -1,4 +1,4 @@
-//! Below a root, systemctl enables and masks for real, and what runs is only printed.
+//! Tests below a root: systemctl really enables and masks units, but starting is only printed.
 
 use holo_testing::require::Need;
 use holo_testing::{ScratchRoot, trial_of};
@@ -30,7 +30,7 @@ fn root(definitions: &str) -> ScratchRoot {
         .resource("services/01.toml", definitions)
 }
 
-/// Applies everything, and returns the status and what was said.
+/// Applies everything, and returns the exit status and the output.
 fn apply(root: &ScratchRoot) -> (Option<i32>, String) {
     let run = root.holo(&["apply"]);
     (run.status, run.stdout_lossy().into_owned() + &run.stderr_lossy())
@@ -101,7 +101,7 @@ fn without_systemctl() {
 }
 
 fn names() {
-    // The target of an alias is found below the root.
+    // The target of an alias is resolved below the root.
     let alias = "usr/lib/systemd/system/alias.service";
     let root = root("[[service]]\nname = 'a'\nenable = true\n").symlink(alias, "/usr/lib/systemd/system/a.service");
     let base = |root: &ScratchRoot| {

@@ -1,4 +1,4 @@
-//! Services of a real OpenRC, which has booted a system to throw away, are brought into their declared states, and back.
+//! Tests that bring services of a real OpenRC in a booted overlay into their declared states, and back.
 
 mod killed;
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const OPENRC: Need = Need::Trial("target/openrc, which .ci/openrc makes", || folder().join("sbin/openrc-run").exists());
 
-/// Puts OpenRC in place of the scripts of this machine, and boots it.
+/// Replaces this machine's scripts with OpenRC, and boots it.
 const INSTALL: &str = r"
 rm -rf /etc/init.d /etc/runlevels /etc/conf.d
 tar c -C $OPENRC . | tar x --keep-directory-symlink -C /
@@ -66,7 +66,7 @@ fn folder() -> PathBuf {
     directory().unwrap().parent().unwrap().join("openrc")
 }
 
-/// A system of which OpenRC manages the services.
+/// A system whose services OpenRC manages.
 struct Host {
     system: Overlay,
 }
@@ -96,7 +96,7 @@ impl Host {
         self.system.write("/usr/share/holo/services/10-case.toml", text);
     }
 
-    /// Applies everything, and returns what was said.
+    /// Applies everything, and returns the output.
     #[track_caller]
     fn apply(&self) -> String {
         let run = self.system.holo(&["apply"]);
@@ -122,14 +122,14 @@ impl Host {
         assert_eq!(check.status, Some(0), "{check}");
     }
 
-    /// OpenRC's own word for the state of a service.
+    /// Returns OpenRC's own word for the state of a service.
     #[track_caller]
     fn state(&self, name: &str) -> String {
         let said = self.system.must(&format!("rc-service --nocolor {name} status 2>&1 || :")).to_string();
         said.rsplit("status: ").next().unwrap_or_default().trim().to_owned()
     }
 
-    /// The runlevels of a service.
+    /// Returns the runlevels of a service.
     #[track_caller]
     fn levels(&self, name: &str) -> String {
         let listed = self.system.must(&format!("cd /etc/runlevels; ls -d */{name} 2>/dev/null || :")).to_string();
@@ -176,7 +176,7 @@ fn in_runlevels(host: &Host) {
         host.declare(&format!("[[service]]\nname = 'levels'\nensure = 'unmanaged'\nenable = true\n{rest}"));
     };
     host.system.must("rc-update add levels boot");
-    // It is enabled, and nothing is said of where.
+    // It is enabled, and no runlevel is declared.
     declare("");
     host.nothing_to_do();
     declare("runlevels = ['default', 'sysinit']\n");
@@ -241,9 +241,9 @@ fn crashed(host: &Host) {
     host.script("crashes", DAEMON);
     host.declare("[[service]]\nname = 'crashes'\n");
     host.apply();
-    // As OpenRC's own start-stop-daemon notes it, in place of which Debian has another one.
+    // As written by OpenRC's own start-stop-daemon, which Debian replaces with another one.
     let note = "exec=/bin/sleep\\nargv_0=/bin/sleep\\npidfile=/run/gone.pid\\n";
-    // OpenRC lists the services of which it knows the dependencies: a script that was written just now is not among them.
+    // OpenRC only lists services whose dependencies it has cached, which a new script is not among.
     for dependencies in ["rc-update --update", ": >/run/openrc/deptree"] {
         host.system
             .must(&format!("mkdir -p /run/openrc/daemons/crashes; printf '{note}' >/run/openrc/daemons/crashes/001"));
@@ -273,7 +273,7 @@ fn being_started(host: &Host) {
     host.declare("");
     host.apply();
     assert_eq!(host.state("lags"), "started", "it was on its way up before us");
-    // The start of somebody who was killed does not come to an end.
+    // The start of a killed process does not end.
     host.system.must("rc-service lags stop; ln -s /etc/init.d/lags /run/openrc/starting/lags");
     host.declare("[[service]]\nname = 'lags'\ntimeout = '500ms'\n");
     let said = host.apply_fails();

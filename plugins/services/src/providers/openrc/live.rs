@@ -1,4 +1,4 @@
-//! The OpenRC of this host, be it that it runs or is only installed.
+//! OpenRC on this host, running or only installed.
 
 use super::runlevels::{DEFAULT, Runlevels};
 use super::status::{self, Status};
@@ -16,13 +16,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time limit of a query.
+/// The timeout for a query.
 const QUESTION_LIMIT: Duration = Duration::from_secs(90);
 /// The directory in which OpenRC has a directory of symlinks for each state.
 const RUN: &str = "/run/openrc";
-/// The time after which it is looked again whether somebody else's start or stop has come to an end.
+/// The interval for checking whether another process has finished starting or stopping a service.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The time for which that is waited for, unless a definition has a time limit.
+/// The timeout for waiting for that, unless the definition sets one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Live {
@@ -31,7 +31,7 @@ pub(super) struct Live {
     pub(super) runs: bool,
 }
 
-/// Returns the command of `rc-service` for a step.
+/// Returns the `rc-service` command for a step.
 pub(super) fn verb(step: Step) -> &'static str {
     match step {
         Step::Stop => "stop",
@@ -43,19 +43,19 @@ pub(super) fn verb(step: Step) -> &'static str {
 
 fn tool(name: &str, arguments: &[&str]) -> Program {
     let mut program = Program::new(name);
-    // Processes that a service leaves behind may keep the pipes.
+    // Processes that a service leaves behind may keep the pipes open.
     program.arg("--nocolor").args(arguments).plain_locale().linger(Duration::ZERO);
     program
 }
 
-/// Returns the lines of a call's output without the stars before them.
+/// Returns the lines of a command's output without their leading stars.
 fn lines(output: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(output);
     let lines = text.lines().map(|line| line.trim().trim_start_matches("* ").trim());
     lines.filter(|line| !line.is_empty() && *line != "[ !! ]").map(str::to_owned).collect()
 }
 
-/// Runs a tool to its end; what it has said if it fails.
+/// Runs a tool to completion; returns its output as the error if it fails.
 fn run(name: &str, arguments: &[&str], limit: Option<Duration>) -> Result<String, Vec<String>> {
     let captured = tool(name, arguments).timeout(limit).output().map_err(|error| vec![error.to_string()])?;
     match captured.ended.failure() {
@@ -65,7 +65,7 @@ fn run(name: &str, arguments: &[&str], limit: Option<Duration>) -> Result<String
     }
 }
 
-/// The states of all services of the host.
+/// The states of all services on the host.
 struct Known {
     statuses: HashMap<String, Result<Status, ManagerError>>,
     levels: Runlevels,
@@ -99,7 +99,7 @@ impl Live {
             load: if is_there { Load::Loaded } else { Load::Missing },
             enablement,
             runlevels,
-            // A script that has it in the background returns before it can have failed.
+            // A script that starts it in the background returns before it can have failed.
             starts_unseen: script.is_some_and(|script| script.contains("command_background")),
             can_reload: subject.aspects.reloading && is_there && can_reload(name),
             words: status.map_or_else(|| "stopped".to_owned(), |status| status.word),
@@ -107,10 +107,10 @@ impl Live {
         })
     }
 
-    /// Waits until nobody else starts or stops a service any more.
+    /// Waits until no other process starts or stops a service.
     ///
     /// # Errors
-    /// If that does not come to an end.
+    /// If that takes too long.
     fn wait(unit: &UnitName, limit: Duration) -> Result<(), Vec<String>> {
         let begun = Instant::now();
         while let Some(state) = ["starting", "stopping"].into_iter().find(|state| is_marked(unit, state)) {
@@ -132,10 +132,10 @@ impl Live {
                 if matches!(task.state.phase, Some(Phase::Coming | Phase::Going)) {
                     Self::wait(task.unit, limit.unwrap_or(PATIENCE))?;
                 }
-                // For OpenRC, what has crashed is still started.
+                // OpenRC considers a crashed service started.
                 let is_crashed = task.state.phase == Some(Phase::Failed);
                 let verb = if step == Step::Start && is_crashed { verb(Step::Restart) } else { verb(step) };
-                // It is no failure if what we have waited for has done it.
+                // It is not an error if the other process has started it.
                 let options: &[&str] = if verb == "start" { &["--ifstopped"] } else { &[] };
                 run("rc-service", &[options, &["--", name, verb]].concat(), limit).map(drop)
             }
@@ -160,33 +160,34 @@ impl Live {
     }
 }
 
-/// Returns true if a service is in a state, by OpenRC's own mark.
+/// Returns true if a service has this state according to OpenRC's symlinks.
 fn is_marked(unit: &UnitName, state: &str) -> bool {
     Path::new(RUN).join(state).join(unit.as_str()).is_symlink()
 }
 
-/// Returns the status of a service that is in no list, as its script is younger than what OpenRC knows of dependencies.
+/// Returns the status of a service that is not listed, because its script is newer than OpenRC's dependency cache.
 ///
 /// # Errors
-/// If OpenRC says a word for it that is not known.
+/// If OpenRC reports an unknown state.
 fn unlisted(unit: &UnitName) -> Result<Status, ManagerError> {
     let marks = ["starting", "stopping", "inactive", "started"];
     match marks.into_iter().find(|state| is_marked(unit, state)) {
-        // A service that has crashed keeps this mark.
+        // A crashed service keeps this symlink.
         Some(started @ "started") => status::of_word(asked(unit).as_deref().unwrap_or(started)),
         word => status::of_word(word.unwrap_or("stopped")),
     }
 }
 
-/// Returns the word of OpenRC for the state of a service that runs or has crashed; `None` if its script says something else.
+/// Returns OpenRC's word for the state of a service that is running or crashed; `None` if its script has a `status`
+/// command of its own.
 fn asked(unit: &UnitName) -> Option<String> {
-    // `rc-service` exits with 0 only if the service runs, so its output is read in any case.
+    // `rc-service` exits with 0 only if the service is running, so its output is read in any case.
     let captured = tool("rc-service", &["--", unit.as_str(), "status"]).timeout(QUESTION_LIMIT).output().ok()?;
     let mut said = [&captured.stdout, &captured.stderr].into_iter().flat_map(|output| lines(output));
     said.find_map(|line| line.strip_prefix("status: ").map(|word| word.trim().to_owned()))
 }
 
-/// Returns true if the script of a service has a command `reload`.
+/// Returns true if the script of a service supports `reload`.
 fn can_reload(name: &str) -> bool {
     let described = tool("rc-service", &["--", name, "describe"]).timeout(QUESTION_LIMIT).output();
     described.is_ok_and(|described| lines(&described.stderr).iter().any(|line| line.starts_with("reload:")))
@@ -210,7 +211,7 @@ impl Manager for Live {
         tasks.iter().map(act).collect()
     }
 
-    /// OpenRC keeps no log of services; what a script has said was shown.
+    /// OpenRC keeps no logs of services; output of scripts was shown already.
     fn last_words(&self, _: &UnitName) -> Vec<String> {
         Vec::new()
     }

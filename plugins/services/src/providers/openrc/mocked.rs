@@ -1,4 +1,4 @@
-//! A root for tests: what would be done is printed, and counts as done.
+//! A root for tests: commands are printed, and treated as done.
 
 use super::runlevels::{DEFAULT, Runlevels};
 use super::{SCRIPTS, live};
@@ -23,7 +23,7 @@ impl Manager for Mocked {
             let is_enabled = mock.enabled.unwrap_or(!runlevels.is_empty());
             Ok(UnitState {
                 phase: Some(if mock.runs == Some(true) { Phase::Up } else { Phase::Down }),
-                // The command that would bring it may only have been printed.
+                // The command that would install it may only have been printed.
                 load: Load::Loaded,
                 enablement: if is_enabled { Enablement::Enabled } else { Enablement::Disabled },
                 runlevels,

@@ -1,4 +1,4 @@
-//! The runlevels that services are in.
+//! The runlevels of services.
 
 use holo_plugin::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 /// The directory with a directory of symlinks for each runlevel.
 const DIRECTORY: &str = "etc/runlevels";
-/// The runlevel in which services are that nothing else is said of.
+/// The default runlevel for enabled services.
 pub(super) const DEFAULT: &str = "default";
 
-/// The runlevels of each service that is in one.
+/// The runlevels by service.
 pub(super) struct Runlevels(BTreeMap<String, BTreeSet<String>>);
 
 impl Runlevels {
@@ -28,7 +28,7 @@ impl Runlevels {
         self.0.get(service).cloned().unwrap_or_default()
     }
 
-    /// Returns the services that are in runlevels, in the order of their names.
+    /// Returns the services that are in any runlevel, ordered by name.
     pub(super) fn services(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -1,18 +1,18 @@
-//! Reads what `rc-status` says of many services at once.
+//! Parses the output of `rc-status` about many services.
 
 use crate::provider::ManagerError;
 use crate::state::Phase;
 use std::collections::HashMap;
 
-/// The phase of a service, with OpenRC's word for it.
+/// The phase of a service, and OpenRC's word for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) phase: Phase,
     pub(super) word: String,
 }
 
-/// Returns the services of a list, in which each line has a name, and the state in brackets or after an equals sign. Of one that is supervised, it also
-/// says for how long it has been running, and how often it was started again.
+/// Parses a list of services. Each line has a name, and the state in brackets or after an equals sign; for a supervised
+/// service also the time since when it runs, and the number of restarts.
 pub(super) fn parse(text: &str) -> HashMap<String, Result<Status, ManagerError>> {
     text.lines().filter_map(line).collect()
 }
@@ -24,17 +24,17 @@ fn line(line: &str) -> Option<(String, Result<Status, ManagerError>)> {
     Some((name.to_owned(), of_word(word)))
 }
 
-/// Returns the status that a word of OpenRC's means.
+/// Returns the status for OpenRC's word.
 ///
 /// # Errors
-/// If it is a word of another OpenRC.
+/// If the word is unknown.
 pub(super) fn of_word(word: &str) -> Result<Status, ManagerError> {
     phase(word).map(|phase| Status { phase, word: word.to_owned() })
 }
 
 fn phase(word: &str) -> Result<Phase, ManagerError> {
     match word {
-        // An inactive service was started, and waits for something from outside.
+        // An inactive service was started, and waits for an external event.
         "started" | "inactive" => Ok(Phase::Up),
         "starting" => Ok(Phase::Coming),
         "stopping" => Ok(Phase::Going),

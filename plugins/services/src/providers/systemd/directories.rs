@@ -1,5 +1,5 @@
-//! The directories in which the files of units are. Those below a home directory are only ever looked at as the user, who may have put links
-//! there that lead to where only others may go.
+//! The directories of unit files. Those below a home directory are only accessed as their owner, who may have created
+//! symlinks to places where only other users have access.
 
 use crate::scope::Scope;
 use holo_plugin::system::Root;
@@ -7,8 +7,8 @@ use holo_plugin::{Credentials, KnownUser, as_user};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The directories in which people and packages leave the files of the system's units, the strongest first. Those into which systemd itself
-/// writes, and reads what it has written, are not among them.
+/// The directories for the system's unit files from users and packages, in order of precedence, highest first. Those in
+/// which systemd itself writes generated units are not included.
 pub(super) const OF_SYSTEM: [&str; 5] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -16,7 +16,7 @@ pub(super) const OF_SYSTEM: [&str; 5] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
-/// Those of the units of all users.
+/// Those for units of all users.
 const OF_USERS: [&str; 6] = [
     "etc/systemd/user",
     "run/systemd/user",
@@ -25,24 +25,25 @@ const OF_USERS: [&str; 6] = [
     "usr/share/systemd/user",
     "usr/lib/systemd/user",
 ];
-/// Those below a home directory: the stronger one comes before those of all users.
+/// Those below a home directory; the first one has precedence over those of all users.
 const OF_USER: [&str; 2] = [".config/systemd/user", ".local/share/systemd/user"];
-/// The time within which the file system of a home directory has to answer.
+/// The timeout for the file system of a home directory.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The directories of the units of one manager.
+/// The directories of a manager's units.
 #[derive(Clone, Debug)]
 pub(super) struct Directories {
-    /// Below the root, the strongest first.
+    /// Below the root, in order of precedence, highest first.
     all: Vec<PathBuf>,
-    /// The end of the path of each.
+    /// The last components of each path.
     pub(super) end: &'static str,
-    /// The user whose home directory some are below.
+    /// The user to whose home directory some of them belong.
     owner: Option<Credentials>,
 }
 
 impl Directories {
-    /// Returns those of a manager; none if it is that of a user who does not exist. Below another root, nobody knows where users live.
+    /// Returns the directories of a manager; `None` if its user does not exist. Below another root, home directories
+    /// are unknown.
     fn find(root: &Root, scope: &Scope) -> Option<Directories> {
         let user = match scope {
             Scope::System => return Some(Directories::of_system()),
@@ -67,12 +68,12 @@ impl Directories {
         self.all.iter().map(PathBuf::as_path)
     }
 
-    /// Returns the one in which symlinks are made that enable or mask a unit.
+    /// Returns the directory for symlinks that enable or mask units.
     pub(super) fn own(&self) -> &Path {
         self.all.first().map_or(Path::new(""), PathBuf::as_path)
     }
 
-    /// Does work in them as whom they belong to; none if that cannot be done.
+    /// Works in the directories as their owner; `None` if that is not possible.
     pub(super) fn work<T: Send + 'static>(
         self,
         root: &Root,
@@ -84,7 +85,7 @@ impl Directories {
     }
 }
 
-/// Does work in the directories of a manager as whom they belong to; none if there is no such user, or that cannot be done.
+/// Works in the directories of a manager as their owner; `None` if there is no such user, or that is not possible.
 pub(super) fn look<T: Send + 'static>(
     root: &Root,
     scope: &Scope,
@@ -93,7 +94,7 @@ pub(super) fn look<T: Send + 'static>(
     Directories::find(root, scope)?.work(root, work)
 }
 
-/// Returns the directories in which people leave the files of a manager's units, and the one in which packages do.
+/// Returns the directories in which users place a manager's unit files, and the one for packages.
 pub(super) fn of_people(root: &Root, scope: &Scope) -> (Vec<PathBuf>, &'static str) {
     let absolute = |directory: &str| Path::new("/").join(directory);
     let Scope::User(name) = scope else {
@@ -102,7 +103,7 @@ pub(super) fn of_people(root: &Root, scope: &Scope) -> (Vec<PathBuf>, &'static s
             _ => (vec![absolute(OF_SYSTEM[0])], "/usr/lib/systemd/system"),
         };
     };
-    // A user who is yet to be made will most likely live there.
+    // A user who has not been created yet will most likely get this directory.
     let usual = || Path::new("/home").join(name);
     let home = KnownUser::find(name).ok().flatten().filter(|_| root.is_running()).map_or_else(usual, |user| user.home);
     (vec![home.join(OF_USER[0]), absolute(OF_USERS[0])], "/usr/lib/systemd/user")

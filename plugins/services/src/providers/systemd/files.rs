@@ -1,4 +1,4 @@
-//! The directories of unit files: which name is an alias of which, and what has changed since systemd read them.
+//! The directories of unit files: aliases, and changes since systemd loaded the files.
 
 use super::directories::{self, Directories, OF_SYSTEM};
 use super::{names, show};
@@ -11,12 +11,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The directory of the administrator's files, and of symlinks that mask units.
+/// The directory for the administrator's files, and for symlinks that mask units.
 pub(super) const ADMINISTRATORS: &str = OF_SYSTEM[0];
-/// The longest chain of aliases that is followed.
+/// The maximum length of a chain of aliases.
 const LONGEST_CHAIN: usize = 8;
 
-/// Returns the main name of a unit: what the name is an alias of, or the name itself. Only files are looked at.
+/// Returns the main name of a unit: the target of an alias, or the name itself. Only files are read.
 pub(super) fn main_name(root: &Root, name: &UnitName) -> UnitName {
     let given = name.clone();
     directories::look(root, name.scope(), move |root, directories| main_name_in(root, directories, &given))
@@ -34,14 +34,14 @@ fn main_name_in(root: &Root, directories: &Directories, name: &UnitName) -> Unit
     name
 }
 
-/// Returns what the name is an alias of: a symlink among the unit files leads to a file of another name there.
+/// Returns the target of an alias: a symlink in the unit directories to a file with another name.
 fn alias_of(root: &Root, directories: &Directories, name: &UnitName) -> Option<UnitName> {
     for file in names::files(name) {
         for directory in directories.iter() {
             let Ok(link) = root.link(directory.join(&file)) else { continue };
             let target = link?;
             let leads_elsewhere = target.parent().is_some_and(|parent| {
-                // It may be relative, with any number of `..`; systemd's directories all end alike.
+                // The target may be relative, with any number of `..`; all of systemd's directories end alike.
                 !parent.as_os_str().is_empty() && !parent.ends_with(directories.end)
             });
             let target = target.file_name()?.to_str().filter(|_| !leads_elsewhere)?;
@@ -56,14 +56,15 @@ fn alias_of(root: &Root, directories: &Directories, name: &UnitName) -> Option<U
     None
 }
 
-/// Returns the path of the file in which a unit stands, if there is one, below the root.
+/// Returns the path of a unit's file below the root, if it exists.
 pub(super) fn path(root: &Root, directories: &Directories, name: &UnitName) -> Option<PathBuf> {
     let files = names::files(name);
     let paths = files.iter().flat_map(|file| directories.iter().map(move |folder| folder.join(file)));
     paths.into_iter().find(|path| root.has(path))
 }
 
-/// Returns the path of the file of a unit, if that is one of its own in one of the directories, and no link or mask.
+/// Returns the path of a unit's file if it is a regular file of its own in one of the directories, not a symlink or a
+/// mask.
 pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
     let path = |directory: &&str| Path::new("/").join(directory).join(name.as_str());
     let found = OF_SYSTEM.iter().map(path).find_map(|path| {
@@ -73,7 +74,7 @@ pub(super) fn plain_file(name: &UnitName) -> Option<PathBuf> {
     found.and_then(|(is_plain, path)| is_plain.then_some(path))
 }
 
-/// Returns the file of a unit where a symlink would be that masks it.
+/// Returns a unit's file that is at the path of the symlink that would mask it.
 pub(super) fn in_the_way_of_a_mask(root: &Root, name: &UnitName) -> Option<PathBuf> {
     let file = name.as_str().to_owned();
     let looked = directories::look(root, name.scope(), move |root, directories| {
@@ -83,46 +84,47 @@ pub(super) fn in_the_way_of_a_mask(root: &Root, name: &UnitName) -> Option<PathB
     looked.flatten()
 }
 
-/// Returns true if a unit may count as started before what it runs can have failed, as far as its file tells.
+/// Returns true if a unit may count as started before its processes can have failed, according to its file.
 pub(super) fn starts_unseen(name: &UnitName, file: &Path) -> bool {
     let has_more = |directory: &&str| Path::new("/").join(directory).join(format!("{name}.d")).exists();
     let is_service = name.as_str().ends_with(".service");
-    // Settings in other files would have to be put together as systemd does.
+    // Settings in several files would have to be merged like systemd does.
     is_service && (OF_SYSTEM.iter().any(has_more) || fs::read_to_string(file).map_or(true, |text| is_simple(&text)))
 }
 
-/// Returns true if the text of a unit's file makes it a service of a type that starts unseen, which the default is too.
+/// Returns true if a unit file defines a service of a type that starts unseen, such as the default type.
 fn is_simple(text: &str) -> bool {
     let mut types = text.lines().filter_map(|line| line.trim().strip_prefix("Type")?.trim_start().strip_prefix('='));
     types.next_back().is_none_or(|value| show::starts_unseen(value.trim()) || value.trim().is_empty())
 }
 
-/// The file that systemd touches whenever it has read the files of units.
+/// The file that systemd touches whenever it loads unit files.
 const LAST_READ: &str = "/run/systemd/systemd-units-load";
 
-/// Returns the time at which the systemd that runs has read the files of units, if it has left that in its file.
+/// Returns the time at which the running systemd has loaded unit files, if its file exists.
 pub(super) fn last_read() -> Option<SystemTime> {
     fs::symlink_metadata(LAST_READ).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// Finds out what has changed since a time on the system that runs: the names of files and folders right below systemd's directories.
+/// Returns what has changed on the running system since a time: the names of files and folders directly in systemd's
+/// directories.
 ///
-/// The kernel's clock for files lags a few milliseconds behind, so what had changed before that time never seems to have changed after it.
-/// What has changed while systemd was reading may be missed.
+/// The kernel's clock for files lags a few milliseconds behind, so changes before that time never seem to be after it.
+/// Changes while systemd was loading files may be missed.
 pub(super) fn changes_since(directories: &Directories, read: SystemTime) -> BTreeSet<String> {
     let now = SystemTime::now();
-    // Times in the future are those of a clock that has been set since.
+    // Times in the future are from a clock that has been set since.
     let changed = newest(directories).into_iter().filter(|(_, at)| *at > read && *at <= now);
     changed.map(|(name, _)| name).collect()
 }
 
-/// Returns the time at which each entry of the directories, or something right below it, was last changed.
+/// Returns, for each entry of the directories, the time of its last change, or of that of a file directly below it.
 fn newest(directories: &Directories) -> BTreeMap<String, SystemTime> {
     let mut newest: BTreeMap<String, SystemTime> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for directory in directories.iter() {
         let directory = Path::new("/").join(directory);
-        // One may be a symlink to another.
+        // A directory may be a symlink to another.
         let Ok(canonical) = directory.canonicalize() else { continue };
         if !seen.insert(canonical) {
             continue;
@@ -138,7 +140,7 @@ fn newest(directories: &Directories) -> BTreeMap<String, SystemTime> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some(is_directory) = note_entry(&entry, |metadata| note(&name, metadata)) else { continue };
             if is_directory {
-                // Links in the directories of targets lead to units, which stand for themselves.
+                // Symlinks in the directories of targets lead to units, which have entries themselves.
                 let is_of_drop_ins = name.ends_with(".d");
                 for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
                     if is_of_drop_ins {
@@ -153,7 +155,8 @@ fn newest(directories: &Directories) -> BTreeMap<String, SystemTime> {
     newest
 }
 
-/// Takes note of an entry of a directory, and of the file that a link leads to; returns true if it is itself a directory.
+/// Passes the metadata of an entry, and of the target of a symlink, to `note`. Returns true if the entry is a
+/// directory.
 fn note_entry(entry: &fs::DirEntry, mut note: impl FnMut(&fs::Metadata)) -> Option<bool> {
     let metadata = entry.metadata().ok()?;
     note(&metadata);
@@ -171,7 +174,7 @@ fn changed(metadata: &fs::Metadata) -> SystemTime {
     UNIX_EPOCH + seconds + Duration::from_nanos(u64::try_from(metadata.ctime_nsec()).unwrap_or_default())
 }
 
-/// Reads a time as `systemctl show --timestamp=us+utc` has it: `Sun 2026-11-22 00:06:08.206326 UTC`.
+/// Parses a time from `systemctl show --timestamp=us+utc`: `Sun 2026-11-22 00:06:08.206326 UTC`.
 pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     let mut words = text.split_whitespace().skip(1);
     let (date, time) = (words.next()?, words.next()?);
@@ -187,7 +190,7 @@ pub(super) fn parse_time(text: &str) -> Option<SystemTime> {
     if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Days since the epoch in the calendar that begins in March, when leap days come last.
+    // Days since the epoch in a calendar that starts in March, so that leap days come last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let days = days.checked_sub(719_468)?;

@@ -1,4 +1,4 @@
-//! The section `[Install]` of unit files, and the symlinks that enabling a unit makes of it.
+//! The section `[Install]` of unit files, and the symlinks that enable units.
 
 use super::directories::{self, Directories};
 use super::{files, names};
@@ -10,10 +10,10 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// The ends of the names of directories with symlinks to units.
+/// The suffixes of directories with symlinks to units.
 const DEPENDENCIES: [&str; 3] = [".wants", ".requires", ".upholds"];
 
-/// Returns the units that are enabled and disabled along with a unit, and those that are so along with these.
+/// Returns the units that are enabled and disabled together with a unit, directly or indirectly.
 pub(super) fn also(root: &Root, name: &UnitName) -> Vec<UnitName> {
     let name = name.clone();
     directories::look(root, &name.scope().clone(), move |root, directories| also_in(root, directories, &name))
@@ -27,7 +27,7 @@ fn also_in(root: &Root, directories: &Directories, name: &UnitName) -> Vec<UnitN
         found.get(index).map(|unit| files::path(root, directories, unit).and_then(|path| root.text(path)))
     {
         index += 1;
-        // A text with a specifier in it is no name.
+        // A text with a specifier is not a valid name.
         for other in
             named(text.as_deref().unwrap_or_default()).into_iter().filter_map(|name| names::complete(name).ok())
         {
@@ -40,7 +40,7 @@ fn also_in(root: &Root, directories: &Directories, name: &UnitName) -> Vec<UnitN
     found.split_off(1)
 }
 
-/// Returns the names after `Also=`.
+/// Returns the names in `Also=`.
 fn named(text: &str) -> Vec<&str> {
     let mut named = Vec::new();
     let mut is_install = false;
@@ -54,21 +54,21 @@ fn named(text: &str) -> Vec<&str> {
     named
 }
 
-/// Returns the symlinks by which a unit is enabled, beside a link that is its own file.
+/// Returns the symlinks that enable a unit, without a symlink that is its own file.
 pub(super) fn links(root: &Root, name: &UnitName) -> Links {
     let name = name.clone();
     directories::look(root, &name.scope().clone(), move |root, directories| links_in(root, directories, &name))
         .unwrap_or_default()
 }
 
-/// Makes and removes links until there are only these; returns true if there was anything to do.
+/// Creates and removes symlinks until exactly these exist. Returns true if any were changed.
 pub(super) fn relink(root: &Root, name: &UnitName, before: &Links) -> io::Result<bool> {
     let (name, before) = (name.clone(), before.clone());
     let relinked = directories::look(root, &name.scope().clone(), move |root, directories| {
         let after = links_in(root, directories, &name);
         for (path, target) in before.iter().filter(|(path, _)| !after.contains_key(*path)) {
             let path = root.shown(path);
-            // The directory of links that has become empty is gone.
+            // systemctl removes directories of symlinks that become empty.
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             symlink(target, &path)?;
         }

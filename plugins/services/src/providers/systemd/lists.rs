@@ -1,7 +1,8 @@
 //! The states of many units from systemd's lists.
 //!
-//! For `systemctl show`, systemd collects every property of each unit, and searches all directories for how each is enabled: 4 ms for each that is
-//! loaded, and more for each that has to be loaded first. Its list of units has what it keeps in mind, and costs as much as one unit.
+//! For `systemctl show`, systemd collects every property of each unit, and searches all directories to determine how it
+//! is enabled: this takes 4 ms for each loaded unit, and more for a unit that must be loaded first. Listing the units
+//! in memory takes as long as showing a single one.
 
 use super::tool::{Tool, output_of, said};
 use super::words::UnitFileState;
@@ -12,10 +13,10 @@ use crate::unit::UnitName;
 use show::Listed;
 use std::collections::HashMap;
 
-/// Returns the states of those units for which the lists tell all that is wanted.
+/// Returns the states of those units for which the lists contain all required aspects.
 ///
 /// # Errors
-/// If systemd does not list them.
+/// If systemd cannot list them.
 pub(super) fn states(
     subjects: &[Subject<'_>],
     is_remembered: impl Fn(&Subject<'_>) -> bool,
@@ -35,8 +36,8 @@ pub(super) fn states(
     Ok(states)
 }
 
-/// Returns the state of a unit that runs, or that nothing has loaded. Only files of its own in a well-known directory count, as systemd's own time
-/// of reading them tells whether they have changed.
+/// Returns the state of a unit that is running, or that is not loaded. Only regular files in well-known directories are
+/// considered, because systemd's own load time then determines whether they have changed.
 fn state(subject: &Subject<'_>, listed: Option<&Listed>, is_remembered: bool) -> Option<UnitState> {
     let aspects = subject.aspects;
     let phase = match listed {
@@ -55,13 +56,13 @@ fn state(subject: &Subject<'_>, listed: Option<&Listed>, is_remembered: bool) ->
     })
 }
 
-/// Returns how those units are enabled of which systemd lists the file.
+/// Returns the enablement of those units whose files systemd lists.
 fn enablements(units: &[&UnitName]) -> Result<HashMap<String, Enablement>, ManagerError> {
     if units.is_empty() {
         return Ok(HashMap::new());
     }
     let text = said(&Tool::default().systemctl(&["list-unit-files", "--full", "--no-legend"], units).output()?)?;
-    // A word of a newer systemd is for `systemctl show` to tell.
+    // Unknown words of newer versions are left to `systemctl show`.
     Ok(UnitFileState::parse_list(&text)
         .filter_map(|(name, state)| Some((name.to_owned(), state.ok()?.meaning)))
         .collect())

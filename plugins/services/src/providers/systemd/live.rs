@@ -1,4 +1,4 @@
-//! A systemd that runs.
+//! A running systemd.
 
 use super::directories::Directories;
 use super::tool::{self, Tool, output_of};
@@ -15,29 +15,29 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The number of units that are asked for at a time: a command line has its limits.
+/// The maximum number of units in a query, because command lines are limited.
 const AT_A_TIME: usize = 2000;
 /// The number of lines of the journal that are shown.
 const LINES: &str = "10";
-/// The time limit of reading the journal.
+/// The timeout for reading the journal.
 const JOURNAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// The number of units from which on lists are quicker than asking for each.
+/// The number of units from which on lists are faster than showing each unit.
 const MANY: usize = 8;
 
-/// A manager that runs: that of the system, or of a user.
+/// A running manager: that of the system, or of a user.
 pub(super) struct Live {
     pub(super) tool: Tool,
     pub(super) directories: Directories,
 }
 
 impl Live {
-    /// The one that has booted the system.
+    /// Returns the system manager.
     pub(super) fn of_system() -> Live {
         Live { tool: Tool::default(), directories: Directories::of_system() }
     }
 
-    /// Returns the states of units as systemd shows them.
+    /// Returns the states of units from `systemctl show`.
     fn shown(&self, units: &[&UnitName]) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
         if units.is_empty() {
             return Ok(Vec::new());
@@ -46,12 +46,12 @@ impl Live {
         show::parse(&output_of(&self.tool.systemctl(&["show", &property], units))?, units.len())
     }
 
-    /// Returns the names of the files of units that have changed since they were read.
+    /// Returns the names of unit files that have changed since they were loaded.
     fn changed_files(&self) -> Result<BTreeSet<String>, ManagerError> {
         let options = ["--timestamp=us+utc", "show", "--property=UnitsLoadTimestamp,UnitsLoadStartTimestamp"];
         let text = output_of(&self.tool.systemctl(&options, &[]))?;
         let times = text.lines().filter_map(|line| files::parse_time(line.split_once('=')?.1));
-        // A systemd that does not tell says at least of each unit whether its files are outdated.
+        // A systemd without these properties at least reports for each unit whether its files are outdated.
         let Some(read) = times.max() else { return Ok(BTreeSet::new()) };
         let changes = self
             .directories
@@ -66,11 +66,11 @@ impl Manager for Live {
         let boot = self.boot();
         let is_remembered = |subject: &Subject<'_>| boot.is_some() && subject.record.ran_in_boot == boot;
         let root = Root::new(Path::new("/"));
-        // What the system's manager has not read is told apart from how units are.
+        // For the system manager, changed files are reported separately.
         let unread = if self.tool.is_of_system() { BTreeSet::new() } else { self.changed_files()? };
         let mut states = Vec::new();
         for subjects in subjects.chunks(AT_A_TIME) {
-            // Without its own time, only systemd can tell which files have changed.
+            // Without its load time, only systemd can determine which files have changed.
             let listed = if !self.tool.is_of_system() || subjects.len() < MANY || files::last_read().is_none() {
                 vec![None; subjects.len()]
             } else {
@@ -111,7 +111,8 @@ impl Manager for Live {
             let failed = |task: &&Task<'_>| task.state.phase == Some(Phase::Failed);
             let failed: Vec<&UnitName> = tasks.iter().filter(failed).map(|task| task.unit).collect();
             if !failed.is_empty() {
-                // Else what has failed too often is not started again. If it does not work, starting says why.
+                // Otherwise, a unit that has failed too often is not started again. If this fails, starting reports the
+                // reason.
                 let _ = output_of(&self.tool.systemctl(&["reset-failed"], &failed));
             }
         }
@@ -125,7 +126,7 @@ impl Manager for Live {
             program.args(arguments).plain_locale().env("SYSTEMD_COLORS", "0").timeout(JOURNAL_LIMIT);
             program.output().map(|captured| String::from_utf8_lossy(&captured.stdout).into_owned())
         };
-        // The last lines may still be on their way.
+        // The last lines may not have been written yet.
         let _ = journal(&["--sync"]);
         let of_unit = self.tool.journal_matches(unit);
         let options = ["--quiet", "--no-pager", "--no-hostname", "--lines", LINES];

@@ -1,4 +1,4 @@
-//! All managers of a host as one: each unit is the affair of its own.
+//! All managers of a host combined: each unit is passed to its own.
 
 use super::directories::Directories;
 use super::install;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The directory with a directory for each user whose manager runs.
 const RUNTIME: &str = "/run/user";
-/// The socket of such a manager, in that.
+/// The socket of a user's manager in that directory.
 const SOCKET: &str = "systemd/private";
 
 pub(super) struct Managers {
@@ -32,13 +32,13 @@ pub(super) struct Managers {
 impl Managers {
     pub(super) fn new(host: &Host, is_live: bool) -> Managers {
         let (root, mocks) = (host.root().to_owned(), host.test_mode());
-        // Not only in test mode, but also where an image is made: enabling works there, starting does not.
+        // Without a running systemd, such as while an image is built, units can be enabled, but not started.
         let system: Box<dyn Manager> =
             if is_live { Box::new(Live::of_system()) } else { Box::new(Offline::of_system(&root, mocks)) };
         Managers { system, root, mocks }
     }
 
-    /// Has a manager do something; `nobody` is what becomes of it if that is one of a user who does not exist.
+    /// Calls a manager; `nobody` returns the result for a user who does not exist.
     fn ask<T>(
         &self,
         scope: &Scope,
@@ -63,7 +63,7 @@ impl Managers {
         })
     }
 
-    /// Returns the state of a unit with its enablement by its own user told from that of all users.
+    /// Returns the state of a unit, with enablement by its own user distinguished from that for all users.
     fn own(&self, unit: &UnitName, state: UnitState) -> UnitState {
         let is_own = || unit.scope().user().is_none() || !install::links(&Root::new(&self.root), unit).is_empty();
         let enablement = match state.enablement {
@@ -73,7 +73,7 @@ impl Managers {
         UnitState { enablement, ..state }
     }
 
-    /// Asks each manager for what concerns its own, and puts the answers into their order.
+    /// Passes subjects to their managers, and returns the answers in the original order.
     fn each<S: Copy, T>(
         subjects: &[S],
         scope: impl Fn(&S) -> &Scope,
@@ -105,7 +105,7 @@ impl Manager for Managers {
             |scope, subjects| {
                 let nobody = || Ok(vec![Ok(UnitState { load: Load::NoUser, ..UnitState::default() }); subjects.len()]);
                 let states = self.ask(scope, nobody, |manager| manager.states(subjects)).flatten();
-                // One that cannot be asked does not keep the others.
+                // If one manager fails, the others are not affected.
                 let states = states.unwrap_or_else(|error| vec![Err(error); subjects.len()]);
                 let state = |(subject, state): (&Subject<'_>, Result<UnitState, _>)| Ok(self.own(subject.unit, state?));
                 subjects.iter().zip(states).map(state).collect()

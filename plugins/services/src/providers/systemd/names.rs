@@ -1,13 +1,13 @@
-//! Names of units as systemd allows them, and what they say.
+//! Names of units according to systemd's rules.
 
 use crate::unit::{UnitName, UnitNameError};
 
-/// The types of units; a name without one of these is a service's.
+/// The types of units; a name without one of these is that of a service.
 const TYPES: [&str; 11] =
     ["service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope"];
 const LONGEST: usize = 255;
 
-/// Completes a name as people write it: `nginx` is `nginx.service`.
+/// Completes a name from a definition: `nginx` is `nginx.service`.
 pub(super) fn complete(name: &str) -> Result<UnitName, UnitNameError> {
     let error = |problem: String| Err(UnitNameError::new(name, problem));
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
@@ -32,25 +32,25 @@ pub(super) fn stem(name: &UnitName) -> &str {
     stem.split('@').next().unwrap_or(stem)
 }
 
-/// Returns the name of the template, if it is the name of an instance: `getty@.service`.
+/// Returns the name of the template if this is an instance: `getty@.service`.
 pub(super) fn template(name: &UnitName) -> Option<String> {
     let (prefix, instance) = name.as_str().split_once('@')?;
     let (_, kind) = instance.rsplit_once('.')?;
     Some(format!("{prefix}@.{kind}"))
 }
 
-/// Returns the part of the name between the `@` and the type, if it is that of an instance.
+/// Returns the part of the name between the `@` and the type if this is an instance.
 pub(super) fn instance(name: &UnitName) -> Option<&str> {
     let (_, instance) = name.as_str().split_once('@')?;
     instance.rsplit_once('.').map(|(instance, _)| instance)
 }
 
-/// Returns the names of the files in which a unit may stand.
+/// Returns the names of the files that may define a unit.
 pub(super) fn files(name: &UnitName) -> Vec<String> {
     std::iter::once(name.as_str().to_owned()).chain(template(name)).collect()
 }
 
-/// Returns the names of the files and directories that are about a unit, or about the service that it starts.
+/// Returns the names of the files and directories that affect a unit, or the service that it starts.
 pub(super) fn own_files(name: &UnitName) -> Vec<String> {
     let whole = name.as_str();
     let starts_another = [".timer", ".socket", ".path"].iter().any(|kind| whole.ends_with(kind));
@@ -61,7 +61,8 @@ pub(super) fn own_files(name: &UnitName) -> Vec<String> {
     own.chain(both().flat_map(shared_drop_ins)).collect()
 }
 
-/// Returns the names of the directories of drop-ins that count for several units: `a-b.service` also has those in `a-.service.d` and `service.d`.
+/// Returns the names of drop-in directories shared by several units: `a-b.service` also uses those in `a-.service.d`
+/// and `service.d`.
 fn shared_drop_ins(name: &UnitName) -> Vec<String> {
     let Some((stem, kind)) = name.as_str().rsplit_once('.') else { return Vec::new() };
     let prefixes = stem.match_indices('-').filter_map(|(at, _)| stem.get(..=at));

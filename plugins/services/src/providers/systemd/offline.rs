@@ -1,4 +1,4 @@
-//! A root in which no systemd runs: files are all there is.
+//! A root without a running systemd: only files can be changed.
 
 use super::tool::{self, Tool, arguments};
 use super::words::UnitFileState;
@@ -16,29 +16,29 @@ use std::time::Duration;
 
 pub(super) struct Offline {
     root: PathBuf,
-    /// None if no call can be about these units.
+    /// `None` if systemctl cannot be called for these units.
     tool: Option<Tool>,
-    /// True if commands that cannot be run are printed, and count as done. Otherwise they are errors.
+    /// True if commands that cannot be run are printed and treated as done. Otherwise they are errors.
     mocks: bool,
 }
 
 impl Offline {
-    /// For the units of the system.
+    /// Returns a manager for the units of the system.
     pub(super) fn of_system(root: &Path, mocks: bool) -> Offline {
         Offline::new(root, Tool::on_root, mocks)
     }
 
-    /// For what is enabled and masked for all users.
+    /// Returns a manager for enabling and masking units for all users.
     pub(super) fn of_all_users(root: &Path, mocks: bool) -> Offline {
         Offline::new(root, Tool::of_all_users, mocks)
     }
 
-    /// For the units of a user whose manager does not run.
+    /// Returns a manager for the units of a user whose own manager does not run.
     pub(super) fn of_user(tool: Tool) -> Offline {
         Offline { root: PathBuf::from("/"), tool: Some(tool), mocks: false }
     }
 
-    /// For the units of a user below a root, where nothing is known of users.
+    /// Returns a manager for the units of a user below a root, where users are unknown.
     pub(super) fn of_unknown_user(root: &Path) -> Offline {
         Offline { root: root.to_owned(), tool: None, mocks: true }
     }
@@ -48,7 +48,7 @@ impl Offline {
         Offline { tool: Some(tool(&root)), root, mocks }
     }
 
-    /// The states of all units that have a file; nothing if there is no systemctl.
+    /// Returns the enablement of all units with a file; `None` if systemctl is missing.
     fn files(&self) -> Result<Option<HashMap<String, Enablement>>, ManagerError> {
         let Some(tool) = &self.tool else { return Ok(None) };
         let captured = match tool.systemctl(&["list-unit-files", "--full", "--no-legend"], &[]).output() {
@@ -56,7 +56,7 @@ impl Offline {
             Err(ProgramError::NotFound(_)) if self.mocks => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Without any unit it ends with 1, and without a word.
+        // Without any units, it prints no message and exits with 1.
         let is_empty = captured.stdout.is_empty() && captured.stderr.is_empty() && captured.ended.code() == Some(1);
         let text = if is_empty { String::new() } else { tool::said(&captured)? };
         let mut files = HashMap::new();
@@ -66,7 +66,7 @@ impl Offline {
         Ok(Some(files))
     }
 
-    /// Returns the enablement of an instance, which no list has.
+    /// Returns the enablement of an instance, which lists do not contain.
     fn instance(&self, unit: &UnitName) -> Result<Enablement, ManagerError> {
         let Some(tool) = &self.tool else { return Ok(Enablement::None) };
         let captured = tool.systemctl(&["is-enabled"], &[unit]).output()?;
@@ -106,7 +106,7 @@ impl Offline {
                 state.mask_obstacle = files::in_the_way_of_a_mask(&Root::new(&self.root), unit);
             }
             None if self.mocks => {
-                // The command that would bring it may only have been printed, like the ones that have set its state.
+                // The command that would create it may only have been printed, like the ones that have set its state.
                 state.is_imagined = true;
                 (state.load, state.enablement) = match (mock.masked, mock.enabled) {
                     (Some(true), _) => (Load::Masked, Enablement::Masked),
@@ -119,7 +119,7 @@ impl Offline {
         Ok(state)
     }
 
-    /// Returns the command that would be run on the real system.
+    /// Returns the command that would be run on a real system.
     fn mocked(step: Step, unit: &UnitName) -> Done {
         let scope = match unit.scope() {
             Scope::System => String::new(),

@@ -1,11 +1,11 @@
-//! The units that are enabled without a person: as the presets have it, or, on Debian, as the packages have recorded.
+//! Units that are enabled by default: according to presets, or, on Debian, to the records of packages.
 
 use glob::Pattern;
 use holo_plugin::system::Root;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The directories of presets, the strongest first.
+/// The directories of presets in order of precedence, highest first.
 const DIRECTORIES: [&str; 5] = [
     "etc/systemd/system-preset",
     "run/systemd/system-preset",
@@ -13,21 +13,22 @@ const DIRECTORIES: [&str; 5] = [
     "usr/lib/systemd/system-preset",
     "lib/systemd/system-preset",
 ];
-/// The record of Debian's packages: a file `UNIT.dsh-also` with the links that would enable a unit, and a file for each link that was made,
-/// where the link is below `/etc/systemd/system`. Presets count for systemd's own units only.
+/// The records of Debian's packages: a file `UNIT.dsh-also` with the symlinks that would enable a unit, and a file for
+/// each symlink that was created, with the same path as that below `/etc/systemd/system`. Presets only apply to
+/// systemd's own units.
 const ENABLED_BY_PACKAGES: &str = "var/lib/systemd/deb-systemd-helper-enabled";
-/// The beginning of the paths of links.
+/// The prefix of the symlinks' paths.
 const LINKS: &str = "/etc/systemd/system/";
-/// The units that packages mask when they go, a file each.
+/// The units that packages mask when they are removed, one file each.
 const MASKED_BY_PACKAGES: &str = "var/lib/systemd/deb-systemd-helper-masked";
-/// systemd's own units that its presets enable, and Debian's package of it does not.
+/// systemd's own units that its presets enable, but Debian's package does not.
 const NOT_ON_DEBIAN: [&str; 3] = ["systemd-homed.service", "systemd-networkd.service", "systemd-resolved.service"];
 
-/// The state in which units are without a person.
+/// The default state of units.
 #[derive(Debug)]
 pub(super) struct Presets<'a> {
     root: &'a Root,
-    /// The units that presets enable by name, if packages keep a record.
+    /// The units that presets enable by name, if packages keep records.
     recorded: Option<Vec<Pattern>>,
 }
 
@@ -36,7 +37,7 @@ impl<'a> Presets<'a> {
         Presets { root, recorded: root.has(ENABLED_BY_PACKAGES).then(|| named(root)) }
     }
 
-    /// Returns true if a unit is enabled without a person. `preset` is what `systemctl` shows as its preset.
+    /// Returns true if a unit is enabled by default. `preset` is the preset shown by `systemctl`.
     pub(super) fn enables(&self, unit: &str, preset: &str) -> bool {
         match &self.recorded {
             None => preset == "enabled",
@@ -47,12 +48,12 @@ impl<'a> Presets<'a> {
         }
     }
 
-    /// Returns true if a unit would be enabled but for a person.
+    /// Returns true if a unit would be enabled unless a user had disabled it.
     pub(super) fn would_enable(&self, unit: &str, preset: &str) -> bool {
         if self.recorded.is_some() { self.package_enables(unit) } else { preset == "enabled" }
     }
 
-    /// Returns true if a package has masked a unit when it went.
+    /// Returns true if a package has masked a unit on removal.
     pub(super) fn masks(&self, unit: &str) -> bool {
         self.root.has(Path::new(MASKED_BY_PACKAGES).join(unit))
     }
@@ -65,7 +66,7 @@ impl<'a> Presets<'a> {
     }
 }
 
-/// Returns the patterns of units that presets enable, but for one that is about all.
+/// Returns the patterns of units that presets enable, except for one that matches all units.
 fn named(root: &Root) -> Vec<Pattern> {
     let mut files: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for directory in DIRECTORIES.iter().map(Path::new) {
@@ -79,7 +80,7 @@ fn named(root: &Root) -> Vec<Pattern> {
     texts.flat_map(|text| text.lines().filter_map(enabled).collect::<Vec<_>>()).collect()
 }
 
-/// Reads a line `enable PATTERN`, perhaps with instances behind it.
+/// Parses a line `enable PATTERN`, which may be followed by instances.
 fn enabled(line: &str) -> Option<Pattern> {
     let mut words = line.split_whitespace();
     let pattern = words.next().filter(|word| *word == "enable").and_then(|_| words.next())?;
@@ -131,11 +132,11 @@ mod tests {
         let presets = Presets::read(&root);
         let enables = |unit: &str| (presets.enables(unit, "enabled"), presets.would_enable(unit, "enabled"));
         assert_eq!(enables("nginx.service"), (true, true));
-        // A package only says how it would be enabled.
+        // The package only records how it would be enabled.
         assert_eq!(enables("rsync.service"), (false, false));
-        // Nobody has recorded it, so a person has enabled it, if it is.
+        // It has no record, so if it is enabled, a user has done that.
         assert_eq!(enables("mine.service"), (false, false));
-        // systemd's own package enables it, or does not: that it is not says nothing.
+        // systemd's own package may or may not enable it, so that a disabled unit is not remarkable.
         assert_eq!(enables("getty@.service"), (true, false));
         assert_eq!(enables("systemd-pstore.service"), (true, false));
         assert_eq!(enables("systemd-networkd.service"), (false, false));

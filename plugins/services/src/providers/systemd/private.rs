@@ -1,7 +1,8 @@
 //! The socket of systemd itself, on which it speaks D-Bus with root without a bus.
 //!
-//! There, systemd names itself as the sender by its well-known name, where only unique names may stand, and the D-Bus library gives up on
-//! that. So what it says goes through a relay, which makes a unique name of the same length of it.
+//! There, systemd sends its well-known name as the sender, where only unique names are permitted, and the D-Bus library
+//! refuses that. Therefore its messages pass through a relay, which replaces that name with a unique name of the same
+//! length.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -9,10 +10,10 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 const SOCKET: &str = "/run/systemd/private";
-/// The begin of the header field of the sender: its code and its signature, and the length, in the byte order of the machine, and first letter of
-/// the name. Its first byte is nowhere else in it.
+/// The start of the header field of the sender: its code and signature, the length (in native byte order), and the
+/// first letter of the name. Its first byte does not occur again in it.
 const SENDER: [&[u8]; 3] = [b"\x07\x01s\0", &24_u32.to_ne_bytes(), b"o"];
-/// The first letter of all unique names, which stands in place of that of the well-known one.
+/// The first letter of all unique names, which replaces that of the well-known name.
 const UNIQUE: u8 = b':';
 
 /// Connects to systemd.
@@ -26,7 +27,7 @@ pub(super) fn connect() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Hands on what one says to the other, until either of them ends.
+/// Forwards data from one stream to the other until either ends.
 fn relay(mut from: UnixStream, mut to: UnixStream, mut change: impl FnMut(&[u8]) -> Vec<u8>) {
     let mut buffer = [0; 1 << 13];
     while let Ok(length @ 1..) = from.read(&mut buffer)
@@ -38,10 +39,10 @@ fn relay(mut from: UnixStream, mut to: UnixStream, mut change: impl FnMut(&[u8])
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Changes the name of the sender in what comes in pieces.
+/// Replaces the name of the sender in a stream of chunks.
 struct Renaming {
     sender: Vec<u8>,
-    /// The number of bytes of it that came last.
+    /// The number of bytes of the pattern that matched last.
     seen: usize,
 }
 
@@ -50,12 +51,12 @@ impl Renaming {
         Renaming { sender: SENDER.concat(), seen: 0 }
     }
 
-    /// Returns the same bytes, but for the first letter of the name.
+    /// Returns the bytes with the first letter of the name replaced.
     fn rename(&mut self, bytes: &[u8]) -> Vec<u8> {
         bytes.iter().map(|&byte| if self.ends_with(byte) { UNIQUE } else { byte }).collect()
     }
 
-    /// Takes a byte, and returns true if the begin of the field ends with it.
+    /// Processes a byte, and returns true if it completes the pattern.
     fn ends_with(&mut self, byte: u8) -> bool {
         let continues = self.sender.get(self.seen) == Some(&byte);
         self.seen = if continues { self.seen + 1 } else { usize::from(self.sender.first() == Some(&byte)) };

@@ -1,18 +1,18 @@
-//! Reads what `systemctl show` and `systemctl list-units` say of many units at once.
+//! Parses the output of `systemctl show` and `systemctl list-units` about many units.
 
 use super::words::{ActiveState, LoadState, SubState, UnitFileState, phase};
 use crate::provider::ManagerError;
 use crate::state::{Load, Phase, UnitState};
 use std::collections::{BTreeSet, HashMap};
 
-/// The properties that are asked for.
+/// The requested properties.
 pub(super) const PROPERTIES: &str = "LoadState,LoadError,ActiveState,SubState,UnitFileState,NeedDaemonReload,CanReload,Type,\
                                      RemainAfterExit,Result,ExecMainStatus,InactiveExitTimestampMonotonic";
 
-/// The states of so many units, in the order in which they were asked for: each is a block of lines.
+/// Parses the states of this number of units in the requested order, one block of lines each.
 ///
 /// # Errors
-/// If there are not as many as were asked for: then nobody knows whose is whose.
+/// If the number of blocks differs, so that they cannot be assigned to units.
 pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, ManagerError>>, ManagerError> {
     let blocks: Vec<&str> = text.split("\n\n").map(str::trim).filter(|block| !block.is_empty()).collect();
     if blocks.len() != count {
@@ -26,12 +26,12 @@ pub(super) fn parse(text: &str, count: usize) -> Result<Vec<Result<UnitState, Ma
 pub(super) struct Listed {
     pub(super) load: Load,
     pub(super) phase: Phase,
-    /// In systemd's words.
+    /// systemd's words.
     pub(super) words: String,
 }
 
-/// Returns the units of a plain list: its columns are the name, the load state, the active state, and the substate. One with a word of a newer
-/// systemd counts as one that cannot be used, so that more is asked of it.
+/// Parses a plain list of units with the columns name, load state, active state and substate. A unit with a word of a
+/// newer systemd is treated as unusable, so that more details are queried.
 pub(super) fn parse_list(text: &str) -> HashMap<String, Listed> {
     let listed = |line: &str| {
         let [name, load, active, sub] = line.split_whitespace().take(4).collect::<Vec<_>>()[..] else { return None };
@@ -45,7 +45,7 @@ pub(super) fn parse_list(text: &str) -> HashMap<String, Listed> {
     text.lines().filter_map(listed).collect()
 }
 
-/// Returns true if services of a type count as started before what they run can have failed.
+/// Returns true if services of this type count as started before their processes can have failed.
 pub(super) fn starts_unseen(service_type: &str) -> bool {
     matches!(service_type, "simple" | "exec" | "idle")
 }
@@ -56,7 +56,7 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
     let is = |name: &str| property(name) == "yes";
     let (active, sub) = (ActiveState::parse(property("ActiveState"))?, SubState::parse(property("SubState"))?);
     let comes_to_an_end = property("Type") == "oneshot" && !is("RemainAfterExit");
-    // Without a time it has not been started, or systemd has forgotten about it.
+    // Without a time, it has not been started, or systemd has unloaded it.
     let has_begun = !matches!(property("InactiveExitTimestampMonotonic"), "" | "0");
     let result = match (property("Result"), property("ExecMainStatus")) {
         ("" | "success", _) => String::new(),
@@ -66,7 +66,7 @@ fn state(block: &str) -> Result<UnitState, ManagerError> {
     Ok(UnitState {
         phase: Some(phase(active, sub)),
         load: LoadState::parse(property("LoadState"))?.meaning,
-        // It is the name of the error, and the error in quotes.
+        // The name of the error, and its message in quotes.
         load_error: property("LoadError").split_once(' ').map_or("", |(_, text)| text).trim_matches('"').to_owned(),
         enablement: UnitFileState::parse(property("UnitFileState"))?.meaning,
         runlevels: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! The signals by which systemd says over D-Bus what happens to units.
+//! D-Bus signals of systemd about units.
 
 use super::private;
 use crate::provider::{ManagerError, UnitEvent};
@@ -15,7 +15,7 @@ const OBJECT: &str = "/org/freedesktop/systemd1";
 const UNITS: &str = "/org/freedesktop/systemd1/unit/";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
-/// The signals that are wanted, as the bus is told.
+/// The match rules for the wanted signals.
 const WANTED: [&str; 3] = [
     "type='signal',sender='org.freedesktop.systemd1',interface='org.freedesktop.DBus.Properties',\
      member='PropertiesChanged',path_namespace='/org/freedesktop/systemd1/unit',arg0='org.freedesktop.systemd1.Unit'",
@@ -23,14 +23,15 @@ const WANTED: [&str; 3] = [
     "type='signal',sender='org.freedesktop.systemd1',member='Reloading'",
 ];
 
-/// The number of times that a connection which has ended is made anew, and the time between two of them.
+/// The maximum number of reconnections after an error, and the delay between them.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Says what happens to units, for as long as `hear` returns true. When the connection ends, as systemd or the bus is replaced, it is made anew.
+/// Reports events of units as long as `hear` returns true. Reconnects if the connection ends because systemd or the bus
+/// is restarted.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If no connection can be established.
 pub(super) fn listen(hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), ManagerError> {
     let mut failures = 0;
     loop {
@@ -51,7 +52,7 @@ pub(super) fn listen(hear: &mut dyn FnMut(UnitEvent<'_>) -> bool) -> Result<(), 
     }
 }
 
-/// Connects to systemd, over the bus or without one, and asks for its signals.
+/// Connects to systemd, over the bus or directly, and subscribes to its signals.
 fn subscribed() -> zbus::Result<MessageIterator> {
     let connection =
         Connection::system().or_else(|_| Builder::async_io_unix_stream(private::connect()?).p2p().build())?;
@@ -67,14 +68,14 @@ fn subscribed() -> zbus::Result<MessageIterator> {
     Ok(messages)
 }
 
-/// Takes messages until the connection ends. Returns false if nobody wants to hear of them.
+/// Processes messages until the connection ends. Returns false if `hear` does.
 fn follow(
     messages: MessageIterator,
     states: &mut HashMap<String, String>,
     hear: &mut dyn FnMut(UnitEvent<'_>) -> bool,
 ) -> bool {
     for message in messages {
-        // Messages that cannot be read are none that systemd sends about units.
+        // Invalid messages are not those that systemd sends about units.
         let Ok(message) = message else { break };
         let is_heard = match signal(&message) {
             Some(Signal::State { unit, state }) if states.get(&unit) != Some(&state) => {
@@ -99,7 +100,7 @@ enum Signal {
     Any(&'static str),
 }
 
-/// Returns what a message says, if it is one of the signals that are wanted.
+/// Returns the signal in a message, if it is a wanted one.
 fn signal(message: &Message) -> Option<Signal> {
     let header = message.header();
     let member = header.member()?;
@@ -120,7 +121,8 @@ fn signal(message: &Message) -> Option<Signal> {
     }
 }
 
-/// Returns the name of a unit from the last part of its path, in which all but letters and digits are numbers.
+/// Returns the name of a unit from the last component of its path, in which all characters except letters and digits
+/// are escaped.
 fn unescaped(label: &str) -> Option<String> {
     let mut name = Vec::new();
     let mut rest = label.as_bytes();

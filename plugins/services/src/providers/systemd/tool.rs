@@ -1,4 +1,4 @@
-//! Calls of systemd's tools.
+//! Runs systemd's tools.
 
 use crate::plan::Step;
 use crate::provider::{Done, ManagerError, Task};
@@ -8,21 +8,21 @@ use nix::unistd::geteuid;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time limit of a query to systemd.
+/// The timeout for a query to systemd.
 const QUESTION_LIMIT: Duration = Duration::from_secs(90);
-/// That of a query as a user, whose files may be FIFOs that nobody writes to.
+/// The timeout for a query as a user, whose unit files may be FIFOs without a writer.
 const USER_LIMIT: Duration = Duration::from_secs(20);
 
-/// The way of calling `systemctl` about the units of one manager: that of the system unless told otherwise.
+/// How to run `systemctl` for the units of a manager; by default that of the system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tool {
-    /// The options that come before those of a call.
+    /// The options that precede those of each call.
     options: Vec<String>,
-    /// The user as whom it is called.
+    /// The user who runs it.
     user: Option<User>,
 }
 
-/// A user whose manager is meant.
+/// A user with a manager.
 #[derive(Clone, Debug)]
 struct User {
     name: String,
@@ -32,18 +32,18 @@ struct User {
 }
 
 impl Tool {
-    /// For the units below a root on which nothing runs.
+    /// Returns a tool for the units below a root that is not running.
     pub(super) fn on_root(root: &Path) -> Tool {
         Tool { options: vec![format!("--root={}", root.display())], user: None }
     }
 
-    /// For what is enabled and masked for all users.
+    /// Returns a tool for enabling and masking units for all users.
     pub(super) fn of_all_users(root: &Path) -> Tool {
         let below = (root != Path::new("/")).then(|| format!("--root={}", root.display()));
         Tool { options: std::iter::once("--global".to_owned()).chain(below).collect(), user: None }
     }
 
-    /// For the units of a user. Without a directory of sockets it only works on files.
+    /// Returns a tool for the units of a user. Without a directory of sockets, it only changes files.
     pub(super) fn of_user(name: &str, uid: u32, runtime: Option<PathBuf>) -> Tool {
         Tool { options: vec!["--user".to_owned()], user: Some(User { name: name.to_owned(), uid, runtime }) }
     }
@@ -53,16 +53,16 @@ impl Tool {
         self.user.is_none() && self.options.is_empty()
     }
 
-    /// Returns the matches by which the journal finds what a unit has logged.
+    /// Returns the journal matches for a unit's log.
     pub(super) fn journal_matches(&self, unit: &UnitName) -> Vec<String> {
         let Some(user) = &self.user else { return vec![format!("--unit={unit}")] };
         let (name, uid) = (unit.as_str(), user.uid);
         let of = |field: &str| [format!("{field}={name}"), format!("_UID={uid}")];
-        // What its processes say, and what the manager says of it.
+        // Output of its processes, and messages of the manager about it.
         [&of("_SYSTEMD_USER_UNIT")[..], &["+".to_owned()], &of("USER_UNIT")].concat()
     }
 
-    /// A query, or anything else with another time limit, that does not ask, does not page, and speaks English.
+    /// Returns a non-interactive command without a pager, in English, with the timeout for queries.
     pub(super) fn systemctl(&self, options: &[&str], units: &[&UnitName]) -> Program {
         let mut program = Program::new("systemctl");
         program.args(["--no-pager", "--no-ask-password"]).args(&self.options).args(options).arg("--");
@@ -77,10 +77,10 @@ impl Tool {
 }
 
 impl User {
-    /// Has a program called by the user, so that it reaches the user's manager, and can do no more than the user.
+    /// Makes the user run a program, so that it reaches the user's manager, and has no more privileges than the user.
     fn call(&self, program: &mut Program) {
         if geteuid().as_raw() != self.uid {
-            // What our own environment says of directories is not the user's.
+            // Directories in the current environment are not the user's.
             program.clear_env().path(SYSTEM_PATH).current_dir("/");
             program.identity(Identity { user: Some(self.name.clone()), ..Identity::default() });
         }
@@ -96,7 +96,7 @@ pub(super) fn output_of(program: &Program) -> Result<String, ManagerError> {
     said(&program.output()?)
 }
 
-/// Returns the output of a call that ended well.
+/// Returns the output of a successful call.
 pub(super) fn said(captured: &Captured) -> Result<String, ManagerError> {
     match captured.ended.failure() {
         None => Ok(String::from_utf8_lossy(&captured.stdout).into_owned()),
@@ -104,7 +104,7 @@ pub(super) fn said(captured: &Captured) -> Result<String, ManagerError> {
     }
 }
 
-/// Returns the lines of a call's error output, but for those that say where to read more.
+/// Returns the lines of a call's standard error, except for those that refer to further information.
 fn lines(captured: &Captured) -> Vec<String> {
     let text = String::from_utf8_lossy(&captured.stderr);
     let lines = text.lines().map(str::trim_end);
@@ -127,10 +127,10 @@ pub(super) fn arguments(step: Step) -> &'static [&'static str] {
     }
 }
 
-/// Does one thing to all these units with one call.
+/// Does a step for all these units with one call.
 ///
 /// # Errors
-/// If the tool cannot be called.
+/// If the tool cannot be run.
 pub(super) fn act(
     tool: &Tool,
     step: Step,
@@ -139,7 +139,7 @@ pub(super) fn act(
 ) -> Result<Vec<Done>, ProgramError> {
     let units: Vec<&UnitName> = tasks.iter().map(|task| task.unit).collect();
     let mut program = tool.systemctl(arguments(step), &units);
-    // Steps that change files alone never take long.
+    // Steps that only change files never take long.
     if timeout.is_some() || !step.is_of_files() {
         program.timeout(timeout);
     }
@@ -149,7 +149,7 @@ pub(super) fn act(
         return Ok(vec![Done::Failed(vec![failure]); tasks.len()]);
     }
     if step.is_of_files() && tasks.len() > 1 {
-        // One that cannot be changed keeps all others from being.
+        // If one unit fails, systemctl changes none of the others either.
         return tasks.iter().map(|task| one(act(tool, step, &[*task], timeout))).collect();
     }
     Ok(blame(&units, &failure, &lines(&captured)))
@@ -159,7 +159,7 @@ fn one(done: Result<Vec<Done>, ProgramError>) -> Result<Done, ProgramError> {
     done.map(|done| done.into_iter().next().unwrap_or(Done::Really))
 }
 
-/// Finds out whose failure it was: theirs who are named, or everybody's if nobody is.
+/// Assigns a failure to units: to those named in the messages, or to all if none is.
 fn blame(units: &[&UnitName], failure: &str, lines: &[String]) -> Vec<Done> {
     let everything = if lines.is_empty() { vec![failure.to_owned()] } else { lines.to_vec() };
     if units.len() == 1 {
@@ -173,7 +173,7 @@ fn blame(units: &[&UnitName], failure: &str, lines: &[String]) -> Vec<Done> {
     said.into_iter().map(|said| if said.is_empty() { Done::Really } else { Done::Failed(said) }).collect()
 }
 
-/// Returns true if a line is about a unit: it has its name as a word.
+/// Returns true if a line contains the unit's name as a word.
 fn names(line: &str, unit: &UnitName) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
     line.split(|letter| !is_part(letter)).any(|word| word.trim_end_matches([':', '.']) == unit.as_str())

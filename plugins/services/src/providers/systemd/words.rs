@@ -1,9 +1,9 @@
-//! The meanings of systemd's words for states. A word that is not here is an error that names it.
+//! The meanings of systemd's words for states. An unknown word is an error that names it.
 
 use crate::provider::ManagerError;
 use crate::state::{Enablement, Load, Phase};
 
-/// Makes an enum of systemd's words, each with what it means.
+/// Defines a type for a set of systemd's words, with their meanings.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident($what:literal) -> $meaning:ident { $($word:literal => $variant:ident $(($why:literal))?,)+ }) => {
         $(#[$doc])*
@@ -17,7 +17,7 @@ macro_rules! words {
             pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
 
             /// # Errors
-            /// If it is a word of a newer systemd.
+            /// If the word is unknown.
             pub(super) fn parse(word: &str) -> Result<$name, ManagerError> {
                 match word {
                     $($word => Ok($name { meaning: $meaning::$variant $(($why))? }),)+
@@ -56,7 +56,7 @@ words! {
 }
 
 words! {
-    /// The property `SubState`, of all types of units.
+    /// The property `SubState` of all types of units.
     SubState("the substate") -> Phase {
         "abandoned" => Up,
         "active" => Up,
@@ -117,7 +117,7 @@ words! {
 }
 
 words! {
-    /// The property `UnitFileState`, which is also what `systemctl is-enabled` prints.
+    /// The property `UnitFileState`, which `systemctl is-enabled` also prints.
     UnitFileState("the unit file state") -> Enablement {
         "enabled" => Enabled,
         "enabled-runtime" => EnabledForNow,
@@ -137,7 +137,7 @@ words! {
 }
 
 impl UnitFileState {
-    /// Returns the unit files of a list, with what it says of each.
+    /// Parses a list of unit files with their states.
     pub(super) fn parse_list(text: &str) -> impl Iterator<Item = (&str, Result<UnitFileState, ManagerError>)> {
         text.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
@@ -146,7 +146,7 @@ impl UnitFileState {
     }
 }
 
-/// Returns the phase that both words together mean: they agree, except for a unit between two attempts.
+/// Returns the phase for both words: they agree, except for a unit between two attempts.
 pub(super) fn phase(active: ActiveState, sub: SubState) -> Phase {
     if sub.meaning == Phase::Restarting { Phase::Restarting } else { active.meaning }
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The output of systemd 252 for `systemctl --state=help`, all types of units together.
+    /// The output of systemd 252 for `systemctl --state=help`, with all types of units combined.
     const LOAD: &str = "stub loaded not-found bad-setting error merged masked";
     const ACTIVE: &str = "active reloading inactive failed activating deactivating maintenance";
     const FILE: &str = "enabled enabled-runtime linked linked-runtime alias masked masked-runtime static disabled \

@@ -1,4 +1,4 @@
-//! Cases of units that do as they shall.
+//! Cases of units that reach their desired states.
 
 use super::Case;
 use super::host::Host;
@@ -80,7 +80,7 @@ fn unmanaged(host: &Host) {
     host.apply();
     assert!(as_before() && names.iter().all(|name| host.enablement(name) == "disabled"));
     host.system.must("systemctl stop runs");
-    // What is masked only is not stopped either.
+    // A unit that is only masked is not stopped.
     host.system.write("/usr/lib/systemd/system/keeps.service", "[Service]\nExecStart=sleep 86400\n");
     host.system.must("systemctl daemon-reload; systemctl start keeps");
     host.service("keeps", "ensure = 'unmanaged'\nmask = true");
@@ -100,7 +100,7 @@ fn change_configuration(host: &Host, unit: &str) {
     assert!(host.system.read("/usr/share/holo/services/10-case.toml").to_string().contains("subscribes"), "{unit}");
 }
 
-/// Expects that a check foresees this.
+/// Checks that a check predicts this change.
 #[track_caller]
 fn would(host: &Host, change: &str) {
     let check = host.check();
@@ -163,7 +163,7 @@ fn reloads(host: &Host) {
 }
 
 fn masks(host: &Host) {
-    // A mask is a link in the administrator's folder: a unit has to come from a package.
+    // A mask is a symlink in the administrator's directory, so the unit must come from a package.
     let unit = "/usr/lib/systemd/system/masked.service";
     host.system.write(unit, "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\n");
     host.system.must("systemctl daemon-reload; systemctl enable --now masked");
@@ -188,7 +188,7 @@ fn masks(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert!(host.is_active("masked") && host.enablement("masked") == "enabled", "as it was before us");
-    // A unit that does not exist yet can be masked, so that it does not run when it comes.
+    // A unit that does not exist yet can be masked, so that it will not run.
     host.service("to-come", "mask = true");
     host.apply();
     assert_eq!(host.enablement("to-come"), "masked");
@@ -255,7 +255,7 @@ fn oneshots(host: &Host) {
         "[[service]]\nname = 'once'\nsubscribes = ['file:/etc/refresh.conf']\n[[service]]\nname = 'remains'\n",
     );
     host.apply();
-    // Systemd has forgotten about it: nothing refers to it.
+    // systemd has unloaded it, because it has no references.
     assert_eq!(host.property("once", "InactiveExitTimestampMonotonic"), "0");
     host.nothing_to_do();
     assert_eq!(host.system.read("/run/ran"), "ran\n");
@@ -263,7 +263,7 @@ fn oneshots(host: &Host) {
     host.apply();
     assert_eq!(host.system.read("/run/ran"), "ran\nran\n");
     host.nothing_to_do();
-    // Another boot, as far as anybody can tell: there it has not run yet.
+    // The record is of another boot, so it has not run in this one.
     host.system.must("sed -i 's/\"ran_in_boot\": \"/&of-old-/' /var/lib/holo/services/base/service:once.json");
     host.apply();
     assert_eq!(host.system.read("/run/ran"), "ran\nran\nran\n");
@@ -324,7 +324,7 @@ fn aliases(host: &Host) {
     host.service("real", "");
     host.apply();
     let first = host.property("real", "InvocationID");
-    // It is the same unit under each name: it goes on, and is stopped when nothing wants it any more.
+    // It is the same unit under each name: it keeps running, and is stopped when it has no definition any more.
     for (before, after) in [("real", "alternate"), ("alternate", "real.service"), ("real.service", "alternate.service")]
     {
         host.service(after, "");
@@ -367,7 +367,7 @@ fn along(host: &Host) {
     host.apply();
     assert_eq!(enablements(), ["disabled", "enabled", "disabled"]);
     host.nothing_to_do();
-    // Enabling it again brings nothing back that was disabled before us.
+    // Enabling it again does not enable a unit that was disabled before.
     host.system.must("systemctl enable takes; systemctl disable second");
     host.service("takes", "enable = false");
     host.apply();
@@ -447,7 +447,7 @@ fn files_of_others(host: &Host) {
         host.nothing_to_do();
         assert_eq!(host.verbs(), [] as [&str; 0]);
     }
-    // It is a step of its own that no list has, and that can be asked for.
+    // It is a separate step that lists omit, but that can be selected.
     let scan = host.system.holo(&["scan", "--short"]);
     assert!(!scan.stdout_lossy().contains("systemd:"), "{scan}");
     assert!(!host.system.holo(&["selectors"]).stdout_lossy().contains("systemd:"));
@@ -459,7 +459,7 @@ fn files_of_others(host: &Host) {
     host.nothing_to_do();
     host.system.must("rm /usr/share/holo/files/10-case.toml");
     host.apply();
-    // Files that are gone are none to tell of, but systemd knows.
+    // Removed files are not reported, but systemd has reloaded its files.
     assert!(!host.property("others.timer", "TimersCalendar").contains("*-*-01"));
     host.nothing_to_do();
 }

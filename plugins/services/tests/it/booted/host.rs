@@ -1,11 +1,11 @@
-//! A host for the cases: what they declare, do, and look at.
+//! The host for the cases, with helpers for declarations, actions and checks.
 
 use holo_testing::{Overlay, Run, binaries::built};
 
-/// Counts how often systemctl is called, and for what.
+/// Logs the calls of systemctl.
 const SPY: &str = "#!/bin/sh\necho \"$*\" >>/run/calls\nexec /usr/bin/systemctl \"$@\"\n";
 
-/// A system on which holo has the plugins `services`, `files` and `exec`.
+/// A system with holo and the plugins `services`, `files` and `exec`.
 pub(crate) struct Host {
     pub(crate) system: Overlay,
 }
@@ -21,50 +21,50 @@ impl Host {
         host
     }
 
-    /// Has calls of systemctl noted from now on.
+    /// Logs calls of systemctl from now on.
     #[track_caller]
     pub(crate) fn spy(&self) {
         self.system.script("/usr/local/sbin/systemctl", SPY);
     }
 
-    /// Lets a case begin where nothing is declared or remembered.
+    /// Removes all declarations and records before a case.
     pub(crate) fn tidy(&self) {
         self.system.must(
             "mkdir -p /usr/share/holo /var/lib/holo; find /usr/share/holo /var/lib/holo -mindepth 2 -delete; rm -rf /var/lib/holo/.engine; : >/run/calls",
         );
     }
 
-    /// Makes a unit in the administrator's folder.
+    /// Creates a unit in the administrator's directory.
     #[track_caller]
     pub(crate) fn unit(&self, name: &str, content: &str) {
         self.system.write(format!("/etc/systemd/system/{name}"), content);
     }
 
-    /// Makes a unit that runs until it is stopped, and can be enabled.
+    /// Creates a unit that runs until it is stopped, and can be enabled.
     #[track_caller]
     pub(crate) fn daemon(&self, name: &str) {
         self.unit(name, "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\n");
     }
 
-    /// Declares nothing but this.
+    /// Declares only this.
     #[track_caller]
     pub(crate) fn declare(&self, text: &str) {
         self.system.write("/usr/share/holo/services/10-case.toml", text);
     }
 
-    /// Declares a unit with these further lines, and nothing else.
+    /// Declares only a unit with these further lines.
     #[track_caller]
     pub(crate) fn service(&self, name: &str, lines: &str) {
         self.declare(&format!("[[service]]\nname = '{name}'\n{lines}\n"));
     }
 
-    /// Declares nothing any more.
+    /// Removes all declarations.
     #[track_caller]
     pub(crate) fn declare_nothing(&self) {
         self.system.must("rm -f /usr/share/holo/services/*");
     }
 
-    /// Applies everything, which has to go well, and returns what was said.
+    /// Applies everything, checks that it succeeds, and returns the output.
     #[track_caller]
     pub(crate) fn apply(&self) -> String {
         let run = self.system.holo(&["apply"]);
@@ -72,7 +72,7 @@ impl Host {
         run.stdout_lossy().into_owned() + &run.stderr_lossy()
     }
 
-    /// Applies everything, which has to fail, and returns what was said.
+    /// Applies everything, checks that it fails, and returns the output.
     #[track_caller]
     pub(crate) fn apply_fails(&self) -> String {
         let run = self.system.holo(&["apply"]);
@@ -80,7 +80,7 @@ impl Host {
         run.stdout_lossy().into_owned() + &run.stderr_lossy()
     }
 
-    /// Applies everything, and changes nothing by that.
+    /// Applies everything, and checks that there are no changes.
     #[track_caller]
     pub(crate) fn nothing_to_do(&self) {
         let said = self.apply();
@@ -93,7 +93,7 @@ impl Host {
         self.system.holo(&["check"])
     }
 
-    /// A property of a unit, as systemd has it.
+    /// Returns a property of a unit from systemd.
     #[track_caller]
     pub(crate) fn property(&self, unit: &str, property: &str) -> String {
         let text = self.system.must(&format!("/usr/bin/systemctl show --value --property={property} -- '{unit}'"));
@@ -110,7 +110,7 @@ impl Host {
         self.property(unit, "UnitFileState")
     }
 
-    /// The calls of systemctl since the case began, or since they were asked for, without the words that every call has.
+    /// Returns the calls of systemctl since the start of the case or the last such call, without their common words.
     #[track_caller]
     pub(crate) fn calls(&self) -> Vec<String> {
         let text = self.system.must("cat /run/calls; : >/run/calls").to_string();
@@ -118,7 +118,7 @@ impl Host {
         text.lines().map(|line| line.strip_prefix(common).unwrap_or(line).to_owned()).collect()
     }
 
-    /// The verbs of these calls.
+    /// Returns the verbs of these calls.
     #[track_caller]
     pub(crate) fn verbs(&self) -> Vec<String> {
         self.calls().iter().map(|call| call.split(' ').next().unwrap_or_default().to_owned()).collect()

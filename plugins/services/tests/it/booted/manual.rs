@@ -1,4 +1,4 @@
-//! The examples of the manual do what it says.
+//! Tests of the examples in the manual.
 
 use super::Case;
 use super::host::Host;
@@ -6,7 +6,7 @@ use std::fs;
 
 pub(crate) const ALL: &[Case] = &[("the examples of the manual work", examples)];
 
-/// Returns the texts of the examples.
+/// Returns the examples.
 fn texts() -> Vec<String> {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../man/holo-services.8")).unwrap();
     let examples = page.split(".Sh EXAMPLES").nth(1).and_then(|rest| rest.split(".Sh").next()).unwrap_or_default();
@@ -26,7 +26,7 @@ fn examples(host: &Host) {
     host.system.write("/run/systemd/system/logrotate.timer", timer);
     host.system.write("/run/systemd/system/logrotate.service", "[Service]\nType=oneshot\nExecStart=true\n");
     host.system.must("systemctl daemon-reload; systemctl enable --now getty@tty2");
-    // Installing the package is up to another plugin.
+    // Another plugin would install the package.
     let web_server = texts[0].lines().filter(|line| !line.starts_with("requires"));
     host.system.write("/etc/nginx/nginx.conf", "stock\n");
     host.system.write("/usr/share/holo/files/10-site/etc/nginx/nginx.conf", "ours\n");

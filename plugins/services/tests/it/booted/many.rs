@@ -1,4 +1,4 @@
-//! Cases of many units at once.
+//! Cases with many units.
 
 use super::Case;
 use super::host::Host;
@@ -26,7 +26,7 @@ fn two_hundred(host: &Host) {
     );
     host.nothing_to_do();
     assert_eq!(host.verbs(), ["list-units", "list-unit-files"].repeat(2), "one query for an apply, one for a check");
-    // One that cannot be enabled keeps no other from being.
+    // A unit that cannot be enabled does not affect the others.
     host.system.must("systemctl disable many-7 many-8; rm /run/systemd/system/many-9.service");
     host.system.must("systemctl daemon-reload");
     host.calls();
@@ -51,7 +51,7 @@ fn only_started(host: &Host) {
     assert!(names.iter().all(|name| host.is_active(name)));
     host.nothing_to_do();
     assert_eq!(host.verbs(), ["list-units", "list-units"], "one query for an apply, one for a check");
-    // Some are stopped, and one runs to its end: it is asked for alone.
+    // Some are stopped, and a oneshot needs a separate query.
     host.unit("runs-once.service", "[Service]\nType=oneshot\nExecStart=true\n");
     host.system.must("systemctl daemon-reload; systemctl stop started-3 started-4");
     host.declare(&(declared(&names) + "[[service]]\nname = 'runs-once'\n"));
@@ -111,7 +111,7 @@ fn wrong_among_many(host: &Host) {
         running,
         names.iter().filter(|name| name.contains('-') || name.contains('@') || *name == "linked").collect::<Vec<_>>()
     );
-    // A unit whose file is elsewhere is outdated when that has changed, and so is one with a linked drop-in.
+    // A unit whose linked file or drop-in has changed is outdated.
     host.system.must("mkdir /etc/systemd/system/fine-3.service.d; touch /opt/a.conf");
     host.system
         .must("ln -s /opt/a.conf /etc/systemd/system/fine-3.service.d/a.conf; systemctl daemon-reload; sleep 0.1");
@@ -120,7 +120,7 @@ fn wrong_among_many(host: &Host) {
     for outdated in ["linked", "fine-3"] {
         assert!(said.contains(&format!("read the files of {outdated}.service again")), "{said}");
     }
-    // All of them are refused as one alone, and those that ran before us go on.
+    // All are handled like a single one, and units that ran before keep running.
     host.declare_nothing();
     host.apply();
     let running: Vec<&String> = names.iter().filter(|name| runs(name)).collect();

@@ -1,4 +1,4 @@
-//! Cases of units that cannot be as they shall.
+//! Cases of units that cannot reach their desired states.
 
 use super::Case;
 use super::host::Host;
@@ -66,7 +66,7 @@ fn fails_again(host: &Host) {
         assert_eq!(said.contains("\nstarted listens.service\n"), first, "{said}");
         assert!(!said.contains("restarted listens.service"), "{said}");
     }
-    // One that ran and does not any more has changed.
+    // A unit that was running and is not any more has changed.
     host.unit("flees.service", "[Service]\nExecStart=sleep 86400\n");
     let said = host.apply_fails();
     assert!(said.contains("started flees.service\n") && said.contains("restarted listens.service\n"), "{said}");
@@ -75,7 +75,7 @@ fn fails_again(host: &Host) {
 }
 
 fn mended(host: &Host) {
-    // Systemd refuses to start it once more within the hour.
+    // systemd refuses to start it again within the hour.
     let limit = "[Unit]\nStartLimitBurst=1\nStartLimitIntervalSec=1h\n";
     let service = "[Service]\nType=exec\nExecStartPre=test -e /run/mended\nExecStart=sleep 86400\n";
     host.unit("mended.service", &format!("{limit}{service}"));
@@ -99,7 +99,7 @@ fn one_by_one(host: &Host) {
     host.daemon("2-even.service");
     let declared = ["0-odd", "1-even", "2-even"].map(|name| format!("[[service]]\nname = '{name}'\nenable = true\n"));
     host.declare(&declared.concat());
-    // As if systemd refused all of them for one.
+    // As if systemd refused all of them because of one.
     let refuses =
         "case \"$*\" in *enable*-odd*-even*) echo Refused >&2; exit 1;; esac\nexec /usr/bin/systemctl \"$@\"\n";
     host.system.script("/usr/local/sbin/systemctl", format!("#!/bin/sh\n{refuses}"));
@@ -121,7 +121,7 @@ fn missing(host: &Host) {
     let check = host.check();
     let problem = "!! missing.service does not exist\n";
     assert!(check.status == Some(1) && check.stderr_lossy().contains(problem), "nothing may bring it: {check}");
-    // Another plugin may bring it as long as something of it is pending, whatever that is.
+    // Another plugin may still create it as long as any of its entities is pending.
     host.system.write("/usr/share/holo/files/10-case.toml", "[[file]]\npath = '/etc/brings'\ncontent = 'x'\n");
     let check = host.check();
     assert!(check.status == Some(3) && check.stdout_lossy().contains("would start missing.service"), "{check}");
@@ -152,7 +152,7 @@ fn in_the_way(host: &Host) {
         }
         assert_eq!(host.verbs(), ["show"], "{verb}");
     }
-    // A file that goes before is none.
+    // A file that comes before it cannot create it.
     host.system.must("systemctl disable --now linked");
     host.system.write(
         "/usr/share/holo/files/10-case.toml",
@@ -176,7 +176,7 @@ fn vanishes(host: &Host) {
     host.declare_nothing();
     host.apply();
     host.nothing_to_do();
-    // One that goes on without its file is stopped.
+    // A running unit whose file was removed is stopped.
     host.daemon("lingers.service");
     host.service("lingers", "");
     host.apply();
@@ -253,14 +253,14 @@ fn every_state(host: &Host) {
     let check = host.check();
     let said = check.stderr_lossy();
     assert!(!said.contains("unknown"), "{check}");
-    // The first process, the root's file system and the slices run at least.
+    // At least process 1, the root file system and the slices are running.
     let running = check.stdout_lossy().matches("would stop").count();
     assert!(running > 20, "{check}");
     let words = host.system.must("systemctl --state=help").to_string();
     assert!(words.contains("Available service unit substates"), "{words}");
 }
 
-/// Told of a system that nobody has booted.
+/// Tests of a system that is not booted.
 pub(crate) fn without_systemd(host: &Host) {
     host.daemon("offline.service");
     host.service("offline", "enable = true");

@@ -1,4 +1,4 @@
-//! Cases of units of users: with a manager that runs, with one that does not, and for all users.
+//! Cases of units of users: with a running manager, without one, and for all users.
 
 use super::Case;
 use super::host::Host;
@@ -19,7 +19,7 @@ pub(crate) const ALL: &[Case] = &[
 const UNIT: &str = "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=default.target\n";
 const OWN: &str = ".config/systemd/user";
 
-/// A user who is made for a case, and goes with it.
+/// A user created for a case and removed after it.
 struct User<'h> {
     host: &'h Host,
     name: &'static str,
@@ -27,12 +27,12 @@ struct User<'h> {
 
 impl<'h> User<'h> {
     fn new(host: &'h Host, name: &'static str) -> User<'h> {
-        // Calls are noted by whoever makes them.
+        // Each user logs the calls.
         host.system.must(&format!("chmod 666 /run/calls; useradd --create-home --shell /bin/sh {name}"));
         User { host, name }
     }
 
-    /// Has the user's manager run from now on.
+    /// Starts the user's manager.
     fn start_manager(&self) {
         self.host
             .system
@@ -75,7 +75,7 @@ impl<'h> User<'h> {
         self.host.system.exists(format!("/home/{}/{OWN}/default.target.wants/{unit}", self.name))
     }
 
-    /// Declares a unit of this user alone.
+    /// Declares only a unit of this user.
     fn declare(&self, unit: &str, lines: &str) {
         self.host.service(unit, &format!("scope = 'user'\nuser = '{}'\n{lines}", self.name));
     }
@@ -118,7 +118,7 @@ fn with_manager(host: &Host) {
     assert!(said.contains("Scrubbing service:alice/sync"), "{said}");
     assert!(!alice.is_active("sync") && !alice.is_enabled("sync.service"));
     host.nothing_to_do();
-    // It can be masked where its file is not in the way.
+    // It can be masked if its file is not at the path of the mask.
     host.system.write("/usr/lib/systemd/user/theirs.service", UNIT);
     alice.must("/usr/bin/systemctl --user daemon-reload; /usr/bin/systemctl --user start theirs");
     alice.declare("theirs", "mask = true");
@@ -128,7 +128,7 @@ fn with_manager(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert_eq!((alice.is_active("theirs"), alice.property("theirs", "UnitFileState").as_str()), (true, "disabled"));
-    // One that fails is shown with what it has logged.
+    // A failed unit is shown with its log.
     alice.unit("fails.service", "[Service]\nType=oneshot\nExecStart=sh -c \\\"exit 3\\\"\n");
     alice.declare("fails", "");
     let said = host.apply_fails();
@@ -153,7 +153,7 @@ fn without_manager(host: &Host) {
     assert!(said.contains(remark) && !said.contains("\nenabled"), "it is said for as long as it is so: {said}");
     let check = host.check();
     assert_eq!(check.status, Some(0), "{check}");
-    // It has what it wants when the manager comes.
+    // It is started when the manager starts.
     alice.start_manager();
     assert!(alice.is_active("sync"));
     host.nothing_to_do();
@@ -161,7 +161,7 @@ fn without_manager(host: &Host) {
     host.declare_nothing();
     host.apply();
     assert!(!alice.is_enabled("sync.service"));
-    // What is not enabled would never be started.
+    // A unit that is not enabled would never be started.
     alice.declare("sync", "");
     let said = host.apply_fails();
     assert!(
@@ -240,7 +240,7 @@ fn namesakes(host: &Host) {
     host.apply();
     assert!(host.is_active("same") && alice.is_active("same") && bob.is_active("same"));
     host.nothing_to_do();
-    // Each goes by itself, whatever it is called.
+    // Each is handled separately, regardless of its name.
     host.declare(
         &tables[..3]
             .iter()
@@ -253,7 +253,7 @@ fn namesakes(host: &Host) {
     host.declare(&format!("[[service]]\nname = 'same'\n{0}[[service]]\nname = 'same.service'\n{0}", tables[2]));
     let said = host.apply_fails();
     assert!(said.contains("service:alice/same.service") && said.contains("service:alice/same "), "{said}");
-    // What is enabled for all users is so for each, and one alone cannot have it otherwise.
+    // A unit enabled for all users is enabled for each, and cannot be disabled for one.
     bob.declare("same", "ensure = 'stopped'\nenable = true");
     host.apply();
     host.system.must("systemctl --global enable same");
@@ -293,7 +293,7 @@ fn refreshed(host: &Host) {
     host.system.must("rm /usr/share/holo/files/10.toml");
     host.declare_nothing();
     host.apply();
-    // So are drop-ins that it has in common with others.
+    // The same for drop-ins shared with others.
     alice.unit("a-b.service", UNIT);
     alice.must("/usr/bin/systemctl --user daemon-reload");
     alice.declare("a-b", "");
@@ -303,7 +303,7 @@ fn refreshed(host: &Host) {
     assert_eq!(alice.property("a-b", "Environment"), "A=3");
     host.nothing_to_do();
     host.system.must("rm -r /etc/systemd/user/a-.service.d");
-    // A file that takes the place of another one is read too.
+    // A file that overrides another one is loaded too.
     host.system.write("/usr/lib/systemd/user/over.service", UNIT);
     alice.must("/usr/bin/systemctl --user daemon-reload");
     alice.declare("over", "");
@@ -317,7 +317,7 @@ fn refreshed(host: &Host) {
 
 fn led_astray(host: &Host) {
     let alice = User::new(host, "alice");
-    // The directories into which links are made lead to where only root may write.
+    // The directories for symlinks lead to a directory that only root can write to.
     host.system.must("mkdir -p /root/astray; chmod 755 /root; printf 'precious' >/root/astray/other.service");
     alice.must("mkdir -p .config/systemd; ln -s /root/astray .config/systemd/user");
     host.system.write("/usr/lib/systemd/user/sync.service", UNIT);
@@ -325,11 +325,11 @@ fn led_astray(host: &Host) {
     let said = host.apply_fails();
     assert!(said.contains("cannot enable sync.service of alice"), "{said}");
     assert_eq!(host.system.must("ls /root/astray").to_string().trim(), "other.service");
-    // A FIFO in place of a unit's file is not waited for.
+    // A FIFO as a unit file does not block.
     alice.must("rm .config/systemd/user; mkdir .config/systemd/user; mkfifo .config/systemd/user/sync.service");
     let check = host.check();
     assert!(check.stderr_lossy().contains("sync.service of alice: timed out after 20s") || check.success(), "{check}");
-    // A file that only root may read is of no use to the user.
+    // A file that only root can read is not readable for the user.
     host.system.must("chmod 700 /root; printf '[Install]\\nAlso=secret.service\\n' >/root/astray/sync.service; chmod 600 /root/astray/sync.service");
     alice.must(
         "rm .config/systemd/user/sync.service; ln -s /root/astray/sync.service .config/systemd/user/sync.service",

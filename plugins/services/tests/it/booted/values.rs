@@ -1,4 +1,4 @@
-//! The process of a unit as others receive it.
+//! The process of a unit, as received by other entities.
 
 use super::Case;
 use super::host::Host;
@@ -26,7 +26,7 @@ fn sends(host: &Host) {
     let second = host.property("pid", "MainPID");
     assert_ne!(first, second);
     assert_eq!(host.system.read("/etc/pid"), second);
-    // Whoever receives nothing from it costs nothing.
+    // If no entity receives the value, there is no additional call.
     host.system.must("rm /usr/share/holo/files/10-case.toml");
     host.apply();
     host.calls();
@@ -45,7 +45,7 @@ fn chain(host: &Host) {
     host.apply();
     assert_eq!(host.system.read("/etc/chain.conf"), "first");
     assert!(host.is_active("chain"));
-    // The same value changes nothing, whether or not the command is run.
+    // The same value causes no change, whether or not the command runs.
     let first = host.property("chain", "InvocationID");
     let said = host.apply();
     assert!(said.contains("exec:token") && !said.contains("chain"), "{said}");

@@ -1,4 +1,4 @@
-//! Cases of units that something happens to while they are watched.
+//! Cases of events during a watch.
 
 use super::Case;
 use super::host::Host;
@@ -18,10 +18,10 @@ pub(crate) const ALL: &[Case] = &[
     ("a unit that is to be stopped, and is not loaded, is not looked at again and again", quiet),
 ];
 
-/// The time within which something has to be noticed on a machine that has much to do.
+/// The timeout for waiting for an event on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until the watch has said these words, and returns all that it has said.
+/// Waits until the watch has printed these words, and returns all of its output.
 #[track_caller]
 fn said(host: &Host, words: &str) -> String {
     let begun = Instant::now();
@@ -35,7 +35,7 @@ fn said(host: &Host, words: &str) -> String {
     }
 }
 
-/// The way on which signals of systemd come.
+/// The way in which systemd's signals are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Bus,
@@ -43,7 +43,7 @@ enum Way {
 }
 
 impl Way {
-    /// Makes it possible, and returns what a watch needs in its environment.
+    /// Prepares this way, and returns the environment for the watch.
     fn open(self, host: &Host) -> &'static str {
         match self {
             Way::Bus => {
@@ -55,18 +55,18 @@ impl Way {
     }
 }
 
-/// Returns true if the plugin is connected to the bus, of which this asks the bus.
+/// Returns true if the plugin is connected to the bus, according to the bus.
 fn is_on_bus(host: &Host) -> bool {
     let run = host.system.run("busctl", &["--no-pager", "--no-legend", "list"]);
     run.stdout_lossy().contains("holo-services")
 }
 
-/// Returns true if the plugin runs.
+/// Returns true if the plugin is running.
 fn is_running(host: &Host) -> bool {
     host.system.run("pgrep", &["--exact", "holo-services"]).success()
 }
 
-/// Watches while a case goes on, from when all that plugins listen to has been looked at.
+/// Runs a case during a watch, which starts when all plugins are listening.
 fn watching(host: &Host, way: Way, case: impl FnOnce()) {
     host.system.must(": >/run/watch.log");
     let (holo, environment) = (built("holo"), way.open(host));
@@ -81,7 +81,7 @@ fn watching(host: &Host, way: Way, case: impl FnOnce()) {
     case();
 }
 
-/// Has a unit die, and expects that it is noticed and started again, by this watch.
+/// Kills a unit, and checks that this watch notices and restarts it.
 #[track_caller]
 fn kill(host: &Host, name: &str) {
     host.system.must(": >/run/watch.log");
@@ -97,7 +97,7 @@ fn bus_ends(host: &Host) {
     host.apply();
     watching(host, Way::Bus, || {
         host.system.must("/usr/bin/systemctl stop dbus.socket dbus.service");
-        // It is connected anew, after a second.
+        // It reconnects after a second.
         thread::sleep(Duration::from_secs(3));
         kill(host, "dies");
         host.system.must("/usr/bin/systemctl start dbus.socket");
@@ -133,7 +133,7 @@ fn dies(host: &Host, way: Way) {
         said(host, r#""event":"repaired","id":"service:dies""#);
         assert!(host.is_active("dies"));
         assert!(noticed < Duration::from_secs(10), "it took {noticed:?}");
-        // The repair is checked once more, and nobody asks for the other one, or again.
+        // The repair is checked once more; the other unit is not queried.
         thread::sleep(Duration::from_secs(1));
         host.calls();
         thread::sleep(Duration::from_secs(3));
@@ -149,7 +149,7 @@ fn disabled(host: &Host, way: Way) {
     host.apply();
     watching(host, way, || {
         host.system.must("/usr/bin/systemctl disable enabled.service");
-        // systemctl has systemd read its units anew as well, and whichever signal comes first is the reason.
+        // systemctl also makes systemd reload its units, and the signal that comes first is the reason.
         said(host, r#""event":"drifted","id":"service:enabled","reason":"#);
         said(host, r#""event":"repaired","id":"service:enabled""#);
         assert_eq!(host.enablement("enabled"), "enabled");

@@ -1,4 +1,5 @@
-//! Kills the plugin, and what it calls, at every system call that changes something: runlevels and what is remembered of them stay right.
+//! Kills the plugin and its child processes at every system call that changes anything: runlevels and their records
+//! stay consistent.
 
 use super::{DAEMON, Host};
 use holo_testing::binaries::built;
@@ -6,7 +7,8 @@ use holo_testing::disturb;
 
 const ARGUMENTS: &str = "/run/strace-arguments";
 const LOG: &str = "/run/strace-log";
-/// The calls by which records are kept and forgotten, and those of `rc-update`, which puts a service into a runlevel by a symlink.
+/// The system calls for saving and removing records, and that of `rc-update`, which adds a service to a runlevel by a
+/// symlink.
 const CALLS: [&str; 8] = ["write", "fsync", "renameat", "linkat", "mkdirat", "unlinkat", "unlink", OF_RUNLEVELS];
 const OF_RUNLEVELS: &str = "symlink";
 
@@ -58,7 +60,7 @@ fn begin(host: &Host) {
     host.system.must("rm -f /etc/runlevels/*/killed; rc-update add killed boot; rc-update add killed sysinit");
 }
 
-/// Applies everything, and kills the plugin and what it calls at a call; returns true if there was such a call.
+/// Applies everything, and kills the plugin and its child processes at a call. Returns true if there was such a call.
 fn killed_at(host: &Host, call: &str, number: usize) -> bool {
     let inject = format!("inject={call}:signal=SIGKILL:when={number}");
     host.system.write(ARGUMENTS, ["-f", "-qq", "-o", LOG, "-e", &format!("trace={call}"), "-e", &inject].join("\n"));
@@ -67,7 +69,7 @@ fn killed_at(host: &Host, call: &str, number: usize) -> bool {
     host.system.sh(&format!("rm {ARGUMENTS}; mv {LOG} {LOG}.last; grep -q 'killed by SIGKILL' {LOG}.last")).success()
 }
 
-/// The next apply brings it where it is to be, and there it stays.
+/// Checks that the next apply reaches the desired state, and that this is stable.
 #[track_caller]
 fn settles(host: &Host, levels: &str, what: &str) {
     let run = host.system.holo(&["apply"]);
