@@ -1,13 +1,15 @@
-//! A process that becomes another one of its own program.
+//! Re-execution of the current program.
 
 use std::env;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Replaces this process by one of the same program with the same arguments, which has a variable in its environment: for what is decided
-/// before a program begins. It keeps its number and its descriptors that others inherit, and loses all else, so that this belongs before
-/// anything that has to be cleaned up. Returns only if that cannot be done, with the reason.
+/// Replaces this process with a new instance of the same program, with the same arguments and an additional environment
+/// variable. This is meant for settings that must be made before a program starts.
+///
+/// The process keeps its PID and its inheritable descriptors. All other state is lost, so this must be called before
+/// any state that needs cleanup exists. Returns only on failure, with the error.
 #[must_use]
 pub fn start_again(variable: &str, value: &str) -> io::Error {
     let program = match env::current_exe() {

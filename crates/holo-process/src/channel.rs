@@ -1,20 +1,20 @@
-//! The pipes that programs write to.
+//! The pipes to which programs write.
 
 use holo_protocol::session::Stream;
 
-/// A pipe that a program writes to.
+/// A pipe to which a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// File descriptor 3, for programs that [have it](crate::Program::extra_pipe).
+    /// File descriptor 3, for programs with an [extra pipe](crate::Program::extra_pipe).
     Extra,
 }
 
 impl Channel {
-    /// Returns the standard stream that it is, if it is one.
+    /// Returns the corresponding standard stream; `None` for `Extra`.
     pub(crate) fn stream(self) -> Option<Stream> {
         match self {
             Channel::Stdout => Some(Stream::Stdout),

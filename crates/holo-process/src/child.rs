@@ -1,7 +1,7 @@
-//! A program that runs: its pipes, its end, and the signals that it is sent.
+//! A running program: its pipes, its exit, and its signals.
 //!
-//! Nothing here blocks but [`wait_for_any`], and that waits for everything at once: for what programs say, for room in their input, for
-//! their ends, and until a time.
+//! Only [`wait_for_any`] blocks. It waits for all events at once: output, space in the input pipe, exits, and a
+//! timeout.
 
 use crate::channel::Channel;
 use crate::ended::Status;
@@ -20,24 +20,24 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The most that a pipe can hold, unless its program is privileged.
+/// The maximum capacity of a pipe, unless its program is privileged.
 pub(crate) const MAX_PIPE_SIZE: usize = 1 << 20;
 const CHUNK_SIZE: usize = 1 << 16;
-/// The interval at which the end is looked for on kernels that do not tell.
+/// The polling interval for exits on kernels without pidfds.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A running program. It is killed if it is dropped before its end.
+/// A running program. It is killed if it is dropped before it has ended.
 #[derive(Debug)]
 pub(crate) struct Child {
     child: std::process::Child,
     pid: Pid,
-    /// Becomes readable when the child ends; kernels before 5.3 have none.
+    /// The pidfd, which becomes readable when the child exits; `None` on kernels before 5.3.
     exit: Option<OwnedFd>,
     reach: Reach,
     has_exited: bool,
     is_finished: bool,
     pipes: Vec<(Channel, File)>,
-    /// Its output where that is read at its end.
+    /// The files with its output, if the output is read only after its end.
     files: Vec<(Channel, File)>,
     input: Option<Outgoing>,
     buffer: Vec<u8>,
@@ -67,7 +67,7 @@ impl Child {
         };
         if let Some(mut report) = report {
             let mut reason = String::new();
-            // It comes to its end when the launcher has become the program.
+            // End of file is reached when the launcher has become the program.
             let read = report.read_to_string(&mut reason);
             if read.is_err() || !reason.is_empty() {
                 let _ = started.finish(program.grace);
@@ -78,32 +78,32 @@ impl Child {
         Ok(started)
     }
 
-    /// Returns its number.
+    /// Returns its PID.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns true if it has ended, though some of what it said may still be in its pipes.
+    /// Returns true if it has exited. Its pipes may still contain output.
     pub(crate) fn has_exited(&self) -> bool {
         self.has_exited
     }
 
-    /// Returns true if a pipe has not come to its end.
+    /// Returns true if a pipe has not reached end of file.
     pub(crate) fn is_open(&self, channel: Channel) -> bool {
         self.pipes.iter().any(|(open, _)| *open == channel)
     }
 
-    /// Returns the first of its pipes that has not come to its end.
+    /// Returns the first of its pipes that has not reached end of file.
     pub(crate) fn first_open(&self) -> Option<Channel> {
         self.pipes.first().map(|&(channel, _)| channel)
     }
 
-    /// Returns true if it belongs to what is asked to end, and killed, with everything that it has started.
+    /// Returns true if signals are also sent to all processes that it has started.
     pub(crate) fn is_tree(&self) -> bool {
         self.reach == Reach::Tree
     }
 
-    /// Has it read these bytes after those before. If it does not listen any more they are dropped.
+    /// Writes bytes to its input, after those of earlier calls. They are dropped if it has closed its input.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         if let Some(input) = &mut self.input {
             input.push(bytes);
@@ -111,7 +111,7 @@ impl Child {
         }
     }
 
-    /// Ends its input once it has taken everything.
+    /// Closes its input when all bytes have been written.
     pub(crate) fn end_input(&mut self) {
         if let Some(input) = &mut self.input {
             input.end();
@@ -119,21 +119,22 @@ impl Child {
         }
     }
 
-    /// Ends its input at once.
+    /// Closes its input immediately.
     pub(crate) fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Gives it what it can take at once.
+    /// Writes as many bytes to its input as possible without blocking.
     fn write(&mut self) {
         if self.input.as_mut().is_some_and(|input| !input.write()) {
             self.input = None;
         }
     }
 
-    /// Takes what it has said and gives it what it can take, both only as far as that goes at once. Returns the number of bytes said.
+    /// Reads its output and writes its input, without blocking. Returns the number of bytes read.
     ///
-    /// It may say things as fast as they are read: no more is taken from a pipe than that can hold.
+    /// Because a program may write as fast as its output is read, at most the capacity of a pipe is read from each
+    /// pipe.
     pub(crate) fn exchange(&mut self, seen: &mut dyn FnMut(Channel, &[u8])) -> usize {
         let Child { pipes, buffer, .. } = self;
         let mut total = 0;
@@ -146,7 +147,7 @@ impl Child {
                         seen(*channel, buffer.get(..length).unwrap_or_default());
                         (taken, total) = (taken + length, total + length);
                         if length < buffer.len() {
-                            // It is empty now.
+                            // The pipe is empty now.
                             break;
                         }
                     }
@@ -160,11 +161,11 @@ impl Child {
         total
     }
 
-    /// Hands on what it has said into files.
+    /// Passes on the output that was written to files.
     pub(crate) fn read_files(&mut self, seen: &mut dyn FnMut(Channel, &[u8])) {
         let Child { files, buffer, .. } = self;
         for (channel, file) in files {
-            // Output that cannot be read back counts as none.
+            // Output that cannot be read back is treated as empty.
             let mut is_readable = file.rewind().is_ok();
             while is_readable {
                 let length = file.read(buffer).unwrap_or_default();
@@ -176,13 +177,13 @@ impl Child {
         }
     }
 
-    /// Waits until there is something to do, or until this time. Returns true if a descriptor that is waited for as well can be read.
+    /// Waits for an event, or until a point in time. Returns true if the other descriptor is readable.
     pub(crate) fn wait(&mut self, until: Option<Instant>, other: Option<BorrowedFd<'_>>) -> io::Result<bool> {
         let others: Vec<BorrowedFd<'_>> = other.into_iter().collect();
         Ok(wait_for_any(&mut [self], until, &others)?.contains(&true))
     }
 
-    /// Waits until it has ended, or until this time.
+    /// Waits until it has exited, or until a point in time.
     pub(crate) fn wait_for_exit(&mut self, until: Option<Instant>) -> io::Result<()> {
         let (pipes, input) = (std::mem::take(&mut self.pipes), self.input.take());
         let mut waited = Ok(false);
@@ -193,7 +194,7 @@ impl Child {
         waited.map(drop)
     }
 
-    /// Sends a signal to everything that belongs to it. What is gone already needs none.
+    /// Sends a signal to all processes within its reach. Processes that no longer exist are ignored.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = match self.reach {
             Reach::Process => kill_process(self.pid, signal),
@@ -205,15 +206,15 @@ impl Child {
         };
     }
 
-    /// Kills what it has left in the process group that it leads.
+    /// Kills the remaining processes of the process group that it leads.
     pub(crate) fn kill_group(&self) {
         if self.reach != Reach::Process {
-            // It may have left nothing.
+            // The group may be empty.
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
     }
 
-    /// Waits for it after it has ended, or was killed.
+    /// Reaps it after it has exited or was killed.
     pub(crate) fn finish(&mut self, limit: Duration) -> io::Result<Status> {
         self.is_finished = true;
         self.pipes.clear();
@@ -223,11 +224,12 @@ impl Child {
         if self.has_exited {
             return Ok(self.child.wait()?.into());
         }
-        // Something in the system holds it, and would hold us.
+        // The process cannot be killed, for example because it is in an uninterruptible sleep. Waiting for it would
+        // block us too.
         Ok(Status::Signaled { signal: Signal::KILL.as_raw(), core_dumped: false })
     }
 
-    /// Adds what it can be waited for, and returns the index of what tells of its end.
+    /// Adds the descriptors to poll, and returns the index of the pidfd.
     fn add_to<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Option<usize> {
         fds.extend(self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
         let input = self.input.iter().filter(|input| input.is_pending());
@@ -237,13 +239,13 @@ impl Child {
         Some(fds.len() - 1)
     }
 
-    /// Returns true if its end has to be looked for.
+    /// Returns true if its exit must be polled for.
     fn is_looked_for(&self) -> bool {
         self.exit.is_none() && !self.has_exited
     }
 
     fn look_for_end(&mut self) -> io::Result<()> {
-        // It is not waited for yet: its number must stay its own until its group is done with.
+        // WNOWAIT leaves it as a zombie: its PID must not be reused before its group has been handled.
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         self.has_exited = waitid(WaitId::Pid(self.pid), look)?.is_some();
         Ok(())
@@ -259,8 +261,8 @@ impl Drop for Child {
     }
 }
 
-/// Waits until there is something to do for one of the programs, until one of the other descriptors can be read, or until this time. Returns
-/// of each of the others if it can be read.
+/// Waits for an event of one of the programs, for one of the other descriptors to become readable, or until a point in
+/// time. Returns for each of the other descriptors whether it is readable.
 pub(crate) fn wait_for_any(
     children: &mut [&mut Child],
     until: Option<Instant>,

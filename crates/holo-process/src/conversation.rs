@@ -1,4 +1,4 @@
-//! A program that is asked for one thing after the other: requests go in, answers come out.
+//! A running program that receives requests and returns answers.
 
 mod ending;
 mod limits;
@@ -19,17 +19,17 @@ use rustix::process::Signal;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// A line of a program's standard error that is longer comes in pieces.
+/// The maximum length of a line of standard error; longer lines are split.
 const MAX_DIAGNOSTIC: usize = 1 << 16;
 
-/// A running program, to which requests are sent, and that answers with lines.
+/// A running program that receives requests and answers with lines.
 ///
-/// Neither side ever waits for the other to read: requests are written as the program takes them, while its answers and its standard error
-/// are read. All of that goes on whenever something is waited for. Lines that are complete count even if the program has ended since, and
-/// whether or not it has read the requests.
+/// Neither side ever blocks the other: requests are written as fast as the program reads them, while its answers and
+/// its standard error are read. This happens during each wait. Complete lines are returned even if the program has
+/// ended in the meantime, and whether or not it has read the requests.
 ///
-/// After an error there is nothing more to say: the program has been ended with its process group, and another one has to be started. It is
-/// killed if the conversation is dropped before its [end](Self::end).
+/// After an error, the conversation is over: the program was terminated with its process group, and a new one must be
+/// started. The program is killed if the conversation is dropped before its [end](Self::end).
 ///
 /// ```
 /// use holo_process::{Deadline, Program};
@@ -54,21 +54,22 @@ pub struct Conversation {
     grace: Duration,
     linger: Duration,
     leaves_nothing: bool,
-    /// The number of bytes that were answered since the last request, or whole answer.
+    /// The number of bytes received since the last request or complete answer.
     answered: usize,
     exited_at: Option<Instant>,
-    /// The way it ended, once that is known.
+    /// The exit status; `None` until it is known.
     status: Option<Status>,
 }
 
 impl Program {
-    /// Starts it for requests and answers. It gets a pipe as its standard input, and no descriptors above the three.
+    /// Starts the program for requests and answers. Its standard input is a pipe, and it inherits no descriptors above
+    /// 2.
     ///
-    /// Its [time limit](Self::timeout) does not count: each answer has a [deadline](Deadline). Its [grace](Self::grace) is what it has to end
-    /// after one that is over.
+    /// Its [timeout](Self::timeout) is ignored, because each answer has a [deadline](Deadline). When a deadline has
+    /// expired, the program has its [grace period](Self::grace) to exit.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn converse(&mut self) -> Result<Conversation, ProgramError> {
         groups::mark_inherited_descriptors();
         self.stdin = Input::Requests;
@@ -90,35 +91,36 @@ impl Program {
 }
 
 impl Conversation {
-    /// Sets the most that it may say.
+    /// Sets the limits of its output.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Returns the number of its process, which is that of its process group as well.
+    /// Returns the PID of the program, which is also its process group ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a request: now as much as it takes, the rest while answers are waited for.
+    /// Sends a request. As much as possible is written immediately, the rest while waiting for answers.
     ///
-    /// That it does not read requests is no error, as it may have answered them in advance.
+    /// It is no error if the program does not read the request, because it may have answered in advance.
     pub fn send(&mut self, request: &[u8]) {
         self.answered = 0;
         self.child.send(request);
     }
 
-    /// Ends its input once it has taken everything: there are no more requests.
+    /// Closes its input when all requests have been written.
     pub fn end_input(&mut self) {
         self.child.end_input();
     }
 
-    /// Waits for the next line of its standard output, and returns it without the newline. Each whole line of its standard error goes to
-    /// `heard`: everything that it said there before it answered is heard before this returns.
+    /// Waits for the next line of its standard output, and returns it without the newline. Each complete line of its
+    /// standard error is passed to `heard`; lines that were written before the answer are passed before this function
+    /// returns.
     ///
     /// # Errors
-    /// If there is none in time, or never will be. Then the program has been ended.
+    /// If no line arrives before the deadline, or the output has ended. The program has been terminated then.
     pub fn line(&mut self, deadline: Deadline, heard: &mut dyn FnMut(&[u8])) -> Result<Vec<u8>, ConversationError> {
         if let Some(status) = self.status {
             return Err(self.ended(status));
@@ -146,10 +148,10 @@ impl Conversation {
         }
     }
 
-    /// Waits for the lines up to an empty one, and returns them without it.
+    /// Waits for lines up to an empty line, and returns them without it.
     ///
     /// # Errors
-    /// As those of [`line`](Self::line).
+    /// Those of [`line`](Self::line).
     pub fn answer(
         &mut self,
         deadline: Deadline,
@@ -167,31 +169,32 @@ impl Conversation {
         }
     }
 
-    /// Returns true if no answer can come any more: it has ended, and every line that it has left was taken. This waits for nothing.
+    /// Returns true if no further answer is possible: the program has ended, and all of its lines were taken. Does not
+    /// block.
     pub fn is_over(&mut self, heard: &mut dyn FnMut(&[u8])) -> bool {
         if self.status.is_none() && !self.answers.has_next() {
-            // An error of waiting will be one of the next line.
+            // If waiting fails, the next call of `line` returns the error.
             let _ = self.round(Some(Instant::now()), heard);
         }
         !self.answers.has_next() && (self.status.is_some() || self.is_exhausted())
     }
 
-    /// Returns up to so many of the lines that it said last on its standard error, without empty ones; what is not UTF-8 is replaced.
+    /// Returns the last non-empty lines of its standard error, at most `count`. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn last_lines(&self, count: usize) -> Vec<String> {
         self.tail.last_lines(count)
     }
 
-    /// Ends it, as [`end_together`] does.
+    /// Ends the program, like [`end_together`].
     ///
     /// # Errors
-    /// If the system does not say how it ended.
+    /// If its exit status cannot be determined.
     pub fn end(self, within: Duration, heard: &mut dyn FnMut(&[u8])) -> Result<Status, ConversationError> {
         let mut ends = end_together(vec![self], within, &mut |_, line| heard(line));
         ends.pop().unwrap_or_else(|| Err(ConversationError::Lost(io::ErrorKind::NotFound.into())))
     }
 
-    /// Waits until something happens, or until this time, and takes what there is.
+    /// Waits for an event, or until a point in time, and reads all available output.
     fn round(&mut self, until: Option<Instant>, heard: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let linger = self.lingers_until();
         let until = [until, linger].into_iter().flatten().min();
@@ -200,7 +203,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes what it has said.
+    /// Reads all available output.
     fn take(&mut self, heard: &mut dyn FnMut(&[u8])) {
         let Conversation { child, answers, diagnostics, tail, .. } = self;
         child.exchange(&mut |channel, bytes| match channel {
@@ -215,7 +218,7 @@ impl Conversation {
                     heard(&diagnostics.take_rest());
                 }
             }
-            // It has none.
+            // Conversations have no extra pipe.
             Channel::Extra => {}
         });
         if self.child.has_exited() && self.exited_at.is_none() {
@@ -233,19 +236,19 @@ impl Conversation {
         }
     }
 
-    /// Returns the time until which its pipes are read, if it has ended.
+    /// Returns the point in time until which its pipes are read after its exit.
     fn lingers_until(&self) -> Option<Instant> {
         self.exited_at?.checked_add(self.linger)
     }
 
-    /// Returns true if no more lines can come.
+    /// Returns true if no more lines can arrive.
     fn is_exhausted(&self) -> bool {
         !self.child.is_open(Channel::Stdout) || self.lingers_until().is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Ends it after its output came to its end.
+    /// Ends the program after its standard output was closed.
     fn fail_at_end(&mut self, heard: &mut dyn FnMut(&[u8])) -> ConversationError {
-        // Its exit follows, and says more than that; so does what it says on standard error.
+        // Its exit status is more informative than the closed output, and so are the final lines of its standard error.
         let until = Instant::now().checked_add(self.linger);
         while !self.is_silent() && until.is_none_or(|until| Instant::now() < until) {
             if let Err(error) = self.round(until, heard) {
@@ -255,14 +258,14 @@ impl Conversation {
         if !self.child.has_exited() {
             return self.give_up(ConversationError::OutputClosed, heard);
         }
-        // Its programs in the background live on.
+        // Its background processes keep running.
         match self.reap(heard) {
             Ok(status) => self.ended(status),
             Err(error) => error,
         }
     }
 
-    /// Returns true if it has ended, and everything it said was read, as far as that is waited for.
+    /// Returns true if it has exited, and its output has ended or the time to wait for it has expired.
     fn is_silent(&self) -> bool {
         self.child.has_exited()
             && (self.child.first_open().is_none() || self.lingers_until().is_some_and(|until| Instant::now() >= until))
@@ -272,7 +275,7 @@ impl Conversation {
         ConversationError::Ended { status, is_answering: self.answered > 0 || self.answers.next_length() > 0 }
     }
 
-    /// Ends it for this error: its group is asked to end, and killed after the grace.
+    /// Terminates the program because of an error: its group receives SIGTERM, and SIGKILL after the grace period.
     fn give_up(&mut self, error: ConversationError, heard: &mut dyn FnMut(&[u8])) -> ConversationError {
         self.child.signal(Signal::TERM);
         let until = Instant::now().checked_add(self.grace);
@@ -280,7 +283,7 @@ impl Conversation {
             if let Err(error) = self.round(until, heard) {
                 return ConversationError::Lost(error);
             }
-            // It is not listened to any more.
+            // Further answers are discarded.
             self.answers.take_rest();
         }
         self.child.signal(Signal::KILL);
@@ -290,7 +293,7 @@ impl Conversation {
         }
     }
 
-    /// Waits for it after it has ended, or was killed.
+    /// Reaps the program after it has exited or was killed.
     fn reap(&mut self, heard: &mut dyn FnMut(&[u8])) -> Result<Status, ConversationError> {
         self.take(heard);
         self.take_last_diagnostic(heard);

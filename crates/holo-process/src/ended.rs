@@ -1,44 +1,45 @@
-//! The end of a program, and what it said last.
+//! The outcome of a program, and its last output.
 
 use crate::words;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// The number of bytes that are kept of what a program said last.
+/// The maximum number of bytes in [`Ended::tail`].
 const TAIL_SIZE: usize = 8 << 10;
 
-/// The end of a program.
+/// The outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// By itself, or by a signal.
+    /// Its exit status, or the signal that ended it.
     pub status: Status,
-    /// The time limit that it was ended for.
+    /// The timeout that it exceeded, if any.
     pub timed_out: Option<Duration>,
-    /// True if something that it left behind when it ended by itself still held its pipes open.
+    /// True if it exited, but a process that it had started still held its pipes open.
     pub held_open: bool,
-    /// The end of what it said on both streams, in order of arrival: whole lines, unless a single one is longer than is kept.
+    /// The end of its output on both streams, in order of arrival. These are complete lines, unless a single line
+    /// exceeds the size of the tail.
     pub tail: Vec<u8>,
 }
 
-/// The end of a process as the system reports it.
+/// The exit status of a process as reported by the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It exited with this status.
+    /// It exited with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// It was ended by a signal.
     Signaled {
-        /// Its number.
+        /// The number of the signal.
         signal: i32,
-        /// True if there is a core dump.
+        /// True if a core dump was written.
         core_dumped: bool,
     },
 }
 
-/// A program's end, and everything that it said.
+/// The outcome of a program with its complete output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The way it ended.
+    /// The outcome.
     pub ended: Ended,
     /// Its standard output.
     pub stdout: Vec<u8>,
@@ -46,13 +47,15 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// Ends this process by a signal, as if nobody had ever caught it. It returns if that is no signal that ends processes.
+/// Ends this process with the default action of a signal, even if the signal is caught. Returns if the default action
+/// does not end processes.
 pub fn end_by(signal: i32) {
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }
 
 impl Ended {
-    /// Returns the failure in words: `exit status 3`, `signal: killed`, `timed out after 5s`; nothing if it exited with 0 in time.
+    /// Returns a description of the failure: `exit status 3`, `signal: killed`, `timed out after 5s`. `None` if it
+    /// exited with 0 in time.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         match (self.timed_out, self.status) {
@@ -61,13 +64,13 @@ impl Ended {
         }
     }
 
-    /// Returns its exit status, if it exited in time.
+    /// Returns its exit code; `None` if a signal ended it, or it timed out.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.status.code().filter(|_| self.timed_out.is_none())
     }
 
-    /// Returns up to so many of the lines that it said last, without empty ones; what is not UTF-8 is replaced.
+    /// Returns the last non-empty lines of its output, at most `count`. Invalid UTF-8 is replaced.
     #[must_use]
     pub fn last_lines(&self, count: usize) -> Vec<String> {
         last_lines(&self.tail, count)
@@ -75,7 +78,7 @@ impl Ended {
 }
 
 impl Status {
-    /// Returns the exit status, if it exited.
+    /// Returns the exit code; `None` if a signal ended the process.
     #[must_use]
     pub fn code(self) -> Option<i32> {
         match self {
@@ -84,7 +87,7 @@ impl Status {
         }
     }
 
-    /// Returns the number of the signal that ended it, if one did.
+    /// Returns the number of the signal that ended the process; `None` if it exited.
     #[must_use]
     pub fn signal(self) -> Option<i32> {
         match self {
@@ -93,7 +96,7 @@ impl Status {
         }
     }
 
-    /// Returns it as a shell's `$?` has it: 128 + N for signal N.
+    /// Returns the value of `$?` in a shell: 128 + N for signal N.
     #[must_use]
     pub fn shell_code(self) -> i32 {
         match self {
@@ -102,7 +105,7 @@ impl Status {
         }
     }
 
-    /// Returns the failure in words: `exit status 3`, `signal: killed`; nothing if it exited with 0.
+    /// Returns a description of the failure: `exit status 3`, `signal: killed`. `None` if it exited with 0.
     #[must_use]
     pub fn failure(self) -> Option<String> {
         match self {
@@ -111,14 +114,14 @@ impl Status {
         }
     }
 
-    /// Returns the same, and `exit status 0` for that.
+    /// Like [`failure`](Self::failure), but `exit status 0` for success.
     #[must_use]
     pub fn in_words(self) -> String {
         self.failure().unwrap_or_else(|| "exit status 0".to_owned())
     }
 }
 
-/// Returns up to so many lines of the end of a text, without empty ones.
+/// Returns the last non-empty lines of a text, at most `count`.
 fn last_lines(text: &[u8], count: usize) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -136,7 +139,7 @@ impl From<ExitStatus> for Status {
     }
 }
 
-/// Keeps the end of what passes.
+/// A buffer for the end of an output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tail {
     bytes: Vec<u8>,
@@ -146,7 +149,7 @@ pub(crate) struct Tail {
 impl Tail {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        // Not each time, lest every few bytes move all the others.
+        // Cutting on each call would move all bytes for every few that are added.
         if self.bytes.len() > 4 * TAIL_SIZE {
             self.cut();
         }
@@ -159,14 +162,14 @@ impl Tail {
         }
     }
 
-    /// Returns up to so many of the last lines, without empty ones.
+    /// Returns the last non-empty lines, at most `count`.
     pub(crate) fn last_lines(&self, count: usize) -> Vec<String> {
         last_lines(&self.clone().into_bytes(), count)
     }
 
     pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.cut();
-        // The rest of the line that was cut would be taken for a line.
+        // The remainder of a cut line must not look like a complete line.
         let end_of_line = self.bytes.iter().position(|&byte| byte == b'\n');
         match end_of_line.filter(|&end| self.is_cut && end + 1 < self.bytes.len()) {
             Some(end) => self.bytes.split_off(end + 1),

@@ -1,4 +1,4 @@
-//! The reasons for which a program cannot be run to its end.
+//! The errors of starting programs and waiting for them.
 
 use crate::ended::Status;
 use crate::words;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A program was not run to its end.
+/// A program could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It could not be started.
@@ -16,7 +16,7 @@ pub enum ProgramError {
     /// It could not be started because there is no such program.
     #[error(transparent)]
     NotFound(StartError),
-    /// The system did not say how it ended.
+    /// Its exit status could not be determined.
     #[error("cannot wait for {program}: {}", words::reason(source))]
     Lost {
         /// The program's name.
@@ -24,12 +24,12 @@ pub enum ProgramError {
         /// The system's error.
         source: io::Error,
     },
-    /// It said more than is [captured](crate::Program::output), and was ended.
+    /// Its output exceeded the [limit](crate::Program::output), and it was terminated.
     #[error("{program} printed more than {limit} bytes")]
     TooMuchOutput {
         /// The program's name.
         program: String,
-        /// The number of bytes that may be captured.
+        /// The limit in bytes.
         limit: usize,
     },
 }
@@ -37,7 +37,7 @@ pub enum ProgramError {
 /// A program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system could not start it, or found no such program.
+    /// The system could not execute it, or it does not exist.
     #[error("fork/exec {}: {}", path.display(), words::reason(source))]
     Exec {
         /// The program.
@@ -45,7 +45,7 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// Its working directory cannot be used.
+    /// Its working directory is not accessible.
     #[error("chdir {}: {}", directory.display(), words::reason(source))]
     Directory {
         /// The directory.
@@ -53,13 +53,13 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// There is no program of this name in the path.
+    /// The search path contains no program with this name.
     #[error("exec: \"{name}\": executable file not found in $PATH")]
     NotInPath {
         /// The name.
         name: String,
     },
-    /// The file of this name in the path is not executable.
+    /// The search path contains only a file with this name that is not executable.
     #[error("exec: \"{name}\": {}: permission denied", path.display())]
     NotExecutable {
         /// The name.
@@ -67,90 +67,90 @@ pub enum StartError {
         /// The file.
         path: PathBuf,
     },
-    /// It was to run as another user, for which our own process would have to be [prepared](crate::prepare).
+    /// Another user's programs can only be started if this process is [prepared](crate::prepare).
     #[error("{program}: this process cannot run programs as someone else")]
     NotPrepared {
         /// The program's name.
         program: String,
     },
-    /// It was to run as a user or group that cannot be taken on.
+    /// The process cannot run as the user or group.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The process that was to become the program could not; the text says why.
+    /// The launcher could not execute the program.
     #[error("{reason}")]
     Launcher {
-        /// The reason.
+        /// The reason reported by the launcher.
         reason: String,
     },
 }
 
-/// A user or group cannot be taken on.
+/// The identity of a program is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user {name:?}")]
     NoUser {
         /// The name.
         name: String,
     },
-    /// There is no such group.
+    /// The group does not exist.
     #[error("there is no group {name:?}")]
     NoGroup {
         /// The name.
         name: String,
     },
-    /// The number has no account that would name its group.
+    /// A numeric user without account, and therefore without primary group, needs a group.
     #[error("user {uid} has no account, so it needs a group")]
     NeedsGroup {
-        /// The number.
+        /// The user ID.
         uid: u32,
     },
-    /// The name of an account holds a NUL.
+    /// The name of an account contains a NUL.
     #[error(transparent)]
     Name(#[from] NulError),
-    /// The system did not say.
+    /// The system could not look up the account.
     #[error("cannot {action}: {}", words::reason(source))]
     System {
-        /// The question: `look up user x`.
+        /// The failed operation, such as `look up user x`.
         action: String,
         /// The system's error.
         source: io::Error,
     },
 }
 
-/// A conversation has come to its end without the answer that was waited for. Shown, it reads after the name of the program.
+/// A conversation ended without the expected answer. The message is meant to follow the name of the program.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
     /// The program has ended.
     #[error("ended before its answer was complete: {}", status.in_words())]
     Ended {
-        /// The way it ended.
+        /// The exit status.
         status: Status,
-        /// True if there is a part of an answer.
+        /// True if part of an answer was received.
         is_answering: bool,
     },
-    /// It has closed its standard output, and went on running.
+    /// The program closed its standard output, but did not exit.
     #[error("closed its standard output before its answer was complete")]
     OutputClosed,
-    /// Its answer was not complete in time.
+    /// The answer was not complete before the deadline.
     #[error("did not answer within {limit:?}")]
     Late {
-        /// The time that it had.
+        /// The time limit of the answer.
         limit: Duration,
     },
-    /// It answered with a line that is too long.
+    /// A line of the answer exceeded the limit.
     #[error("answered with a line of more than {limit} bytes")]
     LineTooLong {
-        /// The number of bytes that a line may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// It answered too much.
+    /// The answer exceeded the limit.
     #[error("answered with more than {limit} bytes")]
     AnswerTooLong {
-        /// The number of bytes that an answer may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The system did not say what became of it.
+    /// Waiting for the program failed.
     #[error("cannot be waited for: {}", words::reason(.0))]
     Lost(#[source] io::Error),
 }

@@ -1,8 +1,8 @@
-//! The process groups that run now, and what becomes of them when our own process is ended.
+//! The running process groups, and their termination when this process ends.
 //!
-//! Being groups of their own, they get neither the signals that our own group gets, nor do they end with us. So a thread waits for the
-//! signals that ask for our end and passes them on first; and a process watches whose only input is a pipe from us, for a kill leaves no
-//! time for anything.
+//! Process groups of their own do not receive the signals that are sent to our group, and do not end with us. Therefore
+//! a thread catches the signals that end this process and forwards them first. Because SIGKILL cannot be caught, a
+//! guard process, whose standard input is a pipe from us, ends the groups when the pipe is closed.
 
 use crate::invocation::{WATCH, ignored_signals};
 use crate::tree::signal_all_of;
@@ -16,76 +16,78 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-/// The time that programs have to end after a signal that was passed on; less than the sender of that signal is likely to wait.
+/// The time that programs have to exit after a forwarded signal; less than the sender of the signal is likely to wait.
 const GRACE: Duration = Duration::from_secs(4);
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
 static GROUPS: Mutex<Groups> =
     Mutex::new(Groups { leaders: Vec::new(), is_ending: false, guard: Guard::None, holder: None });
-/// Held for reading while a program is started.
+/// Held for reading while a program is being started.
 static STARTS: RwLock<()> = RwLock::new(());
-/// A group has ended.
+/// Notified when a group has ended.
 static ENDED: Condvar = Condvar::new();
 
 struct Groups {
-    /// The leaders of those that run.
+    /// The leaders of the running groups.
     leaders: Vec<Leader>,
-    /// No program is started any more.
+    /// True if no more programs may be started.
     is_ending: bool,
     guard: Guard,
-    /// The process that holds a lock for as long as programs run.
+    /// The process that holds a lock while programs are running.
     holder: Option<Watcher>,
 }
 
-/// The group in which a program is to run.
+/// The process group of a new program.
 pub(crate) enum Group {
-    /// Our own.
+    /// The group of this process.
     Ours,
-    /// One of its own.
+    /// A group of its own.
     Own,
-    /// One of its own, which is let finish.
+    /// A group of its own that is allowed to finish when this process ends.
     LetFinish { name: String, within: Duration },
 }
 
 /// The first process of a group.
 struct Leader {
     pid: Pid,
-    /// If it is let finish: its name, and how long that may take.
+    /// The name of the program and its time limit, if it is allowed to finish.
     finishes: Option<(String, Duration)>,
 }
 
-/// The process that sees to it that no group outlives us.
+/// The process that ends the groups after this process was killed.
 enum Guard {
     None,
     Incomplete,
     Watched(Watcher),
 }
 
-/// Marks the descriptors that we have inherited, so that programs do not inherit them. Those that we open ourselves are marked anyway.
+/// Sets the close-on-exec flag of all inherited descriptors, so that programs do not inherit them. Descriptors that
+/// this process opens have the flag already.
 pub(crate) fn mark_inherited_descriptors() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| close_fds::set_fds_cloexec(3, &[]));
 }
 
-/// Notes that programs can be guarded from now on.
+/// Allows the guard process to be started.
 pub(crate) fn set_prepared() {
     PREPARED.store(true, Ordering::Relaxed);
 }
 
-/// Ends what guards programs.
+/// Ends the guard process.
 pub(crate) fn end_guard() {
     let guard = std::mem::replace(&mut groups().guard, Guard::Incomplete);
     drop(guard);
 }
 
-/// Returns true if this process's `main` has called [`prepare`](crate::prepare).
+/// Returns true if `main` of this process has called [`prepare`](crate::prepare).
 pub(crate) fn is_prepared() -> bool {
     PREPARED.load(Ordering::Relaxed)
 }
 
-/// Ends every program that runs in a group of its own: asks it to end, then kills it. None can be started any more.
+/// Ends all programs that run in groups of their own: with SIGTERM first, then with SIGKILL. Further programs cannot be
+/// started.
 ///
-/// Threads that run programs do not go on; the caller is about to end the process.
+/// Threads that run programs do not continue; the caller must end the process.
 pub fn end_all() {
     end_all_with(Signal::TERM);
 }
@@ -94,7 +96,7 @@ fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a program, and keeps track of its group unless that is ours. The command makes it the leader of its group, or it does so itself.
+/// Starts a program, and tracks its group unless that is ours. The command, or the program itself, creates the group.
 pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
     let starting = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let mut groups = groups();
@@ -107,10 +109,10 @@ pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
         return command.spawn();
     }
     if is_prepared() && matches!(groups.guard, Guard::None) {
-        // Without it, programs can still be run.
+        // Programs can be run without a guard too.
         groups.guard = guard().unwrap_or(Guard::Incomplete);
     }
-    // Others may start at the same time.
+    // Other threads may start programs at the same time.
     drop(groups);
     let child = command.spawn()?;
     let finishes = if let Group::LetFinish { name, within } = group { Some((name, within)) } else { None };
@@ -118,14 +120,14 @@ pub(crate) fn start(command: &mut Command, group: Group) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Takes note that a group has ended, before its leader is waited for. If our own end has been asked for, this does not return.
+/// Removes a group whose leader has exited, but was not reaped yet. Does not return if this process is ending.
 pub(crate) fn end(child: &Child) {
     let mut groups = groups();
     let leader = Pid::from_child(child);
     let Some(index) = groups.leaders.iter().position(|known| known.pid == leader) else { return };
     groups.leaders.swap_remove(index);
     if groups.is_ending {
-        // It is not waited for, so that its number stays its own until what is left of its group is killed.
+        // The leader is not reaped, so that its PID is not reused before the rest of its group has been killed.
         drop(groups);
         ENDED.notify_all();
         wait_for_the_end();
@@ -133,14 +135,15 @@ pub(crate) fn end(child: &Child) {
     groups.ended(child.id());
 }
 
-/// Has this process, too, told of the programs that run, and of those that are started from now on.
+/// Notifies a holder process of all running programs, and of those that are started or end from now on.
 pub(crate) fn tell(mut holder: Watcher) {
     let mut groups = groups();
     groups.leaders.iter().for_each(|leader| holder.began(leader.pid.as_raw_nonzero().get().unsigned_abs()));
     groups.holder = Some(holder);
 }
 
-/// Takes back the process that is [told](tell). It is not to act on what runs on: we are not gone.
+/// Returns the process that was passed to [`tell`], after it was notified that all programs have ended: they may keep
+/// running, and the holder must not act on them.
 pub(crate) fn tell_no_more() -> Option<Watcher> {
     let mut groups = groups();
     let mut holder = groups.holder.take()?;
@@ -167,20 +170,22 @@ impl Groups {
     }
 }
 
-/// Programs are not started as long as this lives.
+/// A guard that prevents programs from being started while it exists.
 #[derive(Debug)]
 #[must_use = "programs are started again when it is dropped"]
 pub struct StartsHeldBack(#[expect(dead_code, reason = "it is held")] RwLockWriteGuard<'static, ()>);
 
-/// Holds back the start of programs, for as long as what is returned lives: no program holds a descriptor of this process meanwhile.
+/// Prevents programs from being started until the returned guard is dropped, so that no program holds a copy of a
+/// descriptor of this process.
 ///
-/// Between fork and exec a program has all of them. If one of them is open for writing on an executable, that cannot be run until then
-/// (`ETXTBSY`): so who writes one to run it, beside threads that start programs, does it under this guard.
+/// Between fork and exec, a program has copies of all descriptors. A copy that is open for writing on an executable
+/// file prevents its execution (`ETXTBSY`). Code that writes an executable and runs it, while other threads start
+/// programs, must write it under this guard.
 pub fn while_nothing_starts() -> StartsHeldBack {
     StartsHeldBack(STARTS.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The thread that knows of the end does the rest.
+/// Blocks forever. The thread that called `end_all` ends the process.
 fn wait_for_the_end() -> ! {
     loop {
         std::thread::park();
@@ -189,14 +194,14 @@ fn wait_for_the_end() -> ! {
 
 fn guard() -> io::Result<Guard> {
     pass_signals_on()?;
-    // The number is for people who look for what is left of us.
+    // The PID is only informative: it identifies our guard in the list of processes.
     let words = [WATCH.into(), std::process::id().to_string().into()];
     Ok(Guard::Watched(Watcher::start(words, Stdio::null())?))
 }
 
 fn pass_signals_on() -> io::Result<()> {
     let ignored = ignored_signals();
-    // With nohup, or in the background of a script, the signal is to stay ignored.
+    // Signals that are ignored, such as with nohup or in the background of a script, must remain ignored.
     let wanted: Vec<i32> =
         [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
     let mut signals = Signals::new(wanted)?;
@@ -211,10 +216,10 @@ fn pass_signals_on() -> io::Result<()> {
 
 fn end_all_with(signal: Signal) {
     groups().is_ending = true;
-    // Those that are being started are known when all of that is over.
+    // After this, all programs that were being started are in the list.
     drop(while_nothing_starts());
     let mut groups = groups();
-    // They are not waited for from now on, so that none of these numbers can be anybody else's.
+    // From now on no leader is reaped, so none of these PIDs can be reused.
     let pids = |leaders: &[Leader], finishes: bool| -> Vec<Pid> {
         leaders.iter().filter(|leader| leader.finishes.is_some() == finishes).map(|leader| leader.pid).collect()
     };
@@ -222,7 +227,7 @@ fn end_all_with(signal: Signal) {
     signal_all(&others, signal);
     let mut patience = Duration::ZERO;
     for (name, limit) in groups.leaders.iter().filter_map(|leader| leader.finishes.as_ref()) {
-        // Nobody may listen any more.
+        // Standard error may be closed.
         let _ = writeln!(io::stderr(), ">> {name} is let finish, which may take up to {limit:?}");
         patience = patience.max(*limit);
     }
@@ -236,7 +241,7 @@ fn end_all_with(signal: Signal) {
     }
 }
 
-/// Waits until these have ended.
+/// Waits until these leaders have exited, up to a time limit.
 fn wait_for<'a>(mut groups: MutexGuard<'a, Groups>, pids: &[Pid], limit: Duration) -> MutexGuard<'a, Groups> {
     let end = Instant::now() + limit;
     while groups.leaders.iter().any(|leader| pids.contains(&leader.pid)) {
@@ -249,7 +254,7 @@ fn wait_for<'a>(mut groups: MutexGuard<'a, Groups>, pids: &[Pid], limit: Duratio
     groups
 }
 
-/// Sends a signal to groups; those that are gone already need none.
+/// Sends a signal to groups. Those that no longer exist are ignored.
 fn signal_all(leaders: &[Pid], signal: Signal) {
     for &leader in leaders {
         signal_all_of(leader, signal);

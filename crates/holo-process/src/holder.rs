@@ -1,4 +1,4 @@
-//! A lock that outlives the process that took it, for as long as the programs that it protects others from.
+//! A lock that outlives the process that took it, until the programs that it protects have ended.
 
 use crate::groups;
 use crate::invocation::{HOLD, is_served};
@@ -12,19 +12,20 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// The interval at which the end of what is left is looked for where the kernel does not tell.
+/// The polling interval for processes on kernels without pidfds.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The time that the lock is held for what a program that has ended has left in its process group: it may be its work, when it was
-/// killed, but it may also be a daemon, which stays.
+/// The time that the lock is held for the remaining members of the group of a program that has ended. They may continue
+/// its work if it was killed, but may also be daemons, which keep running.
 const LEFT_BEHIND: Duration = Duration::from_secs(10);
 
-/// Has a process hold a locked file, too, and share its lock (see flock(2)): it goes on to do so after a kill of ours, until the programs have
-/// ended that run then. When we are killed it adds their numbers to the file, a line each after the first.
+/// Starts a process that also holds a locked file and thus shares its lock (see flock(2)). If this process is killed,
+/// the lock remains held until the running programs have ended, and their PIDs are appended to the file after its first
+/// line, one per line.
 ///
-/// The programs themselves inherit nothing: if they did, a daemon that one of them starts would hold the lock as long as it lives.
+/// The programs themselves do not inherit the lock. Otherwise a daemon that one of them starts would hold it forever.
 ///
 /// # Errors
-/// If it cannot be started, or our `main` has not called [`serve_if_asked`](crate::serve_if_asked).
+/// If the process cannot be started, or `main` has not called [`serve_if_asked`](crate::serve_if_asked).
 pub fn hold_lock(locked: &File) -> io::Result<()> {
     if !is_served() {
         return Err(io::ErrorKind::Unsupported.into());
@@ -33,24 +34,24 @@ pub fn hold_lock(locked: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends [that](hold_lock).
+/// Ends the process of [`hold_lock`].
 pub fn release_lock() {
-    // Its end is waited for; nobody else is to wait for that.
+    // Dropping the watcher reaps its process.
     drop(groups::tell_no_more());
 }
 
-/// The work of the process that holds the lock.
+/// The main function of the process that holds the lock.
 pub(crate) fn hold() {
     let mut running = listen();
     let leaders: Vec<Pid> = running.iter().map(|told| told.pid).collect();
     let Ok(lock) = io::stdout().as_fd().try_clone_to_owned().map(File::from) else { return };
     while !running.is_empty() {
-        // It is only for people to see.
+        // The list of PIDs is only informative.
         let _ = note(&lock, &running);
         wait(&running);
         running.retain(Told::is_running);
     }
-    // The programs of a program that was killed, too, are ended by its guard.
+    // The programs of a killed program are ended by its guard.
     while leaders.iter().any(|&leader| guards_of(leader)) {
         std::thread::sleep(LOOK_AGAIN);
     }
@@ -60,7 +61,7 @@ pub(crate) fn hold() {
     }
 }
 
-/// Writes down what runs, after the first line.
+/// Writes the PIDs of running programs to the lock file, after the first line.
 fn note(lock: &File, running: &[Told]) -> io::Result<()> {
     let mut first = [0; 32];
     let length = lock.read_at(&mut first, 0)?;
@@ -71,11 +72,11 @@ fn note(lock: &File, running: &[Told]) -> io::Result<()> {
     lock.set_len((start + lines.len()) as u64)
 }
 
-/// Waits until one of them may have ended.
+/// Waits until at least one of them may have ended.
 fn wait(running: &[Told]) {
     let mut fds: Vec<PollFd<'_>> =
         running.iter().filter_map(|told| told.exit.as_ref()).map(|exit| PollFd::new(exit, PollFlags::IN)).collect();
     let timeout = if fds.len() == running.len() { None } else { Timespec::try_from(LOOK_AGAIN).ok() };
-    // An error here can only mean that we look again earlier than needed.
+    // An error only causes an earlier check.
     let _ = poll(&mut fds, timeout.as_ref());
 }

@@ -1,50 +1,50 @@
-//! The user, the groups and the umask of a program.
+//! The user, groups and umask of a program.
 
 use crate::error::IdentityError;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
 use std::ffi::{CString, OsString};
 
-/// The umask of another user's program if none is given.
+/// The default umask for programs of other users.
 const UMASK_OF_USERS: u32 = 0o022;
 
-/// The user, the groups and the umask of a program; what is not given is as for our own process.
+/// The user, groups and umask of a program. Fields that are `None` are inherited from this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// The user, by name or number. Its groups come with it.
+    /// The user, by name or ID. It also determines the groups.
     pub user: Option<String>,
-    /// The primary group, by name or number, instead of the user's.
+    /// The primary group, by name or ID, instead of the user's.
     pub group: Option<String>,
-    /// The umask. Without one, a program of another user gets 022, and any other keeps ours.
+    /// The umask. By default, it is 022 for programs of another user, and is inherited otherwise.
     pub umask: Option<u32>,
 }
 
-/// An [`Identity`] in the terms of this machine.
+/// The numeric credentials of an [`Identity`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
-    /// All groups, if a user is given.
+    /// All groups; empty if no user is given.
     pub(crate) groups: Vec<u32>,
     pub(crate) umask: Option<u32>,
-    /// The variables that describe the user.
+    /// The environment variables that describe the user.
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
 impl Credentials {
-    /// Returns true if they are those of another user than ours.
+    /// Returns true if the user is not that of this process.
     pub(crate) fn is_other_user(&self) -> bool {
         self.uid.is_some_and(|uid| uid != geteuid().as_raw())
     }
 }
 
 impl Identity {
-    /// Returns true if nothing is to be changed.
+    /// Returns true if it is the identity of this process.
     pub(crate) fn is_ours(&self) -> bool {
         *self == Identity::default()
     }
 
-    /// Looks up what the names stand for.
+    /// Looks up the user and groups.
     pub(crate) fn resolve(&self) -> Result<Credentials, IdentityError> {
         let group = self.group.as_deref().map(gid).transpose()?;
         let user = self.user.as_deref().map(user).transpose()?;
@@ -104,12 +104,12 @@ fn gid(name: &str) -> Result<Gid, IdentityError> {
     gid.ok_or_else(|| IdentityError::NoGroup { name: name.to_owned() })
 }
 
-/// Says what the system could not do.
+/// Returns the error for a failed lookup.
 fn failed(action: impl FnOnce() -> String) -> impl FnOnce(Errno) -> IdentityError {
     |errno| IdentityError::System { action: action(), source: errno.into() }
 }
 
-/// A number that stands for a user or group; the greatest stands for none.
+/// Parses a user or group ID. The maximum value is invalid, because it means "unchanged".
 fn number(name: &str) -> Option<u32> {
     let is_number = !name.is_empty() && name.bytes().all(|letter| letter.is_ascii_digit());
     name.parse().ok().filter(|&number| is_number && number != u32::MAX)

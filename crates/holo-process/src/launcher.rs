@@ -1,6 +1,7 @@
-//! The services of our own binary when it is started by its private words: become someone else and then a program, or guard others.
+//! The internal commands of our own binary: launching a program under another identity, and guarding programs.
 //!
-//! Between fork and exec only unsafe code could change who a process is. A process that has been started for that does it with safe calls.
+//! Changing the identity of a process between fork and exec requires unsafe code. A process that is started for this
+//! purpose can do it with safe calls.
 
 use crate::identity::Credentials;
 use crate::invocation::{CARRIED, HOLD, LAUNCH, REPORT_FD, SUPERVISE, WATCH, ignored_signals, set_served};
@@ -26,14 +27,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// The time that a watched group has to end before it is killed.
+/// The time that a guarded group has to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The exit code of a shell that cannot start a program; the report says why.
+/// The exit code of a shell that cannot execute a program; the report contains the reason.
 const NOT_LAUNCHED: i32 = 126;
 
-/// Does what private words ask for, if our own binary was started with them, and ends the process. It belongs to the beginning of `main`;
-/// [`prepare`](crate::prepare) does it, too.
+/// Executes the internal command of the command line, if any, and exits. This must be called at the start of `main`;
+/// [`prepare`](crate::prepare) includes it.
 pub fn serve_if_asked() {
     set_served();
     let mut arguments = std::env::args_os().skip(1);
@@ -50,7 +51,8 @@ pub fn serve_if_asked() {
     std::process::exit(NOT_LAUNCHED);
 }
 
-/// Returns the launcher's arguments: the credentials to take on, the program, its argument zero, and the word for supervision if wanted.
+/// Returns the arguments of the launcher: the command, with or without supervision, the credentials, the program, and
+/// its argument zero.
 pub(crate) fn launch_arguments(
     credentials: &Credentials,
     program: &Path,
@@ -67,12 +69,12 @@ pub(crate) fn launch_arguments(
     arguments
 }
 
-/// Returns the name of a program's variable while its launcher has it.
+/// Returns the name that a program's variable has in the environment of its launcher.
 pub(crate) fn carried(name: &OsStr) -> OsString {
     [OsStr::new(CARRIED), name].into_iter().collect()
 }
 
-/// Returns the variables that are carried for the program.
+/// Returns the variables for the program.
 fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     let name =
         |carried: OsString| Some(OsString::from_vec(carried.as_bytes().strip_prefix(CARRIED.as_bytes())?.to_owned()));
@@ -80,25 +82,26 @@ fn environment() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 fn launch(arguments: impl Iterator<Item = OsString>, is_supervised: bool) {
-    // By its name: to take it by its number would need unsafe code. What the program must not inherit is marked after that.
+    // Reopen the descriptor by its path, because adopting it by number would need unsafe code. Then mark all
+    // descriptors that the program must not inherit.
     let report = File::options().write(true).open(format!("/proc/self/fd/{REPORT_FD}"));
     close_fds::set_fds_cloexec(REPORT_FD, &[]);
     match start_program(arguments, is_supervised) {
         Ok((supervisor, program)) => {
-            // That there is nothing to report shows when nobody can write any more.
+            // The caller learns of the success from end of file, so all write ends must be closed.
             drop(report);
             supervisor.oversee(&program, REPORT_FD);
         }
         Err(reason) => {
             if let Ok(mut report) = report {
-                // A caller that does not listen any more needs no reason.
+                // The caller may have closed its end.
                 let _ = report.write_all(reason.to_string().as_bytes());
             }
         }
     }
 }
 
-/// The launcher cannot become the program. Its text is what is reported.
+/// The launcher cannot execute the program. The message is sent as the report.
 #[derive(Debug, thiserror::Error)]
 enum LaunchError {
     #[error("the launcher was called by hand")]
@@ -109,7 +112,7 @@ enum LaunchError {
     Exec { program: PathBuf, source: io::Error },
 }
 
-/// Becomes the program, or its supervisor.
+/// Executes the program, or starts it under supervision.
 fn start_program(
     mut arguments: impl Iterator<Item = OsString>,
     is_supervised: bool,
@@ -124,10 +127,10 @@ fn start_program(
     }
     let is_other_user = uid.is_some_and(|uid| Uid::from_raw(uid) != geteuid());
     if is_other_user {
-        // Whoever can open the terminal can type into it, and what is typed there is ours.
+        // A process that can open our terminal could type into it on our behalf.
         setsid().map_err(failed("begin a session"))?;
     }
-    // Without root's rights the groups stay as they are, and the user may stay the same.
+    // Without root privileges, the groups remain unchanged, and the user can only be the current one.
     if uid.is_some() && geteuid().is_root() {
         let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
         setgroups(&groups).map_err(failed("take on groups"))?;
@@ -159,24 +162,24 @@ fn start_program(
     match (supervisor, started) {
         (Some(supervisor), Ok(child)) => Ok((supervisor, child)),
         (_, Err(error)) => Err(not_started(error)),
-        // To become the program either fails, or does not return.
+        // exec only returns on failure.
         (None, Ok(_)) => Err(LaunchError::ByHand),
     }
 }
 
-/// Names what the system refused.
+/// Returns the error for a failed operation.
 fn failed<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> LaunchError {
     |error| LaunchError::Identity { action: action.into(), source: error.into() }
 }
 
-/// Takes every capability that the kernel knows out of the bounding set.
+/// Removes all capabilities that the kernel supports from the bounding set.
 fn empty_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match capability_is_in_bounding_set(capability) {
             Ok(true) => remove_capability_from_bounding_set(capability)?,
             Ok(false) => {}
-            // The numbers of capabilities have no gaps.
+            // Capability numbers are contiguous.
             Err(Errno::INVAL) => break,
             Err(errno) => return Err(errno.into()),
         }
@@ -184,7 +187,7 @@ fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up the capabilities that a change of the user leaves, and has no program give any back.
+/// Drops the capabilities that remain after the change of user, and prevents programs from regaining any.
 fn give_up_privileges() -> io::Result<()> {
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
@@ -195,7 +198,7 @@ fn number(argument: &OsStr) -> Option<u32> {
     argument.to_str()?.parse().ok()
 }
 
-/// Ends the process groups that are left when the process that tells of them is gone.
+/// Ends the process groups that are left when the notifying process has ended.
 fn watch() {
     let leaders: Vec<Pid> = listen().iter().map(|Told { pid, .. }| *pid).collect();
     leaders.iter().for_each(|&leader| signal_all_of(leader, Signal::TERM));

@@ -1,5 +1,5 @@
-//! Programs that are called: with a time limit, in a process group of their own, their output as it comes; or that are
-//! [asked](Conversation) for one thing after the other.
+//! Running programs: with a timeout, in a process group of their own, and with streamed output; or as a
+//! [conversation](Conversation) of requests and answers.
 //!
 //! ```
 //! use holo_process::Program;
@@ -13,15 +13,15 @@
 //! # Ok::<(), holo_process::ProgramError>(())
 //! ```
 //!
-//! # What is left behind
+//! # Cleanup
 //!
-//! A process that [prepares](prepare) leaves nothing behind: if a signal ends the process, or even a kill, the groups of the programs
-//! that run are ended too, those that a signal ends before the process itself. What a program has left running in the background when
-//! it ends by itself lives on; that is how daemons are started.
+//! A process that calls [`prepare`] leaves no programs running: if it is ended by a signal, or even killed, the process
+//! groups of its running programs are ended too. If the signal can be caught, they are ended before the process itself.
+//! Background processes of a program that exits by itself keep running, so that daemons can be started.
 //!
-//! When a program's time is over, everything that it has started ends with it: also what has left its process group, or its session, and
-//! what was started by a process that has ended since. A small process in between, which a program with a time limit gets, keeps them
-//! together.
+//! When a program exceeds its timeout, all processes that it has started are ended with it, including those that have
+//! left its process group or session, and those whose parent has exited. For this purpose, a small supervisor process
+//! is inserted between this process and each program with a timeout.
 
 mod again;
 mod channel;

@@ -1,12 +1,12 @@
-//! Lines, out of bytes as they come.
+//! Splitting received bytes into lines.
 
-/// Bytes that wait for the ends of their lines.
+/// Received bytes that have not been returned as lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
     /// The start of the next line.
     start: usize,
-    /// Up to here there is no newline.
+    /// There is no newline before this index.
     searched: usize,
 }
 
@@ -20,7 +20,7 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the next line that is whole, without its newline.
+    /// Returns the next complete line, without its newline.
     pub(crate) fn next(&mut self) -> Option<&[u8]> {
         let end = self.end()?;
         let start = std::mem::replace(&mut self.start, end + 1);
@@ -28,17 +28,17 @@ impl Lines {
         self.bytes.get(start..end)
     }
 
-    /// Returns the length of the next line, as far as it has come.
+    /// Returns the number of bytes of the next line that have been received.
     pub(crate) fn next_length(&mut self) -> usize {
         self.end().unwrap_or(self.bytes.len()) - self.start
     }
 
-    /// Returns true if the next line is whole.
+    /// Returns true if the next line is complete.
     pub(crate) fn has_next(&mut self) -> bool {
         self.end().is_some()
     }
 
-    /// Takes what has come of the next line.
+    /// Removes and returns the received part of the next line.
     pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.bytes.split_off(self.start);
         *self = Lines::default();

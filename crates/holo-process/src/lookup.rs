@@ -1,4 +1,4 @@
-//! Finding a program in a list of directories.
+//! Searching a program in a list of directories.
 
 use crate::error::StartError;
 use std::ffi::OsStr;
@@ -6,15 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The directories of programs where nothing names others, as `PATH` has them.
+/// The default search path for programs, in the format of `PATH`.
 pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Returns true if it is a path, not to be looked up.
+/// Returns true if a name is a path, which is not searched.
 pub(crate) fn is_path(name: &OsStr) -> bool {
     name.as_bytes().contains(&b'/')
 }
 
-/// Finds the program of a name. Directories that are not absolute are left out: what is found must not depend on where we are.
+/// Finds a program by name. Relative directories are skipped, because the result must not depend on the working
+/// directory.
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, StartError> {
     let path = path.unwrap_or(OsStr::new(SYSTEM_PATH));
     let mut not_executable = None;

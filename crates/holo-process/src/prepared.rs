@@ -1,19 +1,20 @@
-//! A process that is prepared for starting programs.
+//! Preparing a process for starting programs.
 
 use crate::{groups, launcher};
 
-/// Lets nothing that is started outlive this process. As long as it lives: at the end of `main` it is dropped.
+/// A guard that keeps programs from outliving this process. It must be dropped at the end of `main`.
 #[derive(Debug)]
 #[must_use = "it is held until the end of main"]
 pub struct Prepared(());
 
-/// Prepares a process for starting programs: the first thing in its `main`.
+/// Prepares a process for starting programs. This must be the first call in `main`.
 ///
-/// - Programs can run as [someone else](crate::Program::identity), and what is running when a signal ends us is ended too. For both our own
-///   binary is started with private words; then this call does not return.
-/// - Programs inherit none of the descriptors that we have inherited.
+/// - Programs can run under [another identity](crate::Program::identity), and running programs are ended when a signal
+///   ends this process. Both require that our own binary is started with internal commands; then this call does not
+///   return.
+/// - Programs inherit none of the descriptors that this process has inherited.
 ///
-/// A process that handles signals itself should not be prepared; it can use [`end_all`](crate::end_all).
+/// A process that handles signals itself should not be prepared, but can call [`end_all`](crate::end_all).
 pub fn prepare() -> Prepared {
     launcher::serve_if_asked();
     groups::mark_inherited_descriptors();

@@ -1,4 +1,4 @@
-//! A program whose events are waited for: what it says, its end, and what makes it end early.
+//! A program whose events are waited for one at a time: its output, its exit, and its early termination.
 
 use crate::channel::Channel;
 use crate::child::{Child, wait_for_any};
@@ -14,74 +14,76 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The interval at which a caller hears of a program that says nothing.
+/// The interval of [`Event::Waiting`].
 const WAKE_EVERY: Duration = Duration::from_secs(1);
 
 /// A running program, in a process group of its own.
 ///
-/// It is killed with its whole group when this is dropped before it has ended.
+/// Dropping it before it has ended kills its process group.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     grace: Duration,
     linger: Duration,
     leaves_nothing: bool,
-    /// The file that it holds a lock on while it does what must not be cut off, and for how long that may take.
+    /// The file on which it holds a lock during an operation that must not be interrupted, and the maximum duration of
+    /// the operation.
     uninterrupted: Option<(PathBuf, Duration)>,
-    /// The time at which a confined program is overdue.
+    /// The point in time at which a confined program becomes overdue.
     deadline: Option<Instant>,
-    /// The time at which what it is at takes too long.
+    /// The point in time at which its current operation has taken too long.
     alarm: Option<Instant>,
-    /// True if it was asked to end for that.
+    /// True if it was terminated because of the alarm.
     is_late: bool,
-    /// Its end, once it was asked to end.
+    /// The state of its termination; `None` until it is terminated.
     ending: Option<Ending>,
-    /// The time at which its caller last had something to do.
+    /// The point in time of the last [`Event::Waiting`].
     woken: Instant,
 }
 
-/// The end of a program that was asked to end.
+/// The state of a program that is being terminated.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
-    /// It is killed then, if that is a time that clocks can show.
+    /// The point in time at which it is killed; `None` if it is beyond the range of the clock.
     at: Option<Instant>,
-    /// It is killed then at the latest, whatever it does.
+    /// The point in time at which it is killed even during an operation that must not be interrupted.
     at_last: Option<Instant>,
 }
 
-/// An event that [`Process::wait`] has seen.
+/// An event of [`Process::wait`].
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// These bytes came from that pipe.
+    /// Output from a pipe.
     Chunk(Channel, &'a [u8]),
-    /// It is still at work; seen about once a second.
+    /// The program is still running; emitted about once a second.
     Waiting,
-    /// The program has ended by itself, and everything it said has been seen.
+    /// The program has exited, and all of its output has been passed on.
     Ended(Exit),
-    /// It was ended: what it was at took [too long](Process::set_alarm), or an [`Interrupt`] asked for that.
+    /// It was terminated, because of the [alarm](Process::set_alarm) or an [`Interrupt`].
     Stopped(Status),
 }
 
-/// The end of a process, and what it has left.
+/// The exit of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// By itself, or by a signal.
+    /// Its exit status, or the signal that ended it.
     pub status: Status,
-    /// The pipe that something that it has left behind still held open.
+    /// The pipe that a process that it had started still held open, if any.
     pub held_open: Option<Channel>,
 }
 
-/// Something that asks for the end of programs: its descriptor can be read from then on.
+/// A request to terminate programs; its descriptor becomes readable when the request is made.
 pub trait Interrupt: AsFd {
-    /// Returns the signal that asked for it, which is passed on; nothing if it was something else.
+    /// Returns the signal that caused the request, which is forwarded; `None` for other causes.
     fn signal(&self) -> Option<i32>;
 }
 
 impl Program {
-    /// Starts it, to be waited for step by step. Its [time limit](Self::timeout) and its [input](Self::stdin) are the caller's matter.
+    /// Starts the program, to be waited for one event at a time. The caller is responsible for its
+    /// [timeout](Self::timeout) and its [input](Self::stdin).
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn start(&self) -> Result<Process, ProgramError> {
         Process::start(self, if self.leads_group() { Reach::Group } else { Reach::Process })
     }
@@ -103,68 +105,71 @@ impl Process {
         })
     }
 
-    /// Returns its number, which is that of its process group as well, if it leads one.
+    /// Returns its PID, which is also its process group ID if it leads a group.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it bytes on its standard input, if it was started for [requests](Program::requests): now as many as it takes, the rest while it
-    /// is waited for. If it does not listen any more they are dropped; the way it ends will be seen.
+    /// Writes bytes to its standard input, if it was started for [requests](Program::requests). As much as possible is
+    /// written immediately, the rest during waits. The bytes are dropped if it has closed its input; its exit will show
+    /// the reason.
     pub fn send(&mut self, bytes: &[u8]) {
         self.child.send(bytes);
     }
 
-    /// Ends its input at once.
+    /// Closes its input immediately.
     pub fn close_input(&mut self) {
         self.child.close_input();
     }
 
-    /// Confines it: from now on it has this long, and nothing of its group outlives it.
+    /// Sets a time limit from now, and kills the rest of its process group when it ends.
     ///
-    /// [`wait`](Self::wait) returns without an event once it [is overdue](Self::is_overdue). To drop it then is to kill its group.
+    /// [`wait`](Self::wait) returns without an event when it [is overdue](Self::is_overdue). Dropping it then kills its
+    /// group.
     pub fn confine(&mut self, limit: Duration) {
         self.deadline = after(limit);
         self.leaves_nothing = true;
     }
 
-    /// Returns true if it has taken longer than it was [given](Self::confine).
+    /// Returns true if it has exceeded the limit of [`confine`](Self::confine).
     #[must_use]
     pub fn is_overdue(&self) -> bool {
         is_over(self.deadline)
     }
 
-    /// Returns true if it was asked to end.
+    /// Returns true if it is being terminated.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Sets when what it is at takes too long. It is asked to end then, killed if it doesn't, and the last event is [`Event::Stopped`].
+    /// Sets the point in time at which its current operation has taken too long. Then it receives SIGTERM, and SIGKILL
+    /// after the grace period; the last event is [`Event::Stopped`].
     pub fn set_alarm(&mut self, at: Option<Instant>) {
         self.alarm = at;
     }
 
-    /// Returns true if it was asked to end as it took too long.
+    /// Returns true if it was terminated because of the alarm.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.is_late
     }
 
-    /// Has [`Event::Waiting`] seen a second from now, not earlier.
+    /// Delays the next [`Event::Waiting`] until a second from now.
     pub fn begin_waiting(&mut self) {
         self.woken = Instant::now();
     }
 
-    /// Waits until something happens, and hands on everything that has.
+    /// Waits for an event, and passes on all events that have occurred.
     ///
-    /// What stands in the pipes is seen in the order stdout, stderr, file descriptor 3; its end is the last event. If the interrupt asks
-    /// for that, its process group gets the signal, and is killed if it doesn't end.
+    /// Available output is passed on in the order stdout, stderr, file descriptor 3; the exit is the last event. When
+    /// the interrupt is triggered, its process group receives the signal, and SIGKILL after the grace period.
     ///
     /// # Errors
-    /// If the system cannot wait.
+    /// If waiting fails.
     pub fn wait(&mut self, interrupt: Option<&dyn Interrupt>, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
-        // The signal that asked for its end stays there to be seen.
+        // The interrupt remains readable after the signal was forwarded.
         let interrupt = interrupt.filter(|_| self.ending.is_none());
         let is_interrupted = self.child.wait(self.next_wake(), interrupt.map(AsFd::as_fd))?;
         if let Some(interrupt) = interrupt.filter(|_| is_interrupted) {
@@ -192,12 +197,12 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until one of several programs says something or ends, until one of the other descriptors can be read, or until this time. Nothing is
-    /// seen of them: see [`take`](Self::take). Unlike [`wait`](Self::wait), this does not return before there is a reason to. Returns of each of the
-    /// others if it can be read.
+    /// Waits until one of several programs has output or exits, until one of the other descriptors is readable, or
+    /// until a point in time. No events are passed on: see [`take`](Self::take). Unlike [`wait`](Self::wait), it does
+    /// not return without a reason. Returns for each of the other descriptors whether it is readable.
     ///
     /// # Errors
-    /// If the system cannot wait.
+    /// If waiting fails.
     pub fn wait_for_any<'p>(
         processes: impl IntoIterator<Item = &'p mut Process>,
         others: &[BorrowedFd<'_>],
@@ -207,10 +212,10 @@ impl Process {
         wait_for_any(&mut children, until, others)
     }
 
-    /// Hands on what there is by now, without waiting: its end is the last event.
+    /// Passes on all available events without blocking; the exit is the last event.
     ///
     /// # Errors
-    /// If the system does not say how it ended.
+    /// If the exit status cannot be determined.
     pub fn take(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
         self.child.exchange(&mut |channel, bytes| seen(Event::Chunk(channel, bytes)));
         if self.child.has_exited() {
@@ -220,7 +225,7 @@ impl Process {
         Ok(())
     }
 
-    /// Gives it some time to end, then kills its group.
+    /// Waits for its exit up to a time limit, then kills its group.
     pub fn end_within(&mut self, grace: Duration) {
         // A program that cannot be waited for is killed.
         let _ = self.child.wait_for_exit(after(grace));
@@ -234,19 +239,20 @@ impl Process {
         [deadline, alarm, self.woken.checked_add(WAKE_EVERY)].into_iter().flatten().min()
     }
 
-    /// Asks everything that belongs to it to end.
+    /// Sends a signal to terminate all of its processes.
     fn ask_to_end(&mut self, signal: Signal) {
         self.child.signal(signal);
         let at_last = self.uninterrupted.as_ref().map_or(self.grace, |(_, within)| *within);
         self.ending = Some(Ending { at: after(self.grace), at_last: after(at_last) });
     }
 
-    /// Returns true if nothing is left of what was asked to end.
+    /// Returns true if all terminated processes have ended.
     fn is_gone(&self) -> bool {
         self.child.has_exited() && (!self.child.is_tree() || self.child.first_open().is_none())
     }
 
-    /// Returns true if the time is over that it had to end. What must not be cut off is waited for.
+    /// Returns true if the time for its termination has expired. An operation that must not be interrupted extends the
+    /// time.
     fn has_to_end(&mut self) -> bool {
         let Some(ending) = self.ending.filter(|ending| is_over(ending.at)) else { return false };
         if is_over(ending.at_last) || !self.is_uninterrupted() {
@@ -256,13 +262,13 @@ impl Process {
         false
     }
 
-    /// Returns true if it does what must not be cut off: it says so by holding a lock.
+    /// Returns true if it performs an operation that must not be interrupted, as shown by its lock.
     fn is_uninterrupted(&self) -> bool {
         let Some(file) = self.uninterrupted.as_ref().and_then(|(path, _)| File::open(path).ok()) else { return false };
         rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
-    /// Kills what was asked to end, and takes what it has said until then.
+    /// Kills the remaining processes, and passes on the output up to then.
     fn stop(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Status> {
         self.child.signal(Signal::KILL);
         self.child.wait_for_exit(after(self.grace))?;
@@ -270,7 +276,8 @@ impl Process {
         self.finish(seen)
     }
 
-    /// Takes what it said last after it has ended, until all pipes have come to their ends or that takes too long.
+    /// Passes on its remaining output after it has exited, until all pipes have reached end of file or a time limit has
+    /// expired.
     fn leave(&mut self, seen: &mut dyn FnMut(Event<'_>)) -> io::Result<Exit> {
         let until = after(self.linger);
         let mut held_open = self.child.first_open();
@@ -294,12 +301,12 @@ impl Process {
     }
 }
 
-/// Returns the time after this one; nothing if clocks cannot show it.
+/// Returns the point in time after this duration from now; `None` if it is beyond the range of the clock.
 fn after(time: Duration) -> Option<Instant> {
     Instant::now().checked_add(time)
 }
 
-/// Returns true if there is such a time, and it has come.
+/// Returns true if the time is set and has passed.
 fn is_over(time: Option<Instant>) -> bool {
     time.is_some_and(|time| Instant::now() >= time)
 }

@@ -1,4 +1,4 @@
-//! A program to be run, described step by step.
+//! The description of a program to be run.
 
 use crate::Identity;
 use std::ffi::{OsStr, OsString};
@@ -7,23 +7,23 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time that a program has to clean up between SIGTERM and SIGKILL.
+/// The default time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
-/// The time that output is waited for after the program has ended and left its pipes to a child of its own.
+/// The default time to wait for output after a program has exited, if a child of it holds its pipes open.
 const LINGER: Duration = Duration::from_millis(500);
-/// The number of bytes that [`Program::output`] captures.
+/// The default maximum number of bytes that [`Program::output`] captures.
 const CAPTURE_LIMIT: usize = 64 << 20;
 
-/// A program to be run, once or several times.
+/// A program that can be run, once or several times.
 ///
-/// Unless told otherwise it runs in our working directory, with our environment, nothing to read, and without a time limit, in a process
-/// group of its own. Shown, it is a command line that a shell would understand.
+/// By default, it runs in the current working directory, with our environment, an empty standard input, and no timeout,
+/// in a process group of its own. It is displayed as a command line in shell syntax.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) directory: Option<PathBuf>,
-    /// Variables that are set, or removed, in the order of the calls.
+    /// Variables that are set or removed, in the order of the calls.
     pub(crate) environment: Vec<(OsString, Option<OsString>)>,
     pub(crate) clears_environment: bool,
     pub(crate) stdin: Input,
@@ -52,7 +52,7 @@ pub(crate) enum Input {
 }
 
 impl Program {
-    /// Describes a program by its path, or by its name if that has no slash: then it is looked up in [`path`](Self::path).
+    /// Creates a program from its path. A name without a slash is searched in [`path`](Self::path).
     pub fn new(name: impl Into<OsString>) -> Program {
         Program {
             name: name.into(),
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// Describes a program by the words of its command line: its name, or path, and its arguments.
+    /// Creates a program from the words of its command line: its name or path, and its arguments.
     pub fn from_words(words: impl IntoIterator<Item = impl Into<OsString>>) -> Program {
         let mut words = words.into_iter().map(Into::into);
         let mut program = Program::new(words.next().unwrap_or_default());
@@ -96,19 +96,19 @@ impl Program {
         self
     }
 
-    /// Sets its working directory. If the program was given by a relative path, that is relative to this directory.
+    /// Sets its working directory. A relative path of the program is relative to this directory.
     pub fn current_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Program {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     pub fn env(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> &mut Program {
         self.environment.push((name.into(), Some(value.into())));
         self
     }
 
-    /// Sets variables of its environment.
+    /// Sets environment variables.
     pub fn envs(
         &mut self,
         variables: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
@@ -117,126 +117,131 @@ impl Program {
         self
     }
 
-    /// Takes a variable out of its environment.
+    /// Removes an environment variable.
     pub fn env_remove(&mut self, name: impl Into<OsString>) -> &mut Program {
         self.environment.push((name.into(), None));
         self
     }
 
-    /// Gives it nothing of our environment, only what is set for it. It is looked up where we would look, unless it has a
-    /// [`path`](Self::path).
+    /// Clears its environment, except for variables that are set explicitly. The program is still searched in our
+    /// `PATH`, unless it has a [`path`](Self::path).
     pub fn clear_env(&mut self) -> &mut Program {
         self.clears_environment = true;
         self
     }
 
-    /// Sets the directories in which programs are looked up: this one, and those that it calls. It is the same as setting `PATH`.
+    /// Sets the search path, for this program and for those that it runs. This is equivalent to setting `PATH`.
     pub fn path(&mut self, path: impl Into<OsString>) -> &mut Program {
         self.env("PATH", path)
     }
 
-    /// Makes it speak as it does without any locale, for a program whose words have to be understood.
+    /// Sets the C locale, for a program whose output is parsed.
     pub fn plain_locale(&mut self) -> &mut Program {
         self.env("LC_ALL", "C").env_remove("LANGUAGE")
     }
 
-    /// Sets what it can read on its standard input.
+    /// Sets the content of its standard input.
     pub fn stdin(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Program {
         self.stdin = Input::Bytes(bytes.into());
         self
     }
 
-    /// Sets the file that is its standard input.
+    /// Sets the file for its standard input.
     pub fn stdin_file(&mut self, file: File) -> &mut Program {
         self.stdin = Input::File(file);
         self
     }
 
-    /// Sets the file that is its standard output; nothing of it is seen.
+    /// Sets the file for its standard output, which is not passed on.
     pub fn stdout_file(&mut self, file: File) -> &mut Program {
         self.stdout = Some(file);
         self
     }
 
-    /// Sets the file that is its standard error; nothing of it is seen.
+    /// Sets the file for its standard error, which is not passed on.
     pub fn stderr_file(&mut self, file: File) -> &mut Program {
         self.stderr = Some(file);
         self
     }
 
-    /// Gives it a pipe as its standard input, for what it is [sent](crate::Process::send) once it runs.
+    /// Connects its standard input to a pipe, for [`send`](crate::Process::send) while it is running.
     pub fn requests(&mut self) -> &mut Program {
         self.stdin = Input::Requests;
         self
     }
 
-    /// Gives it a pipe as file descriptor 3, to be [waited for](crate::Process::wait) as its streams.
+    /// Connects its file descriptor 3 to a pipe, which is [read](crate::Process::wait) like its output streams.
     pub fn extra_pipe(&mut self) -> &mut Program {
         self.has_extra_pipe = true;
         self
     }
 
-    /// Sets its time limit, if it has one. When that is over everything that it has started is asked to end, and killed after a [grace](Self::grace): its
-    /// process group and, in a process that is [prepared](crate::prepare), what has left that or lost its parent.
+    /// Sets its timeout; `None` means no limit. After the timeout, all processes that it has started receive SIGTERM,
+    /// and SIGKILL after the [grace period](Self::grace): its process group and, if this process is
+    /// [prepared](crate::prepare), processes that have left the group or lost their parent.
     pub fn timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Program {
         self.timeout = limit.into();
         self
     }
 
-    /// Sets the time that it has to clean up when its time is over: five seconds unless set.
+    /// Sets the time between SIGTERM and SIGKILL; 5 seconds by default.
     pub fn grace(&mut self, grace: Duration) -> &mut Program {
         self.grace = grace;
         self
     }
 
-    /// Sets the time that output is waited for after its end if what it left behind holds its pipes open: half a second unless set.
+    /// Sets the time to wait for output after its exit if another process holds its pipes open; half a second by
+    /// default.
     pub fn linger(&mut self, linger: Duration) -> &mut Program {
         self.linger = linger;
         self
     }
 
-    /// Sets the user, the groups and the umask that it runs with. This needs a process that is [prepared](crate::prepare).
+    /// Sets its user, groups and umask. This process must be [prepared](crate::prepare).
     ///
-    /// With a user, `HOME`, `USER`, `LOGNAME` and `SHELL` are that user's unless they are [set](Self::env).
+    /// With a user, `HOME`, `USER`, `LOGNAME` and `SHELL` are those of the user unless they are [set](Self::env).
     ///
-    /// If the user is not ours, the program leads a session without a terminal. It runs in `/` unless it has a
-    /// [directory](Self::current_dir), has the umask 022 unless another one is given, and gets only `PATH`, `LANG`, `LC_*` and `HOLO_*` of our
-    /// environment. It has no capabilities, and cannot gain privileges by running set-user-ID programs.
+    /// If it is not our user, the program leads a session without a terminal. It runs in `/` unless it has a
+    /// [directory](Self::current_dir), with the umask 022 unless another one is given. Of our environment, it only
+    /// receives `PATH`, `LANG`, `LC_*` and `HOLO_*`. It has no capabilities, and cannot gain privileges by running
+    /// set-user-ID programs.
     pub fn identity(&mut self, identity: Identity) -> &mut Program {
         self.identity = identity;
         self
     }
 
-    /// Leaves it in our own process group: a signal to that reaches the program, too. A time limit reaches the program alone. A program that
-    /// runs as a [user](Self::identity) still leads a group of its own.
+    /// Runs it in our own process group, whose signals it receives. A timeout only ends the program itself. A program
+    /// with a [user](Self::identity) leads a group of its own nevertheless.
     pub fn in_our_group(&mut self) -> &mut Program {
         self.leads_group = false;
         self
     }
 
-    /// Lets it finish once it has been started: for what must not be cut off. Neither a signal that ends this process nor the
-    /// [timeout](Self::timeout) reaches it before this much more time is over; then it is ended as any other program.
+    /// Allows it to finish after it was started, for operations that must not be interrupted. Signals that end this
+    /// process and the [timeout](Self::timeout) do not reach it until this additional time has expired; then it is
+    /// terminated like any other program.
     ///
-    /// It goes on even if this process is killed. So its output does not go through pipes, which would break, and is handed on at its end.
+    /// It continues even if this process is killed. Therefore its output is not sent through pipes, which would break,
+    /// and is passed on after its end.
     pub fn let_finish(&mut self, within: Duration) -> &mut Program {
         self.finishes = Some(within);
         self
     }
 
-    /// Lets it finish, but for this much time at most, what it does while it holds an flock(2) on this file: until then it is asked to end,
-    /// but not killed. The file need not exist.
+    /// Does not kill it while it holds an flock(2) on this file, for at most this time; it only receives SIGTERM until
+    /// then. The file need not exist.
     pub fn uninterrupted_while_locked(&mut self, file: impl Into<PathBuf>, within: Duration) -> &mut Program {
         self.uninterrupted = Some((file.into(), within));
         self
     }
 
-    /// Kills what it has left in its process group when it has ended.
+    /// Kills the remaining processes of its group when it has ended.
     pub fn leave_nothing(&mut self) -> &mut Program {
         self.leaves_nothing = true;
         self
     }
 
-    /// Returns true if it is [let finish](Self::let_finish).
+    /// Returns true if it is [allowed to finish](Self::let_finish).
     #[must_use]
     pub fn is_let_finish(&self) -> bool {
         self.finishes.is_some()
@@ -247,18 +252,19 @@ impl Program {
         self.leads_group || self.identity.user.is_some()
     }
 
-    /// The time after which it is ended, if there is one.
+    /// Returns the time after which it is terminated, if any.
     pub(crate) fn limit(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_add(self.finishes.unwrap_or_default()))
     }
 
-    /// Sets the number of bytes that [`output`](Self::output) captures, of both streams together: 64 MiB unless set.
+    /// Sets the maximum number of bytes that [`output`](Self::output) captures, of both streams together; 64 MiB by
+    /// default.
     pub fn capture_limit(&mut self, limit: usize) -> &mut Program {
         self.capture_limit = limit;
         self
     }
 
-    /// The value that a variable will have, if it is set or removed here.
+    /// Returns the value that is set for a variable; `Some(None)` if it is removed.
     pub(crate) fn variable(&self, name: &str) -> Option<Option<&OsStr>> {
         self.environment.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.as_deref())
     }
@@ -275,7 +281,7 @@ impl Display for Program {
     }
 }
 
-/// Returns a word as a shell would have to read it; without quotes where it needs none.
+/// Returns a word in shell syntax, with quotes only if they are needed.
 fn quoted(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);

@@ -1,4 +1,4 @@
-//! A program that is run to its end, all at once.
+//! Running a program to its end in a single call.
 
 use crate::ProgramError;
 use crate::ended::{Ended, Output, Tail};
@@ -11,10 +11,10 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 impl Program {
-    /// Runs it to its end, and hands on what it says as it comes.
+    /// Runs it to its end, and passes on its output as it arrives.
     ///
     /// # Errors
-    /// If it cannot be started. That it failed is no error here: [`Ended::failure`] tells.
+    /// If the program cannot be started. A program that fails is no error: see [`Ended::failure`].
     pub fn run(&self, mut seen: impl FnMut(Stream, &[u8])) -> Result<Ended, ProgramError> {
         let ended = run(self, &mut |stream, bytes| {
             seen(stream, bytes);
@@ -23,10 +23,10 @@ impl Program {
         ended.ok_or_else(|| self.too_much())
     }
 
-    /// Runs it to its end, and captures what it says.
+    /// Runs it to its end, and captures its output.
     ///
     /// # Errors
-    /// If it cannot be started, or says more than [the limit](Self::capture_limit).
+    /// If the program cannot be started, or its output exceeds the [limit](Self::capture_limit).
     pub fn output(&self) -> Result<Output, ProgramError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut left = self.capture_limit;
@@ -42,7 +42,7 @@ impl Program {
         Ok(Output { ended: ended.ok_or_else(|| self.too_much())?, stdout, stderr })
     }
 
-    /// Returns the error that it could not be started for this reason.
+    /// Returns the error for a failed start.
     pub(crate) fn not_started(&self, error: StartError) -> ProgramError {
         if is_missing(self) { ProgramError::NotFound(error) } else { ProgramError::NotStarted(error) }
     }
@@ -52,7 +52,7 @@ impl Program {
     }
 }
 
-/// Runs a program to its end; nothing if what sees its output has broken off.
+/// Runs a program to its end; `None` if `seen` has stopped it.
 fn run(
     program: &Program,
     seen: &mut dyn FnMut(Stream, &[u8]) -> ControlFlow<()>,
@@ -69,7 +69,7 @@ fn run(
                 }
             }
             Event::Ended(exit) => end = Some((exit, None)),
-            // Everything that may have held its pipes open was killed.
+            // All processes that could hold its pipes open were killed.
             Event::Stopped(status) => end = Some((Exit { status, held_open: None }, program.limit())),
             Event::Waiting => {}
         });

@@ -1,4 +1,4 @@
-//! Programs without a line that names their interpreter, as old as Unix: a shell reads them.
+//! Scripts without a `#!` line, which are run by a shell, as is traditional on Unix.
 
 use rustix::io::Errno;
 use std::io;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 const SHELL: &str = "/bin/sh";
 
-/// Starts the program at the path as execvp(3) does: if the kernel does not know how to run it, `/bin/sh` is started with it instead.
+/// Starts a program like execvp(3): if the kernel does not recognize its format, it is run by `/bin/sh`.
 ///
-/// `start` gets the program, and what stands before the arguments if that is the shell.
+/// `start` receives the path to execute and, for the shell, the script to pass before the arguments.
 ///
 /// # Errors
 /// Those of `start`.

@@ -1,4 +1,4 @@
-//! The start of a program: where it is found, as whom it runs, and the pipes that connect us.
+//! Starting a program: its path, its identity, and its pipes.
 
 use crate::channel::Channel;
 use crate::error::StartError;
@@ -22,31 +22,31 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A program that has been started, and our ends of what connects us.
+/// A started program, and our ends of its pipes.
 pub(crate) struct Started {
     pub(crate) child: Child,
     pub(crate) connection: Connection,
-    /// The pipe on which the launcher says what keeps it from becoming the program.
+    /// The pipe on which the launcher reports why it cannot execute the program.
     pub(crate) report: Option<PipeReader>,
 }
 
-/// Our ends of a program's pipes; none of them blocks.
+/// Our non-blocking ends of a program's pipes.
 #[derive(Default)]
 pub(crate) struct Connection {
     pub(crate) pipes: Vec<(Channel, File)>,
-    /// Its output where that is read at its end.
+    /// The files with its output, if the output is read only after its end.
     pub(crate) files: Vec<(Channel, File)>,
     pub(crate) input: Option<File>,
 }
 
-/// The processes that get a program's signals.
+/// The processes that receive a program's signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// The program alone.
     Process,
-    /// Its process group. What it has started elsewhere may be a daemon, and goes on.
+    /// Its process group. Processes that have left the group may be daemons, and keep running.
     Group,
-    /// Everything that it has started.
+    /// All processes that it has started.
     Tree,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn start(program: &Program, reach: Reach) -> Result<Started, StartErr
     if identity.is_some() && !groups::is_prepared() {
         return Err(StartError::NotPrepared { program: program.name.display().to_string() });
     }
-    // It may take its time in other processes than its own.
+    // Its time may be spent in other processes than its own.
     let is_supervised =
         reach == Reach::Tree && program.timeout.is_some() && program.finishes.is_none() && groups::is_prepared();
     let started = by_shell_if_need_be(&path, |path, script| match &identity {
@@ -67,7 +67,7 @@ pub(crate) fn start(program: &Program, reach: Reach) -> Result<Started, StartErr
     started.map_err(|error| not_started(program, &path, error))
 }
 
-/// Starts the program at the path as who we are, with the script before its arguments if there is one.
+/// Starts the program with our own identity; a script is passed before its arguments.
 fn start_as_ourselves(program: &Program, path: &Path, script: Option<&Path>) -> io::Result<Started> {
     #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
     let mut command = Command::new(path);
@@ -95,11 +95,11 @@ fn start_as_ourselves(program: &Program, path: &Path, script: Option<&Path>) -> 
     if !descriptors.is_empty() {
         command.fd_mappings(descriptors).map_err(io::Error::other)?;
     }
-    // The command holds the write ends of the pipes: while it lives, they never come to their ends.
+    // The command holds the write ends of the pipes. They do not reach end of file before it is dropped.
     Ok(Started { child: groups::start(&mut command, group(program))?, connection, report: None })
 }
 
-/// Like [`start_as_ourselves`], but with other credentials, or with a supervisor.
+/// Like [`start_as_ourselves`], but with other credentials or with a supervisor.
 fn launch(
     credentials: &Credentials,
     program: &Program,
@@ -110,7 +110,7 @@ fn launch(
     #[expect(clippy::disallowed_methods, reason = "this crate is the one place that starts programs")]
     let mut command = Command::new(OURSELVES);
     let is_other_user = credentials.is_other_user();
-    // The directory that it runs in need not be ours.
+    // The program may run in another directory.
     let absolute = if is_other_user { std::path::absolute(path)? } else { path.to_owned() };
     command.args(launcher::launch_arguments(credentials, &absolute, own_name(program, path), is_supervised));
     command.args(script).args(&program.arguments);
@@ -119,7 +119,7 @@ fn launch(
     if let Some(directory) = program.directory.as_deref().or(is_other_user.then_some(Path::new("/"))) {
         command.current_dir(directory);
     }
-    // The launcher of another user's program begins a session, which the leader of a group cannot do.
+    // The launcher of another user's program creates a session, which the leader of a group cannot do.
     if program.leads_group() && !is_other_user {
         command.process_group(0);
     }
@@ -152,14 +152,14 @@ fn environment(program: &Program, credentials: &Credentials) -> BTreeMap<OsStrin
     environment
 }
 
-/// Returns true if programs of other users get our variable of this name. Most variables can make a program run something else, or tell it of
-/// what is ours.
+/// Returns true if programs of other users inherit this variable. Most variables can make a program execute other code,
+/// or disclose our data.
 fn is_for_all_users(name: &OsStr) -> bool {
     let name = name.as_bytes();
     matches!(name, b"PATH" | b"LANG") || name.starts_with(b"LC_") || name.starts_with(b"HOLO_")
 }
 
-/// The group in which the program is to run.
+/// Returns the group in which the program runs.
 fn group(program: &Program) -> Group {
     match program.finishes {
         _ if !program.leads_group() => Group::Ours,
@@ -168,7 +168,7 @@ fn group(program: &Program) -> Group {
     }
 }
 
-/// The path of the program, so that it does not depend on where it is started.
+/// Returns the path of the program, independent of the working directory.
 fn resolve(program: &Program) -> Result<PathBuf, StartError> {
     if lookup::is_path(&program.name) {
         let path = Path::new(&program.name);
@@ -185,12 +185,12 @@ fn resolve(program: &Program) -> Result<PathBuf, StartError> {
     }
 }
 
-/// Returns true if there is no such program; one that exists may need an interpreter that does not.
+/// Returns true if the program does not exist. An existing program may have an interpreter that does not exist.
 pub(crate) fn is_missing(program: &Program) -> bool {
     !resolve(program).is_ok_and(|path| path.symlink_metadata().is_ok())
 }
 
-/// Connects its standard streams, and adds the descriptors that it gets besides.
+/// Connects its standard streams, and adds the mappings of additional descriptors.
 fn connect(program: &Program, command: &mut Command, descriptors: &mut Vec<FdMapping>) -> io::Result<Connection> {
     let mut ours = Connection::default();
     match &program.stdin {
@@ -212,7 +212,7 @@ fn connect(program: &Program, command: &mut Command, descriptors: &mut Vec<FdMap
 }
 
 impl Connection {
-    /// Returns its end of a channel: that of a pipe, or a file.
+    /// Returns the program's end of a channel, which is a pipe or a file.
     fn output(&mut self, channel: Channel, file: Option<&File>, program: &Program) -> io::Result<OwnedFd> {
         if let Some(file) = file {
             return Ok(file.try_clone()?.into());
@@ -236,7 +236,7 @@ fn non_blocking(pipe: impl Into<OwnedFd>) -> io::Result<File> {
 }
 
 fn not_started(program: &Program, path: &Path, source: io::Error) -> StartError {
-    // The system does not say whether it is the program or the directory that is not there.
+    // The error does not show whether the program or the directory is missing.
     match program.working_directory().read_dir() {
         Err(source) if program.directory.is_some() => {
             StartError::Directory { directory: program.working_directory().to_owned(), source }

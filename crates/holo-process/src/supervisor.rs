@@ -1,8 +1,10 @@
-//! A small process between us and a program with a time limit: whatever the program starts stays below it in the tree of processes.
+//! A small process between us and a program with a timeout, which keeps all processes of the program below it in the
+//! process tree.
 //!
-//! A process whose parent ends is given to the nearest ancestor that asks for such; without one it would go to the first process of the
-//! system, and nobody could tell that it was the program's. So what has left the program's session, or was started by a process that has
-//! ended since, is found when the time is over. A program that ends by itself may leave such behind: then they go their way.
+//! A process whose parent exits is adopted by the nearest ancestor that is a subreaper. Without one, it would be
+//! adopted by the init process, and could no longer be attributed to the program. With the supervisor, processes that
+//! have left the program's session, or whose parent has exited, are found when the timeout expires. If the program
+//! exits by itself, such processes may keep running.
 
 use crate::ended::end_by;
 use rustix::process::{
@@ -15,23 +17,23 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The state that makes a process a supervisor, before it starts the program.
+/// The state of a supervisor, which is set up before the program is started.
 pub(crate) struct Supervisor {
-    /// True if the program was asked to end.
+    /// True if the program was told to terminate.
     is_ending: Arc<AtomicBool>,
 }
 
 impl Supervisor {
-    /// From now on, what loses its parent becomes ours.
+    /// Makes this process the subreaper of its descendants.
     ///
     /// # Errors
     /// Those of the system.
     pub(crate) fn new(ignored_signals: u64) -> io::Result<Supervisor> {
-        // Any number but 0 says yes.
+        // Any PID other than 0 enables it.
         set_child_subreaper(Some(Pid::INIT))?;
         let is_ending = Arc::new(AtomicBool::new(false));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
-            // A signal that is caught here has its default action in the program; an ignored one stays ignored.
+            // A caught signal has its default action in the program; an ignored one remains ignored.
             if ignored_signals & (1 << (signal - 1)) == 0 {
                 signal_hook::flag::register(signal, Arc::clone(&is_ending))?;
             }
@@ -39,10 +41,10 @@ impl Supervisor {
         Ok(Supervisor { is_ending })
     }
 
-    /// Waits for the program, and ends as it has ended. If it was asked to end, everything that it has started is waited for as well.
-    /// Descriptors up to `last` are closed.
+    /// Waits for the program, and exits with its status. If the program was told to terminate, waits for all processes
+    /// that it has started. Descriptors up to `last` are closed.
     pub(crate) fn oversee(&self, program: &Child, last: RawFd) -> ! {
-        // Descriptors that are ours by inheritance would keep their readers waiting.
+        // Inherited descriptors would keep the readers of their pipes waiting.
         for number in 0..=last {
             let _ = nix::unistd::close(number);
         }
@@ -61,7 +63,7 @@ impl Supervisor {
             }
         }
         if let Some(signal) = end.and_then(WaitStatus::terminating_signal) {
-            // The program has left the picture of its memory, if any.
+            // The program has already dumped its core, if enabled.
             let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
             let _ = setrlimit(Resource::Core, limit);
             end_by(signal);

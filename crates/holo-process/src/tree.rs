@@ -1,4 +1,4 @@
-//! The processes that a program has started, and those that they have: also such as have left its process group.
+//! The processes that a program has started, directly or not, including those that have left its process group.
 
 use rustix::process::test_kill_process_group;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal};
@@ -7,30 +7,30 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// The number of times that survivors are looked for when they are killed: a process may start others meanwhile.
+/// The maximum number of searches for survivors of SIGKILL: a process may start others in the meantime.
 const ROUNDS: usize = 100;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A process, as the kernel describes it.
+/// A process, from `/proc`.
 #[derive(Clone, Copy, Debug)]
 struct Process {
     pid: Pid,
     parent: i32,
     group: i32,
-    /// The time of its start: a number may be given to another process later.
+    /// The start time, which detects that a PID was reused.
     started: u64,
     is_zombie: bool,
 }
 
-/// Sends a signal to a process group, and to everything that its leader has started, and that, be it in the group or not. What is gone already needs
-/// none.
+/// Sends a signal to a process group and to all descendants of its leader, in the group or not. Processes that no
+/// longer exist are ignored.
 pub(crate) fn signal_all_of(leader: Pid, signal: Signal) {
     let outside = || -> Vec<Process> {
         let own = leader.as_raw_nonzero().get();
         descendants(leader).into_iter().filter(|process| process.group != own).collect()
     };
     if signal == Signal::KILL {
-        // The leader goes last: as long as it is there, what it has started is known by it.
+        // The leader is killed last, because its descendants are found through it.
         for _ in 0..ROUNDS {
             let left = outside();
             if left.is_empty() {
@@ -47,14 +47,15 @@ pub(crate) fn signal_all_of(leader: Pid, signal: Signal) {
     }
 }
 
-/// Sends a signal to a process group, or to its leader alone: a launcher has no group of its own before it begins its session.
+/// Sends a signal to a process group, or to its leader alone: a launcher has no group before it creates its session.
 fn signal_group(leader: Pid, signal: Signal) {
     if kill_process_group(leader, signal).is_err() {
         let _ = kill_process(leader, signal);
     }
 }
 
-/// Sends a signal to processes. A group that one of them leads gets it at once: none of it sees another end before.
+/// Sends a signal to processes. A group that is led by one of them receives it at once, so that no member sees another
+/// one end first.
 fn send_to_all(processes: &[Process], signal: Signal) {
     let numbers: BTreeSet<i32> = processes.iter().map(|process| process.pid.as_raw_nonzero().get()).collect();
     let groups: BTreeSet<i32> =
@@ -65,9 +66,9 @@ fn send_to_all(processes: &[Process], signal: Signal) {
     processes.iter().filter(|process| !groups.contains(&process.group)).for_each(|process| send(process, signal));
 }
 
-/// Returns whether a process group has processes that run.
+/// Returns true if a process group contains running processes.
 ///
-/// A zombie is not one: in a container whose first process reaps nobody, it stays for ever.
+/// Zombies are ignored: in a container whose first process does not reap orphans, they remain forever.
 pub(crate) fn group_runs(leader: Pid) -> bool {
     let is_member = |process: &Process| process.group == leader.as_raw_nonzero().get() && !process.is_zombie;
     test_kill_process_group(leader).is_ok() && all().iter().any(is_member)
@@ -78,7 +79,7 @@ fn all() -> Vec<Process> {
     entries.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)?)).collect()
 }
 
-/// Returns the processes that a process has started, directly or not, and that have not ended.
+/// Returns the running descendants of a process.
 fn descendants(of: Pid) -> Vec<Process> {
     let all = all();
     let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
@@ -89,7 +90,7 @@ fn descendants(of: Pid) -> Vec<Process> {
     let mut open = vec![of.as_raw_nonzero().get()];
     while let Some(parent) = open.pop() {
         for process in children.get(&parent).into_iter().flatten() {
-            // Numbers may be given anew while they are read.
+            // PIDs may be reused while they are read.
             let number = process.pid.as_raw_nonzero().get();
             if seen.insert(number) {
                 open.push(number);
@@ -103,7 +104,7 @@ fn descendants(of: Pid) -> Vec<Process> {
 
 fn read(pid: Pid) -> Option<Process> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name is in parentheses, and may hold anything.
+    // The name is in parentheses, and may contain any characters.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = String::from_utf8_lossy(stat.get(end + 1..)?).into_owned();
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -116,10 +117,10 @@ fn read(pid: Pid) -> Option<Process> {
     })
 }
 
-/// Sends a signal to a process, and not to another one that has got its number.
+/// Sends a signal to a process, but not to another one that has reused its PID.
 fn send(process: &Process, signal: Signal) {
     let is_same = || read(process.pid).is_some_and(|now| now.started == process.started);
-    // That it cannot be done is no news: it is gone.
+    // An error means that the process no longer exists.
     let _ = match pidfd_open(process.pid, PidfdFlags::empty()) {
         Ok(opened) if is_same() => pidfd_send_signal(opened, signal),
         Err(rustix::io::Errno::NOSYS) if is_same() => kill_process(process.pid, signal),
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn a_process_is_described_and_is_no_descendant_of_itself() {
         let own = read(rustix::process::getpid()).unwrap();
-        // A group whose leader is outside of a PID namespace has no number inside.
+        // A group whose leader is outside of the PID namespace is 0 inside it.
         if own.group > 0 {
             assert_eq!(own.group, rustix::process::getpgrp().as_raw_nonzero().get());
         }

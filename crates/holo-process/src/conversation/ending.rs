@@ -1,4 +1,4 @@
-//! The end of several conversations at once.
+//! Ending several conversations at once.
 
 use super::Conversation;
 use crate::child::{Child, wait_for_any};
@@ -7,13 +7,13 @@ use crate::error::ConversationError;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Ends several conversations within the same time, and returns how each program has ended.
+/// Ends several conversations within a time limit, and returns the status of each program.
 ///
-/// What was sent is written, then their input ends, which tells them to end by themselves. Those that still run when half of the time is
-/// over are asked by SIGTERM to their process groups; the groups of those that are left in the end are killed. What they say on standard
-/// error meanwhile is heard with their index.
+/// Pending requests are written, then the inputs are closed, which tells the programs to exit. After half of the time,
+/// the process groups of programs that are still running receive SIGTERM; at the end, the remaining groups are killed.
+/// Lines of standard error are passed to `heard` with the index of the conversation.
 ///
-/// What a program that ends in time has left in the background lives on.
+/// Background processes of a program that exits in time keep running.
 pub fn end_together(
     mut conversations: Vec<Conversation>,
     within: Duration,
@@ -39,24 +39,24 @@ pub fn end_together(
     conversations.map(end).collect()
 }
 
-/// The conversations whose programs have not ended.
+/// Returns the conversations whose programs are running.
 fn running(conversations: &mut [Conversation]) -> impl Iterator<Item = &mut Conversation> {
     conversations.iter_mut().filter(|conversation| conversation.status.is_none() && !conversation.child.has_exited())
 }
 
-/// Waits until all have ended, or until this time.
+/// Waits until all programs have ended, or until a point in time.
 fn await_ends(conversations: &mut [Conversation], until: Option<Instant>, heard: &mut dyn FnMut(usize, &[u8])) {
     while until.is_none_or(|until| Instant::now() < until) {
         let mut children: Vec<&mut Child> =
             running(conversations).map(|conversation| &mut conversation.child).collect();
-        // A program that cannot be waited for is killed.
+        // Programs that cannot be waited for are killed.
         if children.is_empty() || wait_for_any(&mut children, until, &[]).is_err() {
             return;
         }
         for (index, conversation) in conversations.iter_mut().enumerate() {
             if conversation.status.is_none() {
                 conversation.take(&mut |line| heard(index, line));
-                // It has nobody to answer to.
+                // Further answers are discarded.
                 conversation.answers.take_rest();
             }
         }

@@ -1,26 +1,26 @@
-//! The limits of a conversation: of what is said, and of the time until then.
+//! The limits of a conversation: sizes and deadlines.
 
 use std::time::{Duration, Instant};
 
-/// The most that a program may say.
+/// The maximum sizes of the output of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The number of bytes of one line, without its newline: 1 MiB unless set.
+    /// Maximum length of a line in bytes, without the newline; 1 MiB by default.
     pub line: usize,
-    /// The number of bytes that are answered to one request: 16 MiB unless set.
+    /// Maximum length of the answer to one request in bytes; 16 MiB by default.
     pub answer: usize,
 }
 
-/// The time until which something is waited for.
+/// The point in time until which an answer is waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     pub(super) limit: Duration,
-    /// Nothing if it is later than clocks go.
+    /// `None` if it is beyond the range of the clock.
     pub(super) at: Option<Instant>,
 }
 
 impl Deadline {
-    /// Returns the deadline that is so much time from now.
+    /// Returns the deadline after this duration from now.
     #[must_use]
     pub fn after(limit: Duration) -> Deadline {
         Deadline { limit, at: Instant::now().checked_add(limit) }

@@ -1,4 +1,4 @@
-//! Programs that are asked for one thing after the other, however they behave.
+//! Conversations with programs of any behaviour.
 
 use holo_process::{Conversation, ConversationError, Deadline, Limits, Program, Status, end_together};
 use holo_testing::processes::{Signal, is_running, members, send, wait_until_gone};
@@ -29,11 +29,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The word by which this binary is a process that has inherited descriptors and signals.
+/// The argument with which this binary checks its inherited descriptors and signals.
 pub(crate) const HEIR: &str = "heir";
-/// Nothing here takes so long.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Until then a script that has nothing else to do has done it.
+/// Long enough for a script without delays.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn shell(script: &str) -> Program {
@@ -46,7 +46,7 @@ fn converse(script: &str) -> Conversation {
     shell(script).converse().unwrap()
 }
 
-/// Returns the next line, or the error's text.
+/// Returns the next line, or the text of the error.
 fn line(conversation: &mut Conversation) -> Result<String, String> {
     line_within(conversation, LONG)
 }
@@ -55,7 +55,7 @@ fn line_within(conversation: &mut Conversation, limit: Duration) -> Result<Strin
     shown(conversation.line(Deadline::after(limit), &mut |_| {})).map(|line| String::from_utf8(line).unwrap())
 }
 
-/// Returns a result that can be compared.
+/// Returns a comparable result.
 fn shown<T>(result: Result<T, ConversationError>) -> Result<T, String> {
     result.map_err(|error| match error {
         ConversationError::Ended { is_answering: true, .. } => format!("while it answers: {error}"),
@@ -63,12 +63,12 @@ fn shown<T>(result: Result<T, ConversationError>) -> Result<T, String> {
     })
 }
 
-/// The error of a program that has ended between two answers.
+/// Returns the error of a program that ended between two answers.
 fn ended(how: &str) -> String {
     format!("ended before its answer was complete: {how}")
 }
 
-/// Returns the next line, and what was heard until then.
+/// Returns the next line, and the standard error up to then.
 fn heard(conversation: &mut Conversation) -> (Result<Vec<u8>, String>, Vec<String>) {
     let mut heard = Vec::new();
     let line =
@@ -108,7 +108,7 @@ fn both_sides_may_write_much_before_they_read() {
     conversation.send(&vec![b'y'; 3_000_000]);
     assert_eq!(line(&mut conversation).unwrap().len(), 1_000_000);
     let mut said = None;
-    // The count is only there once the input has ended.
+    // The count is printed only after the end of the input.
     let late = line_within(&mut conversation, SHORT);
     assert_eq!(late, Err("did not answer within 1s".to_owned()));
     let mut conversation = shell(script).converse().unwrap();
@@ -124,7 +124,7 @@ fn a_flood_on_standard_error_holds_up_nothing() {
     let answer = conversation.line(Deadline::after(LONG), &mut |line| length += line.len() + 1);
     assert_eq!(answer.unwrap(), b"got it");
     assert!(length >= 18_000_000, "{length}");
-    // One that never ends does not keep the deadline from being seen.
+    // An endless flood does not delay the deadline.
     let mut endless = shell("yes flood >&2; :").grace(SHORT).converse().unwrap();
     let id = endless.id();
     assert_eq!(line_within(&mut endless, SHORT), Err("did not answer within 1s".to_owned()));
@@ -177,7 +177,7 @@ fn silence_has_its_deadline_and_ends_the_whole_group() {
     assert_eq!(end.unwrap_err().to_string(), "did not answer within 1s");
     assert_eq!(said, [b"asked"]);
     wait_until_gone(sleeper);
-    // Nothing more comes of it.
+    // No further lines arrive.
     assert_eq!(line(&mut conversation), Err(ended("exit status 0")));
     assert_eq!(conversation.end(LONG, &mut |_| {}).unwrap(), Status::Exited(0));
 }
@@ -224,7 +224,7 @@ fn who_closes_its_output_and_goes_on_is_ended() {
 }
 
 fn a_child_that_holds_the_output_is_heard_for_a_while_and_lives_on() {
-    // Words right after the end still count.
+    // Output right after the exit is still received.
     let script = "sh -c 'sleep 0.2; echo late; exec sleep 600' & echo $!; exit 4";
     let mut program = shell(script);
     let mut conversation = program.linger(Duration::from_secs(2)).converse().unwrap();
@@ -242,9 +242,9 @@ fn a_child_that_holds_the_output_is_heard_for_a_while_and_lives_on() {
 fn conversations_end_together_within_one_deadline() {
     let scripts = [
         "cat >/dev/null; echo bye >&2; exit 1",
-        // This one has to be asked.
+        // This program needs a signal.
         "trap 'exit 2' TERM; echo ready; while :; do sleep 0.05; done",
-        // These do not want to.
+        // These programs ignore the signal.
         "trap '' TERM; echo ready; while :; do sleep 600; done",
         "trap '' TERM; echo ready; while :; do echo flood; done",
     ];
@@ -260,7 +260,7 @@ fn conversations_end_together_within_one_deadline() {
     let killed = Status::Signaled { signal: 9, core_dumped: false };
     let ends: Vec<Status> = ends.into_iter().map(Result::unwrap).collect();
     assert_eq!(ends, [Status::Exited(1), Status::Exited(2), killed, killed]);
-    // A shell may tell of others that it has seen end.
+    // A shell may report other processes that have ended.
     assert!(said.contains(&(0, b"bye".to_vec())), "{said:?}");
     groups.into_iter().for_each(wait_until_gone);
     assert!(end_together(Vec::new(), LONG, &mut |_, _| {}).is_empty());
@@ -275,14 +275,15 @@ fn a_conversation_that_is_dropped_is_killed() {
 }
 
 fn it_gets_signals_descriptors_and_environment_as_they_should_be() {
-    // What starts the test may have descriptors and signals of its own to inherit; so it runs in a process that certainly has.
+    // The parent of the test may have extra descriptors and signal settings. Run the test in a process that certainly
+    // has both.
     let test = std::env::current_exe().unwrap();
     let mut outer = shell(&format!("exec 9</; trap '' PIPE USR1; exec \"$0\" {HEIR}"));
     let output = outer.arg(test).timeout(LONG).output().unwrap();
     assert_eq!(output.ended.failure(), None, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Asserts what a program gets from a process with an open descriptor and ignored signals.
+/// Asserts that a program of a process with an open descriptor and ignored signals inherits the right ones.
 pub(crate) fn heir() {
     assert!(Path::new("/proc/self/fd/9").exists());
     let script = "grep -E '^Sig(Blk|Ign)' /proc/self/status; pwd; ls /proc/$$/fd; echo \"$A-${B-unset}\"; \
@@ -295,7 +296,7 @@ pub(crate) fn heir() {
     let id = conversation.id().to_string();
     let (signals, rest) = answer.split_at(2);
     assert_eq!(signals[0], format!("SigBlk:\t{}", "0".repeat(16)));
-    // An ignored signal stays ignored, as everywhere; but a broken pipe is not for the program to inherit.
+    // Ignored signals remain ignored, as usual, but SIGPIPE must not be inherited.
     let ignored = u64::from_str_radix(signals[1].trim_start_matches("SigIgn:\t"), 16).unwrap();
     let is_ignored = |signal: Signal| ignored & (1 << (signal.as_raw() - 1)) != 0;
     assert!(is_ignored(Signal::USR1) && !is_ignored(Signal::PIPE), "{ignored:x}");

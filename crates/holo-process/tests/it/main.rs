@@ -1,4 +1,4 @@
-//! The integration tests of the crate: one module a topic, named in front of its tests.
+//! The integration tests of the crate. Each topic is a module, whose name prefixes its tests.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let first = arguments.next();
-    // A conversation does without a process that is prepared.
+    // Conversations do not require a prepared process.
     if first.as_deref() == Some(conversations::HEIR) {
         conversations::heir();
         return ExitCode::SUCCESS;

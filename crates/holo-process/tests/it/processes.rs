@@ -1,4 +1,4 @@
-//! Programs that are waited for step by step, and what makes them end early.
+//! Waiting for programs one event at a time, and terminating them early.
 
 use holo_process::{Channel, Event, Exit, Interrupt, Process, Program, Status, while_nothing_starts};
 use holo_testing::processes::{is_running, wait_until_gone};
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes so long.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -35,7 +35,7 @@ fn shell(script: &str) -> Program {
     program
 }
 
-/// An interrupt that a test makes.
+/// An interrupt that is triggered by a test.
 struct Requested {
     wake: PipeReader,
     waker: PipeWriter,
@@ -65,7 +65,7 @@ impl Interrupt for Requested {
     }
 }
 
-/// The end of a program as it was seen.
+/// The observed end of a program.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Ended(Exit),
@@ -78,7 +78,7 @@ fn ended(code: i32) -> End {
 
 const KILLED: Status = Status::Signaled { signal: 9, core_dumped: false };
 
-/// Waits for the end of a program. `seen` gets all chunks.
+/// Waits for the end of a program. `seen` receives all chunks.
 fn to_end(process: &mut Process, interrupt: Option<&dyn Interrupt>, mut seen: impl FnMut(Channel, &[u8])) -> End {
     let (begun, mut end) = (Instant::now(), None);
     while end.is_none() {
@@ -134,7 +134,7 @@ fn a_signal_is_passed_on_to_the_group_and_its_last_words_are_heard() {
         });
         assert_eq!(end, End::Stopped(Status::Exited(5)), "{name}");
         assert!(process.is_ending() && !process.is_late());
-        // A shell may tell of others that it has seen end.
+        // A shell may report other processes that have ended.
         let said = String::from_utf8(said).unwrap();
         assert!(said.lines().any(|line| line == "clean"), "{said:?}");
         wait_until_gone(sleeper.unwrap());
@@ -191,7 +191,7 @@ fn what_is_confined_is_overdue_after_its_time_and_leaves_nothing() {
     let id = process.id();
     drop(process);
     assert!(!is_running(id));
-    // In time, too, nothing of the group is left.
+    // The group is also killed if the program exits in time.
     let mut process = shell("sleep 600 >&- 2>&- & echo $!").start().unwrap();
     process.confine(LONG);
     let mut sleeper = None;

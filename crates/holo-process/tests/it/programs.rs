@@ -1,4 +1,4 @@
-//! Programs as they are run: what they say, when their time is over, as whom, and what is left when we are ended.
+//! Running programs: output, timeouts, identities, and the cleanup when this process ends.
 
 use holo_process::{Ended, Identity, Program, ProgramError, Status, Stream};
 use holo_testing::processes::{Signal, is_running, members, parent, send, wait_until_gone};
@@ -12,16 +12,16 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A case: what it proves, what it needs, and the test itself.
+/// A case: the property that it proves, its requirements, and the test.
 type Case = (&'static str, &'static [Need], fn());
 
-/// The word by which this binary is a process that calls programs, for the cases of its end.
+/// The argument with which this binary runs programs, for the cases in which it is ended.
 pub(crate) const CALLER: &str = "caller";
-/// The variable that names the user as whom a caller calls scripts.
+/// The variable with the user for the scripts of a caller.
 const USER_OF_SCRIPTS: &str = "USER_OF_SCRIPTS";
-/// Until then a script has set its traps.
+/// Long enough for a script to set its traps.
 const READY: Duration = Duration::from_secs(3);
-/// Nothing here takes so long.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
 const ROOT: &[Need] = &[Need::Root];
 const SETSID: &[Need] = &[Need::Program("setsid")];
@@ -153,7 +153,7 @@ fn number(text: &str) -> u32 {
 fn streams() {
     let scratch = tempfile::tempdir().unwrap();
     let mut program = shell("echo one; wait_for one; echo two >&2; wait_for two; echo three; exit 3");
-    // Each next word is only said when the one before has been seen.
+    // Each word is printed only after the previous one was received.
     program.arguments_for_waiting(scratch.path());
     let mut seen = Vec::new();
     let ended = program.run(|stream, bytes| {
@@ -168,7 +168,7 @@ fn streams() {
     assert_eq!(ended.tail, b"one\ntwo\nthree\n");
 }
 
-/// Gives a script the function `wait_for`.
+/// Provides the shell function `wait_for` to a script.
 trait Waiting {
     fn arguments_for_waiting(&mut self, directory: &Path);
 }
@@ -242,7 +242,7 @@ fn files() {
 fn descriptors() {
     let _open = File::open("/").unwrap();
     let (_reader, _writer) = std::io::pipe().unwrap();
-    // The fourth is the listing's own.
+    // Descriptor 3 belongs to ls itself.
     assert_eq!(said("ls /proc/self/fd").lines().collect::<Vec<_>>(), ["0", "1", "2", "3"]);
     let mut program = shell("ls /proc/self/fd");
     program.identity(Identity { umask: Some(0o22), ..Identity::default() });
@@ -260,18 +260,19 @@ fn groups() {
 }
 
 fn asked_to_end() {
-    // The child's child says that it was asked, and who it was.
+    // The grandchild prints its PID, and that it received the signal.
     let child = "trap 'echo asked; exit' TERM; echo $$; while :; do sleep 0.05; done";
     let mut program = shell(&format!("sh -c \"{}\" & wait", child.replace('$', "\\$")));
     let (ended, seen) = run(program.timeout(READY).grace(LONG));
     let lines: Vec<&str> = seen.lines().collect();
-    // A shell may tell of others that it has seen end.
+    // A shell may report other processes that have ended.
     assert!(lines.contains(&"asked"), "{seen}");
     assert_eq!(ended.failure().unwrap(), "timed out after 3s");
     wait_until_gone(number(lines[0]));
 }
 
-/// A script that starts two that leave: one in another session, and one that loses its parent besides; each says its number.
+/// Returns a script that starts two processes that print their PIDs: one in another session, and one that has also lost
+/// its parent.
 fn leaving(trap: &str) -> String {
     let sleeper = format!("{trap} echo \\$\\$; while :; do sleep 0.05; done");
     format!("setsid sh -c \"{sleeper}\" & (setsid setsid -f sh -c \"{sleeper}\" &) ; wait; sleep 600")
@@ -285,7 +286,7 @@ fn escaped_as_user() {
     all_end_with(shell(&leaving("")).identity(as_user(Some("nobody"), None)));
 }
 
-/// Asserts that the time limit of a script that [leaves](leaving) ends all its processes.
+/// Asserts that the timeout of a [`leaving`] script ends all its processes.
 fn all_end_with(program: &mut Program) {
     let (ended, seen) = run(program.timeout(READY).grace(LONG));
     assert_eq!(ended.timed_out, Some(READY));
@@ -471,7 +472,7 @@ fn umask() {
     program.identity(Identity { umask: Some(0o027), ..Identity::default() });
     let (ended, seen) = run(&program);
     assert_eq!((ended.code(), &*seen), (Some(3), "0027\n"));
-    // A name stays what the program is called by.
+    // The name remains argument zero.
     let mut program = Program::new("sh");
     program.args(["-c", "cat /proc/$$/cmdline", "x y", ""]);
     program.identity(Identity { umask: Some(0o22), ..Identity::default() });
@@ -497,7 +498,7 @@ fn identity() {
     assert_eq!(home, "/srv\n");
     let (_, without_account) = run(shell("id -u; id -G").identity(as_user(Some("54321"), Some("54322"))));
     assert_eq!(without_account, "54321\n54322\n");
-    // It can neither come back nor see what it must not.
+    // The program can neither regain privileges nor read protected files.
     let (ended, _) = run(shell("head -c 1 /etc/shadow").identity(as_user(Some("nobody"), None)));
     assert!(ended.failure().is_some());
     let mut slow = shell("sleep 600");
@@ -510,7 +511,7 @@ fn group() {
     assert_eq!(seen, "0\n54321\n");
 }
 
-/// Tries to type into the terminal, by its path and by every descriptor.
+/// Tries to type into the terminal, through its path and through each descriptor.
 const TYPE: &str = r#"
 open(my $terminal, "+<", "/dev/tty") and print "opened\n";
 ioctl($terminal, 0x5412, my $key = "x") and print "typed\n";
@@ -533,7 +534,7 @@ fn no_terminal() {
             format!("{} {CALLER} as {user} 'perl {}'", std::env::current_exe().unwrap().display(), typist.display());
         run(Program::new("script").args(["-qec", &caller, "/dev/null"]).timeout(LONG)).1
     };
-    // It has keys pressed where it is let.
+    // As root, the script can type into the terminal.
     assert!(on_terminal("root").contains("opened\r\n"));
     assert_eq!(on_terminal("nobody"), "done\r\n");
 }
@@ -567,7 +568,7 @@ fn listed_environment() {
     let (home, shell_of_nobody) = (format!("HOME={}", home.trim()), format!("SHELL={}", shell_of_nobody.trim()));
     let expected = ["HOLO_X=y", &*home, "LANG=C", "LC_TIME=C.UTF-8", "LOGNAME=nobody", "PATH=/usr/bin:/bin"];
     assert_eq!(caller("nobody"), [&expected[..], &[&*shell_of_nobody, "TERM=dumb", "USER=nobody"]].concat());
-    // Variables that are set for it reach it, but not the launcher, which is root at first.
+    // Variables that are set for the program reach it, but not the launcher, which starts as root.
     let mut preloaded = Program::new("true");
     preloaded.identity(as_user(Some("nobody"), None)).env("LD_PRELOAD", "/no/such.so").timeout(LONG);
     let (ended, seen) = run(&preloaded);
@@ -598,7 +599,7 @@ fn launcher_fails() {
 }
 
 fn not_permitted() {
-    // As nobody this binary can be started from anywhere it can be read.
+    // User nobody can execute this binary anywhere it is readable.
     let scratch = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = scratch.path().join("caller");
@@ -613,7 +614,7 @@ fn not_permitted() {
     assert_eq!(run_as("nobody"), nobody);
 }
 
-/// A process that calls programs: one script each argument, at once; or one as a user.
+/// Runs programs: one script per argument, concurrently; or one script as a user.
 pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
     if let [word, user, script] = &arguments[..]
         && word == "as"
@@ -639,7 +640,7 @@ pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
             std::thread::spawn(move || {
                 let ended =
                     shell(&script).identity(identity).run(|_, bytes| std::io::stdout().write_all(bytes).unwrap());
-                // A program that has been asked to end says nothing more.
+                // A program that was told to terminate prints no more output.
                 std::io::stdout().write_all(format!("went on: {ended:?}").as_bytes()).unwrap();
             })
         })
@@ -648,8 +649,8 @@ pub(crate) fn caller(arguments: Vec<String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs a caller of these scripts, sends it a signal when each has said its number, and tells how it ended, whether their processes lived on
-/// at that time, and what was said after the numbers.
+/// Runs a caller with these scripts, and sends it a signal when each script has printed its PID. Returns the caller's
+/// outcome, the PIDs, whether each process was still running then, and the output after the PIDs.
 fn interrupted(signal: Signal, user: Option<&str>, scripts: &[&str]) -> (Ended, Vec<u32>, Vec<bool>, String) {
     let mut program = Program::new(std::env::current_exe().unwrap());
     program.arg(CALLER).args(scripts).envs(user.map(|user| (USER_OF_SCRIPTS, user))).timeout(LONG);
@@ -665,7 +666,7 @@ fn interrupted(signal: Signal, user: Option<&str>, scripts: &[&str]) -> (Ended, 
             let whole = &seen[..seen.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1)];
             if !is_sent && numbers(whole).len() == scripts.len() {
                 is_sent = true;
-                // Between them is what keeps together what the script starts.
+                // The supervisor of the script is between them.
                 let supervisor = parent(numbers(whole)[0]).unwrap();
                 send(parent(supervisor).unwrap(), signal);
             }
@@ -691,7 +692,7 @@ fn reaches_programs_of(user: Option<&str>) {
         let (ended, numbers, alive, rest) = interrupted(signal, user, &[sleeper, sleeper]);
         assert_eq!(ended.status, Status::Signaled { signal: signal.as_raw(), core_dumped: false });
         assert_eq!((alive, &*rest), (vec![false, false], ""));
-        // Of the groups, nothing is left either, though what a shell has put in the background ignores SIGINT.
+        // The groups are empty too, although background processes of a shell ignore SIGINT.
         numbers.into_iter().flat_map(members).for_each(wait_until_gone);
     }
 }
