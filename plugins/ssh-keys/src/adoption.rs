@@ -1,9 +1,10 @@
 //! Key files for the keys that users have, and no key file names.
 
 use crate::account::NoAccount;
+use crate::family::Family;
 use crate::home::Home;
-use crate::key_line::{KeyLine, without_end};
-use crate::keyset::{Family, KeySetError, at_home_of};
+use crate::key_line::{Grant, KeyLine, without_end};
+use crate::keyset::{KeySetError, at_home_of};
 use crate::name::{Name, is_user_name};
 use crate::section::is_marked;
 use crate::source::COUNTS_UNMARKED;
@@ -11,7 +12,7 @@ use bstr::ByteSlice;
 use holo_change::error::PathError;
 use holo_plugin::system::Root;
 use holo_plugin::{Adopted, Candidate, Host, Output};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -105,20 +106,15 @@ fn keys(host: &Host, user: &str, family: Option<&Family>) -> Result<Vec<Vec<u8>>
 }
 
 fn uncovered(content: &[u8], family: Option<&Family>) -> Vec<Vec<u8>> {
-    let has = |key: &KeyLine<'_>| {
-        family
-            .is_some_and(|family| family.living.iter().any(|(_, source)| source.keys().any(|own| own.is_same_key(key))))
+    let sources = family.iter().flat_map(|family| &family.living);
+    let covered: HashSet<Grant<'_>> =
+        sources.flat_map(|(_, source)| source.keys().map(|key| key.grant()).collect::<Vec<_>>()).collect();
+    let is_free = |line: &&[u8]| {
+        KeyLine::parse(line).is_ok_and(|key| key.facts.is_ok() && !is_marked(&key) && !covered.contains(&key.grant()))
     };
-    let is_free =
-        |line: &&[u8]| KeyLine::parse(line).is_ok_and(|key| key.facts.is_ok() && !is_marked(&key) && !has(&key));
-    let mut lines: Vec<Vec<u8>> = Vec::new();
-    for line in content.lines_with_terminator().filter(is_free) {
-        let line = without_end(line).trim().to_vec();
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
+    let mut seen = HashSet::new();
+    let lines = content.lines_with_terminator().filter(is_free).map(|line| without_end(line).trim());
+    lines.filter(|line| seen.insert(*line)).map(<[u8]>::to_vec).collect()
 }
 
 /// Returns the first name that no key set of the user has.

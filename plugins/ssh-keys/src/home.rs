@@ -3,7 +3,7 @@
 //! Everything here is done as that user. No symlink is followed, what belongs to somebody else is not read, and what is there is
 //! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
 
-use crate::section::{Edit, Section};
+use crate::section::{Edit, Edits, Sections};
 use holo_change::error::{PathError, Result};
 use holo_change::snapshot::{self, Snapshot};
 use holo_change::{Durability, PathHandle, Stamp, Tree};
@@ -21,6 +21,9 @@ const FILE_MODE: u32 = 0o600;
 
 /// More than anybody has keys. A file that does not end would fill our memory.
 const MAX_SIZE: u64 = 1 << 20;
+
+/// The number of bytes that are kept of the file between the changes of several key sets. It is enough for one change of any file.
+const KEPT_CONTENTS: usize = 2 << 20;
 
 /// The number of times the change is begun anew because somebody else has changed the file meanwhile.
 const ATTEMPTS: usize = 100;
@@ -45,31 +48,44 @@ struct Keys {
 /// The changes that would be made, or were.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    pub(crate) edit: Edit,
+    pub(crate) edits: Edits,
+    /// True if there was no file before.
+    pub(crate) is_new_file: bool,
     /// Modes that are not as they should be, as fragments such as `the mode of /home/jane/.ssh to 0700`.
     pub(crate) modes: Vec<String>,
 }
 
 /// The verbs for keys that go, that change over, that come, and for modes.
-type Verbs = [&'static str; 4];
+pub(crate) type Verbs = [&'static str; 4];
 /// The verbs for changes that would be made.
 pub(crate) const PENDING: Verbs = ["would remove", "would give", "would add", "would set"];
 /// The verbs for changes that were made.
 pub(crate) const DONE: Verbs = ["removed", "gave", "added", "set"];
 
-impl Change {
+impl Edit {
     /// The changes as fragments.
-    pub(crate) fn in_words(&self, [remove, give, add, set]: &Verbs) -> Vec<String> {
-        let Edit { removed, added, handed_over, .. } = &self.edit;
+    pub(crate) fn in_words(&self, [remove, give, add, _]: &Verbs) -> Vec<String> {
+        let Edit { removed, added, handed_over, .. } = self;
         let removed = removed.iter().map(|key| format!("{remove} key {key}"));
         let given = handed_over.iter().map(|handover| handover.in_words(give));
         let added = added.iter().map(|key| format!("{add} key {key}"));
-        let modes = self.modes.iter().map(|mode| format!("{set} {mode}"));
-        removed.chain(given).chain(added).chain(modes).collect()
+        removed.chain(given).chain(added).collect()
+    }
+}
+
+impl Change {
+    /// Returns the changes where there is no file yet.
+    pub(crate) fn of_new_file(sections: &Sections) -> Change {
+        Change { edits: sections.edit(&[], KEPT_CONTENTS), is_new_file: true, modes: Vec::new() }
+    }
+
+    /// The changes of modes as fragments.
+    pub(crate) fn modes_in_words(&self, [.., set]: &Verbs) -> Vec<String> {
+        self.modes.iter().map(|mode| format!("{set} {mode}")).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.edit.changes_keys() && self.modes.is_empty()
+        !self.edits.each.iter().any(Edit::changes_keys) && self.modes.is_empty()
     }
 }
 
@@ -91,10 +107,10 @@ impl Home {
     }
 
     /// Finds out what has to be changed.
-    pub(crate) fn compare(&self, section: &Section) -> Result<Change> {
+    pub(crate) fn compare(&self, sections: &Sections) -> Result<Change> {
         match self.open_directory()? {
-            Some(keys) => Ok(keys.compare(section, &keys.read()?)),
-            None => Ok(Change { edit: section.edit(&[]), modes: Vec::new() }),
+            Some(keys) => Ok(keys.compare(sections, &keys.read()?)),
+            None => Ok(Change::of_new_file(sections)),
         }
     }
 
@@ -103,27 +119,27 @@ impl Home {
         self.open_directory()?.map_or(Ok(()), |keys| keys.temporary.remove())
     }
 
-    /// Makes the section what it shall be; what was changed.
-    pub(crate) fn provision(&self, section: &Section) -> Result<Change> {
+    /// Brings the sections into their desired state, and returns the changes.
+    pub(crate) fn provision(&self, sections: &Sections) -> Result<Change> {
         // The changes of an attempt before it had to be begun anew.
         let mut modes = Vec::new();
         for _ in 0..ATTEMPTS {
             let keys = match self.open_directory()? {
                 Some(keys) => keys,
-                None if section.is_empty() => break,
+                None if sections.are_empty() => break,
                 None => self.create_directory()?,
             };
             let found = keys.read()?;
-            let mut change = keys.compare(section, &found);
+            let mut change = keys.compare(sections, &found);
             if change.is_empty() {
                 return Ok(Change { modes, ..change });
             }
-            if !section.is_empty() && keys.mode != DIRECTORY_MODE {
+            if !sections.are_empty() && keys.mode != DIRECTORY_MODE {
                 self.directory().change_mode(DIRECTORY_MODE)?;
                 modes.push(mode_of(&self.directory().shown(), DIRECTORY_MODE));
             }
             // A mode is changed by replacing the file as well: it may have other names.
-            let new = found.replace(&keys.file, &keys.temporary, &change.edit.content, FILE_MODE)?;
+            let new = found.replace(&keys.file, &keys.temporary, &change.edits.content, FILE_MODE)?;
             // The user may have moved anything else to that name, or all of `.ssh` away.
             if new.is_some_and(|new| self.leads_to(&new)) {
                 modes.append(&mut change.modes);
@@ -131,7 +147,7 @@ impl Home {
                 return Ok(Change { modes, ..change });
             }
         }
-        match self.compare(section)? {
+        match self.compare(sections)? {
             done if done.is_empty() => Ok(done),
             _ => {
                 let shown = Home::keys_below(&self.tree.place(Path::new("")).shown());
@@ -182,11 +198,11 @@ impl Keys {
         Snapshot::read(&self.file, self.uid, MAX_SIZE)
     }
 
-    fn compare(&self, section: &Section, found: &Snapshot) -> Change {
-        let edit = section.edit(&found.content);
+    fn compare(&self, sections: &Sections, found: &Snapshot) -> Change {
+        let edits = sections.edit(&found.content, KEPT_CONTENTS);
         let mut modes = Vec::new();
         // Without keys of ours, the modes are not our business.
-        if !section.is_empty() {
+        if !sections.are_empty() {
             if self.mode != DIRECTORY_MODE {
                 modes.push(mode_of(&self.shown, DIRECTORY_MODE));
             }
@@ -194,7 +210,7 @@ impl Keys {
                 modes.push(mode_of(&self.file.shown(), FILE_MODE));
             }
         }
-        Change { edit, modes }
+        Change { edits, is_new_file: found.stamp.is_none(), modes }
     }
 }
 

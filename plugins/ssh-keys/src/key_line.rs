@@ -12,10 +12,17 @@ pub(crate) struct KeyLine<'a> {
     options: &'a [u8],
     type_name: &'a [u8],
     key: &'a [u8],
-    /// The text behind the key.
+    /// The text behind the key, with blanks at its end.
     comment: &'a [u8],
     /// The properties of the key, or the reason why OpenSSH would not take it.
     pub(crate) facts: Result<KeyFacts, BadKey>,
+}
+
+/// A key with the options that restrict its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Grant<'a> {
+    options: &'a [u8],
+    key: &'a [u8],
 }
 
 /// The reason why a line holds no key.
@@ -46,6 +53,8 @@ pub(crate) fn is_silent(line: &[u8]) -> bool {
 impl<'a> KeyLine<'a> {
     /// Reads a line, of a key that OpenSSH may or may not take. The end of the line may be part of it or not.
     pub(crate) fn parse(line: &'a [u8]) -> Result<KeyLine<'a>, NoKey> {
+        #[cfg(test)]
+        operations::count();
         if is_silent(line) {
             return Err(NoKey::Missing);
         }
@@ -81,13 +90,16 @@ impl<'a> KeyLine<'a> {
         Ok(KeyLine { options, type_name, key, comment: rest, facts })
     }
 
-    /// Returns true if two lines give the same key the same rights.
-    pub(crate) fn is_same_key(&self, other: &KeyLine<'_>) -> bool {
-        (self.options, self.key) == (other.options, other.key)
+    /// Returns the options and the key, which are equal if two lines give the same key the same rights.
+    pub(crate) fn grant(&self) -> Grant<'a> {
+        #[cfg(test)]
+        operations::count();
+        Grant { options: self.options, key: self.key }
     }
 
+    /// Returns the comment without blanks at its end.
     pub(crate) fn comment(&self) -> &'a [u8] {
-        self.comment
+        self.comment.trim_end()
     }
 
     /// The line with another comment, and its end.
@@ -105,7 +117,9 @@ impl<'a> KeyLine<'a> {
     /// A line of a file, of which this is the key, with another comment and the rest as it is.
     pub(crate) fn renamed(&self, line: &[u8], comment: &[u8]) -> Vec<u8> {
         let (text, end) = line.split_at(without_end(line).len());
-        [text.strip_suffix(self.comment).unwrap_or(text), comment, end].concat()
+        let before = text.strip_suffix(self.comment).unwrap_or(text);
+        let blank: &[u8] = if before.ends_with_str(" ") || before.ends_with_str("\t") { b"" } else { b" " };
+        [before, blank, comment, end].concat()
     }
 
     /// The key as `ssh-keygen -l` lists it.
@@ -178,6 +192,25 @@ fn push_octal(text: &mut String, bytes: &[u8]) {
     }
 }
 
+/// The number of lines that were parsed and keys that were compared by the current thread, which must not grow faster than the number of keys.
+#[cfg(test)]
+pub(crate) mod operations {
+    use std::cell::Cell;
+
+    thread_local!(static COUNT: Cell<usize> = const { Cell::new(0) });
+
+    pub(super) fn count() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    /// Returns the number of operations that some work takes.
+    pub(crate) fn of(work: impl FnOnce()) -> usize {
+        let before = COUNT.get();
+        work();
+        COUNT.get() - before
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,14 +223,14 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let key = KeyLine::parse(line.as_bytes())?;
         key.facts.clone().map_err(NoKey::Bad)?;
-        Ok((text(key.options), text(key.comment)))
+        Ok((text(key.options), text(key.comment())))
     }
 
     #[test]
     fn options_and_comments_are_found() {
         let found = |options: &str, comment: &str| Ok((options.to_owned(), comment.to_owned()));
         assert_eq!(parse("|\n"), found("", ""));
-        assert_eq!(parse("  | jane doe@home \r\n"), found("", "jane doe@home "));
+        assert_eq!(parse("  | jane doe@home \r\n"), found("", "jane doe@home"));
         assert_eq!(parse("no-pty\t\t|\tx"), found("no-pty", "x"));
         assert_eq!(parse("command=\"a b, c\",no-pty | x"), found("command=\"a b, c\",no-pty", "x"));
         assert_eq!(parse("command=\"say \\\"a b\\\" \" | x"), found("command=\"say \\\"a b\\\" \"", "x"));
@@ -234,7 +267,7 @@ mod tests {
     fn other_options_are_other_rights() {
         let same = |one: &str, other: &str| {
             let (one, other) = (one.replace('|', KEY), other.replace('|', KEY));
-            KeyLine::parse(one.as_bytes()).unwrap().is_same_key(&KeyLine::parse(other.as_bytes()).unwrap())
+            KeyLine::parse(one.as_bytes()).unwrap().grant() == KeyLine::parse(other.as_bytes()).unwrap().grant()
         };
         assert!(same("| a", "  | b\r\n"));
         assert!(same("no-pty | a", "no-pty  | b"));

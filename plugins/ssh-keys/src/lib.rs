@@ -5,6 +5,7 @@ mod adoption;
 mod blob;
 #[cfg(test)]
 mod cases;
+mod family;
 mod home;
 mod key_line;
 mod keyset;

@@ -1,8 +1,9 @@
-//! The record of the entities that have keys somewhere, in the format of version 3: one a line, sorted.
+//! The record of the entities that have keys somewhere, in the format of version 3: one a line, sorted. Without any, there is no file: version 3
+//! would read one entity without a name from an empty one, and fail.
 
 use bstr::{BString, ByteSlice};
 use holo_change::error::{PathError, Result};
-use holo_change::{OnDisk, PathHandle, Tree};
+use holo_change::{Durability, OnDisk, PathHandle, Tree};
 use holo_plugin::Host;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -35,7 +36,12 @@ impl Record {
     pub(crate) fn hold(host: &Host) -> Result<HeldRecord> {
         let tree = Tree::open(host.state_dir())?;
         let held = tree.hold()?;
-        Ok(HeldRecord { record: Record::read_in(&tree.place(Path::new(NAME)))?, _held: held })
+        let record = Record::read_in(&tree.place(Path::new(NAME)))?;
+        if record.entities.is_empty() {
+            // An earlier version may have left an empty file.
+            record.place.remove()?;
+        }
+        Ok(HeldRecord { record, _held: held })
     }
 
     fn read_in(place: &PathHandle) -> Result<Record> {
@@ -51,18 +57,26 @@ impl Record {
 }
 
 impl HeldRecord {
-    /// Records that the entity has keys.
-    pub(crate) fn add(&mut self, id: &BString) -> Result<()> {
-        if self.record.entities.insert(id.clone()) { self.write() } else { Ok(()) }
+    /// Records that entities have keys.
+    pub(crate) fn add<'a>(&mut self, ids: impl IntoIterator<Item = &'a BString>) -> Result<()> {
+        let before = self.record.entities.len();
+        self.record.entities.extend(ids.into_iter().cloned());
+        if self.record.entities.len() == before { Ok(()) } else { self.write() }
     }
 
-    /// Records that the entity has no keys any more.
-    pub(crate) fn remove(&mut self, id: &BString) -> Result<()> {
-        if self.record.entities.remove(id) { self.write() } else { Ok(()) }
+    /// Records that entities have no keys any more.
+    pub(crate) fn remove<'a>(&mut self, ids: impl IntoIterator<Item = &'a BString>) -> Result<()> {
+        let removed = ids.into_iter().filter(|id| self.record.entities.remove(*id)).count();
+        if removed == 0 { Ok(()) } else { self.write() }
     }
 
     fn write(&self) -> Result<()> {
-        let text: Vec<u8> = self.record.entities.iter().flat_map(|id| [id.as_slice(), b"\n"].concat()).collect();
-        self.record.place.replace(&text, 0o644, OnDisk::New)
+        let Record { place, entities } = &self.record;
+        if entities.is_empty() {
+            place.remove()?;
+            return Durability::Each.sync([], [place]);
+        }
+        let text: Vec<u8> = entities.iter().flat_map(|id| [id.as_slice(), b"\n"].concat()).collect();
+        place.replace(&text, 0o644, OnDisk::New)
     }
 }

@@ -2,15 +2,16 @@
 
 use crate::account;
 use crate::adoption;
+use crate::family::{self, Family};
 use crate::home::Home;
-use crate::keyset::{Family, KeySet};
+use crate::keyset::KeySet;
 use crate::name::{Name, is_user_name};
 use crate::record::Record;
 use crate::source::{BadLine, Source};
 use bstr::BStr;
 use holo_change::error::PathError;
 use holo_plugin::definitions::{ListError, ResourceFile};
-use holo_plugin::{Adopted, Adoption, Candidate, Host, Output, Plugin, ScanError, Silence};
+use holo_plugin::{Adopted, Adoption, Candidate, Host, Job, Output, Plugin, ScanError, SetAnswers, Silence, Verdict};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
@@ -59,6 +60,19 @@ impl Plugin for SshKeys {
             }
         });
         Ok(sets.into_iter().find(|set| set.name == wanted))
+    }
+
+    fn apply_set(&self, host: &Host, set: &[Job<'_, KeySet>], answers: &mut dyn SetAnswers) {
+        family::apply(host, set, answers);
+    }
+
+    fn check_set(&self, host: &Host, set: &[Job<'_, KeySet>], answers: &mut dyn SetAnswers<Verdict>) {
+        let sets: Vec<&KeySet> = set.iter().map(|job| job.entity).collect();
+        for (place, outcome) in family::check(host, &sets) {
+            answers.begin(place);
+            let verdict = outcome.report(&mut answers.output(place));
+            answers.end(place, verdict);
+        }
     }
 
     fn candidates(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {

@@ -1,9 +1,12 @@
 //! `authorized_keys` and our part of it: which lines are ours, and what becomes of them. All others stay as they are, byte for byte.
 
-use crate::key_line::KeyLine;
+use crate::key_line::{Grant, KeyLine};
 use crate::source::Source;
 use bstr::{BString, ByteSlice};
-use std::collections::BTreeSet;
+use holo_plugin::index::{Table, define_index};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::mem;
 
 /// The mark of an entity's keys: their comment is this and the entity's ID.
 const MARK: &[u8] = b"holo=";
@@ -19,10 +22,21 @@ pub(crate) struct Section {
     id: BString,
     mark: Vec<u8>,
     source: Source,
-    /// The other key sets of the user, which may take over what this one does not want any more, as it does from them.
-    relatives: Vec<Section>,
     /// Lines with keys that had no mark when this key set came to count them.
     counted: Vec<Vec<u8>>,
+}
+
+define_index! {
+    /// The index of a key set among those of a user.
+    pub(crate) SectionIndex
+}
+
+/// The key sets of a user, some of which are applied. A key that one of them no longer wants can be taken over by another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Sections {
+    pub(crate) all: Table<SectionIndex, Section>,
+    /// Those that are applied, in this order.
+    pub(crate) applied: Vec<SectionIndex>,
 }
 
 /// A key that gets the mark of another key set, and keeps its line.
@@ -34,17 +48,26 @@ pub(crate) struct Handover {
     pub(crate) to: BString,
 }
 
-/// The changes to make.
+/// The changes that one key set makes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// The keys that go, as `ssh-keygen -l` lists them.
+    /// The removed keys, as `ssh-keygen -l` lists them.
     pub(crate) removed: Vec<String>,
-    /// The keys that come, likewise.
+    /// The added keys, likewise.
     pub(crate) added: Vec<String>,
     /// The keys that change from one key set to another.
     pub(crate) handed_over: Vec<Handover>,
     /// The lines of wanted keys that have no mark, and count nevertheless, without their comments.
     pub(crate) unmarked: Vec<Vec<u8>>,
+    /// The file before and after these changes, if there are any, and both are to be kept.
+    pub(crate) contents: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The changes of all key sets that are applied.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edits {
+    /// One for each of them, in their order.
+    pub(crate) each: Vec<Edit>,
     /// The new content of the file.
     pub(crate) content: Vec<u8>,
 }
@@ -72,12 +95,7 @@ impl Edit {
 impl Section {
     /// The section of the entity with this ID.
     pub(crate) fn new(id: BString, source: Source) -> Section {
-        Section { mark: [MARK, &id].concat(), id, source, relatives: Vec::new(), counted: Vec::new() }
-    }
-
-    /// The same one, beside the other key sets of the user.
-    pub(crate) fn with_relatives(self, relatives: Vec<Section>) -> Section {
-        Section { relatives, ..self }
+        Section { mark: [MARK, &id].concat(), id, source, counted: Vec::new() }
     }
 
     /// The same one, with the keys that had no mark when it came to count them.
@@ -85,94 +103,35 @@ impl Section {
         Section { counted, ..self }
     }
 
+    pub(crate) fn id(&self) -> &BString {
+        &self.id
+    }
+
     /// Returns true if no key is wanted.
     pub(crate) fn is_empty(&self) -> bool {
         self.source.keys().next().is_none()
     }
 
-    /// The key of a line if it is one of ours.
-    fn own<'a>(&self, line: &'a [u8]) -> Option<KeyLine<'a>> {
-        KeyLine::parse(line).ok().filter(|key| key.comment() == self.mark || self.counts(key))
-    }
-
-    /// Returns true if a key without a mark is ours nevertheless.
-    fn counts(&self, key: &KeyLine<'_>) -> bool {
-        let has_counted =
-            || self.counted.iter().filter_map(|line| KeyLine::parse(line).ok()).any(|own| own.is_same_key(key));
-        !is_marked(key) && (self.source.counts_unmarked() && self.wants(key) || has_counted())
-    }
-
-    fn wants(&self, key: &KeyLine<'_>) -> bool {
-        self.source.keys().any(|wanted| wanted.is_same_key(key))
-    }
-
-    /// The keys in a file that are ours, and shall be.
-    fn present<'a>(&self, file: &'a [u8]) -> Vec<KeyLine<'a>> {
-        file.lines_with_terminator().filter_map(|line| self.own(line).filter(|key| self.wants(key))).collect()
-    }
-
-    /// Returns the changes to make in a file with this content.
-    pub(crate) fn edit(&self, file: &[u8]) -> Edit {
-        let mut edit = Edit::default();
-        let mut present = self.present(file);
-        let unmarked = present.iter().filter(|key| self.counts(key)).map(|key| key.with_comment(b""));
-        edit.unmarked = unmarked.collect::<BTreeSet<_>>().into_iter().collect();
-        let mut heirs: Vec<(&Section, Vec<KeyLine<'_>>)> =
-            self.relatives.iter().map(|relative| (relative, relative.present(file))).collect();
-        for line in file.lines_with_terminator() {
-            let own = self.own(line);
-            if let Some(key) = own.clone().filter(|key| !self.wants(key)) {
-                let lacks_it = |(heir, present): &&mut (&Section, Vec<KeyLine<'_>>)| {
-                    heir.wants(&key) && !present.iter().any(|there| there.is_same_key(&key))
-                };
-                match heirs.iter_mut().find(lacks_it) {
-                    Some((heir, present)) => {
-                        edit.hand_over(&key, line, self, heir);
-                        present.push(key);
-                    }
-                    None => edit.removed.push(key.listed()),
-                }
-                continue;
-            }
-            let inherited = || self.relatives.iter().find_map(|relative| Some((relative, relative.own(line)?)));
-            match own.is_none().then(inherited).flatten() {
-                Some((relative, key))
-                    if self.wants(&key)
-                        && !relative.wants(&key)
-                        && !present.iter().any(|there| there.is_same_key(&key)) =>
-                {
-                    edit.hand_over(&key, line, relative, self);
-                    present.push(key);
-                }
-                _ => edit.content.extend_from_slice(line),
-            }
-        }
-        for key in self.source.keys() {
-            if present.iter().any(|there| there.is_same_key(&key)) {
-                continue;
-            }
-            if !edit.content.is_empty() && !edit.content.ends_with(b"\n") {
-                edit.content.push(b'\n');
-            }
-            edit.content.extend_from_slice(&key.with_comment(&self.mark));
-            edit.added.push(key.listed());
-            present.push(key);
-        }
-        edit
-    }
-
     /// Our part of a file with this content, in the words of the source: equal to it if nothing has to be changed.
     pub(crate) fn as_source(&self, file: &[u8]) -> Vec<u8> {
-        let own: Vec<(KeyLine<'_>, &[u8])> =
-            file.lines_with_terminator().filter_map(|line| Some((self.own(line)?, line))).collect();
-        let is_there = |wanted: &KeyLine<'_>| own.iter().any(|(key, _)| key.is_same_key(wanted));
+        let wanted = WantedKeys::new(self);
+        let key = |line| Some((KeyLine::parse(line).ok().filter(|key| wanted.owns(key))?.grant(), line));
+        // Most lines may be those of other key sets.
+        let may_be_own = |line: &&[u8]| wanted.takes_unmarked() || line.contains_str(&self.mark);
+        let own: Vec<(Grant<'_>, &[u8])> = file.lines_with_terminator().filter(may_be_own).filter_map(key).collect();
+        let there: HashSet<Grant<'_>> = own.iter().map(|(grant, _)| *grant).collect();
         let mut text = Vec::new();
         // Without any key of ours, the source's comments are not ours either.
-        if self.source.keys().any(|key| is_there(&key)) || self.is_empty() {
-            let stays = |line: &&[u8]| KeyLine::parse(line).map_or(true, |key| is_there(&key));
+        if wanted.keys.iter().any(|key| there.contains(&key.grant())) || wanted.keys.is_empty() {
+            let stays = |line: &&[u8]| KeyLine::parse(line).map_or(true, |key| there.contains(&key.grant()));
             text.extend(self.source.lines().filter(stays).flatten());
         }
-        for (_, line) in own.iter().filter(|(key, _)| !self.wants(key)) {
+        // Further lines of a key are not wanted either.
+        let mut seen = HashSet::new();
+        for (grant, line) in own {
+            if wanted.grants.contains(&grant) && seen.insert(grant) {
+                continue;
+            }
             if !text.is_empty() && !text.ends_with(b"\n") {
                 text.push(b'\n');
             }
@@ -182,17 +141,293 @@ impl Section {
     }
 }
 
-impl Edit {
-    /// Keeps the line of a key, with the mark of another section.
-    fn hand_over(&mut self, key: &KeyLine<'_>, line: &[u8], from: &Section, to: &Section) {
-        self.content.extend(key.renamed(line, &to.mark));
-        self.handed_over.push(Handover { key: key.listed(), from: from.id.clone(), to: to.id.clone() });
+/// The keys that a section wants and counts, indexed so that the time of a look-up does not depend on their number.
+#[derive(Debug)]
+struct WantedKeys<'a> {
+    section: &'a Section,
+    /// The keys in the order of the source, including duplicates.
+    keys: Vec<KeyLine<'a>>,
+    grants: HashSet<Grant<'a>>,
+    /// Keys that had no mark when the key set came to count them.
+    counted: HashSet<Grant<'a>>,
+    /// True if keys without a mark count.
+    counts_unmarked: bool,
+}
+
+impl<'a> WantedKeys<'a> {
+    fn new(section: &'a Section) -> WantedKeys<'a> {
+        let keys: Vec<KeyLine<'a>> = section.source.keys().collect();
+        let counted = section.counted.iter().filter_map(|line| Some(KeyLine::parse(line).ok()?.grant()));
+        WantedKeys {
+            section,
+            grants: keys.iter().map(KeyLine::grant).collect(),
+            keys,
+            counted: counted.collect(),
+            counts_unmarked: section.source.counts_unmarked(),
+        }
+    }
+
+    /// Returns true if a key without a mark may be ours.
+    fn takes_unmarked(&self) -> bool {
+        self.counts_unmarked || !self.counted.is_empty()
+    }
+
+    /// Returns true if a key without a mark is ours nevertheless.
+    fn counts(&self, grant: &Grant<'_>) -> bool {
+        self.counts_unmarked && self.grants.contains(grant) || self.counted.contains(grant)
+    }
+
+    /// Returns true if a key is ours.
+    fn owns(&self, key: &KeyLine<'_>) -> bool {
+        key.comment() == self.section.mark || !is_marked(key) && self.counts(&key.grant())
+    }
+}
+
+define_index! {
+    /// The index of a line in a file.
+    LineIndex
+}
+
+/// A line of a file that is being edited.
+#[derive(Debug)]
+struct Line<'a> {
+    text: Cow<'a, [u8]>,
+    key: Option<KeyLine<'a>>,
+    /// The key set that has marked it, if it is one of the user's.
+    owner: Option<SectionIndex>,
+    /// True if it was appended: the line before it then needs an end.
+    is_new: bool,
+    is_removed: bool,
+}
+
+/// A file that is being edited by one key set after the other. The work grows linearly with the numbers of lines and wanted keys.
+struct Editor<'a> {
+    wanted: Table<SectionIndex, WantedKeys<'a>>,
+    lines: Table<LineIndex, Line<'a>>,
+    /// The lines that each key set has marked.
+    marked: Table<SectionIndex, Vec<LineIndex>>,
+    /// The keys that each key set wants, and has marked.
+    present: Table<SectionIndex, HashSet<Grant<'a>>>,
+    /// The lines whose keys have no mark.
+    unmarked: HashMap<Grant<'a>, Vec<LineIndex>>,
+    /// The lines with keys that are no longer wanted by the key sets that have marked them.
+    unwanted: HashMap<Grant<'a>, VecDeque<LineIndex>>,
+    /// The key sets that want each key. Those that have marked it are removed when they are met.
+    heirs: HashMap<Grant<'a>, VecDeque<SectionIndex>>,
+}
+
+impl Sections {
+    /// The key sets that are applied, in their order.
+    pub(crate) fn applied(&self) -> impl Iterator<Item = &Section> {
+        self.applied.iter().map(|&section| &self.all[section])
+    }
+
+    /// Returns true if no key set that is applied wants a key.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.applied().all(Section::is_empty)
+    }
+
+    /// Returns the changes to make in a file with this content. The contents before and after each change are kept up to a total size.
+    pub(crate) fn edit(&self, file: &[u8], mut kept_contents: usize) -> Edits {
+        let mut editor = Editor::new(self, file);
+        let mut edits = Edits::default();
+        let mut before = (kept_contents > 0).then(|| file.to_vec());
+        for &section in &self.applied {
+            let mut edit = editor.edit(section);
+            if edit.changes_keys()
+                && let Some(content) = before.take()
+            {
+                let after = editor.content();
+                kept_contents = kept_contents.saturating_sub(content.len() + after.len());
+                before = (kept_contents > 0).then(|| after.clone());
+                edit.contents = Some((content, after));
+            }
+            edits.each.push(edit);
+        }
+        edits.content = editor.content();
+        edits
+    }
+}
+
+impl<'a> Editor<'a> {
+    fn new(sections: &'a Sections, file: &'a [u8]) -> Editor<'a> {
+        let wanted: Table<SectionIndex, WantedKeys<'a>> = sections.all.iter().map(WantedKeys::new).collect();
+        let owners: HashMap<&[u8], SectionIndex> =
+            sections.all.entries().map(|(index, section)| (section.mark.as_slice(), index)).collect();
+        let mut heirs: HashMap<Grant<'a>, VecDeque<SectionIndex>> = HashMap::new();
+        for (section, wanted) in wanted.entries() {
+            for &grant in &wanted.grants {
+                heirs.entry(grant).or_default().push_back(section);
+            }
+        }
+        let mut editor = Editor {
+            lines: Table::new(),
+            marked: Table::filled(Vec::new(), wanted.len()),
+            present: Table::filled(HashSet::new(), wanted.len()),
+            unmarked: HashMap::new(),
+            unwanted: HashMap::new(),
+            heirs,
+            wanted,
+        };
+        for text in file.lines_with_terminator() {
+            let key = KeyLine::parse(text).ok();
+            let owner = key.as_ref().and_then(|key| owners.get(key.comment()).copied());
+            let (grant, is_unmarked) =
+                (key.as_ref().map(KeyLine::grant), key.as_ref().is_some_and(|key| !is_marked(key)));
+            let line = Line { text: text.into(), key, owner, is_new: false, is_removed: false };
+            let line = editor.lines.push(line);
+            match (grant, owner) {
+                (Some(grant), Some(owner)) => editor.note_marked(line, grant, owner),
+                (Some(grant), None) if is_unmarked => editor.unmarked.entry(grant).or_default().push(line),
+                _ => {}
+            }
+        }
+        editor
+    }
+
+    fn note_marked(&mut self, line: LineIndex, grant: Grant<'a>, owner: SectionIndex) {
+        self.marked[owner].push(line);
+        if self.wanted[owner].grants.contains(&grant) {
+            self.present[owner].insert(grant);
+        } else {
+            self.unwanted.entry(grant).or_default().push_back(line);
+        }
+    }
+
+    /// Returns true if a key set that wants a key has it, with or without its mark.
+    fn has(&self, section: SectionIndex, grant: &Grant<'a>) -> bool {
+        let is_counted = || self.unmarked.contains_key(grant) && self.wanted[section].counts(grant);
+        self.present[section].contains(grant) || is_counted()
+    }
+
+    /// Makes the changes of a key set.
+    fn edit(&mut self, section: SectionIndex) -> Edit {
+        let mut edit = Edit { unmarked: self.counted_lines(section), ..Edit::default() };
+        self.give_up(section, &mut edit);
+        self.take_over(section, &mut edit);
+        self.append(section, &mut edit);
+        edit
+    }
+
+    /// Returns the lines of wanted keys that have no mark, and count nevertheless, without their comments.
+    fn counted_lines(&self, section: SectionIndex) -> Vec<Vec<u8>> {
+        let wanted = &self.wanted[section];
+        if !wanted.takes_unmarked() {
+            return Vec::new();
+        }
+        let lines =
+            wanted.grants.iter().filter(|grant| wanted.counts(grant)).filter_map(|grant| self.unmarked.get(grant));
+        let keys = lines.flatten().filter_map(|&line| self.lines[line].key.as_ref());
+        let lines: BTreeSet<Vec<u8>> = keys.map(|key| key.with_comment(b"")).collect();
+        lines.into_iter().collect()
+    }
+
+    /// Hands over or removes the lines of keys that a key set does not want, and removes further lines of wanted keys.
+    fn give_up(&mut self, section: SectionIndex, edit: &mut Edit) {
+        let wanted = &self.wanted[section];
+        let no_longer_counted = wanted.counted.iter().filter(|grant| !wanted.grants.contains(*grant));
+        let mut own: Vec<LineIndex> =
+            no_longer_counted.filter_map(|grant| self.unmarked.remove(grant)).flatten().collect();
+        own.append(&mut self.marked[section]);
+        // Others may have taken over some of its lines.
+        own.retain(|&line| self.lines[line].owner.is_none_or(|owner| owner == section));
+        own.sort_unstable();
+        let mut kept = HashSet::new();
+        for line in own {
+            let Some(key) = self.lines[line].key.clone() else { continue };
+            let grant = key.grant();
+            if self.wanted[section].grants.contains(&grant) {
+                if kept.insert(grant) {
+                    self.marked[section].push(line);
+                } else {
+                    self.lines[line].is_removed = true;
+                    edit.removed.push(format!("{}, which is there twice", key.listed()));
+                }
+            } else if let Some(heir) = self.heir(&grant) {
+                self.hand_over(line, section, heir, edit);
+            } else {
+                self.lines[line].is_removed = true;
+                edit.removed.push(key.listed());
+            }
+        }
+    }
+
+    /// Returns the first key set that wants a key, and does not have it.
+    fn heir(&mut self, grant: &Grant<'a>) -> Option<SectionIndex> {
+        let heirs = self.heirs.get_mut(grant)?;
+        while heirs.front().is_some_and(|&heir| self.present[heir].contains(grant)) {
+            heirs.pop_front();
+        }
+        let heirs = self.heirs.get(grant)?;
+        heirs.iter().copied().find(|&heir| !self.has(heir, grant))
+    }
+
+    /// Takes over missing keys from key sets that no longer want them.
+    fn take_over(&mut self, section: SectionIndex, edit: &mut Edit) {
+        let mut lines = Vec::new();
+        for grant in &self.wanted[section].grants {
+            if self.has(section, grant) {
+                continue;
+            }
+            let Some(unwanted) = self.unwanted.get_mut(grant) else { continue };
+            while let Some(line) = unwanted.pop_front() {
+                let Line { owner: Some(owner), is_removed: false, .. } = self.lines[line] else { continue };
+                // It may have been handed over since.
+                if !self.wanted[owner].grants.contains(grant) {
+                    lines.push((line, owner));
+                    break;
+                }
+            }
+        }
+        lines.sort_unstable();
+        for (line, owner) in lines {
+            self.hand_over(line, owner, section, edit);
+        }
+    }
+
+    /// Gives a line the mark of another key set.
+    fn hand_over(&mut self, line: LineIndex, from: SectionIndex, to: SectionIndex, edit: &mut Edit) {
+        let (from, to_section) = (self.wanted[from].section, self.wanted[to].section);
+        let edited = &mut self.lines[line];
+        let Some(key) = &edited.key else { return };
+        edited.text = key.renamed(&edited.text, &to_section.mark).into();
+        edited.owner = Some(to);
+        self.present[to].insert(key.grant());
+        self.marked[to].push(line);
+        edit.handed_over.push(Handover { key: key.listed(), from: from.id.clone(), to: to_section.id.clone() });
+    }
+
+    /// Appends the keys that are still missing.
+    fn append(&mut self, section: SectionIndex, edit: &mut Edit) {
+        for key in mem::take(&mut self.wanted[section].keys) {
+            if !self.has(section, &key.grant()) {
+                self.present[section].insert(key.grant());
+                edit.added.push(key.listed());
+                let text = key.with_comment(&self.wanted[section].section.mark).into();
+                let line = Line { text, key: Some(key), owner: Some(section), is_new: true, is_removed: false };
+                let line = self.lines.push(line);
+                self.marked[section].push(line);
+            }
+        }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        for line in self.lines.iter().filter(|line| !line.is_removed) {
+            if line.is_new && !content.is_empty() && !content.ends_with(b"\n") {
+                content.push(b'\n');
+            }
+            content.extend_from_slice(&line.text);
+        }
+        content
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key_line::operations;
+    use data_encoding::BASE64;
 
     const ID: &[u8] = b"ssh-keyset:jane/work";
     const A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
@@ -215,12 +450,19 @@ mod tests {
         Section::new(ID.into(), Source::parse(text(source)).unwrap())
     }
 
+    /// Returns the changes of the first of these key sets in a file, and the new content.
+    fn edit(sections: &[Section], file: &str) -> (Edit, BString) {
+        let sections = Sections { all: sections.to_vec().into(), applied: vec![SectionIndex::from(0)] };
+        let mut edits = sections.edit(&text(file), 0);
+        (edits.each.remove(0), edits.content.into())
+    }
+
     #[track_caller]
     fn becomes(source: &str, before: &str, after: &str) {
-        let edit = section(source).edit(&text(before));
-        assert_eq!(edit.content.as_bstr(), text(after).as_bstr());
-        assert_eq!(edit.changes_keys(), before != after);
-        assert!(!section(source).edit(&text(after)).changes_keys(), "a second apply has nothing to do");
+        let (changes, content) = edit(&[section(source)], before);
+        assert_eq!(content, text(after).as_bstr());
+        assert_eq!(changes.changes_keys(), before != after);
+        assert!(!edit(&[section(source)], after).0.changes_keys(), "a second apply has nothing to do");
     }
 
     #[test]
@@ -265,17 +507,18 @@ mod tests {
             "no-pty B x\nA holo=ssh-keyset:jane/other\n",
             "no-pty B x\nA holo=ssh-keyset:jane/other\nA =\n",
         );
-        let edit = section(source).edit(&text("A mine\nB x\n"));
-        assert_eq!(edit.unmarked, [text("A \n")]);
+        assert_eq!(edit(&[section(source)], "A mine\nB x\n").0.unmarked, [text("A \n")]);
         // What has counted once goes with the line in the key file; what has not is the user's own.
         let counted = section("# holo: unmarked\nno-pty B b\n").with_counted(vec![text("A \n")]);
-        let edit = counted.edit(&text("A mine\nno-pty B x\nB y\nno-pty A z\n"));
-        assert_eq!(edit.content.as_bstr(), text("no-pty B x\nB y\nno-pty A z\n").as_bstr());
-        assert_eq!((edit.removed.len(), edit.unmarked), (1, vec![text("no-pty B \n")]));
-        // Nor does a line that has changed hands.
-        let heir = named("home", "A a\n");
-        let edit = counted.with_relatives(vec![heir]).edit(&text("A mine\nno-pty B x\n"));
-        assert_eq!(edit.content.as_bstr(), text("A +\nno-pty B x\n").as_bstr());
+        let (changes, content) = edit(std::slice::from_ref(&counted), "A mine\nno-pty B x\nB y\nno-pty A z\n");
+        assert_eq!(content, text("no-pty B x\nB y\nno-pty A z\n").as_bstr());
+        assert_eq!((changes.removed.len(), changes.unmarked), (1, vec![text("no-pty B \n")]));
+        // Nor does a line that has changed hands, with a comment or without one.
+        for line in ["A mine\n", "A mine \n", "A\n", "A \n"] {
+            let file = format!("{line}no-pty B x\n");
+            let (_, content) = edit(&[counted.clone(), named("home", "A a\n")], &file);
+            assert_eq!(content, text("A +\nno-pty B x\n").as_bstr());
+        }
     }
 
     fn named(id: &str, source: &str) -> Section {
@@ -284,27 +527,41 @@ mod tests {
 
     #[test]
     fn a_key_that_moves_to_another_set_keeps_its_line() {
-        let moved = |section: &Section, before: &str, after: &str| {
-            let edit = section.edit(&text(before));
-            assert_eq!(edit.content.as_bstr(), text(after).as_bstr());
-            assert!(!section.edit(&text(after)).changes_keys(), "a second apply has nothing to do");
-            edit.handed_over.len()
+        let moved = |sections: &[Section], before: &str, after: &str| {
+            let (changes, content) = edit(sections, before);
+            assert_eq!(content, text(after).as_bstr());
+            assert!(!edit(sections, after).0.changes_keys(), "a second apply has nothing to do");
+            changes.handed_over.len()
         };
         let file = "B mine\n  A  =\r\nB =\n# end\n";
         // Whichever of the two goes first.
-        let living = named("home", "A a\n").with_relatives(vec![section("")]);
+        let living = [named("home", "A a\n"), section("")];
         assert_eq!(moved(&living, file, "B mine\n  A  +\r\nB =\n# end\n"), 1);
-        let orphan = section("").with_relatives(vec![named("home", "A a\n")]);
+        let orphan = [section(""), named("home", "A a\n")];
         assert_eq!(moved(&orphan, file, "B mine\n  A  +\r\n# end\n"), 1);
         assert_eq!(moved(&orphan, "B mine\n  A  +\r\nB =\n", "B mine\n  A  +\r\n"), 0);
         // With other options it is another key.
         assert_eq!(moved(&living, "no-pty A =\n", "no-pty A =\nA +\n"), 0);
         // A line is left to one of them only, and nobody gets a second one.
-        let orphan = section("").with_relatives(vec![named("home", "A a\n"), named("third", "A a\n")]);
+        let orphan = [section(""), named("home", "A a\n"), named("third", "A a\n")];
         assert_eq!(moved(&orphan, "A =\nA =\nA =\n", "A +\nA *\n"), 2);
         assert_eq!(moved(&orphan, "A =\nA +\n", "A *\nA +\n"), 1);
         assert_eq!(moved(&living, "A =\nA +\n", "A =\nA +\n"), 0);
         assert_eq!(moved(&living, "A =", "A +"), 1);
+    }
+
+    #[test]
+    fn second_lines_of_a_key_are_removed() {
+        becomes("A a\n", "A =\nA mine\n  A   = \nA =\r\n", "A =\nA mine\n");
+        becomes("A a\nB b\n", "B =\nA +\nB =\nA +\n", "B =\nA +\nA +\nA =\n");
+        becomes("# holo: unmarked\nA a\n", "A mine\nA mine\n", "A mine\nA mine\n");
+        let (changes, _) = edit(&[section("A a\n")], "A =\nA =\n");
+        assert!(changes.removed[0].ends_with(", which is there twice"), "{:?}", changes.removed);
+    }
+
+    #[test]
+    fn blanks_at_the_end_of_a_line_are_not_part_of_the_mark() {
+        becomes("A a\n", "A = \t\nB =\t\r\n", "A = \t\n");
     }
 
     #[test]
@@ -317,5 +574,58 @@ mod tests {
         assert_eq!(part("A a", "A =\nB =\n"), text("A a\nB =\n"));
         assert_eq!(part("# none\n", ""), text("# none\n"));
         assert_eq!(part("", "A =\n"), text("A =\n"));
+        // A second line will go.
+        assert_eq!(part("A a", "A =\nA =\n"), text("A a\nA =\n"));
+    }
+
+    /// Returns key sets of so many keys each, all of them different.
+    fn numbered(sets: usize, keys: usize) -> Sections {
+        let key = |number: usize| {
+            let blob = [&b"\0\0\0\x0bssh-ed25519\0\0\0 "[..], format!("{number:032}").as_bytes()].concat();
+            format!("ssh-ed25519 {} {number}\n", BASE64.encode(&blob))
+        };
+        let set = |set: usize| {
+            let source: String = (0..keys).map(|number| key(set * keys + number)).collect();
+            Section::new(format!("ssh-keyset:jane/{set}").into(), Source::parse(source.into()).unwrap())
+        };
+        Sections { all: (0..sets).map(set).collect(), applied: (0..sets).map(SectionIndex::from).collect() }
+    }
+
+    /// Returns the numbers of operations of the first apply, one with nothing to do, one by which all keys move to other sets, and one that
+    /// removes all keys.
+    fn operations_of(sections: &Sections) -> [usize; 4] {
+        let mut content = Vec::new();
+        let mut edit = |sections: &Sections, changes_keys: bool| {
+            let operations = operations::of(|| {
+                let edits = sections.edit(&content, 0);
+                assert!(edits.each.iter().all(|edit| edit.changes_keys() == changes_keys));
+                content = edits.content;
+            });
+            assert!(operations > 0);
+            operations
+        };
+        let (first, again) = (edit(sections, true), edit(sections, false));
+        let orphans = |all: &Table<SectionIndex, Section>| {
+            all.iter().map(|section| Section::new(section.id.clone(), Source::gone())).collect::<Vec<_>>()
+        };
+        let renamed = sections
+            .all
+            .iter()
+            .map(|section| Section::new([&section.id, &b"x"[..]].concat().into(), section.source.clone()));
+        let all: Table<SectionIndex, Section> = renamed.chain(orphans(&sections.all)).collect();
+        let living: Table<SectionIndex, Section> = all.iter().take(sections.all.len()).cloned().collect();
+        let moved = edit(&Sections { all, applied: sections.applied.clone() }, true);
+        let gone = edit(&Sections { all: orphans(&living).into(), applied: sections.applied.clone() }, true);
+        assert!(content.is_empty());
+        [first, again, moved, gone]
+    }
+
+    #[test]
+    fn work_grows_no_faster_than_the_number_of_keys() {
+        for (few, many) in [(numbered(1, 100), numbered(1, 400)), (numbered(10, 10), numbered(40, 10))] {
+            for (few, many) in operations_of(&few).into_iter().zip(operations_of(&many)) {
+                assert!(many <= 4 * few + few / 10, "{few} operations for 100 keys, {many} for 400");
+            }
+        }
     }
 }

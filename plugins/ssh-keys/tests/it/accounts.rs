@@ -84,10 +84,10 @@ fn unknown_user() {
     let run = on_a_system(
         "holo apply; userdel -r jane 2>/dev/null; holo check; echo check $?; holo apply; echo apply $?
          rm /usr/share/holo/ssh-keys/jane/x.pub; holo apply; echo orphan $?; cat /var/lib/holo/ssh-keys/*
-         holo apply --force; echo forced $?; wc -c /var/lib/holo/ssh-keys/provisioned-entities",
+         holo apply --force; echo forced $?; ls /var/lib/holo/ssh-keys/provisioned-entities 2>/dev/null || echo none",
     );
     says(&run, &["apply 1", "orphan 1", "ssh-keyset:jane/x", "forced 0"]);
-    says(&run, &["0 /var/lib/holo/ssh-keys/provisioned-entities"]);
+    says(&run, &["none"]);
     let unknown = run.stderr_lossy().lines().filter(|line| *line == "!! user jane does not exist").count();
     assert_eq!(unknown, 2, "{run}");
 }
@@ -115,13 +115,9 @@ fn said() {
     let lines = run.stdout_lossy().into_owned();
     let changes: Vec<&str> =
         lines.lines().filter_map(|line| line.split_once("\"changed\":[")).map(|(_, rest)| rest).collect();
-    for (line, words) in changes.iter().zip([
-        "\"added key 256 SHA256:",
-        "\"gave key 256 SHA256:",
-        "\"forgot ssh-keyset:jane/x, of",
-        "\"removed key 256",
-    ]) {
+    for (line, words) in changes.iter().zip(["\"added key 256 SHA256:", "\"gave key 256 SHA256:", "\"removed key 256"])
+    {
         assert!(line.starts_with(words), "{words}\n{run}");
     }
-    assert!(changes.len() == 4, "{run}");
+    assert!(changes.len() == 3, "{run}");
 }

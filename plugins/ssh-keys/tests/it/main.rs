@@ -3,6 +3,7 @@
 
 mod accounts;
 mod attacks;
+mod many;
 mod openssh;
 
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("accounts", accounts::trials()),
         ("attacks", attacks::trials()),
+        ("many", many::trials()),
         ("openssh", openssh::trials()),
     ])
 }

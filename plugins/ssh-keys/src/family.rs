@@ -1,0 +1,322 @@
+//! The key sets of one user, which are applied together: the user's file is read and replaced once for all of them.
+
+use crate::home::{Change, DONE, PENDING, Verbs};
+use crate::keyset::{KeySet, KeySetError, at_home_of};
+use crate::name::Name;
+use crate::record::Record;
+use crate::section::{Edit, Section, SectionIndex, Sections};
+use crate::source::Source;
+use crate::unmarked;
+use bstr::BString;
+use holo_change::error::PathError;
+use holo_plugin::{Applied, FilePair, Host, Job, Output, SetAnswers, Verdict};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The key sets of one user.
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    /// Those with a file.
+    pub(crate) living: Vec<(Name, Source)>,
+    /// Those that have left keys.
+    pub(crate) orphans: Vec<Name>,
+    /// An invalid file, whose keys are unknown.
+    pub(crate) invalid: Option<PathBuf>,
+    /// Changes made for key sets while others were applied, which are not yet reported.
+    pub(crate) done_by_others: Mutex<BTreeMap<BString, Vec<String>>>,
+}
+
+/// The result of work on one key set, and the messages about it.
+pub(crate) struct Outcome<R> {
+    error: Option<String>,
+    warnings: Vec<String>,
+    result: R,
+}
+
+impl<R> Outcome<R> {
+    fn new(result: R) -> Outcome<R> {
+        Outcome { error: None, warnings: Vec::new(), result }
+    }
+
+    /// The result of a key set that failed.
+    fn failed(set: &KeySet, error: &KeySetError, result: R) -> Outcome<R> {
+        let is_unknown = matches!(error, KeySetError::Account(account) if account.is_missing() && set.is_orphan());
+        let hint =
+            is_unknown.then(|| "so it cannot be told whether keys are left somewhere; --force forgets them".to_owned());
+        Outcome { error: Some(error.to_string()), warnings: hint.into_iter().collect(), result }
+    }
+
+    /// Prints the messages, and returns the result.
+    pub(crate) fn report(self, output: &mut Output<'_>) -> R {
+        self.error.iter().for_each(|error| output.error(error));
+        self.warnings.iter().for_each(|warning| output.warning(warning));
+        self.result
+    }
+}
+
+impl Family {
+    /// Returns the sections of all key sets, of which these are applied.
+    fn sections(&self, host: &Host, applied: &[&KeySet]) -> Result<Sections, PathError> {
+        let mut all = Vec::new();
+        for (name, source) in &self.living {
+            let section = Section::new(name.id(), source.clone());
+            all.push(section.with_counted(unmarked::read(host, name.parts())?));
+        }
+        // Without their files, lines that were there before us stay.
+        all.extend(self.orphans.iter().map(|name| Section::new(name.id(), Source::gone())));
+        let names = self.living.iter().map(|(name, _)| name).chain(&self.orphans);
+        let indexes: BTreeMap<&Name, SectionIndex> = names.zip((0..).map(SectionIndex::from)).collect();
+        let applied = applied.iter().filter_map(|set| indexes.get(&set.name).copied()).collect();
+        Ok(Sections { all: all.into(), applied })
+    }
+}
+
+impl KeySet {
+    /// Returns the section of this key set alone.
+    pub(crate) fn section(&self, host: &Host) -> Result<Section, PathError> {
+        let section = Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone));
+        let counted = if self.is_orphan() { Vec::new() } else { unmarked::read(host, self.name.parts())? };
+        Ok(section.with_counted(counted))
+    }
+}
+
+/// Splits key sets into those of each user.
+fn by_user<'s>(sets: impl Iterator<Item = &'s KeySet>) -> Vec<Vec<(usize, &'s KeySet)>> {
+    let mut users: BTreeMap<&str, Vec<(usize, &KeySet)>> = BTreeMap::new();
+    for (place, set) in sets.enumerate() {
+        users.entry(&set.name.user).or_default().push((place, set));
+    }
+    users.into_values().collect()
+}
+
+/// Applies key sets.
+pub(crate) fn apply(host: &Host, jobs: &[Job<'_, KeySet>], answers: &mut dyn SetAnswers) {
+    for sets in by_user(jobs.iter().map(|job| job.entity)) {
+        sets.iter().for_each(|(place, _)| answers.begin(*place));
+        let (held_back, sets): (Vec<_>, Vec<_>) = sets.into_iter().partition(|(_, set)| set.held_back().is_some());
+        for (place, set) in held_back {
+            if let Some(error) = set.held_back() {
+                let outcome = Outcome::failed(set, &error, Applied::FAILED_UNCHANGED);
+                let applied = outcome.report(&mut answers.output(place));
+                answers.end(place, applied);
+            }
+        }
+        let (places, sets): (Vec<usize>, Vec<&KeySet>) = sets.into_iter().unzip();
+        let outcomes = match try_apply(host, &sets) {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                let forced = places.iter().map(|&place| jobs.get(place).is_some_and(|job| job.mode.force));
+                let forced = sets.iter().zip(forced).map(|(set, force)| (*set, force));
+                forced.map(|(set, force)| ApplyOutcome::new(fail_or_forget(host, set, &error, force))).collect()
+            }
+        };
+        for ((place, set), ApplyOutcome { outcome, contents }) in places.into_iter().zip(sets).zip(outcomes) {
+            let mut output = answers.output(place);
+            if let Some((before, after)) = contents {
+                host.keep_change(|| set.show_change(host, before, after).ok(), &mut output);
+            }
+            let applied = outcome.report(&mut output);
+            answers.end(place, applied);
+        }
+    }
+}
+
+/// The outcome of applying a key set.
+struct ApplyOutcome {
+    outcome: Outcome<Applied>,
+    /// The user's file before and after, if it was changed, and the change is kept.
+    contents: Option<Contents>,
+}
+
+/// A file before and after a change; none if there was no file before.
+type Contents = (Option<Vec<u8>>, Vec<u8>);
+
+impl ApplyOutcome {
+    fn new(outcome: Outcome<Applied>) -> ApplyOutcome {
+        ApplyOutcome { outcome, contents: None }
+    }
+}
+
+/// Applies key sets of one user.
+///
+/// # Errors
+/// If nothing was changed.
+fn try_apply(host: &Host, sets: &[&KeySet]) -> Result<Vec<ApplyOutcome>, KeySetError> {
+    let Some(first) = sets.first() else { return Ok(Vec::new()) };
+    let (family, user) = (&first.family, &first.name.user);
+    let sections = Arc::new(family.sections(host, sets)?);
+    let mut record = Record::hold(host)?;
+    let to_compare = Arc::clone(&sections);
+    let found = at_home_of(host, user, move |home| {
+        let change = home.compare(&to_compare)?;
+        if change.is_empty() {
+            home.tidy()?;
+        }
+        Ok(change)
+    })?;
+    // An apply that is killed from here on may leave keys, which the next one has to find.
+    let heirs = found.edits.each.iter().flat_map(|edit| &edit.handed_over).map(|handover| &handover.to);
+    let wanting = sections.applied().filter(|section| !section.is_empty());
+    record.add(heirs.chain(wanting.map(Section::id)))?;
+    let change = if found.is_empty() {
+        found
+    } else {
+        let to_provision = Arc::clone(&sections);
+        match at_home_of(host, user, move |home| home.provision(&to_provision)) {
+            Ok(change) => change,
+            Err(error) => {
+                let each = sets.iter().zip(changes(&sections, &found, &DONE));
+                let outcome = each.map(|(set, changes)| match changes.is_empty() {
+                    true => Outcome::new(Applied::Unchanged),
+                    false => Outcome::failed(set, &error, Applied::FAILED),
+                });
+                return Ok(outcome.map(ApplyOutcome::new).collect());
+            }
+        }
+    };
+    let words = changes(&sections, &change, &DONE);
+    let mut outcomes = Vec::new();
+    for ((set, words), edit) in sets.iter().zip(words).zip(change.edits.each) {
+        let nothing_changed = words.is_empty();
+        let mut outcome = match unmarked::write(host, set.name.parts(), &edit.unmarked) {
+            Ok(()) => Outcome::new(family.applied(set, &edit, words)),
+            Err(error) => Outcome::failed(set, &error.into(), Applied::Failed { version_3_status: 1, nothing_changed }),
+        };
+        outcome.warnings.extend(edit.handovers().iter().map(|(from, to)| format!("{to} takes over from {from}")));
+        let is_new_file = change.is_new_file;
+        let before = |content: Vec<u8>| Some(content).filter(|content| !is_new_file || !content.is_empty());
+        let contents = edit.contents.map(|(content, after)| (before(content), after));
+        outcomes.push(ApplyOutcome { outcome, contents });
+    }
+    // After the change: an apply that was killed before has to find the keys again.
+    let done = sections.applied().zip(&outcomes).filter(|(_, applied)| !applied.outcome.result.has_failed());
+    let gone = done.filter(|(section, _)| section.is_empty()).map(|(section, _)| section.id());
+    if let Err(error) = record.remove(gone) {
+        let error = KeySetError::from(error);
+        for ((set, section), applied) in sets.iter().zip(sections.applied()).zip(&mut outcomes) {
+            if section.is_empty() {
+                let nothing_changed = !applied.outcome.result.may_have_changed();
+                applied.outcome =
+                    Outcome::failed(set, &error, Applied::Failed { version_3_status: 1, nothing_changed });
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Returns the outcome of a key set that cannot be applied. An orphan is forgotten by force if its keys cannot be looked for.
+fn fail_or_forget(host: &Host, set: &KeySet, error: &KeySetError, force: bool) -> Outcome<Applied> {
+    let is_missing = matches!(error, KeySetError::Account(account) if account.is_missing());
+    if !(force && is_missing && set.is_orphan()) {
+        return Outcome::failed(set, error, Applied::FAILED_UNCHANGED);
+    }
+    let id = set.name.id();
+    let forgotten = unmarked::write(host, set.name.parts(), &[])
+        .and_then(|()| Record::hold(host)?.remove([&id]))
+        .map(|()| Outcome::new(Applied::ChangedQuietly(vec![format!("forgot {id}, whose keys cannot be looked for")])));
+    forgotten.unwrap_or_else(|error| Outcome::failed(set, &error.into(), Applied::FAILED_UNCHANGED))
+}
+
+/// Returns the changes of each key set in words. A mode is changed by the first one that has keys.
+fn changes(sections: &Sections, change: &Change, verbs: &Verbs) -> Vec<Vec<String>> {
+    let mut modes = change.modes_in_words(verbs);
+    let each = sections.applied().zip(&change.edits.each).map(|(section, edit)| {
+        let mut words = edit.in_words(verbs);
+        if !section.is_empty() {
+            words.append(&mut modes);
+        }
+        words
+    });
+    each.collect()
+}
+
+impl Family {
+    /// Returns the result of a key set that was applied with these changes. Keys that others have given to it are changes as well.
+    fn applied(&self, set: &KeySet, edit: &Edit, changes: Vec<String>) -> Applied {
+        let id = set.name.id();
+        let mut done_by_others = self.done_by_others.lock().unwrap_or_else(PoisonError::into_inner);
+        for handover in edit.handed_over.iter().filter(|handover| handover.to != id) {
+            done_by_others.entry(handover.to.clone()).or_default().push(handover.in_words("gave"));
+        }
+        let by_others = done_by_others.remove(&id).unwrap_or_default();
+        let changes = if changes.is_empty() { by_others } else { changes };
+        if changes.is_empty() { Applied::Unchanged } else { Applied::ChangedQuietly(changes) }
+    }
+}
+
+/// Finds out what applying key sets would do; each result with the place of its key set.
+pub(crate) fn check(host: &Host, sets: &[&KeySet]) -> Vec<(usize, Outcome<Verdict>)> {
+    let mut verdicts = Vec::new();
+    for sets in by_user(sets.iter().copied()) {
+        let (held_back, sets): (Vec<_>, Vec<_>) = sets.into_iter().partition(|(_, set)| set.held_back().is_some());
+        for (place, set) in held_back {
+            verdicts.extend(set.held_back().map(|error| (place, Outcome::failed(set, &error, Verdict::Failed))));
+        }
+        let (places, sets): (Vec<usize>, Vec<&KeySet>) = sets.into_iter().unzip();
+        verdicts.extend(places.into_iter().zip(check_of_user(host, &sets)));
+    }
+    verdicts
+}
+
+fn check_of_user(host: &Host, sets: &[&KeySet]) -> Vec<Outcome<Verdict>> {
+    let failed = |set: &&KeySet, error: &KeySetError| Outcome::failed(set, error, Verdict::Failed);
+    let Some(first) = sets.first() else { return Vec::new() };
+    let sections = match first.family.sections(host, sets) {
+        Ok(sections) => Arc::new(sections),
+        Err(error) => {
+            let error = error.into();
+            return sets.iter().map(|set| failed(set, &error)).collect();
+        }
+    };
+    let to_compare = Arc::clone(&sections);
+    let found = at_home_of(host, &first.name.user, move |home| home.compare(&to_compare));
+    match found {
+        Ok(change) => verdicts(&sections, &change).into_iter().map(Outcome::new).collect(),
+        Err(KeySetError::Account(account)) if account.is_missing() && account.may_come() => {
+            // Another entity may bring the user first.
+            let verdicts = verdicts(&sections, &Change::of_new_file(&sections));
+            let (warning, error) = (format!("{account}, so far"), KeySetError::Account(account));
+            let outcome = |(set, verdict): (&&KeySet, Verdict)| match set.is_orphan() {
+                true => failed(set, &error),
+                false => Outcome { warnings: vec![warning.clone()], ..Outcome::new(verdict) },
+            };
+            sets.iter().zip(verdicts).map(outcome).collect()
+        }
+        Err(error) => sets.iter().map(|set| failed(set, &error)).collect(),
+    }
+}
+
+fn verdicts(sections: &Sections, change: &Change) -> Vec<Verdict> {
+    let mut by_others: HashMap<&BString, Vec<String>> = HashMap::new();
+    let mut verdicts = Vec::new();
+    let words = changes(sections, change, &PENDING);
+    for ((section, edit), mut words) in sections.applied().zip(&change.edits.each).zip(words) {
+        for handover in edit.handed_over.iter().filter(|handover| handover.to != *section.id()) {
+            by_others.entry(&handover.to).or_default().push(handover.in_words("would give"));
+        }
+        if words.is_empty() {
+            words = by_others.remove(section.id()).unwrap_or_default();
+        }
+        verdicts.push(if words.is_empty() { Verdict::InDesiredState } else { Verdict::WouldChange(words) });
+    }
+    verdicts
+}
+
+/// Returns the files that show what applying a key set would do, if it would change the user's file.
+pub(crate) fn preview(set: &KeySet, host: &Host) -> Result<Option<FilePair>, KeySetError> {
+    if let Some(error) = set.held_back() {
+        return Err(error);
+    }
+    let sections = Arc::new(set.family.sections(host, &[set])?);
+    let to_compare = Arc::clone(&sections);
+    let change = match at_home_of(host, &set.name.user, move |home| home.compare(&to_compare)) {
+        Err(KeySetError::Account(account)) if account.is_missing() && !set.is_orphan() => {
+            Change::of_new_file(&sections)
+        }
+        change => change?,
+    };
+    let Some((before, after)) = change.edits.each.into_iter().find_map(|edit| edit.contents) else { return Ok(None) };
+    let before = Some(before).filter(|_| !change.is_new_file);
+    Ok(Some(set.show_change(host, before, after)?))
+}
