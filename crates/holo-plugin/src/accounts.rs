@@ -1,4 +1,4 @@
-//! Users and groups by name: those of the system that is managed.
+//! Looking up users and groups of the managed system by name.
 
 use crate::{Credentials, Host};
 use holo_change::{PathError, Tree};
@@ -9,27 +9,27 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The users and groups of a system: the running one's as its name service knows them, otherwise those in `etc/passwd` and `etc/group`
-/// below the root.
+/// The users and groups of a system: those of the name service if it is the running system, otherwise those in
+/// `etc/passwd` and `etc/group` below the root.
 #[derive(Debug)]
 pub struct Accounts {
     below: Option<Arc<Tree>>,
 }
 
-/// A user of the system that runs, as its name service knows them.
+/// A user of the running system, from its name service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownUser {
-    /// As whom to work below the home directory.
+    /// The credentials for work below the home directory.
     pub credentials: Credentials,
     /// The home directory.
     pub home: PathBuf,
 }
 
 impl KnownUser {
-    /// Looks a user up by name; none if there is no such user.
+    /// Looks up a user by name; `None` if the user does not exist.
     ///
     /// # Errors
-    /// If the name service of the system has failed.
+    /// If the name service fails.
     pub fn find(name: &str) -> io::Result<Option<KnownUser>> {
         let Some(user) = User::from_name(name)? else { return Ok(None) };
         let Ok(c_name) = CString::new(name) else { return Ok(None) };
@@ -43,34 +43,34 @@ impl KnownUser {
     }
 }
 
-/// A user or group whose number cannot be told.
+/// A user or group could not be resolved to an ID.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// There is none of this name.
+    /// The user or group does not exist.
     #[error("there is no {kind} {name:?}")]
     Unknown {
         /// `user` or `group`.
         kind: &'static str,
-        /// The name that was looked for.
+        /// The name.
         name: String,
     },
-    /// The name service of the system has failed.
+    /// The name service failed.
     #[error("cannot look up {kind} {name:?}: {}", reason(error))]
     NameService {
         /// `user` or `group`.
         kind: &'static str,
-        /// The name that was looked for.
+        /// The name.
         name: String,
         /// The system's error.
         error: io::Error,
     },
-    /// The file of accounts below the root cannot be read.
+    /// The account file below the root could not be read.
     #[error(transparent)]
     File(#[from] PathError),
 }
 
 impl Accounts {
-    /// The accounts of the host.
+    /// Opens the accounts of the host.
     ///
     /// # Errors
     /// If its root cannot be opened.
@@ -79,19 +79,19 @@ impl Accounts {
         Ok(Accounts { below })
     }
 
-    /// The number of a user, by name or number.
+    /// Returns the ID of a user, given by name or ID.
     ///
     /// # Errors
-    /// If there is no such user, or it cannot be asked for.
+    /// If the user does not exist, or cannot be looked up.
     pub fn user(&self, name: &str) -> Result<u32, AccountError> {
         let known = |name: &str| User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
         self.find("user", "etc/passwd", name, known)
     }
 
-    /// The number of a group, by name or number.
+    /// Returns the ID of a group, given by name or ID.
     ///
     /// # Errors
-    /// As [`Accounts::user`].
+    /// Those of [`Accounts::user`].
     pub fn group(&self, name: &str) -> Result<u32, AccountError> {
         let known = |name: &str| unistd::Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
         self.find("group", "etc/group", name, known)
@@ -104,7 +104,7 @@ impl Accounts {
         name: &str,
         known: impl Fn(&str) -> nix::Result<Option<u32>>,
     ) -> Result<u32, AccountError> {
-        // A name may consist of digits; an account of that name comes first.
+        // A name may consist of digits, so account names take precedence over IDs.
         let found = match &self.below {
             None => known(name).map_err(|errno| AccountError::NameService {
                 kind,
@@ -117,7 +117,7 @@ impl Accounts {
     }
 }
 
-/// The number that a line `NAME:x:NUMBER:…` gives.
+/// Returns the ID in the line `NAME:x:ID:…`.
 fn in_file(root: &Arc<Tree>, file: &str, name: &str) -> Result<Option<u32>, PathError> {
     let place = root.place(Path::new(file)).followed()?;
     let Some(mut file) = place.open_if_file()? else { return Ok(None) };

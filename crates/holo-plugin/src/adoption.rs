@@ -1,47 +1,49 @@
-//! Turning what there is into resource files.
+//! Creating resource files from the current state of the system.
 
 use crate::{Entity, Host, Output, Silence, Verdict};
 use bstr::{BStr, BString, ByteSlice};
 use std::path::{Path, PathBuf};
 
-/// The request to turn one thing into resource files.
+/// A request to create resource files for one entity or file.
 #[derive(Clone, Copy, Debug)]
 pub struct Adoption<'a> {
-    /// The ID of an entity, which need not exist yet, or the path of a file, as a person has given it.
+    /// The ID of an entity, which need not exist yet, or the path of a file as given by the user.
     pub id: &'a BStr,
-    /// An empty directory: resource files are written below it, at the paths that they shall have in a resource directory of the plugin,
-    /// and with the modes that they shall have. An empty file stands for one that shall be removed.
+    /// An empty directory for the resource files. They are written to their paths relative to a resource directory of
+    /// the plugin, with their final modes. An empty file requests the removal of a resource file.
     pub directory: &'a Path,
-    /// The file that [`Adopted::Conflict`] has named before, with everything resolved by a person.
+    /// The file of a previous [`Adopted::Conflict`] after the user has resolved all conflicts.
     pub resolved: Option<&'a Path>,
-    /// The IDs of what is adopted in the same group, such as the files of the package that a service belongs to.
+    /// The IDs of the entities that are adopted in the same group, such as the files of the package of a service.
     pub with: &'a [BString],
 }
 
 /// The outcome of an [`Adoption`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// The plugin does not know such a thing.
+    /// The plugin cannot manage the given ID or path.
     Unknown,
-    /// The path is that of the entity with this ID, which is asked for next.
+    /// The path belongs to the entity with this ID, for which the next request is made.
     Entity(BString),
-    /// It is as the resource files have it.
+    /// The state already matches the resource files.
     Unchanged,
-    /// There are resource files in the directory, or this definition in TOML describes it, or both. It consists of tables with a header,
-    /// as it is put into a file beside others.
+    /// The directory contains resource files, or this TOML definition describes the entity, or both. The definition
+    /// consists of tables with headers, so that it can be added to a file with other definitions.
     Done {
         /// The definition; empty if there is none.
         definition: String,
     },
-    /// Both a person and the resource files have changed the same of it: this file has both, with markers around them.
+    /// The user and the resource files have changed the same lines. This file contains both versions with conflict
+    /// markers.
     Conflict(PathBuf),
-    /// It cannot be done, and the user has been told why.
+    /// The adoption failed, and the error has been printed.
     Failed,
 }
 
 impl Adopted {
-    /// Returns the outcome for an entity that resource files define already: they are a person's, and not changed. None for one that is to be
-    /// described anew: an orphan, which nothing defines, or one that is defined by what was adopted before alone.
+    /// Returns the outcome for an entity that is already defined by resource files; those of the user are not changed.
+    /// `None` if a new definition must be created, because the entity is an orphan, or is only defined by files of
+    /// earlier adoptions.
     pub fn defined_already(entity: &impl Entity, host: &Host, output: &mut Output<'_>) -> Option<Adopted> {
         let report = entity.report();
         if report.edges.orphan {
@@ -63,7 +65,7 @@ impl Adopted {
     }
 }
 
-/// Returns true if a file of definitions is one into which the dispatcher has put what was adopted.
+/// Returns true if the dispatcher has created a definition file for adopted entities.
 fn is_adopted(path: &BStr) -> bool {
     let name = path.rsplit_once_str("/").map_or(path.as_bytes(), |(_, name)| name);
     let rest = name.strip_prefix(b"adopted").and_then(|rest| rest.strip_suffix(b".toml"));

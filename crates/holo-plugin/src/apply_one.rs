@@ -1,8 +1,8 @@
-//! A set of one entity, for plugins that work on sets.
+//! Applying single entities in plugins that apply sets.
 
 use crate::{Applied, Job, Mode, Output, SetAnswers};
 
-/// Applies one entity as a plugin applies its sets, and returns its result.
+/// Applies one entity as a set of its own, and returns its result.
 pub fn apply_one<'e, E>(
     entity: &'e E,
     mode: Mode<'e>,
@@ -14,7 +14,7 @@ pub fn apply_one<'e, E>(
     answer.applied
 }
 
-/// The answer to a set of one.
+/// Receives the answer for a set of one entity.
 struct Answer<'a> {
     output: Output<'a>,
     applied: Applied,

@@ -1,4 +1,4 @@
-//! Work below directories of users who are not trusted: done as that user, it can do no more than the user.
+//! Work below the directories of untrusted users, with the privileges of the user only.
 
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread;
@@ -6,42 +6,43 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// The user that some work is done as.
+/// The identity of a user for [`as_user`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// The user.
     pub uid: u32,
     /// The user's group.
     pub gid: u32,
-    /// All groups that the user is in.
+    /// All groups of the user.
     pub groups: Vec<u32>,
 }
 
-/// The reason why work was not done as a user.
+/// Work could not be completed as a user.
 #[derive(Debug, thiserror::Error)]
 pub enum AsUserError {
-    /// We cannot become that user. Nothing was done.
+    /// The credentials of the user could not be set. The work was not started.
     #[error("cannot work as the user: {}", holo_protocol::words::reason(.0))]
     NotPermitted(io::Error),
-    /// It took too long: a file system does not answer, such as the network's or one of the user. What was begun may be done later.
+    /// The work exceeded its time limit, for example because a network or user file system does not respond. It may
+    /// complete later.
     #[error("the file system did not answer for {} seconds", .0.as_secs())]
     TimedOut(Duration),
-    /// The work did not end.
+    /// The work has panicked.
     #[error("the work was abandoned")]
     Abandoned,
 }
 
-/// Does the work as that user, in a thread of its own, and waits for it at most that long.
+/// Performs work as a user, in a separate thread, and waits for the result up to a time limit.
 ///
-/// The kernel then refuses whatever it would refuse the user, so that symlinks, hard links and mounts that the user makes lead no
-/// further than the user could go. What is made belongs to the user, and counts against the user's quota. Descriptors that were opened
-/// before are open to the work.
+/// The kernel enforces the permissions of the user, so symlinks, hard links and mounts that the user creates cannot be
+/// used to gain access to anything else. New files belong to the user, and count against the user's quota. Descriptors
+/// that are already open remain accessible.
 ///
-/// Only the *effective* user and group are changed: the user can neither signal nor trace us meanwhile. If the process is not
-/// root's, it does the work without becoming another user.
+/// Only the *effective* user and group are changed, so that the user can neither signal nor trace this process in the
+/// meantime. If this process does not run as root, the work is performed with its own identity.
 ///
 /// # Errors
-/// If the user's credentials cannot be had, or the work does not end.
+/// If the credentials cannot be set, or the work does not complete.
 pub fn as_user<T: Send + 'static>(
     who: &Credentials,
     limit: Duration,
@@ -49,10 +50,11 @@ pub fn as_user<T: Send + 'static>(
 ) -> Result<T, AsUserError> {
     let (sender, result) = mpsc::sync_channel(1);
     let who = who.clone();
-    // Credentials belong to a thread, and end with it. It is never joined: one that hangs in a user's file system must not hang us.
+    // Credentials belong to the thread, and end with it. The thread is never joined, because it must not block this
+    // process if it hangs in the user's file system.
     let spawned = std::thread::Builder::new().spawn(move || {
         let done = change(&who).map(|()| work());
-        // Nobody listens any more if it took too long.
+        // The receiver is gone after the time limit.
         let _ = sender.send(done);
     });
     spawned.map_err(AsUserError::NotPermitted)?;
@@ -63,7 +65,7 @@ pub fn as_user<T: Send + 'static>(
     }
 }
 
-/// Changes the credentials of this thread.
+/// Sets the credentials of this thread.
 fn change(who: &Credentials) -> io::Result<()> {
     let wanted = Uid::from_raw(who.uid);
     if !geteuid().is_root() || wanted.is_root() {
@@ -73,7 +75,7 @@ fn change(who: &Credentials) -> io::Result<()> {
     thread::set_thread_groups(&groups)?;
     thread::set_thread_res_gid(None, Gid::from_raw(who.gid), None)?;
     thread::set_thread_res_uid(None, wanted, None)?;
-    // With the user goes every privilege, unless somebody has set this process up otherwise.
+    // Changing the user drops all capabilities, unless this process was configured otherwise.
     if geteuid() != wanted || !thread::capabilities(None)?.effective.is_empty() {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
@@ -118,7 +120,7 @@ mod tests {
         let status = status.unwrap();
         assert!(status.contains("\nUid:\t0\t12345\t0\t12345\n"), "{status}");
         assert!(status.contains("\nGroups:\t12347 \n"), "{status}");
-        // It was that thread alone.
+        // Only the credentials of the other thread were changed.
         assert!(geteuid().is_root());
         assert_eq!(fs::read(folder.path().join("secret")).unwrap(), b"s");
     }

@@ -1,4 +1,4 @@
-//! Applies or checks entities that do not depend on each other, several at a time.
+//! Applying or checking independent entities concurrently.
 
 use crate::{Entity, Host, Job, Output, SetAnswers, Sink, Stream, Verdict};
 use holo_protocol::{Progress, Sent};
@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// A message of a thread about an entity.
+/// A message from a thread about an entity.
 enum News<R> {
     Begin,
     Output(Stream, Vec<u8>),
@@ -17,17 +17,17 @@ enum News<R> {
     End(R),
 }
 
-/// Applies each entity of a set by itself, with up to so many threads. Each is begun after all before it in the set have been.
+/// Applies the entities of a set with at most this number of threads. They are begun in the order of the set.
 pub fn apply<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers) {
     each(set, threads, answers, &|job, output| job.entity.apply(host, job.mode, output));
 }
 
-/// Checks each entity of a set by itself, with up to so many threads.
+/// Checks the entities of a set with at most this number of threads.
 pub fn check<E: Entity + Sync>(host: &Host, set: &[Job<'_, E>], threads: usize, answers: &mut dyn SetAnswers<Verdict>) {
     each(set, threads, answers, &|job, output| job.entity.check(host, job.mode, output));
 }
 
-/// Works on each entity of a set by itself, with up to so many threads.
+/// Processes the entities of a set with at most this number of threads.
 fn each<'e, E: Sync, R: Send>(
     set: &[Job<'e, E>],
     threads: usize,
@@ -41,8 +41,8 @@ fn each<'e, E: Sync, R: Send>(
     });
 }
 
-/// Applies entities lane by lane, with up to so many threads: those of a lane, which are given by their places in the set, one after the
-/// other, and different lanes at the same time.
+/// Applies entities by lanes, with at most this number of threads. A lane is a list of indexes of the set: its entities
+/// are applied in order, and different lanes concurrently.
 pub fn apply_in_lanes<E: Entity + Sync>(
     host: &Host,
     set: &[Job<'_, E>],
@@ -59,7 +59,7 @@ pub fn apply_in_lanes<E: Entity + Sync>(
     });
 }
 
-/// Works on the parts of a set with up to so many threads. What the work says with the answers that it gets is handed on at once.
+/// Processes parts of a set with at most this number of threads. The answers of a thread are passed on immediately.
 pub fn in_threads<T: Send, R: Send>(
     parts: Vec<T>,
     threads: usize,
@@ -79,7 +79,7 @@ pub fn in_threads<T: Send, R: Send>(
                         work(part, &mut answers);
                     }
                 };
-                // If no thread can be started, those that run do the work; without any, the caller does.
+                // If a thread cannot be started, the others do the work; if none was started, the caller does it.
                 if thread::Builder::new().spawn_scoped(scope, worker).is_err() {
                     break;
                 }
@@ -107,7 +107,8 @@ impl<R> News<R> {
     }
 }
 
-/// Sends what is said to the thread that talks to the dispatcher. If nobody listens there, the process is about to end.
+/// Sends answers to the thread that communicates with the dispatcher. If that thread has ended, the process is about to
+/// exit.
 struct ThreadAnswers<R> {
     place: usize,
     news: Sender<(usize, News<R>)>,
@@ -172,7 +173,7 @@ mod tests {
 
         fn apply(&self, _: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
             assert!(mode.refresh);
-            // Both are at work at the same time, or this never ends.
+            // Blocks forever unless both run at the same time.
             self.0.wait();
             output.print([self.1]);
             Applied::Changed(vec![self.1.to_string()])

@@ -1,4 +1,4 @@
-//! Copies of contents, one after the other in one file.
+//! Copies of replaced contents, concatenated in one file.
 
 use holo_protocol::Kept;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     number: AtomicUsize,
-    /// The file, once there is something in it: many files would be made and removed for nothing.
+    /// The file, created for the first copy. A single file avoids the cost of creating and removing many small ones.
     contents: Mutex<Option<Contents>>,
 }
 
@@ -23,15 +23,15 @@ struct Contents {
 }
 
 impl Copies {
-    /// Returns the number of the next copy, if there are not too many.
+    /// Returns the number of the next copy; `None` if `most` is reached.
     pub(crate) fn next(&self, most: usize) -> Option<usize> {
         Some(self.number.fetch_add(1, Ordering::Relaxed)).filter(|&number| number < most)
     }
 
-    /// Adds a copy to the file of this folder. Returns its path, with the part of the file that it is.
+    /// Appends a copy to the file in this directory. Returns a path that identifies the part of the file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn add(&self, content: &[u8], folder: &Path) -> io::Result<PathBuf> {
         let path = folder.join("contents");
         let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Copies {
     }
 }
 
-/// Creates a file that nobody else may read, and its folder.
+/// Creates a file that is only readable by its owner, and its directory.
 fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

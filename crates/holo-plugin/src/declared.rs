@@ -1,4 +1,4 @@
-//! Entities with what every definition can have: conditions, further attempts, health checks.
+//! Entities with the common keys of all definitions: conditions, retries and health checks.
 
 use crate::definitions::{self, Common, HealthCheck, Hindrance};
 use crate::health;
@@ -8,7 +8,7 @@ use bstr::BString;
 use std::path::Path;
 use std::thread;
 
-/// An entity, and what its definition says beside what it shall be.
+/// An entity with the common keys of its definition.
 #[derive(Debug)]
 pub struct Declared<E> {
     /// The entity.
@@ -18,12 +18,12 @@ pub struct Declared<E> {
 }
 
 impl<E> Declared<E> {
-    /// An entity that is defined so.
+    /// Creates an entity with the common keys of its definition.
     pub fn new(entity: E, common: Common) -> Declared<E> {
         Declared { entity, common }
     }
 
-    /// An entity that nothing defines any more.
+    /// Creates an entity without a definition.
     pub fn orphan(entity: E) -> Declared<E> {
         Declared { entity, common: Common::default() }
     }
@@ -90,7 +90,7 @@ impl<E: Entity> Entity for Declared<E> {
 }
 
 impl<E> Declared<E> {
-    /// Ends the apply of an entity that was found to be in its desired state: it has to be healthy, too.
+    /// Completes the apply of an entity that is already in its desired state: its health checks must pass too.
     pub fn apply_in_desired_state(&self, host: &Host, output: &mut Output<'_>) -> Applied {
         match self.left_out() {
             Some(reason) => Applied::Skipped(reason),
@@ -98,7 +98,8 @@ impl<E> Declared<E> {
         }
     }
 
-    /// Returns the reason for which an apply leaves it out, if it does. A dispatcher that knows `noop` asks for no apply of what has it.
+    /// Returns the reason why apply skips the entity, if any. A dispatcher that supports `noop` does not apply such
+    /// entities in the first place.
     fn left_out(&self) -> Option<String> {
         let noop = || self.common.keys.noop.then(|| "it is only checked (noop)".to_owned());
         self.common.skipped.clone().or_else(noop)
@@ -110,7 +111,7 @@ impl<E> Declared<E> {
         thread::sleep(delay);
     }
 
-    /// Returns the result of the apply if the entity is well, and otherwise a failure.
+    /// Returns the result of the apply if the health checks pass, and a failure otherwise.
     fn healthy(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
         let ended_well = matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_));
         if ended_well && !health::is_well(&self.common.keys.health_check, host, output) {
@@ -121,9 +122,10 @@ impl<E> Declared<E> {
     }
 }
 
-/// Applies a set together: `apply` is given those that are not left out, and again those that failed and have another attempt.
+/// Applies a set with the function `apply`, which receives the entities that are not skipped, and then, for each retry,
+/// those that failed and have attempts left.
 ///
-/// Plugins that work on their entities one by one need not call this.
+/// Plugins that apply entities one by one need not call this.
 pub fn apply_together<'e, E>(
     host: &Host,
     set: &[Job<'e, Declared<E>>],
@@ -149,7 +151,7 @@ pub fn apply_together<'e, E>(
         let Together { attempted: before, again, .. } = together;
         attempted = again.into_iter().map(|index| before[index].clone()).collect();
         attempt += 1;
-        // They wait together: the longest of their delays.
+        // They share the longest of their delays.
         let keys = |attempted: &Attempted<'e, E>| &attempted.job.entity.common.keys;
         if let Some(delay) = attempted.iter().map(|attempted| keys(attempted).delay(attempt)).max() {
             for again in &attempted {
@@ -162,17 +164,17 @@ pub fn apply_together<'e, E>(
 }
 
 define_index! {
-    /// The index of an entity among those of an attempt.
+    /// The index of an entity in an attempt.
     AttemptIndex
 }
 
-/// An entity of an attempt.
+/// An entity in an attempt.
 struct Attempted<'e, E> {
     /// Its index in the set.
     index: usize,
     job: Job<'e, Declared<E>>,
     begun: bool,
-    /// True if an attempt may have changed it.
+    /// True if an attempt may have changed the entity.
     changed: bool,
 }
 
@@ -182,7 +184,7 @@ impl<E> Clone for Attempted<'_, E> {
     }
 }
 
-/// Passes answers on, but for those that are not the last.
+/// Passes on the answers of the last attempt of each entity.
 struct Together<'a, 'e, E> {
     host: &'a Host,
     attempted: Table<AttemptIndex, Attempted<'e, E>>,

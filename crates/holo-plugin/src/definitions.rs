@@ -1,6 +1,6 @@
-//! Definitions of the host's resource directory: what is found in them is said, and becomes part of reports.
+//! Definitions in the host's resource directories: printing findings, and completing reports.
 //!
-//! The types, and everything about reading, are those of `holo-definitions`.
+//! The types and the parser are those of `holo-definitions`.
 
 pub use holo_definitions::*;
 
@@ -9,12 +9,13 @@ use bstr::BString;
 use holo_change::PathError;
 use holo_protocol::report::{Information, Written};
 
-/// Reads all definition files of the plugin; what is wrong is said on `output`.
+/// Reads all definition files of the plugin. Findings are printed to `output`.
 pub fn read<D: Definition>(host: &Host, output: &mut Output<'_>) -> Definitions<D> {
     read_with::<D, NoDeclaration>(host, output).0
 }
 
-/// Reads all definition files of the plugin, and what they declare for all definitions; what is wrong is said on `output`.
+/// Reads all definition files of the plugin, and the declarations that apply to all definitions. Findings are printed
+/// to `output`.
 pub fn read_with<D: Definition, M: Declaration>(
     host: &Host,
     output: &mut Output<'_>,
@@ -25,7 +26,8 @@ pub fn read_with<D: Definition, M: Declaration>(
     (definitions, declarations)
 }
 
-/// Reads all definition files of the plugin, in which there are tables of several types; what is wrong is said on `output`.
+/// Reads all definition files of the plugin, which may contain tables of several types. Findings are printed to
+/// `output`.
 pub fn read_several<S: DefinitionSet>(host: &Host, output: &mut Output<'_>) -> S {
     let (definitions, findings, is_complete) =
         holo_definitions::read_several(host.resources(), &host.templates(), host.sent());
@@ -33,7 +35,8 @@ pub fn read_several<S: DefinitionSet>(host: &Host, output: &mut Output<'_>) -> S
     definitions
 }
 
-/// Reads definition files as [`read_several`] does, but of files that are known to be right only what is asked for, or may concern others.
+/// Like [`read_several`], but from files that are known to be valid, reads only the requested definitions and those
+/// that may affect others.
 pub fn read_some_of_several<S: DefinitionSet>(host: &Host, known: &dyn KnownFiles, output: &mut Output<'_>) -> S {
     let (definitions, findings, is_complete) =
         holo_definitions::read_some_of_several(host.resources(), &host.templates(), host.sent(), known);
@@ -49,7 +52,7 @@ fn say_all(findings: Vec<Finding>, is_complete: bool, host: &Host, output: &mut 
     }
 }
 
-/// Says what has been found in definitions.
+/// Prints findings.
 pub fn say(findings: Vec<Finding>, output: &mut Output<'_>) {
     for finding in findings {
         match finding {
@@ -65,11 +68,12 @@ pub fn say(findings: Vec<Finding>, output: &mut Output<'_>) {
     }
 }
 
-/// Adds to a report what every entity has: the place of its definition, its edges, and whether it is left out.
+/// Adds the common properties to the report of an entity: the location of its definition, its edges, and whether it is
+/// skipped.
 pub fn complete(common: &Common, report: &mut EntityReport) {
     add_edges(&common.keys, report);
     report.controls = common.keys.controls();
-    // An orphan is defined nowhere.
+    // Orphans have no definition.
     if common.location != Location::default() {
         report.edges.written.push(Written { location: common.location.to_string().into(), id: report.id.clone() });
     }
@@ -80,7 +84,7 @@ pub fn complete(common: &Common, report: &mut EntityReport) {
     }
     if let Some(reason) = &common.skipped {
         report.action = Action::because("Skipping", reason.as_str());
-        // Another definition may be for the case that this one is not.
+        // A definition for other conditions may own the same assets.
         report.edges.owns.clear();
     }
 }

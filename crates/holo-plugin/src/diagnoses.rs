@@ -1,20 +1,20 @@
-//! Diagnoses that are the same for all plugins.
+//! Diagnoses that all plugins have in common.
 
 use crate::{Diagnosis, Host, Level};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The names that files have until a change that they are for is recorded.
+/// The suffixes of temporary files, which exist until a change is recorded.
 const UNFINISHED: [&str; 3] = [".holonew", ".new", ".staged"];
-/// State is not deeper than this where such files are.
+/// The maximum depth of temporary files in the state directory.
 const DEPTH: usize = 3;
 
-/// Returns what is wrong with the state and the definitions of any plugin.
+/// Returns the problems of the state and definitions that any plugin may have.
 pub(crate) fn common(host: &Host) -> Vec<Diagnosis> {
     interrupted(host).into_iter().chain(exposed(host)).collect()
 }
 
-/// Returns the diagnosis of programs that are not there, which `what` needs; none of them is needed where nothing is changed really.
+/// Returns a diagnosis for missing programs that `what` needs; `None` in test mode, which runs no programs.
 #[must_use]
 pub fn missing_programs(host: &Host, programs: &[&str], what: &str) -> Option<Diagnosis> {
     let missing = |program: &&&str| crate::process::find(program).is_none();
@@ -25,7 +25,7 @@ pub fn missing_programs(host: &Host, programs: &[&str], what: &str) -> Option<Di
     })
 }
 
-/// Finds what an apply has left that was ended in the middle of a change.
+/// Finds files left behind by an apply that was interrupted during a change.
 fn interrupted(host: &Host) -> Option<Diagnosis> {
     let unfinished = first_unfinished(host.state_dir(), DEPTH)?;
     let title = format!("{} is left of a change that was not finished", unfinished.display());
@@ -37,7 +37,7 @@ fn first_unfinished(folder: &Path, depth: usize) -> Option<PathBuf> {
         std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     entries.sort();
     entries.into_iter().find_map(|path| {
-        // Copies of the system's own files are called as those are.
+        // These directories contain copies of system files, which may have any name.
         let is_copies = matches!(path.file_name().and_then(OsStr::to_str), Some("base" | "provisioned" | "bases"));
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         if UNFINISHED.iter().any(|end| name.ends_with(end.as_bytes())) {
@@ -48,7 +48,7 @@ fn first_unfinished(folder: &Path, depth: usize) -> Option<PathBuf> {
     })
 }
 
-/// Finds secrets that everybody may read.
+/// Finds world-readable files with sensitive values.
 fn exposed(host: &Host) -> impl Iterator<Item = Diagnosis> {
     crate::definitions::exposed_files(host.resources()).into_iter().map(|path| {
         let path = path.display();

@@ -1,61 +1,67 @@
-//! The interface of an entity, and the results of applying and checking one.
+//! The trait for entities, and the results of applying and checking them.
 
 use crate::definitions::{HealthCheck, Hindrance};
 use crate::{EntityReport, FilePair, Host, Mode, Output, Span};
 use bstr::BString;
 use std::path::Path;
 
-/// A thing that is managed.
+/// A managed entity.
 pub trait Entity {
-    /// Returns everything that there is to know of it, its ID first of all.
+    /// Returns the properties of the entity, including its ID.
     fn report(&self) -> EntityReport;
 
-    /// Brings it into its desired state.
+    /// Brings the entity into its desired state.
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied;
 
-    /// Finds out what applying it so would do, and changes nothing. Nobody asks what force would do.
+    /// Returns the effect that [`apply`](Self::apply) would have, without making changes. It is not called for a forced
+    /// apply.
     fn check(&self, _: &Host, _: Mode<'_>, _: &mut Output<'_>) -> Verdict {
         Verdict::Unknown
     }
 
-    /// Sends the values of these names that are known, as others receive them. It is in its desired state, or has just been applied.
+    /// Sends the known values among these names to the entities that receive them. The entity is in its desired state,
+    /// or has just been applied.
     fn send(&self, _: &Host, _: &[BString], _: &mut Output<'_>) {}
 
-    /// Sends the values of these names that it will have when it is applied, as far as they are known now.
+    /// Sends those values among these names that the entity will have after it is applied, if they are known now.
     fn foresee(&self, _: &Host, _: &[BString], _: &mut Output<'_>) {}
 
-    /// Returns the reason why it can be neither checked nor applied: its definition receives something that is not there, or does not fit.
+    /// Returns the reason why the entity can be neither checked nor applied: its definition receives a value that is
+    /// missing or invalid.
     fn hindrance(&self) -> Option<&Hindrance> {
         None
     }
 
-    /// Returns the checks that tell how it is while it is in its desired state.
+    /// Returns the health checks for the entity in its desired state.
     fn health_checks(&self) -> &[HealthCheck] {
         &[]
     }
 
-    /// The two files that show what a person changed, if it can be shown by files. They need not exist.
+    /// Returns two files that show the user's changes; `None` if they cannot be shown as files. The files need not
+    /// exist.
     fn diff(&self, host: &Host) -> Option<FilePair>;
 
-    /// Returns the two files, or directories, that show what there is, and what applying it by force would make of that; none if nothing
-    /// would change, or it cannot be shown by files. [`Preview`](crate::Preview) makes such files. Nothing is changed.
+    /// Returns two files or directories that show the current state, and the result of a forced apply. `None` if
+    /// nothing would change, or the states cannot be shown as files. [`Preview`](crate::Preview) creates such files.
+    /// The system is not changed.
     fn preview(&self, _: &Host) -> Option<FilePair> {
         None
     }
 
-    /// Returns the origins of the lines of its file, as that is now, from the first line to the last; none if it cannot be told, or it has
-    /// no such file. The path is that of one of several files, as the user knows it, if one is meant. Nothing is changed.
+    /// Returns the origins of all lines of the entity's file in its current state. `None` if they are unknown, or the
+    /// entity has no such file. If the entity has several files, the path selects one of them, as displayed to the
+    /// user. The system is not changed.
     fn blame(&self, _: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
         None
     }
 }
 
-/// An entity that shall be applied, and how.
+/// An entity to apply, and the mode.
 #[derive(Debug)]
 pub struct Job<'a, E> {
     /// The entity.
     pub entity: &'a E,
-    /// How.
+    /// The mode.
     pub mode: Mode<'a>,
 }
 
@@ -67,37 +73,38 @@ impl<E> Clone for Job<'_, E> {
 
 impl<E> Copy for Job<'_, E> {}
 
-/// The end of an apply.
+/// The result of applying an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was in its desired state already.
+    /// It was already in its desired state.
     Unchanged,
-    /// It is in its desired state now. The changes, if there is more to say than that: fragments in the past tense, such as
-    /// `installed nginx 1.24.0-1`.
+    /// It was brought into its desired state. Changes are optional fragments in the past tense, such as `installed
+    /// nginx 1.24.0-1`.
     Changed(Vec<String>),
-    /// The same, where version 3 of the plugin says nothing of changes: they are shown on terminals and by `--json` only.
+    /// Like `Changed`, for changes that version 3 of the plugin does not report: they are only shown on terminals and
+    /// by `--json`.
     ChangedQuietly(Vec<String>),
-    /// A person's work would have been lost.
+    /// Changes of the user would have been lost.
     NeedsForce(ForceTo),
-    /// It is left out, as a condition in its definition says; which one.
+    /// A condition in its definition, which is named, excludes it.
     Skipped(String),
-    /// Something went wrong, and the user has been told what.
+    /// It failed, and the error has been printed.
     Failed {
-        /// The exit status that version 3 of the plugin has for this.
+        /// The exit status of version 3 of the plugin in this case.
         version_3_status: u8,
-        /// True if it is known that nothing was changed before: then nobody has to be refreshed because of it.
+        /// True if no changes were made before the failure, so that no other entities need to be refreshed.
         nothing_changed: bool,
     },
 }
 
 impl Applied {
-    /// Something went wrong, and the user has been told what. Something may have been changed before.
+    /// The entity failed, and the error has been printed. Changes may have been made before.
     pub const FAILED: Applied = Applied::Failed { version_3_status: 1, nothing_changed: false };
 
-    /// Something went wrong before anything was changed, and the user has been told what.
+    /// The entity failed before any changes were made, and the error has been printed.
     pub const FAILED_UNCHANGED: Applied = Applied::Failed { version_3_status: 1, nothing_changed: true };
 
-    /// The same end, but if it is a failure, nothing was changed before.
+    /// Returns the same result; a failure is marked as having made no changes.
     #[must_use]
     pub fn with_nothing_changed(self) -> Applied {
         match self {
@@ -106,7 +113,7 @@ impl Applied {
         }
     }
 
-    /// The same end after an earlier attempt that may have changed something: then it cannot be that nothing was changed.
+    /// Returns the same result for an entity that an earlier attempt may have changed.
     #[must_use]
     pub fn after_a_change(self) -> Applied {
         match self {
@@ -116,7 +123,7 @@ impl Applied {
         }
     }
 
-    /// Returns true if something was changed, or may have been.
+    /// Returns true if changes were made, or may have been made.
     #[must_use]
     pub fn may_have_changed(&self) -> bool {
         matches!(
@@ -125,52 +132,53 @@ impl Applied {
         )
     }
 
-    /// Returns true if something went wrong.
+    /// Returns true for a failure.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         matches!(self, Applied::Failed { .. })
     }
 }
 
-/// The effect that applying an entity would have.
+/// The effect of applying an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: it is in its desired state.
+    /// None: the entity is in its desired state.
     InDesiredState,
     /// These changes, as fragments such as `would install nginx`.
     WouldChange(Vec<String>),
-    /// Nothing without `--force`: a person's work would be lost.
+    /// None without `--force`: changes of the user would be lost.
     NeedsForce(ForceTo),
-    /// It cannot be told.
+    /// The effect is unknown.
     Unknown,
-    /// Nothing: a condition in its definition leaves it out; which one.
+    /// None: a condition in the definition, which is named, excludes the entity.
     Skipped(String),
-    /// Something is wrong with it, and the user has been told what.
+    /// The entity would fail, and the error has been printed.
     Failed,
 }
 
-/// The effect that `--force` would have.
+/// The effect of `--force`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForceTo {
-    /// Overwrite what a person changed.
+    /// Overwrites changes of the user.
     Overwrite,
-    /// Restore what a person deleted.
+    /// Restores a file that the user has deleted.
     Restore,
-    /// Something else that a person has to decide; why it was not done, such as `nginx 1.24 is newer than the declared 1.22`.
+    /// Proceeds with an operation that the user must confirm, for this reason: `nginx 1.24 is newer than the declared
+    /// 1.22`.
     Proceed(String),
 }
 
-/// Takes the answers to a set, each by the place of its entity in the set: what becomes of the entities that are applied, or verdicts on
-/// those that are checked.
+/// Receives the answers for a set, by the index of the entity in the set: results of an apply, or verdicts of a check.
 pub trait SetAnswers<R = Applied> {
-    /// The entity is being worked on from now on. Called at most once, and before anything is changed.
+    /// Marks the start of work on an entity. Called at most once, before any changes are made.
     fn begin(&mut self, place: usize);
-    /// Returns the output that belongs to the entity.
+    /// Returns the output of an entity.
     fn output(&mut self, place: usize) -> Output<'_>;
-    /// The entity is done with. Called once.
+    /// Marks the end of work on an entity, with its result. Called once.
     fn end(&mut self, place: usize, result: R);
-    /// What follows may be told together, as nothing that takes long is done until [`SetAnswers::flush`] is called.
+    /// Allows the following answers to be buffered, because no long operation is performed until [`SetAnswers::flush`]
+    /// is called.
     fn hold_back(&mut self) {}
-    /// Tells what was held back.
+    /// Sends the buffered answers.
     fn flush(&mut self) {}
 }

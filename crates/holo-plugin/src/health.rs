@@ -1,5 +1,5 @@
-//! Health checks: programs that tell by their exit status how something is, as Nagios has it. For those that need no program of their own,
-//! `holo-probe` is called, so that plugins have no need of a client for HTTP.
+//! Health checks: programs whose exit status reports the health of an entity, as for Nagios. Built-in checks are run by
+//! `holo-probe`, so that plugins need no HTTP client.
 
 use crate::definitions::{HealthCheck, Probe};
 use crate::process::keep_environment;
@@ -14,25 +14,25 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The program that knows how to ask.
+/// The program for built-in checks.
 const PROBE: &str = "holo-probe";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that `holo-probe` has beyond its limit, to say that this is over.
+/// The additional time for `holo-probe` to report its own timeout.
 const GRACE: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The number of entities whose checks run at a time: most of them wait for something.
+/// The number of entities whose checks run concurrently; most checks only wait.
 const AT_ONCE: usize = 16;
 
-/// The answer of a check.
+/// The result of a check.
 struct Answer {
     state: HealthState,
-    /// The state in words, and what the program said.
+    /// The name of the state, and the output of the program.
     text: String,
 }
 
-/// Returns true if all checks are well; the first one that is not is said on `output`.
+/// Returns true if all checks pass; the first failure is printed to `output`.
 ///
-/// They look at the system that runs, so there is nothing to look at in test mode.
+/// Checks examine the running system, so none are run in test mode.
 pub(crate) fn is_well(checks: &[HealthCheck], host: &Host, output: &mut Output<'_>) -> bool {
     if host.test_mode() {
         return true;
@@ -46,7 +46,8 @@ pub(crate) fn is_well(checks: &[HealthCheck], host: &Host, output: &mut Output<'
     })
 }
 
-/// Runs the checks of entities, those of several at a time. Returns a line for each entity that has any, in the order of the entities.
+/// Runs the checks of entities, several entities at a time. Returns a line for each entity that has checks, in the
+/// order of the entities.
 pub(crate) fn lines<'c>(entities: impl Iterator<Item = (&'c BString, &'c [HealthCheck])>, host: &Host) -> Vec<u8> {
     if host.test_mode() {
         return Vec::new();
@@ -58,14 +59,14 @@ pub(crate) fn lines<'c>(entities: impl Iterator<Item = (&'c BString, &'c [Health
     let (sender, lines) = channel();
     let work = |sender: Sender<(usize, BString)>| {
         while let Some((index, (id, checks))) = next() {
-            // Somebody listens until all is done.
+            // The receiver exists until all checks are done.
             let _ = sender.send((index, health(id, checks).to_line()));
         }
     };
     thread::scope(|scope| {
         for _ in 1..threads {
             let (sender, work) = (sender.clone(), &work);
-            // Without any thread, the caller does the work.
+            // If no thread can be started, the caller does the work.
             if thread::Builder::new().spawn_scoped(scope, move || work(sender)).is_err() {
                 break;
             }
@@ -77,10 +78,10 @@ pub(crate) fn lines<'c>(entities: impl Iterator<Item = (&'c BString, &'c [Health
     lines.into_iter().flat_map(|(_, line)| Vec::from(line)).collect()
 }
 
-/// Returns the health that the worst of the checks finds.
+/// Returns the worst result of the checks.
 fn health(id: &BString, checks: &[HealthCheck]) -> Health {
     let answers = checks.iter().map(|check| (check, try_until_well(check)));
-    // Of several that are equally bad, the first one counts.
+    // Of equally bad results, the first one is used.
     let worst = answers.reduce(|worst, other| if other.1.state > worst.1.state { other } else { worst });
     let bad = worst.filter(|(_, answer)| answer.state != HealthState::Ok);
     let state = bad.as_ref().map_or(HealthState::Ok, |(_, answer)| answer.state);
@@ -110,7 +111,7 @@ fn run(check: &HealthCheck) -> Answer {
     };
     let line = [&said.stdout, &said.stderr].into_iter().find_map(|said| first_line(said));
     let Some(code) = said.ended.code() else {
-        // It has not come to an answer.
+        // The check was ended without a result.
         let words: Vec<String> = iter::once(failure).chain(line).collect();
         return Answer { state: HealthState::Unknown, text: words.join(": ") };
     };
@@ -122,7 +123,7 @@ fn first_line(said: &[u8]) -> Option<String> {
     String::from_utf8_lossy(said).lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Returns a check as people see it.
+/// Returns a check as displayed to users.
 fn shown(check: &HealthCheck) -> String {
     match &check.probe {
         Probe::Command(_) => program(check).to_string(),
@@ -155,7 +156,7 @@ fn program(check: &HealthCheck) -> Program {
     program
 }
 
-/// Returns the program beside the plugin, or else that of `$PATH`.
+/// Returns the program in the directory of the plugin, or else the one in `$PATH`.
 fn probe_program() -> PathBuf {
     let beside = || Some(std::env::current_exe().ok()?.with_file_name(PROBE)).filter(|path| path.exists());
     beside().unwrap_or_else(|| PROBE.into())

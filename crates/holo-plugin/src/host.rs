@@ -1,4 +1,4 @@
-//! The directories that a plugin was given, and the root below which everything is.
+//! The environment of a plugin: its directories and the root directory.
 
 use crate::copies::Copies;
 use crate::kept::Kept;
@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-/// A plugin's environment.
+/// The environment of a plugin.
 #[derive(Clone, Debug)]
 pub struct Host {
     locations: Locations,
@@ -28,7 +28,7 @@ pub struct Host {
     gives_hints: bool,
     shows_differences: bool,
     only_reads: bool,
-    /// The copies that were made of what is replaced, if that is wanted. Clones share them.
+    /// The copies of replaced files, if requested. Shared between clones.
     pub(crate) replaced: Option<Arc<Copies>>,
     refreshes: bool,
     received: Vec<BString>,
@@ -40,13 +40,13 @@ pub struct Host {
     system: Arc<System>,
 }
 
-/// A variable that a plugin needs is not set.
+/// A required environment variable is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not set; a plugin is called by holo, not by hand")]
 pub struct MissingVariableError(&'static str);
 
 impl Host {
-    /// Takes what the environment says.
+    /// Reads the environment variables.
     ///
     /// # Errors
     /// If a variable is missing.
@@ -55,12 +55,13 @@ impl Host {
         let version = variable(names::API_VERSION);
         let root = clean(&variable(names::ROOT_DIR).filter(|root| !root.is_empty()).map_or("/".into(), PathBuf::from));
         let cache_dir = directory(names::CACHE_DIR)?;
-        // The dispatcher of version 3 has no file for all plugins; then our own processes share one at least.
+        // The dispatcher of version 3 has no file that is shared by all plugins. In that case, the processes of this
+        // plugin share one.
         let facts = variable(names::FACTS).map_or_else(|| cache_dir.join("facts.json"), PathBuf::from);
         let api_version = version.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(holo_protocol::API_VERSION_3);
         let is_version_4 = api_version >= holo_protocol::API_VERSION_4;
         let only = ResourceDirs::from(directory(names::RESOURCE_DIR)?);
-        // A dispatcher of version 3 may run below one of version 4, whose variables it hands on.
+        // A dispatcher of version 3 may run below one of version 4, and inherit its variables.
         let several = variable(names::RESOURCE_DIRS).filter(|_| is_version_4);
         let several = several.and_then(|value| ResourceDirs::new(names::split_directories(&value)));
         let inputs = variable(names::INPUTS_DIR).filter(|_| is_version_4);
@@ -87,122 +88,123 @@ impl Host {
         })
     }
 
-    /// Returns the root and the directories that are the plugin's own, for what changes files.
+    /// Returns the root directory and the plugin's own directories, for modules that change files.
     #[must_use]
     pub fn locations(&self) -> &Locations {
         &self.locations
     }
 
-    /// The root of the system that is managed, normalised lexically.
+    /// Returns the root directory of the managed system, lexically normalised.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.locations.root()
     }
 
-    /// A path below the root, as the user knows it.
+    /// Returns a path below the root directory, as displayed to the user.
     #[must_use]
     pub fn below_root(&self, path: &Path) -> PathBuf {
         join(self.root(), path)
     }
 
-    /// Returns true if this is not the real system: then no daemon is talked to.
+    /// Returns true if the root directory is not `/`. In test mode, daemons are not contacted.
     #[must_use]
     pub fn test_mode(&self) -> bool {
         self.root() != Path::new("/")
     }
 
-    /// Returns the directories of the resource files.
+    /// Returns the resource directories.
     #[must_use]
     pub fn resources(&self) -> &ResourceDirs {
         &self.resources
     }
 
-    /// Takes other directories of resource files than those that the environment says.
+    /// Replaces the resource directories from the environment.
     pub(crate) fn set_resources(&mut self, directories: Vec<PathBuf>) {
         self.resources = ResourceDirs::new(directories).unwrap_or_else(|| self.resources.clone());
     }
 
-    /// Returns the directory of what later runs need.
+    /// Returns the directory for persistent state.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
         self.locations.state_dir()
     }
 
-    /// Returns the directory of what only this run needs.
+    /// Returns the directory for temporary files of this run.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         self.locations.cache_dir()
     }
 
-    /// The version of the interface that was chosen.
+    /// Returns the selected version of the plugin interface.
     #[must_use]
     pub fn api_version(&self) -> u32 {
         self.api_version
     }
 
-    /// Returns true if nothing may be taken as known from an earlier run: everything is to be read.
+    /// Returns true if results of earlier runs must not be used, so that all files must be read.
     #[must_use]
     pub fn verifies(&self) -> bool {
         self.verifies
     }
 
-    /// Returns true if somebody may be shown what a person has changed in an entity.
+    /// Returns true if the user's changes of an entity may be displayed.
     #[must_use]
     pub fn shows_differences(&self) -> bool {
         self.shows_differences
     }
 
-    /// Returns true if a person reads what is printed to stderr: then a warning may say what to do about an error. Otherwise scripts may
-    /// read it, which know version 3's words.
+    /// Returns true if stderr is read by a person, so that warnings may explain how to resolve an error. Otherwise
+    /// stderr may be read by scripts, which expect the output of version 3.
     #[must_use]
     pub fn gives_hints(&self) -> bool {
         self.gives_hints
     }
 
-    /// Returns true if the run only reads: then nothing may be written but in the cache directory. Under a dispatcher of version 3, which does not
-    /// say so, this is false.
+    /// Returns true if the run is read-only: files may only be written in the cache directory. False under a dispatcher
+    /// of version 3, which does not provide this information.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         self.only_reads
     }
 
-    /// Returns the mode in which the one entity that this process is for is to be applied.
+    /// Returns the mode for the entity of a process that handles only one.
     #[must_use]
     pub fn mode(&self, force: bool) -> Mode<'_> {
         Mode { force, refresh: self.refreshes, pending: false, received: &self.received, wanted: &self.wanted }
     }
 
-    /// Reads the values that entities have said are to be kept. Only a run that brings the system back to an earlier state has any.
+    /// Reads the values that entities have kept for a state. Empty unless the run restores an earlier state.
     #[must_use]
     pub fn kept(&self) -> Kept {
         self.kept.as_deref().map(Kept::read).unwrap_or_default()
     }
 
-    /// The values that entities have sent.
+    /// Returns the values that entities have sent.
     #[must_use]
     pub fn sent(&self) -> &ReceivedFile {
         &self.sent
     }
 
-    /// Facts and data, found out when they are first asked for.
+    /// Returns facts and data, which are determined on first use.
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
 
-    /// Templates and conditions over facts and data.
+    /// Returns the renderer for templates and conditions over facts and data.
     #[must_use]
     pub fn templates(&self) -> Renderer {
         self.knowledge.renderer()
     }
 
-    /// The distribution and its package manager, read when they are first asked for.
+    /// Returns the distribution and its package manager, which are determined on first use.
     #[must_use]
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Marks what is done until this is dropped as not to be cut off: a dispatcher of version 4 that is asked to end waits for it.
+    /// Marks work as uninterruptible until the returned guard is dropped. A dispatcher of version 4 that is told to
+    /// terminate waits for it.
     #[must_use]
     pub fn uninterrupted(&self) -> Uninterrupted {
         let open = || {
@@ -211,18 +213,19 @@ impl Host {
             rustix::fs::flock(&file, FlockOperation::LockShared)?;
             io::Result::Ok(file)
         };
-        // Without it, this process may be killed. What it has started to let it finish goes on then.
+        // Without the lock, this process may be killed. Programs that it allows to finish continue nevertheless.
         Uninterrupted(open().ok())
     }
 
-    /// Returns the number of entities that may be worked on at a time: what the user said, or the number of processors.
+    /// Returns the number of entities that may be processed concurrently: the user's setting, or the number of
+    /// processors.
     #[must_use]
     pub fn jobs(&self) -> usize {
         self.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get)
     }
 }
 
-/// While it lives, something is done that must not be cut off.
+/// A guard during work that must not be interrupted.
 #[derive(Debug)]
 pub struct Uninterrupted(#[expect(dead_code, reason = "it is held open for its lock")] Option<File>);
 
@@ -230,7 +233,8 @@ fn split_lines(variable: &OsStr) -> Vec<BString> {
     variable.as_encoded_bytes().lines().map(BString::from).collect()
 }
 
-/// Normalises a path lexically: no `.`, no doubled or final slash. The meaning of `..` is left to the system.
+/// Normalises a path lexically: removes `.` as well as repeated and trailing slashes. `..` is left to the system,
+/// because its meaning depends on symlinks.
 fn clean(path: &Path) -> PathBuf {
     let cleaned: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
     if cleaned.as_os_str().is_empty() { PathBuf::from(".") } else { cleaned }

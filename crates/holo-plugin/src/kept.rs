@@ -1,4 +1,4 @@
-//! The values of the state that the system is brought back to.
+//! The values of an earlier state that is being restored.
 
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::environment::{KeptAt, parse_kept};
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// Values that entities have said are to be kept, by [`Output::keep`](crate::Output::keep).
+/// The values that entities have kept with [`Output::keep`](crate::Output::keep).
 #[derive(Clone, Debug, Default)]
 pub struct Kept(HashMap<(KeptAt, BString), BString>);
 
 impl Kept {
-    /// Reads the file of a run. Without it, nothing is known.
+    /// Reads the file of a run; empty if it cannot be read.
     pub(crate) fn read(path: &Path) -> Kept {
         let mut kept = HashMap::new();
         for line in fs::read(path).unwrap_or_default().lines() {
@@ -24,19 +24,19 @@ impl Kept {
         Kept(kept)
     }
 
-    /// Returns true if the system is not brought back to an earlier state, or nothing is known of that.
+    /// Returns true if no earlier state is being restored, or it has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the value that an entity had in the state that the system is brought back to.
+    /// Returns the value that an entity had in the state that is being restored.
     #[must_use]
     pub fn then(&self, id: &str, key: &str) -> Option<String> {
         self.get(KeptAt::Then, id, key)
     }
 
-    /// Returns the value that an entity said last.
+    /// Returns the most recent value of an entity.
     #[must_use]
     pub fn last(&self, id: &str, key: &str) -> Option<String> {
         self.get(KeptAt::Last, id, key)
@@ -47,7 +47,7 @@ impl Kept {
     }
 }
 
-/// Returns the ID of an entity with the key of a value. IDs have no tabs.
+/// Returns the ID of an entity and the key of a value as one string. IDs contain no tabs.
 fn name(id: &BStr, key: &[u8]) -> BString {
     [id.as_bytes(), b"\t", key].concat().into()
 }

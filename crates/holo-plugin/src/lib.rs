@@ -1,4 +1,5 @@
-//! The SDK for plugins: one type that lists entities, one that applies them, and `main` is one line.
+//! The SDK for plugins. A plugin consists of a type that lists entities, a type that applies them, and a `main` of one
+//! line.
 //!
 //! ```no_run
 //! use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Plugin, ScanError};

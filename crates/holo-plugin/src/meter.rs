@@ -1,4 +1,4 @@
-//! The progress of long work, said as often as people can see it.
+//! Progress reports at a limited rate.
 
 use crate::Output;
 use holo_protocol::Progress;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Counts what is done, and says it now and then.
+/// Counts progress, and reports it periodically.
 #[derive(Clone, Debug)]
 pub struct Meter {
     what: String,
@@ -16,13 +16,13 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Nothing is done yet, of so many bytes if that is known. What is being done is a fragment, as `downloading`.
+    /// Creates a meter for a total number of bytes, if known. `what` is a fragment such as `downloading`.
     #[must_use]
     pub fn of_bytes(what: impl Into<String>, total: Option<u64>) -> Meter {
         Meter { what: what.into(), total, done: 0, said: Instant::now() }
     }
 
-    /// So many bytes have been done by now.
+    /// Sets the number of bytes that have been processed.
     pub fn reached(&mut self, done: u64, output: &mut Output<'_>) {
         self.done = done;
         if self.is_due() {
@@ -32,13 +32,13 @@ impl Meter {
         }
     }
 
-    /// Returns true if it is time to report progress, for callers that would have to find it out.
+    /// Returns true if a report is due, for callers for which determining the progress is expensive.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.said.elapsed() >= EVERY
     }
 
-    /// So many more bytes have been done.
+    /// Adds to the number of bytes that have been processed.
     pub fn advance(&mut self, by: u64, output: &mut Output<'_>) {
         self.reached(self.done.saturating_add(by), output);
     }
@@ -51,7 +51,7 @@ impl Meter {
     }
 }
 
-/// Bytes as people say them, in powers of 1000.
+/// Formats a number of bytes with a unit, in powers of 1000.
 fn amount(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
     match units.iter().find(|(size, _)| bytes >= *size) {

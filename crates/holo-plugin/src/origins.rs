@@ -1,4 +1,4 @@
-//! The origins of the lines of a text, followed through everything that has been done to it.
+//! Tracing the origins of the lines of a text through all of its transformations.
 
 mod template;
 
@@ -8,7 +8,7 @@ use crate::diff::Comparison;
 use crate::{Origin, Span};
 use std::path::Path;
 
-/// A text, with the origin of each of its lines.
+/// A text with the origin of each line.
 #[derive(Clone, Debug)]
 pub struct Traced {
     text: Vec<u8>,
@@ -16,25 +16,26 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Returns the text of a resource file: each of its lines is where it stands.
+    /// Creates the text of a resource file, whose lines originate from that file.
     #[must_use]
     pub fn resource(text: Vec<u8>, path: &Path) -> Traced {
         Traced::new(text, |index, _| Origin::Resource { path: path.to_owned(), line: index + 1 })
     }
 
-    /// Returns a text whose lines all have the same origin.
+    /// Creates a text whose lines have the same origin.
     #[must_use]
     pub fn uniform(text: Vec<u8>, origin: &Origin) -> Traced {
         Traced::new(text, |_, _| origin.clone())
     }
 
-    /// Returns a text with origins by the indexes of lines.
+    /// Creates a text; `origin` receives the index and the content of each line.
     pub fn new(text: Vec<u8>, mut origin: impl FnMut(usize, &[u8]) -> Origin) -> Traced {
         let origins = lines(&text).enumerate().map(|(index, line)| origin(index, line)).collect();
         Traced { text, origins }
     }
 
-    /// Returns the text that this one has become. Lines that stay keep their origins, and the others get theirs by what they are.
+    /// Returns the result of transforming this text into another. Unchanged lines keep their origins; `origin` returns
+    /// those of the other lines.
     #[must_use]
     pub fn become_text(&self, text: Vec<u8>, mut origin: impl FnMut(usize, &[u8]) -> Origin) -> Traced {
         let comparison = Comparison::new(&self.text, &text);
@@ -46,7 +47,7 @@ impl Traced {
         Traced { text, origins }
     }
 
-    /// Returns the origins as an answer.
+    /// Returns the origins as spans.
     #[must_use]
     pub fn into_spans(self) -> Vec<Span> {
         Span::join(self.origins)

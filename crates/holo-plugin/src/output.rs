@@ -1,4 +1,4 @@
-//! A plugin's output for the user, wherever it goes.
+//! The output of a plugin for the user.
 
 use bstr::ByteSlice;
 use holo_change::{Notices, PathError};
@@ -6,30 +6,31 @@ use holo_protocol::message::can_be_sent;
 use holo_protocol::session::Stream;
 use holo_protocol::{Progress, Sent};
 
-/// Takes the output.
+/// The destination of output.
 pub trait Sink {
-    /// Takes bytes for one of the two streams, in the order in which the user shall see them.
+    /// Receives bytes for one of the two streams, in the order in which they are displayed.
     fn write(&mut self, stream: Stream, bytes: &[u8]);
 
-    /// Takes the progress of the work, if there is anybody who could see it.
+    /// Receives the progress of the work, if it can be displayed.
     fn progress(&mut self, _: &Progress<'_>) {}
 
-    /// Takes a value for the entities that receive it, or are refreshed because this one changed.
+    /// Receives a value for the entities that receive it, or are refreshed because of this one.
     fn send(&mut self, _: &Sent) {}
 
-    /// Takes a value that belongs to the state that the entity is in: `KEY=VALUE`.
+    /// Receives a value that belongs to the current state of the entity: `KEY=VALUE`.
     fn keep(&mut self, _: &str) {}
 
-    /// Takes a file that is replaced: `COPY PATH`.
+    /// Receives a replaced file: `COPY PATH`.
     fn replaced(&mut self, _: &str) {}
 
-    /// Returns true if all of this has been said before: version 3 has a process scan again for each entity.
+    /// Returns true if the output has been printed before, because under version 3, a process scans again for each
+    /// entity.
     fn is_again(&self) -> bool {
         false
     }
 }
 
-/// Shows nothing.
+/// A sink that discards all output.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence;
 
@@ -37,36 +38,36 @@ impl Sink for Silence {
     fn write(&mut self, _: Stream, _: &[u8]) {}
 }
 
-/// The output of a plugin about one entity, or while it scans.
+/// The output of a plugin for one entity, or for a scan.
 pub struct Output<'a>(&'a mut dyn Sink);
 
 impl<'a> Output<'a> {
-    /// Output to a sink.
+    /// Creates an output for a sink.
     pub fn new(sink: &'a mut dyn Sink) -> Output<'a> {
         Output(sink)
     }
 
-    /// The same output, for another part of the program.
+    /// Reborrows the output.
     pub(crate) fn again(&mut self) -> Output<'_> {
         Output(self.0)
     }
 
-    /// Prints information on stdout; with its newlines.
+    /// Prints information to stdout. Newlines must be included.
     pub fn print(&mut self, text: impl AsRef<[u8]>) {
         self.0.write(Stream::Stdout, text.as_ref());
     }
 
-    /// Prints a line `!! TEXT` on stderr: something went wrong.
+    /// Prints an error as a line `!! TEXT` to stderr.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line("!! ", text.as_ref());
     }
 
-    /// Prints a line `>> TEXT` on stderr: something to look into.
+    /// Prints a warning as a line `>> TEXT` to stderr.
     pub fn warning(&mut self, text: impl AsRef<[u8]>) {
         self.line(">> ", text.as_ref());
     }
 
-    /// Prints a line `>> TEXT` on stderr that is said once in a run.
+    /// Prints a warning that is only shown once per run.
     pub(crate) fn advise(&mut self, text: impl AsRef<[u8]>) {
         if !self.0.is_again() {
             self.warning(text);
@@ -77,23 +78,25 @@ impl<'a> Output<'a> {
         self.0.write(Stream::Stderr, &[mark.as_bytes(), text, b"\n"].concat());
     }
 
-    /// Reports the progress of the work to a person who waits: it leaves no trace. Not oftener than people can see it; a
-    /// [`Meter`](crate::Meter) takes care of that.
+    /// Reports progress to the user, which is not recorded. It must not be called more often than necessary;
+    /// [`Meter`](crate::Meter) limits the rate.
     pub fn progress(&mut self, progress: &Progress<'_>) {
         self.0.progress(progress);
     }
 
-    /// Sends a value to the entities that receive it, or are refreshed because of this apply. The key is one that a variable of a shell can
-    /// have.
+    /// Sends a value to the entities that receive it, or are refreshed because of this apply. The key must be a valid
+    /// name of a shell variable.
     ///
-    /// Returns false if it is not sent, as it is too long or has a character that an environment cannot hold.
+    /// Returns false if the value was not sent, because it is too long or contains a character that is invalid in
+    /// environment variables.
     pub fn send(&mut self, key: &str, value: impl AsRef<[u8]>) -> bool {
         self.send_value(&Sent::new(key, value.as_ref()))
     }
 
     /// Sends a value that may be sensitive.
     ///
-    /// Returns false if it is not sent, as it is too long or has a character that an environment cannot hold.
+    /// Returns false if the value was not sent, because it is too long or contains a character that is invalid in
+    /// environment variables.
     pub fn send_value(&mut self, sent: &Sent) -> bool {
         let can_be_sent = sent.can_be_sent();
         if can_be_sent {
@@ -102,9 +105,10 @@ impl<'a> Output<'a> {
         can_be_sent
     }
 
-    /// Says a value that belongs to the state that the entity is in now. When the system is brought back to that, [`Host::kept`] has it.
+    /// Keeps a value that belongs to the current state of the entity. When this state is restored later, [`Host::kept`]
+    /// returns it.
     ///
-    /// Returns false if it is not kept, as it is too long or not one line.
+    /// Returns false if the value was not kept, because it is too long or not a single line.
     ///
     /// [`Host::kept`]: crate::Host::kept
     pub fn keep(&mut self, key: &str, value: &str) -> bool {
@@ -116,19 +120,19 @@ impl<'a> Output<'a> {
         can_be_kept
     }
 
-    /// Says what was found to be something to keep.
+    /// Keeps a value that was already validated.
     pub(crate) fn keep_text(&mut self, text: &str) {
         self.0.keep(text);
     }
 
-    /// Says where a copy is of what is replaced, as [`Host::keep_replaced`] has said it to another output.
+    /// Reports the copy of a replaced file, in the format that [`Host::keep_replaced`] has sent to another output.
     ///
     /// [`Host::keep_replaced`]: crate::Host::keep_replaced
     pub fn replaced_text(&mut self, text: &str) {
         self.0.replaced(text);
     }
 
-    /// Prints the output of a program that was called, as it is.
+    /// Passes on the output of a program unchanged.
     pub fn relay(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.write(stream, bytes);
     }

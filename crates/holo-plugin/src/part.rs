@@ -1,18 +1,18 @@
-//! The answers to some of a set, for plugins that work on the kinds of entities in it one after the other.
+//! Answers for a subset of a set, for plugins that process the types of its entities one after the other.
 
 use crate::index::{Table, define_index};
 use crate::{Output, SetAnswers};
 
 define_index! {
-    /// The index of an entity among some of a set.
+    /// The index of an entity in a subset.
     pub PartIndex
 }
 
-/// Takes the answers to some of a set, by their places among these.
+/// Receives the answers for a subset, by the index of the entity in the subset.
 pub struct Part<'a, R> {
-    /// Their places in the set.
+    /// The index in the set for each entity of the subset.
     pub places: Table<PartIndex, usize>,
-    /// Takes the answers to all of the set.
+    /// Receives the answers for the set.
     pub answers: &'a mut dyn SetAnswers<R>,
 }
 

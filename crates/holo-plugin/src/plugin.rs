@@ -1,17 +1,17 @@
-//! The trait that every plugin implements.
+//! The trait for plugins.
 
 use crate::concurrently;
 use crate::{Adopted, Adoption, Entity, Host, Job, Output, SetAnswers, Verdict};
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::{Candidate, Diagnosis, ScanLimit, WatchLine};
 
-/// A plugin: it knows which entities there are.
+/// A plugin, which lists its entities.
 pub trait Plugin: Sync {
-    /// The entities that it manages.
+    /// The type of its entities.
     type Entity: Entity + Sync + 'static;
 
-    /// Whether several entities of a set may be worked on at the same time. If not, `info` says so, and they are applied one by one in
-    /// the plan's order.
+    /// True if several entities of a set may be processed concurrently. Otherwise `info` announces this, and they are
+    /// applied one by one in the order of the plan.
     const CONCURRENT: bool = false;
 
     /// True if it implements [`Plugin::candidates`] and [`Plugin::adopt`].
@@ -20,19 +20,21 @@ pub trait Plugin: Sync {
     /// True if it implements [`Plugin::watch`].
     const WATCHES: bool = false;
 
-    /// The values that all its entities of a type can send, each `TYPE#NAME`.
+    /// The values that its entities can send, each as `TYPE#NAME`.
     const SENDS: &'static [&'static str] = &[];
 
-    /// Lists all entities, in any order. What is wrong with a single definition is said on `output`, and the others are listed.
+    /// Lists all entities, in any order. Errors in single definitions are printed to `output`, and the other entities
+    /// are listed.
     ///
     /// # Errors
-    /// If nothing can be listed at all; it has been said why.
+    /// If no entities can be listed; the error has been printed.
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError>;
 
-    /// Lists at least those entities that a limited scan [wants](ScanLimit::wanted). A plugin that can have very many entities should do so without looking at all of them.
+    /// Lists at least those entities that a limited scan [wants](ScanLimit::wanted). A plugin that may have many
+    /// entities should not read all of them.
     ///
     /// # Errors
-    /// As [`Plugin::scan`].
+    /// Those of [`Plugin::scan`].
     fn scan_limited(
         &self,
         host: &Host,
@@ -42,15 +44,17 @@ pub trait Plugin: Sync {
         self.scan(host, output)
     }
 
-    /// Finds one entity. A plugin that can do so without listing all should: version 3 asks for each entity in a process of its own.
+    /// Finds one entity. A plugin should avoid listing all entities, because version 3 starts a process for each
+    /// entity.
     ///
     /// # Errors
-    /// As [`Plugin::scan`].
+    /// Those of [`Plugin::scan`].
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
         Ok(self.scan(host, output)?.into_iter().find(|entity| entity.report().id == id))
     }
 
-    /// Finds entities again that have been listed before, and whose definitions are others by now, as received values are.
+    /// Finds entities again whose definitions have changed since they were listed, because received values have
+    /// changed.
     fn find_again(&self, host: &Host, ids: &[BString], output: &mut Output<'_>) -> Vec<Self::Entity> {
         let found = if let [id] = ids {
             self.find(host, id.as_bstr(), output).map(Vec::from_iter)
@@ -62,54 +66,55 @@ pub trait Plugin: Sync {
         found
     }
 
-    /// Applies entities of which none depends on another, in any order or together.
+    /// Applies independent entities, in any order or together.
     fn apply_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers) {
         concurrently::apply(host, set, threads::<Self>(host), answers);
     }
 
-    /// Finds out what applying entities would do, without changing anything.
+    /// Checks the effect of applying entities, without making changes.
     fn check_set(&self, host: &Host, set: &[Job<'_, Self::Entity>], answers: &mut dyn SetAnswers<Verdict>) {
         concurrently::check(host, set, threads::<Self>(host), answers);
     }
 
-    /// Says what is wrong, or well, that nobody else can know: what is not seen by applying an entity, nor said when they are listed. Nothing
-    /// is changed.
+    /// Returns problems, or confirmations, that are specific to the plugin, and are visible neither when its entities
+    /// are applied nor when they are listed. The system is not changed.
     fn doctor(&self, _: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         Vec::new()
     }
 
-    /// Says what happens to entities as it happens, until nobody listens any more, or it cannot. `tell` takes one event, and returns false if it
-    /// could not be told; it is told first that the plugin listens. What can be seen at the paths that the entities name (`WATCH`) need not be said. Returns false if something went wrong,
-    /// which has been said on `output`.
+    /// Reports events of entities until the receiver is gone, or watching is no longer possible. `tell` sends one
+    /// event, and returns false if that failed; the first event announces that the plugin is watching. Changes of the
+    /// paths that the entities name (`WATCH`) need not be reported. Returns false on failure, after the error was
+    /// printed to `output`.
     fn watch(&self, _: &Host, _: &mut Output<'_>, _tell: &mut dyn FnMut(&WatchLine) -> bool) -> bool {
         true
     }
 
-    /// Lists what there is on this system because of a person, and is not as resource files have it: [`Plugin::adopt`] can turn each of them
-    /// into one. Nothing is changed.
+    /// Lists changes that a user made to this system without resource files, which [`Plugin::adopt`] can turn into
+    /// resource files. The system is not changed.
     ///
     /// # Errors
-    /// If nothing can be listed at all; it has been said why.
+    /// If no candidates can be listed; the error has been printed.
     fn candidates(&self, _: &Host, _: &mut Output<'_>) -> Result<Vec<Candidate>, ScanError> {
         Ok(Vec::new())
     }
 
-    /// Turns the state that something is in into resource files, which an apply would then not change anything for. Nothing is changed but
-    /// in the directory that the request names.
+    /// Turns the current state of an entity into resource files, so that applying them would change nothing. Only the
+    /// directory in the request is modified.
     fn adopt(&self, _: &Host, _: Adoption<'_>, _: &mut Output<'_>) -> Adopted {
         Adopted::Unknown
     }
 
-    /// Takes leave: everything that was asked for is done, and the process is about to end. What it has kept running is to end now, within
-    /// the two seconds that the dispatcher waits.
+    /// Ends the plugin: all requests have been answered, and the process is about to exit. Background processes of the
+    /// plugin must end now, within the two seconds that the dispatcher waits.
     fn end(&self, _: &Host) {}
 }
 
-/// Returns the number of entities that a plugin may work on at the same time.
+/// Returns the number of entities that a plugin may process concurrently.
 fn threads<P: Plugin + ?Sized>(host: &Host) -> usize {
     if P::CONCURRENT { host.jobs() } else { 1 }
 }
 
-/// Nothing could be listed; the user has been told why.
+/// No entities could be listed; the error has been printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanError;

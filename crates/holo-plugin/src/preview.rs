@@ -1,4 +1,4 @@
-//! Files in the cache directory that show what an entity is, and what applying it would make of it.
+//! Files in the cache directory that show the current state of an entity, and the result of applying it.
 
 use crate::{FilePair, Host};
 use holo_change::hex;
@@ -7,23 +7,23 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The content that stands for one that nobody may see.
+/// The placeholder for sensitive content.
 pub const SENSITIVE: &[u8] = b"(sensitive)\n";
 
-/// Two directories in the cache: one for what there is, one for what there would be.
+/// Two directories in the cache: one for the current state, and one for the result of an apply.
 #[derive(Debug)]
 pub struct Preview {
     folder: PathBuf,
 }
 
-/// Something to be shown.
+/// An object to be displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// A file.
     File {
         /// Its content.
         content: Vec<u8>,
-        /// Its mode, as far as it is shown.
+        /// Its mode; only the execute permission of the owner is displayed.
         mode: u32,
     },
     /// A symlink with this target.
@@ -31,13 +31,13 @@ pub enum Shown {
 }
 
 impl Preview {
-    /// Makes the directories, empty, for the entity with this ID.
+    /// Creates empty directories for the entity with this ID.
     ///
     /// # Errors
-    /// If they cannot be made.
+    /// If the directories cannot be created.
     pub fn new(host: &Host, id: &[u8]) -> io::Result<Preview> {
         let name = hex(id);
-        // A name has 255 bytes at most.
+        // File names are limited to 255 bytes.
         let parts = name.as_bytes().chunks(200).map(|part| String::from_utf8_lossy(part).into_owned());
         let folder = parts.fold(host.cache_dir().join("previews"), |folder, part| folder.join(part)).join("_");
         match fs::remove_dir_all(&folder) {
@@ -45,16 +45,17 @@ impl Preview {
             _ => {}
         }
         for side in ["from", "to"] {
-            // It may hold what only root may read.
+            // The contents may only be readable by root.
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join(side))?;
         }
         Ok(Preview { folder })
     }
 
-    /// Makes both of texts that describe the entity with this ID; an empty one is for nothing at all.
+    /// Creates the files for two texts that describe the entity with this ID; an empty text means that the file does
+    /// not exist.
     ///
     /// # Errors
-    /// If they cannot be made.
+    /// If the files cannot be created.
     pub fn texts(host: &Host, id: &str, from: &str, to: &str) -> io::Result<FilePair> {
         let preview = Preview::new(host, id.as_bytes())?;
         let below = Path::new("text");
@@ -66,19 +67,19 @@ impl Preview {
         Ok(preview.pair(below, Path::new(id)))
     }
 
-    /// Returns the path of what there is, at this path below the entity.
+    /// Returns the path for the current state of the file at this path below the entity.
     #[must_use]
     pub fn from(&self, below: &Path) -> PathBuf {
         self.folder.join("from").join(below)
     }
 
-    /// Returns the path of what there would be, at this path below the entity.
+    /// Returns the path for the result of the file at this path below the entity.
     #[must_use]
     pub fn to(&self, below: &Path) -> PathBuf {
         self.folder.join("to").join(below)
     }
 
-    /// Returns both as a pair, for an entity that is at this path, which is as the user knows it.
+    /// Returns both as a pair, labelled with the path of the entity as displayed to the user.
     #[must_use]
     pub fn pair(&self, below: &Path, shown: &Path) -> FilePair {
         let label = shown.as_os_str().as_encoded_bytes();
@@ -87,10 +88,10 @@ impl Preview {
 }
 
 impl Shown {
-    /// Makes it at a path in the cache.
+    /// Creates the object at a path in the cache.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         if let Some(folder) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

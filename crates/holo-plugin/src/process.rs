@@ -1,4 +1,4 @@
-//! Programs that a plugin calls.
+//! Programs that a plugin runs.
 
 use crate::output::Output;
 use holo_protocol::environment as names;
@@ -9,45 +9,46 @@ use std::time::Duration;
 pub use holo_process::{Conversation, ConversationError, Deadline, Limits, SYSTEM_PATH, end_together};
 pub use holo_process::{Ended, Identity, Output as Captured, Program, ProgramError, Status, Stream, end_by};
 
-/// Keeps from a program what only plugins have to know, such as their own directories.
+/// Removes variables from a program's environment that are only meant for plugins, such as their directories.
 pub fn keep_environment(program: &mut Program) {
     for name in names::OF_PLUGINS {
         program.env_remove(name);
     }
 }
 
-/// Runs a program to its end; its output is relayed as it comes.
+/// Runs a program to its end, and passes on its output as it arrives.
 ///
 /// # Errors
-/// If it cannot be started. How it ended is no error here.
+/// If the program cannot be started. A program that fails is no error here.
 pub fn run(program: &Program, output: &mut Output<'_>) -> Result<Ended, ProgramError> {
     program.run(|stream, bytes| output.relay(stream, bytes))
 }
 
-/// Returns the path of a program, which is looked for where `$PATH` says.
+/// Returns the path of a program in `$PATH`.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// A program has not made a file of another one.
+/// A filter program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// It was not run to its end.
+    /// The program could not be run.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// It has failed, in this way.
+    /// The program failed, as described.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Runs a program that gets one file and makes another; its stderr is relayed as it comes.
+/// Runs a program that reads one file and writes another, and passes on its stderr as it arrives.
 ///
-/// Without a time limit it may take as long as it likes, so it stays in our process group and ends with that.
+/// Without a timeout, its duration is unlimited. Therefore it stays in our process group, and ends with it.
 ///
 /// # Errors
-/// If it cannot be started or does not end with 0, in words that read after "execution of PATH failed: ".
+/// If the program cannot be started, or its exit status is not 0. The message is meant to follow "execution of PATH
+/// failed: ".
 pub fn filter(
     program: &Path,
     input: File,

@@ -1,42 +1,42 @@
-//! Providers: the backends of a plugin, each in a file of its own, and the choice among them.
+//! Providers, the backends of a plugin, each in a file of its own, and the selection of one.
 
 use crate::Host;
 use crate::definitions::did_you_mean;
 
-/// A backend of a plugin. The trait that says what it can do is the plugin's own, with this one above it.
+/// A backend of a plugin. Its operations are defined by a trait of the plugin that has this one as a supertrait.
 pub trait Provider: Sync {
-    /// Returns the name that definitions have for it.
+    /// Returns the name for definitions.
     fn name(&self) -> &'static str;
 
-    /// Returns how well it fits a host, the higher the better; nothing if it is of no use there.
+    /// Returns how well it suits a host; higher is better. `None` if it cannot be used there.
     fn rank(&self, host: &Host) -> Option<u8>;
 }
 
-/// All providers of a plugin. Of those with equal ranks, the first counts.
+/// All providers of a plugin. Of those with equal ranks, the first is used.
 pub struct Providers<P: ?Sized + 'static>(&'static [&'static P]);
 
 impl<P: Provider + ?Sized> Providers<P> {
-    /// Takes all of them, in the order in which they are named to users.
+    /// Creates the list, in the order in which providers are listed for users.
     #[must_use]
     pub const fn new(all: &'static [&'static P]) -> Providers<P> {
         Providers(all)
     }
 
-    /// Returns them in their order.
+    /// Returns all providers in order.
     pub fn iter(&self) -> impl Iterator<Item = &'static P> {
         self.0.iter().copied()
     }
 
-    /// Returns the first of them.
+    /// Returns the first provider.
     #[must_use]
     pub fn first(&self) -> Option<&'static P> {
         self.0.first().copied()
     }
 
-    /// Returns the one of this name.
+    /// Returns the provider with this name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     pub fn named(&self, name: &str) -> Result<&'static P, UnknownProviderError> {
         self.iter().find(|provider| provider.name() == name).ok_or_else(|| {
             let known: Vec<&str> = self.iter().map(Provider::name).collect();
@@ -46,15 +46,15 @@ impl<P: Provider + ?Sized> Providers<P> {
         })
     }
 
-    /// Returns the one that fits a host best, if any does.
+    /// Returns the provider that suits a host best, if any.
     pub fn best(&self, host: &Host) -> Option<&'static P> {
         let ranked = self.iter().filter_map(|provider| Some((provider.rank(host)?, provider)));
-        // Of equals, `max_by_key` has the last.
+        // Of equal elements, `max_by_key` returns the last.
         ranked.collect::<Vec<_>>().into_iter().rev().max_by_key(|(rank, _)| *rank).map(|(_, provider)| provider)
     }
 }
 
-/// A definition names a provider that does not exist.
+/// A definition names an unknown provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown provider {name:?}, {hint}")]
 pub struct UnknownProviderError {

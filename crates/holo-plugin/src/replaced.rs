@@ -1,29 +1,30 @@
-//! Copies of what an apply replaces, for the record of the run.
+//! Copies of replaced files, for the record of the run.
 
 use crate::{FilePair, Host, Output, Shown};
 use bstr::ByteSlice;
 use std::path::Path;
 
-/// The number of files of a run that copies are made of: whoever changes more is not going to read all differences.
+/// The maximum number of files that are copied in a run. The differences of larger changes are unlikely to be read.
 const MOST: usize = 500;
-/// The size up to which files are copied.
+/// The maximum size of files that are copied.
 pub const MAX_REPLACED: u64 = 64 << 10;
 
 impl Host {
-    /// Returns true if a record is kept of the run, which has the differences that changes make.
+    /// Returns true if the run is recorded, including the differences of its changes.
     #[must_use]
     pub fn keeps_changes(&self) -> bool {
         self.replaced.is_some()
     }
 
-    /// Keeps the two files that show what an entity is, and what it is about to become, as its [preview](crate::Entity::preview) has them: the
-    /// dispatcher then has the difference for the record of the run, if it keeps one. This is for what is no file; both are in the cache.
+    /// Keeps the two files that show the current and the new state of an entity, like its
+    /// [preview](crate::Entity::preview), for the record of the run, if it is recorded. This is for entities that are
+    /// not files; both files are in the cache.
     pub fn keep_change(&self, pair: impl FnOnce() -> Option<FilePair>, output: &mut Output<'_>) {
         if self.replaced.as_ref().and_then(|replaced| replaced.next(MOST)).is_none() {
             return;
         }
         let Some(FilePair { from, to, from_label: Some(label), .. }) = pair() else { return };
-        // The three are told apart at the tabs.
+        // The three fields are separated by tabs.
         let fields =
             [from.as_os_str().as_encoded_bytes(), to.as_os_str().as_encoded_bytes(), label.as_bstr().as_bytes()];
         if fields.iter().any(|field| field.find_byteset(b"\t\n").is_some()) {
@@ -34,11 +35,11 @@ impl Host {
         }
     }
 
-    /// Keeps what is at a path, which is absolute below the root and about to be replaced: the dispatcher then has the difference for the
-    /// record of the run, if it keeps one. `before` is asked for if it is needed; nothing means that nothing was there, and an error that there is
-    /// no difference. What is sensitive must not be handed over.
+    /// Keeps a copy of the file at a path, which is absolute below the root and about to be replaced, for the record of
+    /// the run, if it is recorded. `before` is called if the old content is needed; `None` means that the file did not
+    /// exist, and an error that no difference is recorded. Sensitive content must not be passed.
     ///
-    /// Only some hundred files of a run are kept, and none that is large. What goes wrong does not count.
+    /// Only some hundred files of a run are kept, and no large ones. Errors are ignored.
     pub fn keep_replaced<E>(
         &self,
         path: &Path,
@@ -61,7 +62,7 @@ impl Host {
                         shown.write(&copy).map(|()| copy)
                     }
                 };
-                // The two are told apart at the first blank.
+                // The two fields are separated by the first space.
                 if let Ok(copy) = copy
                     && let Some(copied) = copy.to_str().filter(|copy| !copy.contains([' ', '\n']))
                 {

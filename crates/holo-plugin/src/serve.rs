@@ -1,4 +1,4 @@
-//! From a command line to a plugin's answers: the operations of version 3, and sessions.
+//! The main function of plugins: the operations of version 3, and sessions.
 
 mod adoption;
 mod operations;
@@ -16,11 +16,11 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: info | scan [ID...] | check ID | apply ID | force-apply ID | diff ID | preview ID | blame ID [PATH] | doctor | health [ID...] | adopt [ID] | watch | session";
 
-/// The operation that a plugin's process has been started for.
+/// The operation that a plugin process was started for.
 #[derive(Debug, PartialEq, Eq)]
 enum Operation {
     Info,
-    /// Limited to these IDs, if there are any.
+    /// Limited to these IDs, unless empty.
     Scan {
         ids: Vec<BString>,
     },
@@ -38,7 +38,7 @@ enum Operation {
         id: Vec<u8>,
     },
     Doctor,
-    /// Of these, or all if there are none.
+    /// Limited to these IDs, unless empty.
     Health {
         ids: Vec<BString>,
     },
@@ -54,10 +54,11 @@ enum Operation {
     Watch,
 }
 
-/// Does what the command line and the environment ask of the plugin. A plugin's `main` is this call.
+/// Performs the operation that the command line and the environment specify. The `main` of a plugin consists of this
+/// call.
 pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
-    // Programs that a plugin calls must not hold its descriptors open: who waits for their end would wait for those programs. Nor may they
-    // outlive it when it is ended.
+    // Programs that a plugin runs must not inherit its descriptors, because a process that waits for end of file would
+    // also wait for those programs. Nor may they outlive the plugin when it is ended.
     let _prepared = holo_process::prepare();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let Some(operation) = understand(arguments) else {
@@ -93,7 +94,7 @@ pub fn serve<P: Plugin>(plugin: &P) -> ExitCode {
         Ok(host) => {
             let status = match operation {
                 Operation::Info => ExitCode::SUCCESS,
-                // Version 3 knows nothing of it.
+                // Not supported by version 3.
                 Operation::Scan { ids } if !ids.is_empty() && host.api_version() < API_VERSION_4 => complain(USAGE, 2),
                 Operation::Scan { ids } => operations::scan(plugin, &host, &ids),
                 Operation::Check { id } => operations::check(plugin, &host, &id),
@@ -147,15 +148,15 @@ fn understand(arguments: Vec<OsString>) -> Option<Operation> {
     }
 }
 
-/// Returns the lines that say where those of a file have come from.
+/// Returns the lines that describe the origins of a file's lines.
 fn span_lines(spans: &[Span]) -> Vec<u8> {
     spans.iter().flat_map(|span| [span.to_line(), "\n".into()]).collect::<Vec<_>>().concat()
 }
 
-/// Entities, each with its report.
+/// Entities with their reports.
 type Listed<E> = Box<dyn Iterator<Item = (EntityReport, E)>>;
 
-/// Lists the entities that a scan is about, each with its report.
+/// Lists the entities of a scan with their reports.
 fn listed<P: Plugin>(
     plugin: &P,
     host: &Host,
@@ -169,19 +170,19 @@ fn listed<P: Plugin>(
     Ok(Box::new(found.into_iter().zip(wanted).filter_map(|(found, is_wanted)| is_wanted.then_some(found))))
 }
 
-/// Returns the lines of what the plugin has to say beside its entities.
+/// Returns the lines with all diagnoses of the plugin.
 fn diagnoses<P: Plugin>(plugin: &P, host: &Host, output: &mut Output<'_>) -> Vec<u8> {
     let common = crate::diagnoses::common(host);
     common.iter().chain(&plugin.doctor(host, output)).map(Diagnosis::to_line).collect::<Vec<_>>().concat()
 }
 
 fn complain(text: &str, code: u8) -> ExitCode {
-    // If stderr is gone too, the exit code has to do.
+    // If stderr is closed too, only the exit code remains.
     let _ = writeln!(std::io::stderr(), "!! {text}");
     ExitCode::from(code)
 }
 
-/// The messages that stand for a verdict; none for one that is no answer.
+/// Returns the messages for a verdict; `None` for a failure.
 fn verdict_messages(verdict: &Verdict) -> Option<Vec<Message>> {
     match verdict {
         Verdict::InDesiredState => Some(vec![Message::NotChanged]),
@@ -195,7 +196,7 @@ fn verdict_messages(verdict: &Verdict) -> Option<Vec<Message>> {
     }
 }
 
-/// The messages that stand for how an apply ended.
+/// Returns the messages for the result of an apply.
 fn applied_messages(applied: &Applied) -> Vec<Message> {
     match applied {
         Applied::Unchanged => vec![Message::NotChanged],
@@ -218,13 +219,14 @@ fn refusal(to: &ForceTo) -> Message {
     }
 }
 
-/// Says why an entity cannot be applied.
+/// Prints why an entity cannot be applied.
 fn hindered_apply(hindrance: &Hindrance, output: &mut Output<'_>) -> Applied {
     output.error(hindrance.to_string());
     Applied::FAILED_UNCHANGED
 }
 
-/// Says why it cannot be told what applying an entity would do: a value that does not fit is an error, one that is not there may come.
+/// Prints why the effect of applying an entity is unknown: an invalid value is an error, but a missing one may still
+/// arrive.
 fn hindered_check(hindrance: &Hindrance, output: &mut Output<'_>) -> Verdict {
     match hindrance {
         Hindrance::NotSent(_) => {
@@ -238,14 +240,14 @@ fn hindered_check(hindrance: &Hindrance, output: &mut Output<'_>) -> Verdict {
     }
 }
 
-/// Sends what others receive from an entity that was applied.
+/// Sends the values that others receive from an applied entity.
 fn send<E: Entity>(entity: &E, applied: &Applied, host: &Host, names: &[BString], output: &mut Output<'_>) {
     if !names.is_empty() && matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_)) {
         entity.send(host, names, output);
     }
 }
 
-/// Sends what others receive from an entity that was checked.
+/// Sends the values that others receive from a checked entity.
 fn foresee<E: Entity>(entity: &E, verdict: &Verdict, host: &Host, names: &[BString], output: &mut Output<'_>) {
     match verdict {
         _ if names.is_empty() => {}
@@ -255,7 +257,7 @@ fn foresee<E: Entity>(entity: &E, verdict: &Verdict, host: &Host, names: &[BStri
     }
 }
 
-/// Returns the words for an ID that no entity has.
+/// Returns the message for an unknown ID.
 fn unknown_entity(id: &[u8]) -> Vec<u8> {
     [b"unknown entity ID \"", id, b"\""].concat()
 }

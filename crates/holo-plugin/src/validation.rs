@@ -1,4 +1,4 @@
-//! Programs that have to find a new content well before it takes the place of the old.
+//! Programs that must accept a new content before it replaces the old one.
 
 use crate::definitions::Command;
 use crate::host::Host;
@@ -9,18 +9,18 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// A program with the way in which it is run.
+/// A validation program and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Validation<'a> {
-    /// The program; `{}` in its arguments stands for the path of a copy.
+    /// The program; `{}` in its arguments is replaced with the path of a copy.
     pub command: &'a Command,
-    /// True if what it says is shown nowhere.
+    /// True if its output must not be displayed.
     pub sensitive: bool,
-    /// The time limit.
+    /// The timeout.
     pub timeout: Option<Duration>,
 }
 
-/// The reason why a content is not written; the text is whole.
+/// The complete message why a content was rejected.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ValidationError(pub String);
@@ -38,13 +38,13 @@ impl From<ProgramError> for ValidationError {
 }
 
 impl Validation<'_> {
-    /// Runs the program on a copy of what shall be at a path.
+    /// Runs the program on a copy of the new content for a path.
     ///
     /// # Errors
-    /// If the program finds something wrong with it, or cannot be run.
+    /// If the program rejects the content, or cannot be run.
     pub fn run(self, path: &Path, content: &[u8], host: &Host, output: &mut Output<'_>) -> Result<(), ValidationError> {
         let Validation { command, sensitive, timeout } = self;
-        // Programs may go by the name, and some by its ending.
+        // Some programs depend on the file name, or its suffix.
         let name = path.file_name().unwrap_or_default();
         let folder = format!("validate-{}", holo_change::image_store::path_digest(path));
         let place = Tree::open(host.cache_dir())?.place(&Path::new(&folder).join(name));

@@ -1,4 +1,4 @@
-//! Conditions, further attempts and health checks, one by one and together.
+//! Conditions, retries and health checks, for single entities and sets.
 use super::*;
 use crate::Plugin;
 use crate::definitions::CommonKeys;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Fails so many times, and then it has changed.
+/// Fails this number of times, and then reports a change.
 struct Fails(AtomicU32);
 
 impl Fails {
@@ -86,7 +86,7 @@ fn host() -> Host {
     .unwrap()
 }
 
-/// Applies the same set in both ways; what was said and how each ended has to be the same.
+/// Applies the same entities one by one and as a set; the output and the results must be equal.
 fn apply(make: impl Fn() -> Vec<Declared<Fails>>) -> Heard {
     let mut together = Heard::default();
     let entities = make();
@@ -194,7 +194,7 @@ fn what_is_only_checked_is_not_applied_whoever_asks_for_it() {
     assert!(entity.report().controls.noop);
 }
 
-/// Ends its attempts so, one after the other.
+/// Returns these results, one for each attempt.
 struct Ends(std::sync::Mutex<Vec<Applied>>);
 
 impl Entity for Ends {

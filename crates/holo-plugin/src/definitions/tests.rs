@@ -1,4 +1,4 @@
-//! Tests of definitions on a host: what is said of them, and what becomes of it in reports.
+//! Tests of findings and reports for definitions on a host.
 use super::*;
 use crate::{Sink, Stream};
 use holo_protocol::environment as names;
@@ -23,7 +23,7 @@ impl Sink for Said {
     }
 }
 
-/// Returns the definitions in the files, and what is said about them, the folder's path left out.
+/// Returns the definitions in the files, and the findings without the path of the directory.
 fn read(files: &[(&str, &str)]) -> (Definitions<Thing>, String) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {

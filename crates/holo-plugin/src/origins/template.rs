@@ -1,25 +1,26 @@
-//! The origins of the lines that a template was rendered into.
+//! The origins of the lines of a rendered template.
 
 use super::Traced;
 use crate::Origin;
 use bstr::ByteSlice;
 use std::path::{Path, PathBuf};
 
-/// The signs between which templates have what is filled in, whatever their language.
+/// The delimiters of expressions in the supported template languages.
 const DELIMITERS: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
 
-/// A template, or one that it includes.
+/// A template, or an included one.
 #[derive(Clone, Debug)]
 pub struct TemplateText {
-    /// Its path, as the user knows it.
+    /// Its path, as displayed to the user.
     pub path: PathBuf,
     /// Its text.
     pub text: Vec<u8>,
 }
 
 impl TemplateText {
-    /// Follows the lines of a template into what it was rendered into. A line that stands in it, or in one of those that it includes, is from
-    /// there; one that was filled in is from the template, and its line if that can be told. Other delimiters than usual are given.
+    /// Traces the lines of a rendered template. A line that occurs literally in the template or an included one
+    /// originates from there. A line with substitutions originates from the template, and its line if that can be
+    /// determined. `delimiters` are additional ones.
     #[must_use]
     pub fn trace(&self, included: &[TemplateText], delimiters: Option<(&str, &str)>, rendered: Vec<u8>) -> Traced {
         let own = Lines::new(self, delimiters);
@@ -30,7 +31,7 @@ impl TemplateText {
             if let Some((path, number)) = literal {
                 return Origin::Resource { path: path.to_owned(), line: number };
             }
-            // Of several that could have made it, the one with the most text of its own has.
+            // Of several candidates, the one with the most literal text is used.
             let made = all().filter_map(|lines| Some((lines.path, lines.filled_in(line)?)));
             match made.max_by_key(|(_, (length, number))| (*length, std::cmp::Reverse(*number))) {
                 Some((path, (_, number))) => Origin::Other(format!("template {}:{number}", path.display()).into()),
@@ -43,7 +44,7 @@ impl TemplateText {
 /// The lines of a template.
 struct Lines<'t> {
     path: &'t Path,
-    /// The parts of each line between what is filled in.
+    /// The literal parts of each line, between the expressions.
     parts: Vec<Vec<&'t [u8]>>,
 }
 
@@ -53,13 +54,13 @@ impl<'t> Lines<'t> {
         Lines { path: &template.path, parts: template.text.lines_with_terminator().map(parts).collect() }
     }
 
-    /// Returns the number of the line that says just this.
+    /// Returns the number of the line with this literal content.
     fn literal(&self, line: &[u8]) -> Option<usize> {
         let line = without_newline(line);
         self.parts.iter().position(|parts| matches!(parts[..], [only] if only == line)).map(|index| index + 1)
     }
 
-    /// Returns the line that may have been filled in to say this, after the length of its own text.
+    /// Returns the line that this may be rendered from: the length of its literal text, and its number.
     fn filled_in(&self, line: &[u8]) -> Option<(usize, usize)> {
         let line = without_newline(line);
         let length = |parts: &Vec<&[u8]>| parts.iter().map(|part| part.len()).sum::<usize>();
@@ -74,7 +75,7 @@ fn without_newline(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// Splits a line at what is filled in.
+/// Splits a line at its expressions.
 fn parts<'t>(line: &'t [u8], delimiters: Option<(&str, &str)>) -> Vec<&'t [u8]> {
     let mut parts = Vec::new();
     let mut rest = line;
@@ -84,7 +85,7 @@ fn parts<'t>(line: &'t [u8], delimiters: Option<(&str, &str)>) -> Vec<&'t [u8]> 
         let (before, inside) = rest.split_at(at);
         parts.push(before);
         let inside = inside.get(open.len()..).unwrap_or_default();
-        // It may go on in the next line.
+        // The expression may continue on the next line.
         let end = inside.find(close).map_or(inside.len(), |end| end + close.len());
         rest = inside.get(end..).unwrap_or_default();
     }
@@ -92,7 +93,7 @@ fn parts<'t>(line: &'t [u8], delimiters: Option<(&str, &str)>) -> Vec<&'t [u8]> 
     parts
 }
 
-/// Returns true if a line consists of these parts with anything in between.
+/// Returns true if a line consists of these parts with arbitrary text in between.
 fn fits(parts: &[&[u8]], line: &[u8]) -> bool {
     let (Some((first, others)), Some(last)) = (parts.split_first(), parts.last()) else { return false };
     let Some(mut rest) = line.strip_prefix(*first) else { return false };

@@ -1,4 +1,4 @@
-//! The operation `adopt`, in processes; and its lines, which sessions have too.
+//! The operation `adopt` in single processes, and its output format, which is shared with sessions.
 
 use super::complain;
 use super::operations::{OwnStreams, say};
@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Returns the lines that list candidates.
+/// Returns the lines for candidates.
 pub(super) fn lines(candidates: &[Candidate]) -> Vec<u8> {
     candidates.iter().flat_map(|candidate| [candidate.to_line(), "\n".into()]).collect::<Vec<_>>().concat()
 }
 
-/// Returns the message that says how an adoption ended, if there is one for that.
+/// Returns the message for the outcome of an adoption, if there is one.
 pub(super) fn message(adopted: &Adopted) -> Option<AdoptMessage> {
     match adopted {
         Adopted::Unknown => Some(AdoptMessage::Unknown),

@@ -1,4 +1,4 @@
-//! The operations of version 3: one process each.
+//! The operations of version 3, each in a process of its own.
 
 use super::{
     applied_messages, diagnoses, foresee, hindered_apply, hindered_check, listed, send, span_lines, unknown_entity,
@@ -14,12 +14,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The process's own streams, with a version of the interface.
+/// The streams of this process, with the version of the interface.
 pub(super) struct OwnStreams(pub(super) u32);
 
 impl Sink for OwnStreams {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        // Nobody listens any more: that is no reason to leave the work half done.
+        // If the reader is gone, the work is completed nevertheless.
         let _ = match stream {
             Stream::Stdout => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
             Stream::Stderr => io::stderr().write_all(bytes),
@@ -57,7 +57,7 @@ impl Sink for OwnStreams {
     }
 }
 
-/// The same for a scan that finds one entity for an operation.
+/// Like [`OwnStreams`], for a scan that finds one entity for an operation.
 struct Again(OwnStreams);
 
 impl Sink for Again {
@@ -100,7 +100,7 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
         if let Applied::Failed { version_3_status, .. } = applied { failure_status(host, version_3_status) } else { 0 };
     let mut messages = applied_messages(&applied);
     if host.api_version() < API_VERSION_4 {
-        // There, a failure may well have the exit status 0, and must not be taken for something that is as it should be.
+        // In version 3, a failure may have the exit status 0, and must not be mistaken for an unchanged entity.
         messages.retain(|_| !applied.has_failed());
         messages = messages.into_iter().filter_map(|message| in_version_3(message, &mut output)).collect();
     }
@@ -110,7 +110,8 @@ pub(super) fn apply<P: Plugin>(plugin: &P, host: &Host, id: &[u8], force: bool) 
     }
 }
 
-/// The message that version 3 has for it; what it has none for is said, in the words that the dispatcher of version 4 has.
+/// Returns the equivalent message of version 3. Messages without an equivalent are printed with the text of the
+/// dispatcher of version 4.
 fn in_version_3(message: Message, output: &mut Output<'_>) -> Option<Message> {
     match message {
         Message::Changed(text) => output.print([text.as_slice(), b"\n"].concat()),
@@ -122,7 +123,7 @@ fn in_version_3(message: Message, output: &mut Output<'_>) -> Option<Message> {
     None
 }
 
-/// Version 4 wants to know what failed, whatever version 3 of the plugin has said of it.
+/// Version 4 requires a nonzero status for failures, regardless of the status in version 3.
 fn failure_status(host: &Host, version_3_status: u8) -> u8 {
     if host.api_version() >= API_VERSION_4 { version_3_status.max(1) } else { version_3_status }
 }
@@ -152,7 +153,7 @@ fn say_messages(messages: impl IntoIterator<Item = Message>) -> Result<(), ExitC
     if text.is_empty() { Ok(()) } else { say(&text) }
 }
 
-/// Names the two files that `pair` gives for an entity.
+/// Writes the two files that `pair` returns for an entity.
 pub(super) fn diff<P: Plugin>(
     plugin: &P,
     host: &Host,
@@ -173,7 +174,7 @@ pub(super) fn doctor<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     if lines.is_empty() { ExitCode::SUCCESS } else { say(&lines).map_or_else(|code| code, |()| ExitCode::SUCCESS) }
 }
 
-/// Runs the health checks of entities: of all if there are no IDs.
+/// Runs the health checks of the entities with these IDs, or of all entities if empty.
 pub(super) fn health<P: Plugin>(plugin: &P, host: &Host, ids: &[BString]) -> ExitCode {
     let limit = (!ids.is_empty()).then_some(ScanLimit::Ids(ids));
     let mut streams = OwnStreams(host.api_version());
@@ -185,7 +186,7 @@ pub(super) fn health<P: Plugin>(plugin: &P, host: &Host, ids: &[BString]) -> Exi
     if lines.is_empty() { ExitCode::SUCCESS } else { say(&lines).map_or_else(|code| code, |()| ExitCode::SUCCESS) }
 }
 
-/// Says where the lines of a file of an entity have come from.
+/// Writes the origins of the lines of a file of an entity.
 pub(super) fn blame<P: Plugin>(plugin: &P, host: &Host, id: &[u8], path: Option<&Path>) -> ExitCode {
     let spans = match find(plugin, host, id) {
         Ok(entity) => entity.blame(host, path).unwrap_or_default(),
@@ -213,9 +214,9 @@ pub(super) fn say(message: &[u8]) -> Result<(), ExitCode> {
     })
 }
 
-/// File descriptor 3, opened by its name: taking it by its number would need unsafe code.
+/// Opens file descriptor 3 by its path; adopting it by number would need unsafe code.
 pub(super) fn messages() -> io::Result<File> {
-    // If it is a file, what has been said before stays.
+    // If it is a file, earlier messages must be preserved.
     let opened = OpenOptions::new().append(true).open(format!("/proc/self/fd/{MESSAGE_FD}"));
     match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() => {
@@ -225,9 +226,9 @@ pub(super) fn messages() -> io::Result<File> {
     }
 }
 
-/// Says what happens to entities until nobody listens any more.
+/// Reports events of entities until the receiver is gone.
 pub(super) fn watch<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
-    // The dispatcher ends the input when it has heard enough, or is gone.
+    // The dispatcher closes our input when it ends the watch, or has ended.
     let listening = std::thread::Builder::new().spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         std::process::exit(0);

@@ -1,4 +1,4 @@
-//! Sessions: one process serves a whole run.
+//! Sessions, in which one process serves a whole run.
 
 mod answers;
 mod modes;
@@ -22,11 +22,11 @@ use std::mem;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The number of bytes of a scan report that an answer has, or a little more: fewer answers are read faster, and the dispatcher reads one
-/// while the next is made.
+/// The approximate number of bytes of a scan report per answer. Fewer answers are read faster, and the dispatcher reads
+/// one while the next is created.
 const REPORTED_TOGETHER: usize = 32 << 10;
 
-/// Answers requests until there are no more.
+/// Answers requests until the end of the input.
 pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
     let writer = match messages() {
         Ok(messages) => BufWriter::new(messages),
@@ -47,7 +47,7 @@ pub(super) fn serve<P: Plugin>(plugin: &P, host: &Host) -> ExitCode {
             }
         };
         if session.answer(&request).is_err() {
-            // The dispatcher does not listen any more.
+            // The dispatcher has closed the connection.
             return ExitCode::FAILURE;
         }
     }
@@ -111,7 +111,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         let mut sink = AnswerSink { answers: &mut self.answers, entity: None };
         let listed = listed(self.plugin, &self.host, limit, &mut Output::new(&mut sink));
         let Ok(entities) = listed else { return Outcome::Failed };
-        // A limited scan may be one of several: what the others have found is still asked for.
+        // A limited scan may be one of several, and the entities of the others are still needed.
         if limit.is_none() {
             self.known.clear();
         }
@@ -183,12 +183,12 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         Outcome::Done
     }
 
-    /// The IDs that have an entity; of the others it has been said that they have none.
+    /// Returns the IDs of existing entities. For the others, an error has been reported.
     fn find_all(&mut self, ids: Vec<BString>) -> Vec<BString> {
         ids.into_iter().filter(|id| self.find(id)).collect()
     }
 
-    /// Returns true if there is such an entity. Nothing is said of one that there is not.
+    /// Returns true if the entity exists. No error is reported otherwise.
     fn is_there(&mut self, id: &BString) -> bool {
         if !self.known.contains_key(id)
             && let Ok(Some(entity)) = self.plugin.find(&self.host, id.as_bstr(), &mut Output::new(&mut Silence))
@@ -216,8 +216,8 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         false
     }
 
-    /// Reads the definitions of entities again, as what they receive is something else by now. Of those that are not found, it is said why when
-    /// they are worked on.
+    /// Reads the definitions of entities again, because their received values have changed. Errors are reported when
+    /// the missing entities are processed.
     fn renew(&mut self, ids: &[BString]) {
         self.host.sent().forget();
         ids.iter().for_each(|id| drop(self.known.remove(id)));
@@ -226,7 +226,7 @@ impl<P: Plugin, W: Write> Session<'_, P, W> {
         }
     }
 
-    /// Answers for entities that cannot be worked on, and returns the others.
+    /// Answers for entities that cannot be processed, and returns the others.
     fn without_hindered(&mut self, ids: Vec<BString>, operation: Operation) -> Vec<BString> {
         let Session { known, answers, .. } = self;
         let is_able = |id: &BString| {

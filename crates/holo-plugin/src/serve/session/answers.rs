@@ -1,4 +1,4 @@
-//! The answers to a request, as lines.
+//! The answers to a request, one per line.
 
 use crate::{FilePair, Sink};
 use bstr::{BString, ByteSlice};
@@ -6,23 +6,23 @@ use holo_protocol::session::{Answer, Outcome, Stream};
 use holo_protocol::{Message, Progress, Text};
 use std::io::{self, Write};
 
-/// Answers, gathered until somebody has to see them.
+/// Answers, buffered until they must be visible.
 pub(super) struct Answers<W: Write> {
     writer: W,
-    /// The number of the request that is answered.
+    /// The number of the current request.
     pub(super) request: u64,
-    /// True while the answers to several entities are gathered.
+    /// True while answers for several entities are buffered.
     holds_back: bool,
 }
 
 impl<W: Write> Answers<W> {
-    /// Returns answers that go to this writer.
+    /// Creates answers with this writer.
     pub(super) fn new(writer: W) -> Answers<W> {
         Answers { writer, request: 0, holds_back: false }
     }
 
     pub(super) fn say(&mut self, answer: &Answer) {
-        // A failure shows when the request ends.
+        // An error is reported when the request ends.
         let _ = serde_json::to_writer(&mut self.writer, answer)
             .map_err(io::Error::from)
             .and_then(|()| self.writer.write_all(b"\n"));
@@ -47,19 +47,19 @@ impl<W: Write> Answers<W> {
     /// Ends a request.
     ///
     /// # Errors
-    /// If the dispatcher does not listen any more.
+    /// If the dispatcher has closed the connection.
     pub(super) fn end(&mut self, result: Outcome) -> io::Result<()> {
         self.say(&Answer::End { request: self.request, result });
         self.writer.flush()
     }
 
-    /// Gathers the answers to several entities, or hands over what has been gathered.
+    /// Starts or stops buffering the answers for several entities; buffered ones are written.
     pub(super) fn hold_back(&mut self, holds_back: bool) {
         self.holds_back = holds_back;
         self.hand_over();
     }
 
-    /// Lets the dispatcher see what has been said, unless more follows at once.
+    /// Writes the buffered answers, unless more follow immediately.
     pub(super) fn hand_over(&mut self) {
         if !self.holds_back {
             let _ = self.writer.flush();
@@ -82,7 +82,7 @@ impl<W: Write> Answers<W> {
     }
 }
 
-/// The sink of output that belongs to an entity, or to a scan.
+/// The sink for the output of an entity or a scan.
 pub(super) struct AnswerSink<'a, W: Write> {
     pub(super) answers: &'a mut Answers<W>,
     pub(super) entity: Option<&'a BString>,

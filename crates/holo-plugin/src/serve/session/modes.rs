@@ -1,4 +1,4 @@
-//! The ways in which a request wants single entities to be worked on.
+//! The modes of the entities of a request.
 
 use crate::Mode;
 use bstr::BString;
@@ -6,9 +6,9 @@ use holo_protocol::Text;
 use holo_protocol::session::Request;
 use std::collections::{HashMap, HashSet};
 
-/// The parts of a request that are about single entities.
+/// The parts of a request that concern single entities.
 pub(super) struct Modes<'a> {
-    /// Those that are to be refreshed, or would be.
+    /// The entities that are refreshed, or would be.
     refreshed: HashSet<&'a BString>,
     pending: HashSet<&'a BString>,
     received: HashMap<&'a BString, Vec<BString>>,

@@ -1,4 +1,4 @@
-//! The answers to a set of entities that a plugin works on at once.
+//! The answers for a set of entities in a session.
 
 use super::answers::Answers;
 use crate::index::{Table, define_index};
@@ -15,20 +15,21 @@ define_index! {
     JobIndex
 }
 
-/// The answers to a set, each with the ID of its entity.
+/// The answers for a set, each with the ID of its entity.
 pub(super) struct SetInSession<'a, E, W: Write> {
     host: &'a Host,
-    /// The entities, each with its ID and the names of the values that others receive from it.
+    /// The entities with their IDs and the names of the values that others receive from them.
     entities: Table<JobIndex, (&'a BString, &'a E, &'a [BString])>,
     answers: &'a mut Answers<W>,
-    /// The entity that output belongs to.
+    /// The entity to which output belongs.
     speaker: JobIndex,
-    /// The values that entities send, or want kept, until they end.
+    /// The values that entities send or keep, until their results.
     sent: HashMap<JobIndex, Vec<Message>>,
 }
 
 impl<'a, E, W: Write> SetInSession<'a, E, W> {
-    /// Returns the answers to a set of entities, each of them with its ID and the names of the values that others receive from it.
+    /// Creates the answers for a set of entities with their IDs and the names of the values that others receive from
+    /// them.
     pub(super) fn new(
         host: &'a Host,
         entities: impl Iterator<Item = (&'a BString, &'a E, &'a [BString])>,
@@ -39,7 +40,7 @@ impl<'a, E, W: Write> SetInSession<'a, E, W> {
 }
 
 impl<E: Entity, W: Write> SetAnswers<Verdict> for SetInSession<'_, E, W> {
-    /// One that is only looked at is not in danger if we die.
+    /// Not announced, because a check that is interrupted leaves no entity unfinished.
     fn begin(&mut self, _: usize) {}
 
     fn output(&mut self, index: usize) -> Output<'_> {
@@ -71,7 +72,7 @@ impl<E: Entity, W: Write> SetAnswers for SetInSession<'_, E, W> {
         let request = self.answers.request;
         let (id, ..) = self.entities[JobIndex::from(index)];
         self.answers.say(&Answer::Begin { request, entity: Text(id.clone()) });
-        // If we die, it has to be known with what in our hands.
+        // If this process dies, the dispatcher must know which entity it was working on.
         self.answers.hand_over();
     }
 
