@@ -1,4 +1,4 @@
-//! What Ansible's controller does for a task before its module is run, as far as possible.
+//! The work of Ansible's controller on a task before its module is run, as far as possible.
 
 use crate::module::ModuleName;
 use holo_bridge::Attributes;

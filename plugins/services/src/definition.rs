@@ -42,7 +42,7 @@ pub(crate) struct Service {
     pub(crate) scope: ScopeKind,
     /// The user for `scope = "user"`; all users by default.
     pub(crate) user: Option<String>,
-    /// The desired state: by default `running`, but `unmanaged` for a unit of all users, and not for a masked unit. An
+    /// The desired state: by default `stopped` for a masked unit, `unmanaged` for a unit of all users, else `running`. An
     /// unmanaged unit is neither started nor stopped.
     pub(crate) ensure: Option<Ensure>,
     /// True to start the unit at boot; unchanged by default.
