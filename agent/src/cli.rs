@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Keeps this machine as it should be
+/// Keeps this machine in its desired state
 #[derive(Debug, Parser)]
 #[command(name = "holo-agent", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -15,20 +15,20 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Stay, and run holo as the configuration says
+    /// Run in the foreground and start holo as configured
     Run(Run),
-    /// Show what the agent does, and how things are
+    /// Show the status of the agent and the machine
     Status(Status),
-    /// Show what has happened, as it is kept on disk
+    /// Show recorded events
     Events(Events),
-    /// Read the configuration, and say what is wrong with it
+    /// Check the configuration for errors
     CheckConfig(CheckConfig),
 }
 
 /// `holo-agent run`
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// End after one whole run and one round of health checks
+    /// Exit after one complete run and one round of health checks
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Run {
 /// `holo-agent status`
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Write a single value of JSON, for programs
+    /// Print a JSON value
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Status {
 /// `holo-agent events`
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Write JSON Lines, for programs
+    /// Print JSON Lines
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Events {
 /// `holo-agent check-config`
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfig {
-    /// The file [default: /etc/holo/agent.toml]
+    /// The configuration file [default: /etc/holo/agent.toml]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

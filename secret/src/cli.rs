@@ -3,11 +3,11 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Encrypts values of data for a machine, and decrypts them there
+/// Encrypts data values for a machine, and decrypts them on it
 #[derive(Debug, Parser)]
 #[command(name = "holo-secret", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// The directory below which the keys of the machine are [default: $HOLO_ROOT_DIR, or /]
+    /// The root directory of the machine's keys [default: $HOLO_ROOT_DIR or /]
     #[arg(long, value_name = "DIRECTORY", global = true)]
     root: Option<PathBuf>,
     /// The command.
@@ -16,7 +16,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Returns the directory below which the keys of the machine are.
+    /// Returns the root directory of the machine's keys.
     pub(crate) fn root(&self) -> PathBuf {
         let variable = std::env::var_os("HOLO_ROOT_DIR").filter(|root| !root.is_empty());
         self.root.clone().or_else(|| variable.map(PathBuf::from)).unwrap_or_else(|| "/".into())
@@ -44,23 +44,23 @@ pub(crate) struct Encrypt {
 /// `holo-secret edit`
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
-    /// The file: the value alone, or data with encrypted values in them
+    /// The file: only the value, or data with encrypted values
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// A line of the value, if several are encrypted in the file
+    /// A line of the value, if the file has several encrypted values
     #[arg(long, value_name = "LINE")]
     pub(crate) line: Option<usize>,
     #[command(flatten)]
     pub(crate) recipients: Recipients,
 }
 
-/// Those whom a value is encrypted for.
+/// The recipients of an encrypted value.
 #[derive(Debug, Args)]
 pub(crate) struct Recipients {
-    /// A public key that may decrypt it, of age or of SSH; without any, those of this machine
+    /// A public age or SSH key that can decrypt the value [default: the keys of this machine]
     #[arg(short, long, value_name = "KEY")]
     pub(crate) recipient: Vec<String>,
-    /// A file of such keys, one a line
+    /// A file of public keys, one per line
     #[arg(short = 'R', long, value_name = "FILE")]
     pub(crate) recipients_file: Vec<PathBuf>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Recipients {
 /// `holo-secret decrypt`
 #[derive(Debug, Args)]
 pub(crate) struct Decrypt {
-    /// Decrypt a list of texts in JSON, for programs
+    /// Decrypt a JSON list of texts
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -12,41 +12,41 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Finds out how a server or a unit is, and tells it as plugins of Nagios do
+/// Checks a server or unit, with the output and exit status of a Nagios plugin
 #[derive(Debug, Parser)]
 #[command(name = "holo-probe", version, disable_help_subcommand = true)]
 struct Cli {
-    /// The time limit, in milliseconds
+    /// The timeout in milliseconds
     #[arg(long, value_name = "MILLISECONDS", default_value = "10000")]
     timeout: u64,
-    /// What is asked.
+    /// The probe to run.
     #[command(subcommand)]
     probe: Probe,
 }
 
-/// The ways to find out.
+/// The kinds of probes.
 #[derive(Debug, Subcommand)]
 enum Probe {
-    /// A server answers a request
+    /// Check that a server responds to a request
     Http {
-        /// The status that is expected; any from 200 to 399 if none is given
+        /// The expected status [default: any from 200 to 399]
         #[arg(long)]
         status: Option<u16>,
-        /// A text that the answer has to hold
+        /// A text that the response must contain
         #[arg(long, value_name = "TEXT")]
         contains: Option<String>,
-        /// The URL
+        /// The URL to request
         url: String,
     },
-    /// A server takes connections
+    /// Check that a server accepts connections
     Tcp {
-        /// The host and the port
+        /// The host and port to connect to
         #[arg(value_name = "HOST:PORT")]
         address: String,
     },
-    /// A unit of systemd is active
+    /// Check that a systemd unit is active
     Unit {
-        /// Its name
+        /// The name of the unit
         name: String,
     },
 }
