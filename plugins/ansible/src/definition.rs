@@ -24,7 +24,7 @@ pub(crate) struct Task {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Value>"))]
     pub(crate) args: Attributes,
-    /// False if the module does not support check mode.
+    /// False to never run the module in check mode.
     #[serde(default = "yes")]
     pub(crate) check_mode: bool,
     /// The values of the module's answer that are sent to the refreshed entities.
