@@ -1,4 +1,4 @@
-//! Access to files beside their content: owner, group, mode, ACLs and SELinux context, changed where the files are.
+//! File metadata: owner, group, mode, ACLs and SELinux context, changed in place.
 
 mod track;
 
@@ -21,7 +21,7 @@ use std::path::Path;
 
 const MODE_BITS: u32 = 0o7777;
 
-/// Who may do what with a file, as far as it is managed, or known.
+/// The metadata of a file that controls access to it. Fields that are not managed, or unknown, are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
@@ -31,29 +31,29 @@ pub struct Access {
     /// The group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// All twelve bits.
+    /// All twelve mode bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// The ACL; where the mode is all, that of the mode.
+    /// The ACL. If the file has only a mode, the equivalent ACL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acl: Option<Acl>,
-    /// The ACL of what is made in a directory; empty if there is none.
+    /// The default ACL of a directory; empty if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_acl: Option<Acl>,
-    /// The SELinux context; empty if there is none.
+    /// The SELinux context; empty if the file has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selinux: Option<String>,
 }
 
 impl Access {
-    /// Returns the owner, group and mode; a symlink has no mode.
+    /// Returns the owner, group and mode. Symlinks have no mode.
     #[must_use]
     pub fn of_stat(stat: &FileStat) -> Access {
         let mode = (stat.kind != Kind::Symlink).then_some(stat.mode);
         Access { uid: Some(stat.uid), gid: Some(stat.gid), mode, ..Access::default() }
     }
 
-    /// Returns the ACLs and the SELinux context of the file or directory at a place.
+    /// Returns the ACLs and the SELinux context of a file or directory.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -68,7 +68,7 @@ impl Access {
         })
     }
 
-    /// Returns the parts of this that `other` has too.
+    /// Returns the fields that are also set in `other`.
     #[must_use]
     pub fn limited_to(&self, other: &Access) -> Access {
         fn both<T: Clone, U>(ours: &Option<T>, others: &Option<U>) -> Option<T> {
@@ -84,7 +84,7 @@ impl Access {
         }
     }
 
-    /// Returns this with the parts of `other` that are missing here.
+    /// Returns these fields, completed with those of `other`.
     #[must_use]
     pub fn or(&self, other: &Access) -> Access {
         let ours = self.clone();
@@ -98,7 +98,7 @@ impl Access {
         }
     }
 
-    /// Returns the parts of this that are not so in `current`.
+    /// Returns the fields that differ from `current`.
     #[must_use]
     pub fn missing_in(&self, current: &Access) -> Access {
         fn missing<T: Clone + PartialEq>(wanted: &Option<T>, current: &Option<T>) -> Option<T> {
@@ -114,13 +114,13 @@ impl Access {
         }
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if no field is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Access::default()
     }
 
-    /// Returns what is in it as a fragment such as `the owner and mode`.
+    /// Returns the names of the fields as a fragment such as `the owner and mode`.
     #[must_use]
     pub fn parts(&self) -> String {
         let parts = [
@@ -139,10 +139,11 @@ impl Access {
         }
     }
 
-    /// Gives this to the file, directory or symlink at a place, itself and not what a symlink leads to.
+    /// Applies the fields to a file, directory or symlink. Symlinks are not followed.
     ///
     /// # Errors
-    /// If it is something else by now, has several names in a directory of another user, or the system refuses.
+    /// If the file has another type by now, has several links in a directory of another user, or the system refuses the
+    /// change.
     pub fn give(&self, place: &PathHandle) -> Result<()> {
         let Some(stat) = place.stat()? else { return Err(PathError::missing("chown", place.shown())) };
         if stat.kind == Kind::Symlink {
@@ -166,7 +167,7 @@ impl Access {
     fn give_open(&self, file: &File, mode: u32, shown: &Path) -> Result<()> {
         let chmod = |mode: u32| rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown));
         if self.uid.is_some() || self.gid.is_some() {
-            // The new owner, or group, gets at no moment what is going to be taken away.
+            // The new owner or group must not have, even briefly, permissions that are about to be removed.
             let narrowed = mode & self.mode.unwrap_or(mode);
             if narrowed != mode {
                 chmod(narrowed)?;
@@ -196,10 +197,10 @@ impl Access {
     }
 }
 
-/// Gives an ACL; one that says no more than a mode becomes that.
+/// Sets an ACL; one that is equivalent to a mode becomes that mode.
 fn set_acl(file: &File, acl: &Acl, mode: u32, shown: &Path) -> Result<()> {
     match set(file, OsStr::from_bytes(ACCESS_ACL), &acl.to_bytes()) {
-        // Without ACLs there is nothing but the mode.
+        // File systems without ACLs only have modes.
         Err(Errno::NOTSUP) if acl.is_minimal() => {
             let mode = mode & !0o777 | acl.mode();
             rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
@@ -232,7 +233,7 @@ fn no_context(errno: Errno, context: &str, shown: &Path) -> PathError {
     PathError::new("set the SELinux context of", shown, io::Error::other(format!("{context}: {words}")))
 }
 
-/// Returns true if the kernel enforces SELinux, or would.
+/// Returns true if SELinux is enabled, enforcing or permissive.
 fn is_selinux_on() -> bool {
     Path::new("/sys/fs/selinux/enforce").exists()
 }

@@ -1,4 +1,4 @@
-//! POSIX access control lists: as the kernel has them, and as people write them.
+//! POSIX access control lists, in the formats of the kernel and of setfacl.
 
 mod text;
 
@@ -8,31 +8,31 @@ use std::collections::BTreeMap;
 
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const ENTRY_SIZE: usize = 8;
-/// The ID of entries that have none.
+/// The ID in entries without one.
 const NO_ID: u32 = u32::MAX;
 
-/// Those that an entry of an ACL is about, in the kernel's order. Named ones have an ID: a number, or a name where people write it.
+/// The subject of an ACL entry, in the order of the kernel. Named subjects have an ID, or a name in user input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tag<I = u32> {
     /// The owner.
     UserObj,
-    /// Another user.
+    /// A named user.
     User(I),
     /// The owning group.
     GroupObj,
-    /// Another group.
+    /// A named group.
     Group(I),
-    /// The most that all but the owner and others can have.
+    /// The maximum permissions of named users and of all groups.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
 impl<I> Tag<I> {
-    /// Returns the same with another ID.
+    /// Returns the tag with a converted ID.
     ///
     /// # Errors
-    /// That of `map`.
+    /// Those of `user` and `group`.
     pub fn try_map<J, E>(
         self,
         user: impl FnOnce(I) -> Result<J, E>,
@@ -49,25 +49,25 @@ impl<I> Tag<I> {
     }
 }
 
-/// An ACL: what is permitted to whom, in three bits each.
+/// An ACL: the subjects with their permissions, three bits each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Acl(BTreeMap<Tag, u32>);
 
 impl Acl {
-    /// Creates an ACL of entries.
+    /// Creates an ACL from entries.
     #[must_use]
     pub fn new(entries: impl IntoIterator<Item = (Tag, u32)>) -> Acl {
         Acl(entries.into_iter().map(|(tag, permissions)| (tag, permissions & 0o7)).collect())
     }
 
-    /// Returns the ACL that says no more than a mode.
+    /// Returns the ACL that is equivalent to a mode.
     #[must_use]
     pub fn of_mode(mode: u32) -> Acl {
         Acl::new([(Tag::UserObj, mode >> 6), (Tag::GroupObj, mode >> 3), (Tag::Other, mode)])
     }
 
-    /// Reads an ACL in the kernel's form: a version, then entries of a tag, permissions and an ID.
+    /// Parses an ACL in the format of the kernel: a version, followed by entries with tag, permissions and ID.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Acl> {
         let (entries, rest) = bytes.strip_prefix(&VERSION)?.as_chunks::<ENTRY_SIZE>();
         let read = |[tag, tag_high, permissions, high, id @ ..]: &[u8; ENTRY_SIZE]| {
@@ -87,7 +87,7 @@ impl Acl {
         entries.filter(|_| rest.is_empty()).map(Acl)
     }
 
-    /// Returns the ACL in the kernel's form.
+    /// Returns the ACL in the format of the kernel.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_vec();
         for (tag, permissions) in &self.0 {
@@ -106,43 +106,43 @@ impl Acl {
         bytes
     }
 
-    /// Returns true if nothing is in it.
+    /// Returns true if it has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if it says no more than a mode can.
+    /// Returns true if it is equivalent to a mode.
     #[must_use]
     pub fn is_minimal(&self) -> bool {
         self.0.keys().all(|tag| matches!(tag, Tag::UserObj | Tag::GroupObj | Tag::Other))
     }
 
-    /// Returns what is permitted by an entry, if there is one.
+    /// Returns the permissions of an entry, if it exists.
     #[must_use]
     pub fn get(&self, tag: Tag) -> Option<u32> {
         self.0.get(&tag).copied()
     }
 
-    /// The entries, in the kernel's order.
+    /// Returns the entries, in the order of the kernel.
     pub fn entries(&self) -> impl Iterator<Item = (Tag, u32)> {
         self.0.iter().map(|(tag, permissions)| (*tag, *permissions))
     }
 
-    /// Returns true if anybody may execute.
+    /// Returns true if any entry has the execute permission.
     #[must_use]
     pub fn can_execute(&self) -> bool {
         self.0.values().any(|permissions| permissions & 0o1 != 0)
     }
 
-    /// Returns what all those together are permitted that a mask limits: the mask that limits none of them.
+    /// Returns the union of all permissions that a mask limits: the narrowest mask that does not reduce any of them.
     #[must_use]
     pub fn widest_mask(&self) -> u32 {
         let limited = self.entries().filter(|(tag, _)| matches!(tag, Tag::User(_) | Tag::GroupObj | Tag::Group(_)));
         limited.fold(0, |all, (_, permissions)| all | permissions)
     }
 
-    /// Returns the nine bits of a mode that a file with this ACL has.
+    /// Returns the nine permission bits of the mode of a file with this ACL.
     #[must_use]
     pub fn mode(&self) -> u32 {
         let of = |tag| self.get(tag).unwrap_or_default();
@@ -150,7 +150,7 @@ impl Acl {
         of(Tag::UserObj) << 6 | group << 3 | of(Tag::Other)
     }
 
-    /// Returns the same with the entries for owner, mask and others of a mode.
+    /// Returns the ACL with the entries for owner, mask and others taken from a mode.
     #[must_use]
     pub(crate) fn with_mode(mut self, mode: u32) -> Acl {
         let has_mask = self.0.contains_key(&Tag::Mask);
@@ -167,9 +167,10 @@ impl Acl {
         self
     }
 
-    /// Returns the mode for a file that loses this ACL: nobody may do more then.
+    /// Returns the mode for a file that loses this ACL, which must not grant additional permissions to anyone.
     ///
-    /// The group gets what the owning group had. Named users with less than group or others fall back to these, so they get no more either.
+    /// The group class gets the permissions of the owning group. Named users with fewer permissions than group or
+    /// others fall under these classes, so the permissions of both are reduced to theirs.
     pub(crate) fn narrowed(&self, mode: u32) -> u32 {
         let mask = mode >> 3 & 0o7;
         let is_user = |tag: &Tag| matches!(tag, Tag::User(_));
@@ -182,7 +183,7 @@ impl Acl {
         mode & !0o077 | group << 3 | other
     }
 
-    /// Returns the permissions that all entries of a kind grant at least; none if there is no such entry.
+    /// Returns the intersection of the permissions of all matching entries; `None` if there are none.
     fn granted_by_all(&self, is_one: impl Fn(&Tag) -> bool) -> Option<u32> {
         let granted = self.0.iter().filter(|(tag, _)| is_one(tag)).map(|(_, permissions)| *permissions);
         granted.reduce(|all, permissions| all & permissions)

@@ -1,4 +1,4 @@
-//! Gathers changes in groups, and commits them on a thread of its own while the next group is gathered.
+//! Collecting changes in groups, which are committed in a background thread while the next group is collected.
 
 use crate::group::{Store, commit};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,27 +6,28 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, panic};
 
-/// A change that has ended, what the caller gave with it, and the result.
+/// A completed change, the caller's data for it, and its result.
 pub type Ended<S, T> = (<S as Store>::Change, T, Result<(), <S as Store>::Error>);
 
-/// Changes, each with something of the caller's.
+/// Changes with the caller's data.
 type Group<S, T> = Vec<(<S as Store>::Change, T)>;
 
-/// The number of changes that are made durable together. New contents lie beside the targets meanwhile, so this bounds their space.
+/// The maximum number of changes per group. The new contents are stored next to the targets until the commit, so this
+/// bounds the required disk space.
 const GROUP_SIZE: usize = 4096;
-/// The number of bytes in memory from which on a group does not grow.
+/// The memory limit of a group, in bytes.
 const GROUP_BYTES: usize = 16 << 20;
-/// The time for which changes are gathered: what is done shall be seen, even if single changes take long.
+/// The maximum time for which changes are collected, so that progress is visible even if single changes take long.
 const GROUP_TIME: Duration = Duration::from_secs(1);
 
-/// Changes on their way to the disk: they are gathered in groups, which are committed one after the other.
+/// Changes that are being committed in groups, one group after the other.
 pub struct Commits<S: Store, T> {
-    /// The changes that have been gathered.
+    /// The collected changes.
     group: Group<S, T>,
     bytes: usize,
-    /// The time when the group is begun, however small it is.
+    /// The time at which the group is committed, regardless of its size.
     group_ends: Instant,
-    /// It is started when a group has another one after it.
+    /// The thread, started when a second group is needed.
     thread: Option<CommitThread<S, T>>,
 }
 
@@ -34,7 +35,7 @@ struct CommitThread<S: Store, T> {
     groups: Sender<Group<S, T>>,
     ended: Receiver<Vec<Ended<S, T>>>,
     is_busy: bool,
-    /// Until it has been waited for.
+    /// `None` after the thread was joined.
     handle: Option<JoinHandle<()>>,
 }
 
@@ -61,8 +62,8 @@ where
         self.group.push((change, given));
     }
 
-    /// Begins to commit the group if it is large or old enough, and returns the results of changes that have ended. Unless `in_background`,
-    /// those of the group are among them.
+    /// Starts the commit of the group if it is large or old enough, and returns the results of completed changes.
+    /// Unless `in_background` is set, these include the group itself.
     pub fn poll(&mut self, store: &S, in_background: bool) -> Vec<Ended<S, T>> {
         let is_large = self.group.len() >= GROUP_SIZE || self.bytes > GROUP_BYTES;
         if !is_large && (self.group.is_empty() || Instant::now() <= self.group_ends) {
@@ -73,7 +74,7 @@ where
             self.thread = CommitThread::start(store);
         }
         let Some(thread) = &mut self.thread else {
-            // Without a thread, one thing is done after the other.
+            // Without a thread, groups are committed synchronously.
             return self.flush(store);
         };
         self.bytes = 0;
@@ -82,7 +83,7 @@ where
         ended
     }
 
-    /// Commits the group, and returns the results of all changes that had not ended yet.
+    /// Commits the group, and returns the results of all outstanding changes.
     pub fn flush(&mut self, store: &S) -> Vec<Ended<S, T>> {
         let mut ended = self.thread.as_mut().map(CommitThread::finish).unwrap_or_default();
         self.bytes = 0;
@@ -103,15 +104,15 @@ where
     S: Store<Change: Send, Error: Send> + Send + 'static,
     T: Send + 'static,
 {
-    /// Starts it; `None` if there can be none.
+    /// Starts the thread; `None` on failure.
     fn start(store: &S) -> Option<CommitThread<S, T>> {
-        // Threads with the same open directories would wait for one another.
+        // Threads that share open directories would contend for them.
         let store = store.reopen().ok()?;
         let (groups, given) = channel();
         let (ending, ended) = channel();
         let work = move || {
             for group in given {
-                // Programs that were run since may have moved any directory.
+                // Programs that have run in the meantime may have moved directories.
                 store.forget_directories();
                 if ending.send(commit_group(&store, group)).is_err() {
                     break;
@@ -122,21 +123,21 @@ where
         Some(CommitThread { groups, ended, is_busy: false, handle })
     }
 
-    /// Gives it a group. It has to be [finished](CommitThread::finish) with the one before.
+    /// Passes a group to the thread. The previous group must be [finished](CommitThread::finish).
     fn begin(&mut self, group: Group<S, T>) {
         self.is_busy = true;
-        // It takes everything, unless it has panicked; then the thread that waits for it panics too.
+        // Sending only fails if the thread has panicked. The panic is resumed in the thread that waits for the result.
         let _ = self.groups.send(group);
     }
 
-    /// Returns the result of the group that was at work, if it has ended.
+    /// Returns the results of the current group if it is complete.
     fn poll(&mut self) -> Vec<Ended<S, T>> {
         let ended = self.ended.try_recv().ok();
         self.is_busy &= ended.is_none();
         ended.unwrap_or_default()
     }
 
-    /// Waits for the group that is at work, and returns its result.
+    /// Waits for the current group, and returns its results.
     fn finish(&mut self) -> Vec<Ended<S, T>> {
         if !std::mem::take(&mut self.is_busy) {
             return Vec::new();
@@ -144,7 +145,7 @@ where
         self.ended.recv().unwrap_or_else(|_| self.raise())
     }
 
-    /// Resumes the panic of the thread: only one that panics ends while it is at work.
+    /// Resumes the panic of the thread, which is the only reason for it to end during a group.
     fn raise(&mut self) -> Vec<Ended<S, T>> {
         match self.handle.take().map(JoinHandle::join) {
             Some(Err(panicked)) => panic::resume_unwind(panicked),

@@ -1,4 +1,5 @@
-//! The bases of entities: a record an entity, kept from before the first change until the entity is an orphan and scrubbed.
+//! The bases of entities: one record per entity, kept from before the first change until the orphaned entity is
+//! scrubbed.
 
 mod journal;
 mod succession;
@@ -20,20 +21,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder in the state directory; version 3's plugins keep their bases there too.
+/// The directory below the state directory, which is shared with version 3 of the plugins.
 const FOLDER: &str = "base";
 const SUFFIX: &str = ".json";
 const RECORD_MODE: u32 = 0o600;
-/// The size of a record that is read at once.
+/// The buffer size for reading short records in one call.
 const SHORT: usize = 4096;
-/// The longest name that an ID gives; more would leave no room for suffixes.
+/// The maximum length of a file name that is derived from an ID; the rest is reserved for suffixes.
 const NAME_MAX: usize = 200;
 
-/// The records of a plugin's entities.
+/// The records of the entities of a plugin.
 #[derive(Clone, Debug)]
 pub struct BaseStore {
     state: Arc<Tree>,
-    /// The folder in the state directory in which everything is.
+    /// The parent of the records, relative to the state directory.
     folder: PathBuf,
     journal: journal::SharedJournal,
 }
@@ -42,26 +43,28 @@ pub struct BaseStore {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remembered<T> {
-    /// The entity's ID.
+    /// The ID of the entity.
     pub id: String,
-    /// The assets that it needed when it was last defined: an orphan is scrubbed before those.
+    /// The assets that the entity needed in its last definition. An orphan is scrubbed before them.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     needs: Box<[(String, String)]>,
-    /// The assets that it provided when it was last defined: an orphan is scrubbed after what needed them.
+    /// The assets that the entity provided in its last definition. An orphan is scrubbed after the entities that needed
+    /// them.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     provides: Box<[(String, String)]>,
-    /// The assets that it owned when it was last defined: whoever owns them now takes over from it.
+    /// The assets that the entity owned in its last definition. Their new owner takes over from this entity.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     owns: Box<[(String, String)]>,
-    /// The entities that it came after.
+    /// The entities that this entity came after.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     after: Box<[String]>,
-    /// The state in which it was found.
+    /// The original state.
     pub base: T,
 }
 
 impl<T> Remembered<T> {
-    /// The state in which an entity was found, and the edges that its report has. IDs and assets that are not UTF-8 are left out.
+    /// Creates a record from the original state of an entity, and the edges of its report. IDs and assets that are not
+    /// UTF-8 are omitted.
     pub fn new(report: &EntityReport, base: T) -> Remembered<T> {
         let text = |bytes: &bstr::BString| String::from_utf8(bytes.to_vec()).ok();
         let pairs = |assets: &[Asset]| {
@@ -79,7 +82,7 @@ impl<T> Remembered<T> {
         }
     }
 
-    /// The report of an orphan: what it will do, and the edges it had, which are followed against their direction.
+    /// Returns the report of an orphan, with its action and its former edges, which are followed in reverse.
     #[must_use]
     pub fn orphan_report(&self) -> EntityReport {
         let mut report = EntityReport::new(self.id.as_str());
@@ -97,15 +100,15 @@ impl<T> Remembered<T> {
 }
 
 impl BaseStore {
-    /// The records in the plugin's state directory.
+    /// Opens the records in the plugin's state directory.
     ///
     /// # Errors
-    /// If that cannot be opened.
+    /// If the directory cannot be opened.
     pub fn open(locations: &Locations) -> Result<BaseStore> {
         BaseStore::open_in(locations, Path::new(""))
     }
 
-    /// The records in a folder of the plugin's state directory, for a plugin that keeps other things there.
+    /// Opens the records in a subdirectory of the plugin's state directory, for a plugin that has other records there.
     ///
     /// # Errors
     /// If the state directory cannot be opened.
@@ -113,17 +116,17 @@ impl BaseStore {
         Ok(BaseStore::at(&Tree::open(locations.state_dir())?, folder))
     }
 
-    /// The records in a folder of the state directory of another plugin.
+    /// Returns the records in a subdirectory of another plugin's state directory.
     pub(crate) fn at(state: &Arc<Tree>, folder: &Path) -> BaseStore {
         BaseStore { state: Arc::clone(state), folder: folder.to_owned(), journal: Arc::default() }
     }
 
-    /// Opens the same once more, for another thread.
+    /// Opens the store again, for another thread.
     pub(crate) fn reopen(&self) -> Result<BaseStore> {
         Ok(BaseStore { state: self.state.reopen()?, ..self.clone() })
     }
 
-    /// Forgets the directories that were used last: others may have removed them, and made them again.
+    /// Drops cached directories, which other processes may have removed and created again.
     pub fn forget_directories(&self) {
         self.state.forget();
     }
@@ -136,20 +139,20 @@ impl BaseStore {
         &self.folder
     }
 
-    /// Everything that is remembered, by ID. What cannot be read is noticed and left alone.
+    /// Returns all records by ID. Unreadable records are reported and left unchanged.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the directory cannot be read.
     pub fn all<T: DeserializeOwned>(&self, notices: &mut dyn Notices) -> Result<BTreeMap<String, Remembered<T>>> {
         let mut all = self.beginning("", notices)?;
         all.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
         Ok(all)
     }
 
-    /// Everything that is remembered of other entities than these, as far as that can be told without reading.
+    /// Returns all records except those of certain entities, which are not read if their file names show their IDs.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the directory cannot be read.
     pub fn all_but<T: DeserializeOwned>(
         &self,
         is_left_out: impl Fn(&str) -> bool,
@@ -162,10 +165,11 @@ impl BaseStore {
         Ok(some)
     }
 
-    /// The same of the entities of one type, for a plugin whose types have different records. None may be in a journal.
+    /// Like [`all`](Self::all), for the entities of one type, for plugins whose types have different records. Such
+    /// records must not be in a journal.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If the directory cannot be read.
     pub fn all_of<T: DeserializeOwned>(
         &self,
         entity_type: &str,
@@ -182,7 +186,7 @@ impl BaseStore {
         self.read_where(|name| name.starts_with(prefix.as_bytes()), notices)
     }
 
-    /// Returns the records whose files have such names.
+    /// Returns the records whose file names match.
     fn read_where<T: DeserializeOwned>(
         &self,
         is_read: impl Fn(&[u8]) -> bool,
@@ -196,7 +200,7 @@ impl BaseStore {
                 continue;
             }
             let place = folder.sibling(&name);
-            // What is listed as a file need not be looked at before it is opened.
+            // Entries that are listed as regular files can be opened without a stat call.
             let short = if kind == Some(Kind::File) { read_short::<T>(&place) } else { None };
             match short.map_or_else(|| read::<T>(&place), |short| Ok(Some(short))) {
                 Ok(Some(remembered)) => {
@@ -209,7 +213,7 @@ impl BaseStore {
         Ok(all)
     }
 
-    /// Everything that is remembered and can be read.
+    /// Returns all readable records.
     pub(crate) fn all_readable<T: DeserializeOwned>(&self) -> Vec<Remembered<T>> {
         let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
         let mut names = folder.siblings().unwrap_or_default();
@@ -221,10 +225,10 @@ impl BaseStore {
         pending
     }
 
-    /// Returns the record of one entity.
+    /// Returns the record of an entity.
     ///
     /// # Errors
-    /// If it cannot be read or makes no sense.
+    /// If it cannot be read, or is invalid.
     pub fn recall<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Remembered<T>>> {
         match self.pending(id)? {
             None => read(&self.place(id)),
@@ -232,31 +236,32 @@ impl BaseStore {
         }
     }
 
-    /// Returns the stamp of the folder of the records, by which it is seen that one has come, was replaced or is gone; none if there is none.
+    /// Returns the stamp of the directory with the records, which shows whether a record was added, replaced or
+    /// removed. `None` if the directory does not exist.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the directory cannot be examined.
     pub fn folder_stamp(&self) -> Result<Option<Stamp>> {
         Stamp::of(&self.state.place(&self.folder.join(FOLDER)))
     }
 
-    /// Returns the stamp of an entity's record, by which a change of it is seen without reading.
+    /// Returns the stamp of an entity's record, which shows changes without reading it.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the record cannot be examined.
     pub fn stamp(&self, id: &str) -> Result<Option<Stamp>> {
         Stamp::of(&self.place(id))
     }
 
-    /// Remembers an entity, whatever was remembered of it: when this returns, it is on disk.
+    /// Writes the record of an entity, replacing an existing one. When this returns, the record is on disk.
     ///
     /// # Errors
-    /// If it cannot be written; then what was remembered before still is.
+    /// If the record cannot be written. An existing record remains unchanged then.
     pub fn keep<T: Serialize>(&self, remembered: &Remembered<T>) -> Result<()> {
         self.keep_all([remembered])
     }
 
-    /// Writes the record of an entity [beside](PathHandle::replacement) its place, which is returned.
+    /// Writes the record of an entity to a [temporary file](PathHandle::replacement), and returns its final path.
     pub(crate) fn write_beside<T: Serialize>(&self, remembered: &Remembered<T>) -> Result<PathHandle> {
         let place = self.place(&remembered.id);
         place.create_folder()?;
@@ -264,34 +269,34 @@ impl BaseStore {
         Ok(place)
     }
 
-    /// Remembers many entities.
+    /// Writes the records of several entities.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a record cannot be written.
     pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
         self.settle()?;
         replace_records(self, all)
     }
 
-    /// Remembers an entity unless it is remembered already: a base is what was there before the first change.
+    /// Writes the record of an entity unless it exists, because a base is the state before the first change.
     ///
     /// # Errors
-    /// If it cannot be written, or what is there makes no sense.
+    /// If the record cannot be written, or the existing one is invalid.
     pub fn keep_first<T: Serialize + DeserializeOwned>(&self, remembered: &Remembered<T>) -> Result<()> {
         if self.recall::<T>(&remembered.id)?.is_some() { Ok(()) } else { self.keep(remembered) }
     }
 
-    /// Removes the records that a killed process has not completed. No other one may be at work.
+    /// Removes incomplete records of a killed process. No other process may use the store.
     ///
     /// # Errors
-    /// If one cannot be removed.
+    /// If a file cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         self.settle()?;
         self.remove_unfinished_journal()?;
         self.state.place(&self.folder.join(FOLDER).join("x")).remove_replacements()
     }
 
-    /// Forgets an entity: when this returns, it is forgotten on disk.
+    /// Removes the record of an entity. When this returns, the removal is on disk.
     ///
     /// # Errors
     /// If the record cannot be removed.
@@ -299,7 +304,7 @@ impl BaseStore {
         self.forget_all(&[id])
     }
 
-    /// Forgets many entities.
+    /// Removes the records of several entities.
     ///
     /// # Errors
     /// If a record cannot be removed.
@@ -342,11 +347,12 @@ fn to_json<T: Serialize>(remembered: &Remembered<T>, place: &PathHandle) -> Resu
     Ok(text)
 }
 
-/// Reads a record that is short, as most are, in as few calls as can be; none if it is not, or cannot be read.
+/// Reads a short record, which most are, with as few system calls as possible; `None` if it is longer or cannot be
+/// read.
 fn read_short<T: DeserializeOwned>(place: &PathHandle) -> Option<Remembered<T>> {
     let mut text = Vec::with_capacity(SHORT);
     rustix::io::read(place.open().ok()?, rustix::buffer::spare_capacity(&mut text)).ok()?;
-    // A part of a record is none.
+    // A truncated record is invalid JSON.
     serde_json::from_slice(&text).ok()
 }
 
@@ -356,7 +362,7 @@ fn read<T: DeserializeOwned>(place: &PathHandle) -> Result<Option<Remembered<T>>
     serde_json::from_slice(&text).map(Some).map_err(failed)
 }
 
-/// A name that no other ID gives, and that people recognize.
+/// Returns a unique and readable file name for an ID.
 fn file_name(id: &str) -> String {
     let mut name = String::new();
     for byte in id.bytes() {
@@ -368,14 +374,14 @@ fn file_name(id: &str) -> String {
         }
     }
     if name.len() > NAME_MAX {
-        // Two IDs that meet here would have to be made for it.
+        // IDs with equal names would have to be constructed for this purpose.
         name.truncate(NAME_MAX - 17);
         let _ = write!(name, "~{:016x}", crate::paths::fingerprint(id.as_bytes()));
     }
     name + SUFFIX
 }
 
-/// Returns the ID that gives a file this name; none if there may be several, or none.
+/// Returns the ID for a file name; `None` if the name is ambiguous or invalid.
 fn id_of(name: &[u8]) -> Option<String> {
     let mut rest = name.strip_suffix(SUFFIX.as_bytes())?;
     let mut id = Vec::with_capacity(rest.len());
@@ -396,7 +402,7 @@ fn id_of(name: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The records that could not be read, in words.
+    /// The messages for unreadable records.
     #[derive(Default)]
     struct Unreadable(Vec<String>);
 

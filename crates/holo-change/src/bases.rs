@@ -1,7 +1,7 @@
-//! Bases that are whole files, by path: copies of what was there before us.
+//! Bases that are complete files, by path: copies of the original files.
 //!
-//! A path has one base, whichever entities have changed it. A caller records that a base is going to be saved before it saves it, so that a
-//! killed run leaves none that nothing leads to.
+//! Each path has one base, regardless of the entities that change it. Callers must record that a base is going to be
+//! saved before they save it, so that a killed run leaves no unreferenced ones.
 
 use crate::error::{PathError, Result};
 use crate::hex::hex;
@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The folder of the bases in a state directory.
+/// The directory of the bases in a state directory.
 const FOLDER: &str = "kept";
-/// The number of digits of a path's SHA-256 that are the name of its base.
+/// The length of the name of a base: the first digits of the SHA-256 of its path.
 const NAME_SIZE: usize = 32;
 
 /// The bases in a state directory.
@@ -30,7 +30,7 @@ impl Bases {
         Bases { state: Arc::clone(state) }
     }
 
-    /// Returns the location of a path's base. The path is canonical.
+    /// Returns the location of the base of a canonical path.
     #[must_use]
     pub fn location(&self, path: &Path) -> PathHandle {
         let name: String = hex(&Sha256::digest(path_bytes(path))).chars().take(NAME_SIZE).collect();
@@ -40,7 +40,7 @@ impl Bases {
     /// Returns true if a path has a base.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn has(&self, path: &Path) -> Result<bool> {
         self.location(path).exists()
     }
@@ -48,7 +48,7 @@ impl Bases {
     /// Returns true if any path has a base.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn are_any(&self) -> Result<bool> {
         self.state.place(Path::new(FOLDER)).exists()
     }
@@ -70,7 +70,7 @@ impl Bases {
     /// Saves copies of files as the bases of paths. When this returns, they are on disk.
     ///
     /// # Errors
-    /// If one cannot be copied.
+    /// If a file cannot be copied.
     pub fn save<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a Path, PathHandle)>,
@@ -91,7 +91,7 @@ impl Bases {
         Ok(durability.sync([], &bases)?)
     }
 
-    /// Saves the base of a path that is written like this. When this returns, it is on disk.
+    /// Saves the base of a path with the function `write`. When this returns, the base is on disk.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -104,15 +104,15 @@ impl Bases {
         Durability::Each.sync([], [&base])
     }
 
-    /// Replaces a file by the base of a path, in one step. It is not synced.
+    /// Atomically replaces a file with the base of a path. The file is not synced.
     ///
     /// # Errors
-    /// If it cannot be copied.
+    /// If the base cannot be copied.
     pub fn restore(&self, path: &Path, file: &PathHandle) -> std::result::Result<(), Unmanageable> {
         replace_by_copy(&self.location(path), &file.temporary(TEMPORARY), file)
     }
 
-    /// Removes what a killed process may have left beside a file when it restored that.
+    /// Removes the temporary file that a killed process may have left next to a file while restoring it.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -120,10 +120,10 @@ impl Bases {
         file.temporary(TEMPORARY).remove()
     }
 
-    /// Removes the base of a path, and the folder if that was the last one. When this returns, it is gone on disk.
+    /// Removes the base of a path, and the directory if it is empty then. When this returns, the removal is on disk.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If the base cannot be removed.
     pub fn remove(&self, path: &Path) -> Result<()> {
         let base = self.location(path);
         if base.exists()? {
@@ -134,20 +134,20 @@ impl Bases {
         Ok(())
     }
 
-    /// Removes the copies that a killed process has not completed. No other one may be at work.
+    /// Removes incomplete copies of a killed process. No other process may use the store.
     ///
     /// # Errors
-    /// If one cannot be removed.
+    /// If a file cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         self.state.place(&Path::new(FOLDER).join("x")).remove_replacements()
     }
 }
 
-/// Replaces a file by a copy of another one, in one step. The temporary location is on the same file system as the file. The replacement is
-/// not synced.
+/// Atomically replaces a file with a copy of another one. The temporary path must be on the file system of the target.
+/// The result is not synced.
 ///
 /// # Errors
-/// If it cannot be copied.
+/// If the file cannot be copied.
 pub fn replace_by_copy(
     from: &PathHandle,
     temporary: &PathHandle,
@@ -181,7 +181,7 @@ mod tests {
         assert!(!bases.is_base(path, &file).unwrap());
         bases.restore(path, &file).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "a person's\n");
-        // A killed run may have left one that is not complete.
+        // A killed run may have left an incomplete base.
         fs::write(bases.location(path).replacement().shown(), "a per").unwrap();
         bases.remove(path).unwrap();
         bases.tidy().unwrap();

@@ -1,4 +1,4 @@
-//! Paths without symlinks in their parents: the same file has one of them, however it is spelled.
+//! Canonical paths, whose parents contain no symlinks: each file has one, however its path is spelled.
 
 use crate::error::Result;
 use crate::path_handle::Tree;
@@ -7,42 +7,42 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Finds canonical paths; what it has found of a directory holds as long as it lives.
+/// Determines canonical paths, and caches the results for directories.
 ///
-/// A symlink that is not [trusted](Links) leads nowhere: what is below it has the path that it was given, and an operation there says why
-/// it is refused.
+/// A symlink that is not [trusted](Links) is not resolved: paths below it remain as given, and an operation on such a
+/// path reports why it is refused.
 #[derive(Clone, Debug)]
 pub struct CanonicalPaths {
     root: Arc<Tree>,
-    /// By the directory as it is spelled.
+    /// The results, by directory as spelled.
     found: Arc<Mutex<HashMap<PathBuf, Resolved>>>,
 }
 
 impl CanonicalPaths {
-    /// Creates a finder of canonical paths below a root.
+    /// Creates an empty cache for paths below a root.
     #[must_use]
     pub fn new(root: &Arc<Tree>) -> CanonicalPaths {
         CanonicalPaths { root: Arc::clone(root), found: Arc::default() }
     }
 
-    /// Returns the path with the symlinks in its parents resolved, as far as they are there and may be followed.
+    /// Returns a path with the symlinks in its parents resolved, as far as they exist and may be followed.
     ///
     /// # Errors
-    /// If a part of it cannot be looked at.
+    /// If a component cannot be examined.
     pub fn of(&self, path: &Path) -> Result<PathBuf> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path.to_owned()) };
         Ok(self.directory(parent)?.path.join(name))
     }
 
-    /// Returns the canonical path as it is now, whatever was found before.
+    /// Returns the current canonical path, bypassing the cache.
     pub(crate) fn afresh(&self, path: &Path) -> Result<PathBuf> {
         Ok(self.root.resolve(path, false, Links::TrustedElseKept)?.path)
     }
 
-    /// Returns the symlinks in a path's parents, each by its canonical path.
+    /// Returns the canonical paths of the symlinks in the parents of a path.
     ///
     /// # Errors
-    /// If a part of it cannot be looked at.
+    /// If a component cannot be examined.
     pub fn symlinks(&self, path: &Path) -> Result<Vec<PathBuf>> {
         path.parent().map_or(Ok(Vec::new()), |parent| Ok(self.directory(parent)?.symlinks))
     }

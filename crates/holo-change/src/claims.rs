@@ -1,6 +1,8 @@
-//! The claims of a run's entities, for plugins that have to know, during apply, what those of others are about.
+//! The claims of a run's entities to paths, for plugins that must know the paths of other plugins' entities during
+//! apply.
 //!
-//! A plugin writes its claims when it has found its entities, into its cache directory; by the time that anything is applied, all have.
+//! A plugin writes its claims to its cache directory when it has scanned its entities. By the time of the first apply,
+//! all plugins have done so.
 
 use crate::error::Result;
 use crate::locations::Locations;
@@ -17,21 +19,21 @@ use std::sync::Arc;
 const CLAIMS: &str = "claims.json";
 const HOLDERS: &str = "holders.json";
 
-/// A living entity's claim to a path.
+/// The claim of a defined entity to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// The entity.
+    /// The ID of the entity.
     pub id: String,
-    /// Its path, without symlinks in the parents.
+    /// The path, with canonical parents.
     path: Text,
-    /// True if it may make anything below that.
+    /// True if the entity may create any file below the path.
     pub is_tree: bool,
-    /// True if others may make something below that.
+    /// True if other entities may create files below the path.
     pub is_directory: bool,
-    /// True if it decides about the access to everything below that others do not.
+    /// True if the entity determines the metadata of all files below the path that are not claimed by others.
     pub is_recursive: bool,
-    /// The files that define it, as the user knows them.
+    /// The files that define the entity, as displayed to the user.
     sources: Vec<Text>,
 }
 
@@ -50,14 +52,14 @@ impl Claim {
         self.path.0.to_path_lossy().into_owned()
     }
 
-    /// Returns true if a path is this one, or may be made by the entity.
+    /// Returns true if the path is claimed, or may be created by the entity.
     #[must_use]
     pub fn covers(&self, path: &Path) -> bool {
         let own = self.path();
         own == path || (self.is_tree && path.starts_with(own))
     }
 
-    /// The entity with the files that define it: `file:/etc/x (/usr/share/holo/files/a.toml)`.
+    /// Returns the entity with the files that define it: `file:/etc/x (/usr/share/holo/files/a.toml)`.
     #[must_use]
     pub fn shown(&self) -> String {
         let sources: Vec<String> = self.sources.iter().map(|source| source.0.to_string()).collect();
@@ -65,23 +67,24 @@ impl Claim {
     }
 }
 
-/// Writes down the claims of this plugin's entities, and which of the remembered ones hold something that is not theirs any more.
+/// Writes the claims of this plugin's entities, and the IDs of recorded entities that hold paths which are no longer
+/// theirs.
 ///
 /// # Errors
-/// If that cannot be written.
+/// If the files cannot be written.
 pub fn publish(locations: &Locations, claims: &[Claim], holders: &[String]) -> Result<()> {
     let cache = Tree::open(locations.cache_dir())?;
     write(&cache, CLAIMS, &claims)?;
-    // Those that make trees, too, so that the claims of many need not be read to find few.
+    // Includes the entities that create trees, so that few entities can be found without reading the claims of many.
     let trees = claims.iter().filter(|claim| claim.is_tree).map(|claim| &claim.id);
     write(&cache, HOLDERS, &holders.iter().chain(trees).collect::<BTreeSet<_>>())
 }
 
-/// Writes down the claims of those of this plugin's entities alone that a run can be about, and of all that these can contradict. It is not
-/// known which of the others hold something, so that who looks for that has to read all records.
+/// Writes only the claims of the entities that a limited run concerns, and of all that may conflict with them. The list
+/// of holders is removed, because it would be incomplete: readers must read all records instead.
 ///
 /// # Errors
-/// If that cannot be written.
+/// If the files cannot be written.
 pub fn publish_some(locations: &Locations, claims: &[Claim]) -> Result<()> {
     let cache = Tree::open(locations.cache_dir())?;
     cache.place(Path::new(HOLDERS)).remove()?;
@@ -96,7 +99,7 @@ fn write(cache: &Arc<Tree>, name: &str, what: &impl Serialize) -> Result<()> {
     }
 }
 
-/// Claims of many entities, found by path and by entity.
+/// The claims of several entities, indexed by path and by ID.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     /// The claims to single paths.
@@ -105,7 +108,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Reads the claims of all plugins that have made theirs known.
+    /// Reads the claims of all plugins that have written them.
     #[must_use]
     pub fn read(locations: &Locations) -> Claims {
         all(locations).into_iter().collect()
@@ -117,21 +120,22 @@ impl Claims {
         self.by_id.get(id)?.iter().find(|claim| claim.covers(path))
     }
 
-    /// Returns the claim that keeps others from making something at a path: one to the path itself or, unless that is a directory, to one
-    /// above it. What an entity makes in a tree is known only when it has been made.
+    /// Returns the claim that prevents other entities from creating a file at a path: a claim to the path itself or,
+    /// unless that is a directory, to a path above it. Files in trees are not considered, because they are only known
+    /// after they were created.
     #[must_use]
     pub fn conflict(&self, path: &Path, is_directory: bool) -> Option<&Claim> {
         let itself = self.by_path.get(path).filter(|claim| !(claim.is_directory && is_directory));
         itself.or_else(|| self.above(path))
     }
 
-    /// Returns the claim to a path above this one, if that is not to be a directory.
+    /// Returns the claim to a path above this one, unless that path is a directory.
     #[must_use]
     pub fn above(&self, path: &Path) -> Option<&Claim> {
         path.ancestors().skip(1).filter_map(|above| self.by_path.get(above)).find(|claim| !claim.is_directory)
     }
 
-    /// Returns the single paths that are claimed.
+    /// Returns the claimed single paths.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.by_path.keys().map(PathBuf::as_path)
     }
@@ -150,7 +154,7 @@ impl FromIterator<Claim> for Claims {
     }
 }
 
-/// The claims of all plugins that have made theirs known.
+/// Returns the claims of all plugins that have written them.
 #[must_use]
 pub fn all(locations: &Locations) -> Vec<Claim> {
     let Some(folder) = locations.cache_dir().parent() else { return Vec::new() };
@@ -160,8 +164,8 @@ pub fn all(locations: &Locations) -> Vec<Claim> {
     folders.iter().filter_map(|folder| read::<Vec<Claim>>(&folder.join(CLAIMS))).flatten().collect()
 }
 
-/// The entities of a plugin that something can be taken over from, or whose paths are known by their records alone: what an entity makes in
-/// a tree, it may have made since the plugin has listed its entities. None if the plugin has not said so.
+/// Returns the entities of a plugin that have paths to be taken over, or whose paths are only known from their records:
+/// an entity may create files in a tree after the scan. `None` if the plugin has not written the list.
 pub(crate) fn holders(locations: &Locations, plugin: &str) -> Option<BTreeSet<String>> {
     let folder = locations.cache_dir().parent()?.join(plugin);
     read(&folder.join(HOLDERS))
@@ -187,7 +191,7 @@ mod tests {
         publish(&locations, &[tree, Claim::new("file:/etc/x", Path::new("/etc/x"), &[])], &["file:/y".to_owned()])
             .unwrap();
         assert_eq!(all(&locations).len(), 2);
-        // A set of entities asks for them, so that reading all claims each time would take more than linear time.
+        // Each set of entities needs the holders. Reading all claims each time would take quadratic time.
         std::fs::remove_file(dir("cache/files/claims.json")).unwrap();
         let expected = ["archive:/srv/a", "file:/y"].map(str::to_owned).into();
         assert_eq!(holders(&locations, "files"), Some(expected));

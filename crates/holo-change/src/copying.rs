@@ -1,14 +1,15 @@
-//! Copying large files: without copying where the file system can share, and without filling holes.
+//! Copying large files efficiently: by sharing blocks if the file system supports it, and with holes preserved.
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 
-/// Copies all of a file to a new one. On some file systems both share their content; otherwise the kernel copies, and holes stay holes.
+/// Copies a complete file to a new one. If possible, both share their blocks; otherwise the kernel copies the data, and
+/// holes are preserved.
 ///
 /// # Errors
-/// If it cannot be read or written.
+/// If a file cannot be read or written.
 pub(crate) fn copy_whole(from: &mut File, to: &mut File) -> io::Result<()> {
     if rustix::fs::ioctl_ficlone(&*to, &*from).is_ok() {
         return Ok(());
@@ -17,7 +18,7 @@ pub(crate) fn copy_whole(from: &mut File, to: &mut File) -> io::Result<()> {
     loop {
         let start = match rustix::fs::seek(&*from, SeekFrom::Data(position)) {
             Ok(start) => start,
-            // There is nothing but a hole, or nothing at all.
+            // Only a hole is left, or the end of the file.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::NOTSUP) => {
                 from.seek(io::SeekFrom::Start(position))?;
@@ -31,7 +32,7 @@ pub(crate) fn copy_whole(from: &mut File, to: &mut File) -> io::Result<()> {
         to.seek(io::SeekFrom::Start(start))?;
         let copied = io::copy(&mut (&*from).take(end - start), to)?;
         if copied < end - start {
-            // It has become shorter meanwhile.
+            // The file was truncated in the meantime.
             break;
         }
         position = end;

@@ -1,4 +1,4 @@
-//! Directories below a root, found without following anybody else's symlinks.
+//! Opening directories below a root, without following symlinks of other users.
 
 use crate::resolution::{Links, Way, open_plain};
 use rustix::fs::Mode;
@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 /// Opens a directory below `root`, for use with the `*at` system calls.
 ///
-/// If no part of the path is a symlink, as nearly always, that is one system call. An absolute symlink is read as below `root`.
+/// If no component of the path is a symlink, which is nearly always the case, this takes a single system call. Absolute
+/// symlinks are relative to `root`.
 ///
 /// # Errors
-/// Those of the system, and one with words of its own for a symlink of somebody else.
+/// Those of the system, and a specific one for symlinks of other users.
 pub(crate) fn open_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<OwnedFd> {
     match open_plain(root.as_fd(), path) {
-        // ENOSYS: an old kernel; EPERM: a sandbox that does not know the call; EXDEV: a path with `..`, and EAGAIN: one that was
-        // looked at while something anywhere was renamed.
+        // ENOSYS: an old kernel; EPERM: a sandbox that does not support the call; EXDEV: a path with `..`; EAGAIN: a
+        // concurrent rename anywhere during the lookup of such a path.
         Err(Errno::LOOP | Errno::NOSYS | Errno::PERM | Errno::XDEV | Errno::AGAIN) => {
             Way::follow(root.as_fd(), path, links)?.into_directory(root.as_fd())
         }
@@ -24,7 +25,7 @@ pub(crate) fn open_below(root: impl AsFd, path: &Path, links: Links) -> io::Resu
     }
 }
 
-/// Makes a directory and what is missing above it, each 0755; returns those that were made, the topmost first.
+/// Creates a directory and its missing parents, with mode 0755. Returns those that were created, topmost first.
 pub(crate) fn create_below(root: impl AsFd, path: &Path, links: Links) -> io::Result<Vec<PathBuf>> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn does_not_follow_the_symlinks_of_others() {
         if !rustix::process::geteuid().is_root() {
-            // Only root can make what belongs to others.
+            // Only root can create files of other users.
             return;
         }
         let folder = tempfile::tempdir().unwrap();

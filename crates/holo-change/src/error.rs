@@ -1,34 +1,34 @@
-//! I/O errors in the words that Holo's users know: `open PATH: permission denied`.
+//! I/O errors in the format of version 3: `open PATH: permission denied`.
 
 pub use holo_protocol::words::reason;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An operation on a path that failed.
+/// A failed operation on a path.
 #[derive(Debug)]
 pub struct PathError {
-    /// The operation that was tried, such as `open`.
+    /// The operation, such as `open`.
     pub operation: &'static str,
-    /// The path, as the user knows it.
+    /// The path, as displayed to the user.
     pub path: PathBuf,
-    /// The error that it ended with.
+    /// The cause.
     pub error: io::Error,
 }
 
 impl PathError {
-    /// Puts operation and path to an error.
+    /// Creates an error from an operation, a path and a cause.
     pub fn new(operation: &'static str, path: impl Into<PathBuf>, error: impl Into<io::Error>) -> PathError {
         PathError { operation, path: path.into(), error: error.into() }
     }
 
-    /// There should be something at the path, but there isn't.
+    /// Creates the error for a file that does not exist.
     #[must_use]
     pub fn missing(operation: &'static str, path: impl Into<PathBuf>) -> PathError {
         PathError::new(operation, path, rustix::io::Errno::NOENT)
     }
 
-    /// Returns true if there is nothing at the path: it, or a folder on the way to it, does not exist.
+    /// Returns true if the path, or one of its parent directories, does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
@@ -60,7 +60,7 @@ impl std::error::Error for PathError {
 /// The result of an operation on a path.
 pub type Result<T> = std::result::Result<T, PathError>;
 
-/// Puts operation and path to the error of a system call.
+/// Adds an operation and a path to the error of a system call.
 pub(crate) fn at<'a, E: Into<io::Error>>(operation: &'static str, path: &'a Path) -> impl FnOnce(E) -> PathError + 'a {
     move |error| PathError::new(operation, path, error)
 }

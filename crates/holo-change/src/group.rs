@@ -1,27 +1,28 @@
-//! Groups of changes that take each step together, so that the disk is waited for once for all of them.
+//! Committing changes in groups, with a single sync per step for the whole group.
 //!
-//! A change is made in steps, in an order that a crash at any moment does no harm to:
+//! A change is made in steps, in an order that makes a crash at any point harmless:
 //!
-//! 1. *Staged*: what is to be kept is written, under names that mean nothing yet. Nothing has been touched.
-//! 2. *Kept*: the base and the *intent*, which is what the target is going to be, are in their places.
-//! 3. *Prepared*: new content lies beside the target.
-//! 4. *Replaced*: the target is what it was going to be, unless somebody has changed it since it was looked at.
-//! 5. *Recorded* and 6. *confirmed*: what was made is known as made, and what is not needed any more is gone.
+//! 1. *Staged*: the data to be kept is written under temporary names. No final file has been modified.
+//! 2. *Kept*: the base and the *intent*, which is the future state of the target, are in their final places.
+//! 3. *Prepared*: the new content is stored next to the target.
+//! 4. *Replaced*: the target has its new state, unless another process has changed it since it was examined.
+//! 5. *Recorded* and 6. *confirmed*: the new state is recorded, and files that are no longer needed are removed.
 //!
-//! Each step is on disk before the next one is begun; what the last one does need not be. Between the second and the last, a target that is equal to its intent is known to be
-//! our own unfinished work, and not a person's. A [`Store`] may need fewer of them, and have several threads take a step.
+//! Each step is on disk before the next one begins, except for the last step. Between the second and the last step, a
+//! target that is equal to its intent is known to be our own unfinished work, and not a manual change. A [`Store`] may
+//! need only some of the steps, and may use several threads for a step.
 
 use crate::error::{PathError, Result};
 use crate::path_handle::{Durability, PathHandle};
 use crate::shares::{self, SHARE};
 use std::fmt;
 
-/// The places that a step has changed, which have to be on disk before the next one.
+/// The changes of a step that must be on disk before the next step.
 #[derive(Debug, Default)]
 pub struct Unsynced {
     /// The files that were written.
     pub files: Vec<PathHandle>,
-    /// The places that a name was given to, or taken from.
+    /// The paths at which a name was created or removed.
     pub names: Vec<PathHandle>,
 }
 
@@ -32,110 +33,109 @@ impl Unsynced {
     }
 }
 
-/// The place of bases, intents, and of what was made; it knows the steps of a change.
+/// The storage of bases, intents and records, which implements the steps of a change.
 pub trait Store: Sized {
-    /// The change of what belongs together, such as one entity.
+    /// A change of objects that belong together, such as those of one entity.
     type Change;
-    /// The reason why a change is not made.
+    /// The error of a change.
     type Error: From<PathError>;
 
-    /// Opens the store once more, for another thread.
+    /// Opens the store again, for another thread.
     ///
     /// # Errors
     /// If a directory cannot be opened.
     fn reopen(&self) -> Result<Self>;
 
-    /// Forgets the directories that were used last: others may have moved them.
+    /// Drops cached directories, which other processes may have moved.
     fn forget_directories(&self);
 
-    /// Returns the number of files that a change is about, by which the cheaper way to sync is chosen.
+    /// Returns the number of files of a change, which determines the cheaper way to sync.
     fn files(&self, _: &Self::Change) -> usize {
         1
     }
 
-    /// Returns the number of bytes that a change keeps in memory.
+    /// Returns the memory usage of a change, in bytes.
     fn bytes(&self, _: &Self::Change) -> usize {
         0
     }
 
-    /// Does what the changes of a group have in common, before the first step.
+    /// Prepares a group of changes, before the first step.
     ///
     /// # Errors
-    /// If it cannot be done: then none of the changes is made.
+    /// On failure, none of the changes is made.
     fn begin(&self, _: &mut [Self::Change]) -> Result<()> {
         Ok(())
     }
 
-    /// Step 1.
+    /// Performs step 1.
     ///
     /// # Errors
-    /// Here as in all steps: then the change takes no further one.
+    /// In this and all other steps, a failure ends the change.
     fn stage(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
 
-    /// Writes down what the changes that have taken the first step have in common; it is synced with that step.
+    /// Writes the common data of the changes that have completed the first step. It is synced with that step.
     ///
     /// # Errors
-    /// If it cannot be written: then none of the changes is made.
+    /// On failure, none of the changes is made.
     fn gather(&self, _: &[&Self::Change]) -> Result<Unsynced> {
         Ok(Unsynced::default())
     }
 
-    /// Step 2.
+    /// Performs step 2.
     ///
     /// # Errors
-    /// As before.
+    /// As in step 1.
     fn keep(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
 
-    /// Step 3.
+    /// Performs step 3.
     ///
     /// # Errors
-    /// As before.
+    /// As in step 1.
     fn prepare(&self, _: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error> {
         Ok(Unsynced::default())
     }
 
-    /// Step 4.
+    /// Performs step 4.
     ///
     /// # Errors
-    /// As before.
+    /// As in step 1.
     fn replace(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
 
-    /// Step 5.
+    /// Performs step 5.
     ///
     /// # Errors
-    /// As before.
+    /// As in step 1.
     fn record(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
 
-    /// Step 6.
+    /// Performs step 6.
     ///
     /// # Errors
-    /// As before.
+    /// As in step 1.
     fn confirm(&self, _: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error> {
         Ok(Unsynced::default())
     }
 
-    /// Does what the changes of a group that were made have in common, after the last step.
+    /// Completes a group of changes, after the last step.
     ///
     /// # Errors
-    /// If it cannot be done. The changes are made all the same.
+    /// A failure does not affect the changes, which have been made.
     fn end(&self, _: &mut [Self::Change]) -> Result<()> {
         Ok(())
     }
 
-    /// Removes what a change has left that takes no further step.
+    /// Cleans up after a change that has failed.
     fn abandon(&self, change: &mut Self::Change, error: &Self::Error);
 
-    /// Takes a step with each of the changes that have not failed: one after the other, unless a store has it done
-    /// by several threads.
+    /// Performs a step for all changes that have not failed, one after the other unless the store uses several threads.
     fn take(&self, step: Step<Self>, changes: &mut [Self::Change], results: &mut Results<Self>) -> Unsynced {
         take_in_order(self, step, changes, results)
     }
 }
 
-/// A step, with one change.
+/// A step of a change.
 pub struct Step<S: Store> {
     act: fn(&S, &mut S::Change) -> std::result::Result<Unsynced, S::Error>,
-    /// True if files may be freed: then the device is waited for, and not the processor.
+    /// True if the step may free the blocks of files, so that it is limited by the device and not by the processor.
     pub(crate) may_free: bool,
 }
 
@@ -167,7 +167,8 @@ impl<S: Store> Step<S> {
         ]
     }
 
-    /// Returns the number of threads that take the step where so many may work, if files `are_freed` by the changes.
+    /// Returns the number of threads for the step, if at most `threads` may be used, and the changes free files if
+    /// `are_freed` is set.
     pub(crate) fn threads(&self, threads: usize, are_freed: bool) -> usize {
         if self.may_free && are_freed { shares::threads_that_free(threads) } else { threads }
     }
@@ -176,9 +177,9 @@ impl<S: Store> Step<S> {
 /// The results of changes so far.
 pub type Results<S> = [std::result::Result<(), <S as Store>::Error>];
 
-/// Makes changes, step by step for all of them together, and returns the result of each.
+/// Makes changes, one step at a time for the whole group, and returns the result of each change.
 ///
-/// An error in one does not affect the others, unless it is the disk's.
+/// The failure of a change does not affect the others, except for errors of a sync.
 pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result::Result<(), S::Error>> {
     if changes.is_empty() {
         return Vec::new();
@@ -215,9 +216,9 @@ fn take_in_order<S: Store>(store: &S, step: Step<S>, changes: &mut [S::Change], 
     unsynced
 }
 
-/// Takes a step with each of the changes that have not failed, by up to so many threads.
+/// Performs a step for all changes that have not failed, with at most this number of threads.
 ///
-/// A step with one change must not depend on the same step with another one.
+/// A step of one change must not depend on the same step of another.
 pub(crate) fn take_concurrently<S>(
     store: &S,
     threads: usize,
@@ -240,7 +241,8 @@ where
     unsynced
 }
 
-/// A disk that cannot say that a step is done makes it wrong to take the next one, for every change of the group.
+/// Fails all changes of the group if a sync has failed, because the next step must not be performed before the previous
+/// one is on disk.
 fn fail_all<E: From<PathError>>(results: &mut [std::result::Result<(), E>], done: Result<()>) {
     if let Err(error) = done {
         for result in results.iter_mut().filter(|result| result.is_ok()) {
@@ -261,11 +263,11 @@ mod tests {
     use std::thread;
     use std::thread::ThreadId;
 
-    /// A store that notes which steps are taken, and fails with the change of one name at one of them.
+    /// A store that records the steps, and fails at a given step of a given change.
     struct Noting {
         steps: RefCell<Vec<String>>,
         fails: (&'static str, &'static str),
-        /// Got its name in the first step.
+        /// A path that is reported as changed in the first step.
         named: Option<PathHandle>,
     }
 
@@ -353,7 +355,7 @@ mod tests {
         assert!(steps.iter().skip(1).all(|step| step.starts_with("stage") || step.starts_with("abandon")), "{steps:?}");
     }
 
-    /// A store of numbers, that several threads work in; those that seven divides fail when they are kept.
+    /// A store of numbers for several threads. Multiples of seven fail in step 2.
     struct Numbers {
         counted: Arc<AtomicUsize>,
         threads: Arc<Mutex<HashSet<ThreadId>>>,
@@ -363,7 +365,7 @@ mod tests {
         fn count(&self) {
             self.counted.fetch_add(1, Ordering::Relaxed);
             self.threads.lock().unwrap().insert(thread::current().id());
-            // Time enough for others to begin.
+            // Gives other threads the opportunity to start.
             thread::yield_now();
         }
     }
@@ -393,7 +395,7 @@ mod tests {
         }
 
         fn replace(&self, number: &mut usize) -> Result<Unsynced> {
-            // Not before all have been kept.
+            // All changes have completed step 2.
             assert!(self.counted.load(Ordering::Relaxed) >= 2000);
             *number += 1_000_000;
             self.count();

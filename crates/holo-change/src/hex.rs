@@ -1,6 +1,6 @@
-//! Bytes as hexadecimal digits.
+//! Hexadecimal encoding.
 
-/// Returns the bytes as lower-case hexadecimal digits, two for each.
+/// Returns the bytes as lower-case hexadecimal digits, two per byte.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Images of files: what a file or symlink is, with its mode and owner.
+//! Images of files: the type, content, mode and owner of a file or symlink.
 
 mod stamp;
 
@@ -14,53 +14,53 @@ use std::io::{self, Read, Write};
 
 const BUFFER_SIZE: usize = 1 << 16;
 const SMALLEST_BUFFER: usize = 1 << 12;
-/// The bits of a mode that are the file's own: permissions, set-user-ID, set-group-ID, sticky.
+/// The bits of a mode that are not the type: permissions, set-user-ID, set-group-ID, sticky.
 const MODE_BITS: u32 = 0o7777;
-/// A file or symlink as it is somewhere, or as it should be. The content of a file stays where it is until it is needed.
+/// The current or desired state of a file or symlink. The content of a file is not loaded until it is needed.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Its content.
+    /// The content.
     pub content: Content,
-    /// Its mode, all twelve bits; of no meaning for a symlink.
+    /// All twelve mode bits; meaningless for a symlink.
     pub mode: u32,
-    /// Its owner.
+    /// The owner.
     pub uid: u32,
-    /// Its group.
+    /// The group.
     pub gid: u32,
-    /// The place of the file that has its extended attributes. Like the content, they stay where they are until they are needed.
+    /// The path of the file with the extended attributes. Like the content, they are not loaded until they are needed.
     pub attributes_of: PathHandle,
 }
 
 /// The content of a file or symlink.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// A symlink's target.
+    /// The target of a symlink.
     Symlink(Vec<u8>),
-    /// The content of the regular file at this place.
+    /// The content of a regular file.
     File {
-        /// The place where it can be read.
+        /// The path from which it can be read.
         place: PathHandle,
-        /// Its length when it was looked at.
+        /// Its length when it was examined.
         size: u64,
     },
 }
 
-/// The reason why no image can be made.
+/// The error for a path without an image.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmanageable {
-    /// There is something, but neither a file nor a symlink.
+    /// The path is neither a file nor a symlink.
     #[error("not a manageable file")]
     WrongType,
-    /// It cannot be looked at.
+    /// The path cannot be examined.
     #[error(transparent)]
     Path(#[from] PathError),
 }
 
 impl Image {
-    /// The image of what is at a place; none if nothing is.
+    /// Returns the image of a path; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it is neither a file nor a symlink, or cannot be looked at.
+    /// If it is neither a file nor a symlink, or cannot be examined.
     pub fn load(place: &PathHandle) -> std::result::Result<Option<Image>, Unmanageable> {
         Stamp::of(place)?.map(|stamp| stamp.image(place)).transpose()
     }
@@ -71,13 +71,15 @@ impl Image {
         matches!(self.content, Content::Symlink(_))
     }
 
-    /// Returns true if root or we own it: a symlink of anybody else may point to what its owner could not read.
+    /// Returns true if it belongs to root or the current user. A symlink of another user may point to files that its
+    /// owner cannot read.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         resolution::is_trusted(self.uid)
     }
 
-    /// Returns true if both are the same: type, content or target, owner, group, and the mode of a file, but not extended attributes.
+    /// Returns true if both are equal: type, content or target, owner, group, and mode of a file, but not extended
+    /// attributes.
     ///
     /// # Errors
     /// If a content cannot be read.
@@ -85,7 +87,7 @@ impl Image {
         self.equals_all(&[other])
     }
 
-    /// Returns true if all of these are the same as this one, each content being read once at most.
+    /// Returns true if all of these are equal to this image. Each content is read at most once.
     ///
     /// # Errors
     /// If a content cannot be read.
@@ -114,7 +116,8 @@ impl Image {
         }
     }
 
-    /// Returns true if both files have the same mode, or had it before the ACL of one was lost on a file system that has none.
+    /// Returns true if both files have the same mode, or had it before the ACL of one of them was lost on a file system
+    /// without ACLs.
     ///
     /// # Errors
     /// If extended attributes cannot be read.
@@ -129,8 +132,8 @@ impl Image {
         Ok(self.mode == other.mode || is_rest_of(self, other)? || is_rest_of(other, self)?)
     }
 
-    /// The same with the extended attributes of a file that it is going to replace, if that has the owner and the mode that it shall have;
-    /// otherwise it keeps its own, as an ACL goes with a mode.
+    /// Returns the image with the extended attributes of the file that it replaces, if the owner and mode are equal.
+    /// Otherwise it keeps its own, because an ACL depends on the mode.
     ///
     /// # Errors
     /// If extended attributes cannot be read.
@@ -152,27 +155,28 @@ impl Image {
         Ok(one.is(two) || ExtendedAttributes::of(one)? == ExtendedAttributes::of(two)?)
     }
 
-    /// Returns true if it lies on a file system that has no ACLs, where its own may have been lost.
+    /// Returns true if it is stored on a file system without ACLs, where its ACL may have been lost.
     #[must_use]
     pub fn may_lack_acl(&self) -> bool {
         path_handle::is_without_acls(&self.attributes_of)
     }
 
-    /// Writes the image to a place, instead of whatever has the name now; nobody else can open it before it has its owner, its mode and its
-    /// ACL. On a file system without ACLs the mode is a narrower one, so that nobody may do more.
+    /// Writes the image to a path, replacing an existing file. Other users cannot open the file before it has its
+    /// owner, mode and ACL. On a file system without ACLs, the mode is narrowed so that no user gains permissions.
     ///
-    /// What was there is gone at once, so this is for temporary places, to be moved by [`PathHandle::rename_to`].
+    /// The existing file is removed first, so this is meant for temporary paths, followed by [`PathHandle::rename_to`].
     ///
     /// # Errors
-    /// If the content cannot be read or written, or mode and owner cannot be given: then nothing is left there.
+    /// If the content cannot be read or written, or the mode or owner cannot be set. No file remains in this case.
     pub fn write_to(&self, place: &PathHandle) -> Result<()> {
         self.write_to_all(&[place])
     }
 
-    /// [Writes](Image::write_to) the image to several places, reading the content once; at the first of them there is something first.
+    /// Writes the image to several paths, like [`write_to`](Image::write_to), but reads the content once. The first
+    /// path is created first.
     ///
     /// # Errors
-    /// As above: then nothing is left at any of them.
+    /// Those of `write_to`. No files remain in this case.
     pub fn write_to_all(&self, places: &[&PathHandle]) -> Result<()> {
         let written = match &self.content {
             Content::Symlink(target) => places.iter().try_for_each(|place| self.write_symlink(target, place)),
@@ -184,10 +188,10 @@ impl Image {
         written
     }
 
-    /// Puts the image at a place in one step, where something older may be: when this returns, it is on disk.
+    /// Atomically creates or replaces a file with the image. When this returns, it is on disk.
     ///
     /// # Errors
-    /// As [`Image::write_to`]: then what was there still is.
+    /// Those of [`Image::write_to`]. An existing file remains unchanged then.
     pub fn put(&self, place: &PathHandle) -> Result<()> {
         let temporary = place.temporary(TEMPORARY);
         self.write_to(&temporary)?;
@@ -214,7 +218,8 @@ impl Image {
         })
     }
 
-    /// The owner and group to be given to a file that has others. Only root may even confirm those that it has.
+    /// Returns the owner and group to be set on a file that has others. Only root may set them, even to the same
+    /// values.
     fn owners_to_change(&self, stat: &Stat) -> (Option<Uid>, Option<Gid>) {
         let uid = (stat.st_uid != self.uid).then(|| Uid::from_raw(self.uid));
         let gid = (stat.st_gid != self.gid).then(|| Gid::from_raw(self.gid));
@@ -222,11 +227,11 @@ impl Image {
     }
 }
 
-/// Puts what is at one place also at another, where something older may be, by a second name if the file system has them. At no moment is
-/// either place without a whole file.
+/// Makes a file available at another path too, replacing an existing file, as a hard link if the file system supports
+/// them. Neither path is without a complete file at any time.
 ///
 /// # Errors
-/// If it cannot be written; then what was there still is.
+/// If the file cannot be written. An existing file remains unchanged then.
 pub fn copy_in_one_step(from: &PathHandle, to: &PathHandle) -> Result<()> {
     if from.is_same_file(to)? {
         return Ok(());
@@ -241,7 +246,7 @@ pub fn copy_in_one_step(from: &PathHandle, to: &PathHandle) -> Result<()> {
     move_into_place(&temporary, to)
 }
 
-/// Moves a file that was written to where it belongs: when this returns, that is on disk.
+/// Moves a temporary file to its final path. When this returns, the change is on disk.
 fn move_into_place(temporary: &PathHandle, place: &PathHandle) -> Result<()> {
     let moved = Durability::Each.sync([temporary], []).and_then(|()| temporary.rename_to(place));
     if moved.is_err() {
@@ -250,7 +255,7 @@ fn move_into_place(temporary: &PathHandle, place: &PathHandle) -> Result<()> {
     moved.and_then(|()| Durability::Each.sync([], [place]))
 }
 
-/// Copies what is in a file, which was just seen to be so long, to new ones.
+/// Copies the content of a file, which had this size when it was examined, to new files.
 fn copy(from: &PathHandle, size: u64, to: &mut [(&PathHandle, File)]) -> Result<()> {
     let mut source = from.open()?;
     let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(1).max(SMALLEST_BUFFER);
@@ -271,14 +276,14 @@ fn copy(from: &PathHandle, size: u64, to: &mut [(&PathHandle, File)]) -> Result<
             file.write_all(chunk).map_err(|error| PathError::new("write", place.shown(), error))?;
         }
         copied += read as u64;
-        // If more was asked for than came, and the file is as long as it was, there is no need to ask for the end.
+        // After a short read at the expected size, no further read is needed to detect the end of the file.
         if read == 0 || (read < buffer.len() && copied == size) {
             return Ok(());
         }
     }
 }
 
-/// Compares files that were just seen to be equally long.
+/// Compares the contents of files that had the same size when they were examined.
 fn same_content(one: &PathHandle, others: &[&PathHandle], size: u64) -> Result<bool> {
     let mut file = one.open()?;
     let mut other_files = others.iter().map(|other| Ok((*other, other.open()?))).collect::<Result<Vec<_>>>()?;
@@ -301,7 +306,7 @@ fn same_content(one: &PathHandle, others: &[&PathHandle], size: u64) -> Result<b
     Ok(true)
 }
 
-/// Fills the buffer; returns whether the file was long enough. It may have become shorter since it was looked at.
+/// Fills the buffer. Returns false if the file is too short, which happens if it was truncated after it was examined.
 fn read_all(place: &PathHandle, file: &mut File, buffer: &mut [u8]) -> Result<bool> {
     match file.read_exact(buffer) {
         Ok(()) => Ok(true),

@@ -1,6 +1,7 @@
-//! Images of targets in version 3's layout: as they were found first in `base/`, and as they were written last in `provisioned/`.
+//! Images of targets in the layout of version 3: the original ones in `base/`, and the last provisioned ones in
+//! `provisioned/`.
 //!
-//! An image has the mode, the owner and the extended attributes of what it is the image of, so that no other record is needed.
+//! An image has the mode, owner and extended attributes of its target, so that no separate record is needed.
 
 mod change;
 mod recovery;
@@ -22,23 +23,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The folder of the images of targets as they were found first, in the state directory.
+/// The directory of the original images, in the state directory.
 pub const BASE: &str = "base";
-/// The folder of the images of targets as we wrote them last.
+/// The directory of the last provisioned images.
 pub const PROVISIONED: &str = "provisioned";
-/// The folder of files that are being written; nothing of it is left when an apply has ended.
+/// The directory of temporary files, which is removed at the end of an apply.
 const STAGED: &str = ".staged";
 
-/// The targets below a root, and their images in a state directory.
+/// The targets below a root directory, and their images in a state directory.
 #[derive(Clone, Debug)]
 pub struct ImageStore {
     root: Arc<Tree>,
     state: Arc<Tree>,
-    /// True once it is seen that a base cannot be moved to its target.
+    /// True once a base could not be moved to its target.
     bases_are_elsewhere: Arc<AtomicBool>,
-    /// True once it is on disk that something may have to be put in order.
+    /// True once the staging directory, which requests recovery by the next apply, is on disk.
     staging_is_on_disk: Arc<AtomicBool>,
-    /// The number of threads that may work at the same time.
+    /// The maximum number of threads.
     threads: usize,
 }
 
@@ -46,20 +47,20 @@ impl ImageStore {
     /// Opens the root and the state directory.
     ///
     /// # Errors
-    /// If one of them cannot be opened.
+    /// If a directory cannot be opened.
     pub fn open(locations: &Locations) -> Result<ImageStore> {
         let (root, state) = (Tree::open(locations.root())?, Tree::open(locations.state_dir())?);
         let (bases_are_elsewhere, staging_is_on_disk) = Default::default();
         Ok(ImageStore { root, state, bases_are_elsewhere, staging_is_on_disk, threads: 1 })
     }
 
-    /// Has changes of different targets made by so many threads.
+    /// Sets the number of threads for changes of different targets.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> ImageStore {
         ImageStore { threads, ..self }
     }
 
-    /// Returns true if bases are on another mount than targets, as far as is known.
+    /// Returns true if bases are known to be on another mount than targets.
     fn bases_are_elsewhere(&self) -> bool {
         self.bases_are_elsewhere.load(Ordering::Relaxed)
     }
@@ -68,7 +69,7 @@ impl ImageStore {
         self.bases_are_elsewhere.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until no other apply works in the state directory, and keeps others waiting until the result is dropped.
+    /// Locks the state directory against other applies until the returned descriptor is closed.
     ///
     /// # Errors
     /// If it cannot be locked.
@@ -76,43 +77,43 @@ impl ImageStore {
         self.state.hold()
     }
 
-    /// Returns the file that is managed.
+    /// Returns the managed file.
     #[must_use]
     pub fn target(&self, path: &Path) -> PathHandle {
         self.root.place(path)
     }
 
-    /// Returns its image as it was found first.
+    /// Returns its original image.
     #[must_use]
     pub fn base(&self, path: &Path) -> PathHandle {
         self.state.place(&below(BASE, path))
     }
 
-    /// Returns its image as we wrote it last.
+    /// Returns its last provisioned image.
     #[must_use]
     pub fn provisioned(&self, path: &Path) -> PathHandle {
         self.state.place(&below(PROVISIONED, path))
     }
 
-    /// Returns the image that the target is going to be, which is there from before the target is changed until after: after a crash, it
-    /// tells our unfinished work from a person's.
+    /// Returns the future image of the target, which exists from before the target is changed until after the change.
+    /// After a crash, it distinguishes unfinished work from manual changes.
     #[must_use]
     pub fn intent(&self, path: &Path) -> PathHandle {
         self.staged(intent_name(path))
     }
 
-    /// Returns where a new base is written before it is moved into its place.
+    /// Returns the path at which a new base is written before it is moved to its final path.
     fn staged_base(&self, path: &Path) -> PathHandle {
         self.staged(format!("base-{}", path_digest(path)))
     }
 
-    /// Returns something in the staging folder.
+    /// Returns a path in the staging directory.
     #[must_use]
     pub fn staged(&self, name: impl AsRef<OsStr>) -> PathHandle {
         self.state.place(&Path::new(STAGED).join(name.as_ref()))
     }
 
-    /// Returns true if an apply was killed, as far as can be seen, or is at work.
+    /// Returns true if an apply was killed, as far as can be detected, or is running.
     #[must_use]
     pub fn is_untidy(&self) -> bool {
         self.staging_folder().exists().unwrap_or(true)
@@ -122,13 +123,13 @@ impl ImageStore {
         self.state.place(Path::new(STAGED))
     }
 
-    /// Returns the names of everything that is staged; none at all if not even the folder exists.
+    /// Returns the names of all staged files; `None` if the staging directory does not exist.
     fn all_staged(&self) -> Result<Option<Vec<OsString>>> {
         if self.staging_folder().exists()? { self.staged("x").siblings().map(Some) } else { Ok(None) }
     }
 
-    /// Returns the places that are synced before the first base is moved away: as long as the staging folder is there, the next apply looks
-    /// for what a killed one has left.
+    /// Returns the paths to be synced before the first base is moved away. As long as the staging directory exists, the
+    /// next apply performs a recovery.
     fn unsynced_staging(&self) -> Vec<PathHandle> {
         if self.staging_is_on_disk.swap(true, Ordering::Relaxed) {
             return Vec::new();
@@ -136,26 +137,26 @@ impl ImageStore {
         vec![self.staging_folder(), self.staged("x")]
     }
 
-    /// Makes the staging folder, if it is not there.
+    /// Creates the staging directory unless it exists.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create_staging_folder(&self) -> Result<()> {
         self.staged("x").create_folder().map(drop)
     }
 
-    /// Removes the staging folder, unless a crash has left something in it that is still needed.
+    /// Removes the staging directory, unless it contains files of a killed apply that are still needed.
     pub fn remove_staging_folder(&self) {
         self.staged("x").remove_empty_folders(Path::new(""));
     }
 
-    /// Returns something else in the state directory.
+    /// Returns another path in the state directory.
     #[must_use]
     pub fn state(&self, path: &Path) -> PathHandle {
         self.state.place(path)
     }
 
-    /// Replaces a base by a copy of it.
+    /// Replaces a base with a copy of itself.
     fn copy_base(&self, path: &Path) -> Result<()> {
         let (base, staged) = (self.base(path), self.staged_base(path));
         let Ok(Some(image)) = Image::load(&base) else { return Ok(()) };
@@ -166,8 +167,8 @@ impl ImageStore {
         Durability::Each.sync([], [&base])
     }
 
-    /// Replaces bases that were targets until now by copies of them, where some process may have the target open for writing; returns
-    /// whether that is done with all of them.
+    /// Replaces bases that were targets until now with copies if a process may have the target open for writing.
+    /// Returns true if all were copied.
     #[must_use]
     pub fn separate_open_bases(&self, paths: &[PathBuf]) -> bool {
         let bases: Vec<PathHandle> = paths.iter().map(|path| self.base(path)).collect();
@@ -177,18 +178,18 @@ impl ImageStore {
     }
 }
 
-/// Returns the name of an intent. Staged files have flat names: a path below another folder might be too long.
+/// Returns the name of an intent. Names are flat, because a nested path might be too long.
 fn intent_name(path: &Path) -> String {
     format!("intent-{}", path_digest(path))
 }
 
-/// Returns a name that no other path gives, and that is short enough for any folder.
+/// Returns a unique name for a path, short enough for any directory.
 #[must_use]
 pub fn path_digest(path: &Path) -> String {
     hex(&Sha256::digest(path.as_os_str().as_bytes()))
 }
 
-/// Returns the path below the state directory of something that belongs to a target, whose path begins with a slash.
+/// Returns the path of a target's file below the state directory. The path of the target begins with a slash.
 #[must_use]
 pub fn below(folder: &str, path: &Path) -> PathBuf {
     let below = [folder.as_bytes(), path.as_os_str().as_bytes()].concat();

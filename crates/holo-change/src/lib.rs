@@ -1,9 +1,11 @@
-//! The engine that changes what is on disk: images of files, paths that never follow a stranger's symlink, durability, bases and intents.
+//! The engine for changes on disk: images of files, paths that are resolved without following untrusted symlinks,
+//! durability, bases and intents.
 //!
-//! [`PathHandle`] and [`Tree`] find files without following others' symlinks, [`Image`] is what a file is, [`ExtendedAttributes`] are its
-//! ACL and the like, and [`Durability`] makes steps last. [`commit`] has the order of the steps in which anything is changed, for all
-//! [stores](Store) of bases and intents: [`image_store`] keeps images in version 3's layout, [`tracked`] records of many paths in a
-//! [`base_store`], and [`tree_store`] manifests of whole directories. [`claims`] tells the plugins of a run what the entities of the others are about.
+//! [`PathHandle`] and [`Tree`] access files without following symlinks of other users, [`Image`] is the state of a
+//! file, [`ExtendedAttributes`] contains its ACL and other attributes, and [`Durability`] syncs the steps of a change.
+//! [`commit`] defines the order of the steps for all [stores](Store) of bases and intents: [`image_store`] keeps images
+//! in the layout of version 3, [`tracked`] keeps records of several paths in a [`base_store`], and [`tree_store`] keeps
+//! manifests of directories. [`claims`] informs the plugins of a run about the paths of each other's entities.
 
 pub mod access;
 pub mod acl;

@@ -1,8 +1,8 @@
-//! The directories that a plugin works in.
+//! The directories of a plugin.
 
 use std::path::{Path, PathBuf};
 
-/// The root of the system that is managed, and the directories that the plugin has for itself.
+/// The root directory of the managed system, and the plugin's own directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locations {
     root: PathBuf,
@@ -11,25 +11,25 @@ pub struct Locations {
 }
 
 impl Locations {
-    /// Creates the locations from a root and two directories, whose parents have those of the other plugins.
+    /// Creates the locations. The parents of the state and cache directories contain those of the other plugins.
     #[must_use]
     pub fn new(root: PathBuf, state_dir: PathBuf, cache_dir: PathBuf) -> Locations {
         Locations { root, state_dir, cache_dir }
     }
 
-    /// Returns the root of the system that is managed.
+    /// Returns the root directory of the managed system.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the directory of what later runs need.
+    /// Returns the directory for persistent state.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 
-    /// Returns the directory of what only this run needs.
+    /// Returns the directory for temporary files of this run.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         &self.cache_dir

@@ -1,4 +1,4 @@
-//! Manifests: lists of the paths that an entity has made in a directory, in the format of mtree(5).
+//! Manifests: lists of the paths that an entity has created in a directory, in the format of mtree(5).
 
 mod entry;
 mod words;
@@ -20,38 +20,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use words::{decode, encode};
 
-/// The folder of the manifests in a state directory.
+/// The directory of the manifests in a state directory.
 pub(crate) const FOLDER: &str = "trees";
-/// The number of digits of the name of a manifest.
+/// The length of the name of a manifest, in digits.
 const NAME_SIZE: usize = 32;
 const RECIPE: &str = "# from ";
 const UNFINISHED: &str = "# unfinished";
-/// The prefix of a path whose base is not needed any more.
+/// The prefix of a path whose base is no longer needed.
 const DROPPED: &str = "# dropped ";
-/// The prefix of a path that the new version does not have.
+/// The prefix of a path that the new version does not contain.
 const LEAVING: &str = "# leaving ";
-/// The prefix of a path that the version does not have, and over which an overlay lies.
+/// The prefix of a path that the version does not contain, and that is covered by an overlay.
 const WAITING: &str = "# waiting ";
 
-/// The paths that an entity has made in a directory.
+/// The paths that an entity has created in a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Manifest {
-    /// Everything that decides about the tree, such as the digest of an archive and the options of its extraction.
+    /// All inputs that determine the tree, such as the digest of an archive and the options for its extraction.
     pub recipe: String,
-    /// True if a version is, or may be, partly installed: then a path is in any of its states, or equal to its base.
+    /// True if a version may be partly installed. Each path is then in one of its listed states, or equal to its base.
     pub unfinished: bool,
-    /// The possible states of each path, by the path below the directory.
+    /// The possible states of each path, by its path relative to the directory.
     pub entries: Table<Vec<ManifestEntry>>,
-    /// Paths that are not ours any more, and whose bases have been restored: those are to be removed.
+    /// Paths that no longer belong to the entity and were restored, whose bases can be removed.
     pub dropped: Vec<PathBuf>,
-    /// While a version is partly installed: the paths that it does not have. Another entity may make them.
+    /// The paths that the new version does not contain, while it is partly installed. Other entities may create them.
     pub leaving: Table<()>,
-    /// The paths that the version does not have, and that stay until no overlay lies over them. Another entity may make them, too.
+    /// The paths that the version does not contain, and that are kept while an overlay covers them. Other entities may
+    /// create them too.
     pub waiting: BTreeSet<PathBuf>,
 }
 
 impl Manifest {
-    /// Returns the location, in a state directory, of the manifest of what an entity has made in a directory.
+    /// Returns the path of the manifest for an entity and a directory, in a state directory.
     #[must_use]
     pub fn location(state: &Arc<Tree>, id: &str, directory: &Path) -> PathHandle {
         let digest = Sha256::digest([id.as_bytes(), b"\0", &*path_bytes(directory)].concat());
@@ -59,17 +60,17 @@ impl Manifest {
         state.place(&Path::new(FOLDER).join(name + ".mtree"))
     }
 
-    /// Returns an empty manifest, which keeps what does not fit into memory in the folder of this place.
+    /// Creates an empty manifest. Data that does not fit in memory is stored in the directory of `spill`.
     #[must_use]
     pub fn new(spill: &PathHandle) -> Manifest {
         Manifest { entries: Table::new(spill), leaving: Table::new(spill), ..Manifest::default() }
     }
 
-    /// Takes a path off the list, as it belongs to another entity by now; the tree is compared anew then. Unless its base is kept, that is not
-    /// needed any more.
+    /// Removes a path that belongs to another entity now; the recipe is cleared, so that the tree is compared again.
+    /// Unless `keeps_base` is set, its base is no longer needed. Returns true if the path was listed.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read or written.
+    /// If data outside of memory cannot be read or written.
     pub fn release(&mut self, path: &Path, keeps_base: bool) -> Result<bool> {
         let is_listed = self.retain(|other| other != path)?;
         if is_listed {
@@ -79,7 +80,7 @@ impl Manifest {
         Ok(is_listed)
     }
 
-    /// Takes paths off the list. Returns true if there were any.
+    /// Removes paths for which the function returns false. Returns true if there were any.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(&Path) -> bool) -> Result<bool> {
         let (mut kept, mut has_changed) = (self.entries.like(), false);
         for row in self.entries.iter() {
@@ -94,16 +95,16 @@ impl Manifest {
         Ok(has_changed)
     }
 
-    /// Lets other entities have all the paths.
+    /// Allows other entities to create all of the paths.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read or written.
+    /// If data outside of memory cannot be read or written.
     pub fn leave_all(&mut self) -> Result<()> {
         self.leaving = self.entries.like();
         self.leaving.extend(self.entries.paths().map(|path| path.map(|path| (path, ()))))
     }
 
-    /// Reads a manifest; none if the file does not exist.
+    /// Reads a manifest; `None` if the file does not exist.
     ///
     /// # Errors
     /// If it cannot be read or parsed.
@@ -130,7 +131,7 @@ impl Manifest {
     /// Replaces the manifest. When this returns, it is on disk.
     ///
     /// # Errors
-    /// If it cannot be written. Then the old one is still there.
+    /// If the manifest cannot be written. The old one remains unchanged then.
     pub fn save(&self, path: &PathHandle) -> Result<()> {
         path.replace_by(&|file| self.write(path, file), 0o600, OnDisk::New)
     }
@@ -163,7 +164,8 @@ impl Manifest {
         file.write_all(text.as_bytes()).map_err(failed)
     }
 
-    /// Parses a line; none if it is not valid. One of a path is returned, which may be in several states.
+    /// Parses a line; the outer `Option` is `None` if it is invalid. Returns the entry of a path, if the line is one; a
+    /// path may have several.
     fn parse(&mut self, line: &str) -> Result<Option<Option<(PathBuf, ManifestEntry)>>> {
         if let Some(recipe) = line.strip_prefix(RECIPE) {
             recipe.clone_into(&mut self.recipe);
@@ -192,7 +194,7 @@ fn parse_line(line: &str) -> Option<(PathBuf, ManifestEntry)> {
 
 fn parse_path(text: &str) -> Option<PathBuf> {
     let path = PathBuf::from(OsString::from_vec(decode(text.strip_prefix("./")?)?));
-    // It was written by us; but no path in it may lead out of the directory.
+    // The file is our own, but a path must never lead out of the directory.
     let is_sound = path.components().next().is_some()
         && path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     is_sound.then_some(path)

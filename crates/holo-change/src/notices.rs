@@ -1,12 +1,12 @@
-//! Notices of what a person should know of, and what is no reason to stop.
+//! Notices for the user that are not errors.
 
 use crate::error::PathError;
 
-/// Takes notices, and puts them into words.
+/// Receives notices, and formats them.
 pub trait Notices {
-    /// A record cannot be read; it is left alone.
+    /// Reports an unreadable record, which is left unchanged.
     fn unreadable_record(&mut self, error: &PathError);
 
-    /// An entity has taken over what another one managed.
+    /// Reports that an entity has taken over the object of another one.
     fn taken_over(&mut self, by: &str, from: &str);
 }

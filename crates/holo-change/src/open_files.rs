@@ -1,4 +1,4 @@
-//! Files that some process has open for writing.
+//! Detecting files that are open for writing.
 
 use crate::error::Result;
 use crate::path_handle::PathHandle;
@@ -11,25 +11,26 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 const PROCESSES: &str = "/proc";
-/// The suffix that the kernel adds to the path of a file whose name is gone.
+/// The suffix that the kernel adds to the path of an unlinked file.
 const DELETED: &[u8] = b" (deleted)";
 
-/// Returns for each file whether some process has it open for writing: by its place, or by another path with the same last name.
+/// Returns for each file whether a process has it open for writing, under its path or another path with the same file
+/// name.
 ///
-/// That is asked of the files that the processes have open. A file that is mapped into memory and closed is not seen, nor are processes
-/// that this one may not look at. If it cannot be told at all, it is said of every file.
+/// The open descriptors of all processes are examined. Files that are mapped and closed are not detected, nor are files
+/// of processes that this process may not examine. If no process can be examined, all files are reported as open.
 ///
 /// # Errors
-/// If one of the files cannot be looked at.
+/// If a file cannot be examined.
 pub fn are_open_for_writing(files: &[PathHandle]) -> Result<Vec<bool>> {
     let named: Vec<_> = files.iter().map(|place| (place.path().file_name().unwrap_or_default(), place)).collect();
     are_open_by_name(&named)
 }
 
-/// The same of files that may have been opened by a path with this last name.
+/// Like [`are_open_for_writing`], for files that may have been opened under other file names.
 ///
 /// # Errors
-/// If one of the files cannot be looked at.
+/// If a file cannot be examined.
 pub(crate) fn are_open_by_name(files: &[(&OsStr, &PathHandle)]) -> Result<Vec<bool>> {
     if files.is_empty() {
         return Ok(Vec::new());
@@ -49,11 +50,11 @@ fn identity(stat: &Stat) -> Identity {
 
 /// Finds files with these names that are open for writing.
 fn search(names: &HashSet<&OsStr>) -> io::Result<HashSet<Identity>> {
-    // This process can see itself, unless what is there is something else.
+    // This process can examine itself, unless /proc is not a procfs.
     fs::read_dir("/proc/self/fd")?;
     let mut found = HashSet::new();
     for process in fs::read_dir(PROCESSES)? {
-        // A process may end at any moment.
+        // A process may end at any time.
         let Ok(process) = process else { continue };
         if process.file_name().as_bytes().iter().all(u8::is_ascii_digit) {
             for opened in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
@@ -64,9 +65,9 @@ fn search(names: &HashSet<&OsStr>) -> io::Result<HashSet<Identity>> {
     Ok(found)
 }
 
-/// The file behind a descriptor, if it has one of the names and is open for writing.
+/// Returns the file of a descriptor, if it has one of the names and is open for writing.
 fn written_to(process: &Path, opened: &DirEntry, names: &HashSet<&OsStr>) -> Option<Identity> {
-    // Looking at the file itself could wait for a server that does not answer.
+    // A stat call could block if a file server does not respond.
     let path = fs::read_link(opened.path()).ok()?;
     let path = path.as_os_str().as_bytes();
     let path = path.strip_suffix(DELETED).unwrap_or(path);

@@ -1,4 +1,4 @@
-//! Files that are changed where they are, instead of being replaced.
+//! Files that are changed in place instead of being replaced.
 
 use crate::error::{PathError, Result, at};
 use crate::path_handle::PathHandle;
@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use std::io;
 
-/// Checks that a file can be changed where it is.
+/// Checks that a file can safely be changed in place.
 pub(crate) fn check_in_place(stat: &Stat, place: &PathHandle) -> Result<()> {
     let shown = place.shown();
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -21,19 +21,19 @@ pub(crate) fn check_in_place(stat: &Stat, place: &PathHandle) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if a kill may have left this of a file that was being written over: each of its bytes is that of the old content or of the
-/// new one.
+/// Returns true if the content may be the result of a kill during an overwrite: each byte is that of the old or the new
+/// content.
 #[must_use]
 pub fn is_between(current: &[u8], old: &[u8], new: &[u8]) -> bool {
     let is_between = |(index, byte): (usize, &u8)| {
-        // A block that has not come to the disk is empty.
+        // A block that has not been written to disk is zero.
         new.get(index) == Some(byte) || old.get(index).map_or(*byte == 0, |old| old == byte)
     };
     let lengths = old.len().min(new.len())..=old.len().max(new.len());
     lengths.contains(&current.len()) && current.iter().enumerate().all(is_between)
 }
 
-/// Adds to the error of a file that cannot be replaced how it can be managed all the same.
+/// Adds a hint to the error for a file that cannot be replaced.
 pub(crate) fn with_hint(error: PathError) -> PathError {
     if Errno::from_io_error(&error.error) != Some(Errno::BUSY) {
         return error;

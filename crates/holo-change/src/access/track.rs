@@ -1,4 +1,4 @@
-//! Records of the access to paths: as it was before us, and as we made it.
+//! Records of the metadata of paths: the original values, and those that were set.
 
 use super::Access;
 use crate::paths::path_bytes;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The bits that a change of the owner takes away from files.
+/// The mode bits that a change of the owner clears on files.
 const ID_BITS: u32 = 0o6000;
 
-/// The paths of which an entity has changed the access.
+/// The paths whose metadata an entity has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(Text, AccessTrack)>", into = "Vec<(Text, AccessTrack)>")]
 pub struct AccessTracks(BTreeMap<BString, AccessTrack>);
@@ -36,23 +36,23 @@ impl AccessTracks {
         self.0.get(&path_bytes(path))
     }
 
-    /// Returns the record of a path, which is made of `base` if there is none.
+    /// Returns the record of a path, which is created from `base` if it does not exist.
     pub fn get_or_insert(&mut self, path: &Path, base: impl FnOnce() -> Access) -> &mut AccessTrack {
         self.0.entry(path_bytes(path)).or_insert_with(|| AccessTrack::new(base()))
     }
 
-    /// All paths, in their order, with their records.
+    /// Returns all paths in order, with their records.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &AccessTrack)> {
         self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), track))
     }
 
-    /// Returns true if there is no record of any path.
+    /// Returns true if no path has a record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds the records of paths that another entity had; those of our own stay.
+    /// Adds the records of another entity; existing ones take precedence.
     pub fn take_over(&mut self, other: AccessTracks) {
         for (path, track) in other.0 {
             self.0.entry(path).or_insert(track);
@@ -60,48 +60,49 @@ impl AccessTracks {
     }
 }
 
-/// The access to a path: as it was before us, and as we made it.
+/// The metadata of a path: the original values, and those that were set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessTrack {
-    /// The access before our first change.
+    /// The metadata before the first change.
     pub base: Access,
-    /// The access that we made last, or were about to make.
+    /// The metadata that was set last, or was about to be set.
     pub made: Access,
-    /// The one that we had made before that.
+    /// The metadata that was set before `made`.
     #[serde(default, skip_serializing_if = "Access::is_empty")]
     pub before: Access,
 }
 
 impl AccessTrack {
-    /// Creates the record of a path that has not been changed.
+    /// Creates the record of an unchanged path.
     #[must_use]
     pub fn new(base: Access) -> AccessTrack {
         AccessTrack { made: base.clone(), base, before: Access::default() }
     }
 
-    /// Notes what a path that has this access now is going to have.
+    /// Records the metadata that is about to be set on a path with the metadata `current`.
     pub fn intend(&mut self, current: &Access, desired: &Access) {
         self.base = self.base.or(&current.limited_to(desired));
         self.before = std::mem::take(&mut self.made);
         self.made = desired.or(&self.before);
     }
 
-    /// Decides about a change to what is desired: what is neither ours nor what we have found is a person's work.
+    /// Decides on a change to the desired metadata: values that were neither set by us nor found originally are manual
+    /// changes.
     #[must_use]
     pub fn decide(&self, current: &Access, desired: &Access) -> Decision {
         let missing = desired.missing_in(current);
         if missing.is_empty() {
             return Decision::Nothing;
         }
-        // What was never managed is nobody's work on ours.
+        // Fields that were never managed cannot be manual changes of managed values.
         let ours = current.limited_to(&missing).limited_to(&self.made);
         let known = [&self.base, &self.made, &self.before];
         let is_known = |is_so: &dyn Fn(&Access) -> bool| known.iter().any(|known| is_so(known));
         let ours_alone = (ours.uid.is_none() || is_known(&|known| known.uid == ours.uid))
             && (ours.gid.is_none() || is_known(&|known| known.gid == ours.gid))
             && ours.mode.is_none_or(|mode| {
-                // A kill may have come between the changes of owner and mode.
+                // A kill may have occurred between the changes of owner and mode.
                 let narrowed = |known: u32| mode & 0o1777 == known & self.made.mode.unwrap_or(known) & 0o1777;
                 is_known(&|known| {
                     known.mode.is_some_and(|known| known & !ID_BITS == mode & !ID_BITS || narrowed(known))
@@ -113,8 +114,8 @@ impl AccessTrack {
         if ours_alone { Decision::Change } else { Decision::NeedsForce }
     }
 
-    /// Returns what puts back what was there before us. Set-user-ID and set-group-ID bits of a file do not come back with its owner: the
-    /// one that it had meanwhile may have changed its content.
+    /// Returns the changes that restore the original metadata. The set-user-ID and set-group-ID bits of a file are not
+    /// restored together with its owner, because the interim owner may have changed the content.
     #[must_use]
     pub fn restoration(&self, current: &Access, is_file: bool) -> Access {
         let mut missing = self.base.missing_in(current);

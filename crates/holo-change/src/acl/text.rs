@@ -1,29 +1,29 @@
-//! ACLs as people write them, and as they are recorded.
+//! ACLs in the text format of setfacl, which is also used in records.
 
 use super::{Acl, Tag};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// An entry of an ACL as people write it for `setfacl`.
+/// An ACL entry in the format of `setfacl`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AclEntry {
-    /// True if it is for what is made in the directory.
+    /// True for an entry of the default ACL.
     pub is_default: bool,
-    /// Those that it is about, by name or number.
+    /// The subject, by name or ID.
     pub tag: Tag<String>,
-    /// The permissions, in three bits.
+    /// The permissions, three bits.
     pub permissions: u32,
-    /// True for the letter `X`: a directory, or what somebody may execute, can be executed.
+    /// True for the letter `X`: execute permission for directories, and for files that any user may execute.
     pub executes_if_others: bool,
 }
 
-/// The reason why a text is not an entry of an ACL.
+/// The error for an invalid ACL entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// It does not have the form.
+    /// The format is invalid.
     #[error("{0:?} is not an entry of an ACL, such as \"user:alice:rw\" or \"default:group:staff:rx\"")]
     Form(String),
-    /// Its permissions are none.
+    /// The permissions are invalid.
     #[error("{0:?} does not end with permissions, such as \"rw\", \"rwX\" or \"5\"")]
     Permissions(String),
 }
@@ -76,7 +76,7 @@ fn read_permissions(text: &str) -> Option<(u32, bool)> {
     (!text.is_empty()).then_some(permissions)
 }
 
-/// Returns permissions as letters.
+/// Formats permissions as letters.
 #[must_use]
 pub fn letters(permissions: u32) -> String {
     let letter = |bit: u32, letter: char| if permissions & bit == 0 { '-' } else { letter };

@@ -1,8 +1,9 @@
-//! The journal: the records that a group of changes is going to begin with, in one file instead of one for each entity.
+//! The journal: the initial records of a group of changes, in one file instead of one file per entity.
 //!
-//! It is on disk from before the first of them is made until all have their records in their places, which saves each entity a file. What a
-//! killed run leaves of it counts for the entities whose records are still those from before: to readers, as if they had been written; the
-//! next one that writes a record writes them first.
+//! It is on disk from before the first change of the group until all records are in their final places, which saves one
+//! file per entity. If a run was killed, the journal is valid for those entities whose records are still the previous
+//! ones: readers treat its records as if they had been written, and the next process that writes a record writes those
+//! of the journal first.
 
 use super::{BaseStore, RECORD_MODE, Remembered, replace_records};
 use crate::error::{PathError, Result};
@@ -16,23 +17,23 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The file, beside the folder of the records.
+/// The file name, next to the directory of the records.
 const JOURNAL: &str = "journal";
 
-/// The journal that a killed run has left, once it is read.
+/// The journal of a killed run; `None` until it is read.
 pub(super) type SharedJournal = Arc<Mutex<Option<Journal>>>;
 
-/// A journal that a killed run has left.
+/// The journal of a killed run.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     is_there: bool,
-    /// The records that count, by entity.
+    /// The valid records, by entity.
     pending: BTreeMap<String, Value>,
 }
 
 #[derive(Serialize)]
 struct Entry<'r, T> {
-    /// The stamp of the record from before, if there was one.
+    /// The stamp of the previous record, if there was one.
     before: Option<String>,
     record: &'r Remembered<T>,
 }
@@ -51,7 +52,7 @@ impl BaseStore {
     /// Returns true if a killed run has left a journal.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn has_journal(&self) -> Result<bool> {
         self.with_journal(|journal| journal.is_there)
     }
@@ -60,7 +61,8 @@ impl BaseStore {
         Ok(self.stamp(id)?.map(|stamp| hex(&Sha256::digest(stamp.to_bytes()))))
     }
 
-    /// Writes a journal of these records [beside](PathHandle::replacement) its place; returns that file, and the folders that were made.
+    /// Writes a journal of these records to a [temporary file](PathHandle::replacement). Returns that file, and the
+    /// directories that were created.
     pub(crate) fn write_journal<'r, T: Serialize + 'r>(
         &self,
         records: impl IntoIterator<Item = &'r Remembered<T>>,
@@ -75,25 +77,25 @@ impl BaseStore {
         Ok((journal.replacement(), made))
     }
 
-    /// Moves the journal that was written into its place, which is returned.
+    /// Moves the temporary file to the path of the journal, which is returned.
     pub(crate) fn move_journal(&self) -> Result<PathHandle> {
         let journal = self.journal_file();
         journal.replacement().rename_to(&journal)?;
         Ok(journal)
     }
 
-    /// Removes the journal, as all of its records have been replaced by later ones on disk.
+    /// Removes the journal after all of its records have been replaced by later ones on disk.
     pub(crate) fn remove_journal(&self) -> Result<()> {
         self.remove_unfinished_journal()?;
         self.journal_file().remove()
     }
 
-    /// Removes a journal that did not come to its place.
+    /// Removes the temporary file of a journal.
     pub(super) fn remove_unfinished_journal(&self) -> Result<()> {
         self.journal_file().replacement().remove()
     }
 
-    /// Leaves the journal to those who read or write records later.
+    /// Leaves the journal in place for later readers and writers.
     pub(crate) fn leave_journal(&self) {
         *self.lock_journal() = None;
     }
@@ -102,7 +104,7 @@ impl BaseStore {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the journal that a killed run has left.
+    /// Calls a function with the journal of a killed run.
     fn with_journal<R>(&self, act: impl FnOnce(&mut Journal) -> R) -> Result<R> {
         let mut journal = self.lock_journal();
         match &mut *journal {
@@ -111,7 +113,7 @@ impl BaseStore {
         }
     }
 
-    /// Reads the journal. One that is damaged is none.
+    /// Reads the journal. A damaged one is ignored.
     fn read_journal(&self) -> Result<Journal> {
         let file = self.journal_file();
         let Some(mut opened) = file.open_if_file()? else { return Ok(Journal::default()) };
@@ -128,12 +130,12 @@ impl BaseStore {
         Ok(Journal { is_there: true, pending })
     }
 
-    /// Returns the record of an entity, if the journal has one that counts.
+    /// Returns the record of an entity, if the journal contains a valid one.
     pub(super) fn pending<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Remembered<T>>> {
         self.with_journal(|journal| journal.pending.get(id).cloned())?.map(|record| self.understand(record)).transpose()
     }
 
-    /// Returns all records of the journal that count.
+    /// Returns all valid records of the journal.
     pub(super) fn all_pending<T: DeserializeOwned>(&self) -> Result<Vec<Remembered<T>>> {
         let records: Vec<Value> = self.with_journal(|journal| journal.pending.values().cloned().collect())?;
         records.into_iter().map(|record| self.understand(record)).collect()
@@ -144,7 +146,8 @@ impl BaseStore {
         serde_json::from_value(record).map_err(failed)
     }
 
-    /// Gives the records of a journal that a killed run has left their places, and removes it. That comes before any record is written.
+    /// Writes the records from the journal of a killed run to their places, and removes the journal. This must precede
+    /// any other write.
     pub(crate) fn settle(&self) -> Result<()> {
         if !self.has_journal()? {
             return Ok(());
@@ -158,7 +161,7 @@ impl BaseStore {
     }
 }
 
-/// Parses what was written as a journal, and nothing else.
+/// Parses a journal, and verifies its checksum.
 fn parse(bytes: &[u8]) -> Option<Vec<ReadEntry>> {
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let (sum, text) = (parts.next()?, parts.next()?);

@@ -1,4 +1,5 @@
-//! Records that are about something that another entity manages by now: it takes them over, so that the base stays the first one.
+//! Records of objects that another entity manages now. That entity takes them over, so that the base remains the
+//! original one.
 
 use super::{BaseStore, Remembered};
 use crate::error::Result;
@@ -8,30 +9,30 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The records of a plugin whose entities are about things that can be called in several ways.
+/// The records of a plugin that must be processed. Its objects can have several names.
 #[derive(Debug)]
 pub struct Records<T> {
-    /// For a living entity, by its ID: what others have left to it.
+    /// The records that a defined entity must take over, by its ID.
     pub legacies: BTreeMap<String, Legacy<T>>,
-    /// The entities that nothing defines any more.
+    /// The entities without definition.
     pub orphans: Vec<Orphan<T>>,
 }
 
-/// The records that a living entity has to deal with before it does anything else.
+/// The records that a defined entity must process before any other change.
 #[derive(Clone, Debug)]
 pub struct Legacy<T> {
-    /// The records of other entities about what it manages.
+    /// The records of other entities for the object that it manages.
     records: Vec<Remembered<T>>,
-    /// True if its own record is about something else, which it managed before.
+    /// True if its own record is for another object, which it managed before.
     is_displaced: bool,
 }
 
-/// An entity that nothing defines any more.
+/// An entity without definition.
 #[derive(Clone, Debug)]
 pub struct Orphan<T> {
-    /// Its record, under the ID that it has now.
+    /// Its record, under its current ID.
     pub remembered: Remembered<T>,
-    /// The ID under which that is kept.
+    /// The ID under which the record is stored.
     kept_as: String,
 }
 
@@ -48,39 +49,39 @@ impl<T> Default for Legacy<T> {
 }
 
 impl<T> Legacy<T> {
-    /// Returns true if there is nothing to be done.
+    /// Returns true if there is nothing to process.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && !self.is_displaced
     }
 
-    /// The base that the entity takes over, if it has none of its own.
+    /// Returns the base that the entity takes over if it has none of its own.
     #[must_use]
     pub fn base(&self) -> Option<&T> {
         self.records.first().map(|remembered| &remembered.base)
     }
 }
 
-/// The names of the things that the entities of a plugin manage.
+/// The names of the objects that the entities of a plugin manage.
 pub struct Things<'a, T> {
-    /// The type of the entities, which their IDs begin with.
+    /// The entity type, which is the first part of the IDs.
     pub entity_type: &'a str,
-    /// The one name of what a base is about.
+    /// Returns the canonical name of the object of a base.
     pub name_of: &'a dyn Fn(&T) -> String,
 }
 
 impl<T> Things<'_, T> {
-    /// The ID of an entity whose own one is another thing's by now.
+    /// Returns the ID of an entity whose previous ID belongs to another object now.
     fn id(&self, base: &T) -> String {
         format!("{}:{}", self.entity_type, (self.name_of)(base))
     }
 }
 
 impl BaseStore {
-    /// Sorts all records by the entity that has to deal with them. `living` has the name of what each defined entity manages, by ID; `is_orphan` tells
-    /// of an ID that nothing defines it any more.
+    /// Sorts all records by the entity that must process them. `living` contains the name of the object of each defined
+    /// entity, by ID; `is_orphan` returns true for IDs without definition.
     ///
-    /// A record about something that is defined under another ID is left to that entity.
+    /// A record of an object that is defined under another ID is passed to that entity.
     ///
     /// # Errors
     /// If the records cannot be listed.
@@ -117,10 +118,10 @@ impl BaseStore {
         Ok(records)
     }
 
-    /// Makes an entity the heir of what others have left to it. Its own record is on disk before theirs go.
+    /// Takes over the records of other entities. The entity's own record is on disk before theirs are removed.
     ///
     /// # Errors
-    /// If a record cannot be read, written or removed; then the next apply goes on.
+    /// If a record cannot be read, written or removed. The next apply continues in this case.
     pub fn take_over<T: Clone + Serialize + DeserializeOwned>(
         &self,
         report: &EntityReport,
@@ -133,7 +134,7 @@ impl BaseStore {
         if legacy.is_displaced
             && let Some(displaced) = own.take()
         {
-            // It has become an orphan, or another entity's: nothing of it may be lost with this ID.
+            // The object has become an orphan, or belongs to another entity. Its record must not be lost with this ID.
             let moved = Remembered { id: things.id(&displaced.base), ..displaced };
             if moved.id != id {
                 self.keep_first(&moved)?;
@@ -151,10 +152,10 @@ impl BaseStore {
         Ok(())
     }
 
-    /// Forgets orphans, wherever their records have been moved to meanwhile, and waits for the disk once.
+    /// Removes the records of orphans, including those that have been moved, with a single sync.
     ///
     /// # Errors
-    /// If a record cannot be read or removed. Some may be forgotten then.
+    /// If a record cannot be read or removed. Some records may have been removed then.
     pub fn forget_orphans<'o, T: DeserializeOwned + 'o>(
         &self,
         orphans: impl IntoIterator<Item = &'o Orphan<T>>,
@@ -171,7 +172,7 @@ impl BaseStore {
         self.forget_all(&Vec::from_iter(ids))
     }
 
-    /// Forgets what is kept under an ID, if it is about this.
+    /// Removes the record of an ID if it is for this object.
     fn forget_thing<T: DeserializeOwned>(&self, id: &str, base: &T, things: &Things<'_, T>) -> Result<()> {
         if self.is_about(id, base, things)? { self.forget(id) } else { Ok(()) }
     }

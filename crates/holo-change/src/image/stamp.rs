@@ -1,4 +1,4 @@
-//! Stamps: the file system's answers about places, by which a change is seen without reading.
+//! Stamps: file metadata that shows changes without reading the content.
 
 use super::{Content, Image, MODE_BITS, Unmanageable};
 use crate::error::{Result, at};
@@ -9,34 +9,34 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// FAT counts time in steps of so many seconds; no file system that Linux knows has larger ones.
+/// The resolution of time stamps on FAT, in seconds; no other file system supported by Linux has a coarser one.
 const COARSEST_TICK: u64 = 2;
 
-/// The bits of a mode by which others than the owner may write; with an ACL, those of the group are its mask.
+/// The mode bits that permit others than the owner to write. With an ACL, the group bits are its mask.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The file system's answer about a place. Nobody can change what is there, be it content, mode or owner, without changing its stamp.
+/// The metadata of a file. Its content, mode and owner cannot be changed without changing its stamp.
 ///
-/// There is one gap: what changes twice within a tick of the file system's clock may have the same stamp both times. So a stamp says
-/// something of later times only if it was settled when it was taken.
+/// There is one exception: if a file changes twice within a tick of the file system's clock, both stamps may be equal.
+/// Therefore a stamp is only conclusive if it was settled when it was taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     device: u64,
     inode: u64,
     names: u64,
     size: u64,
-    /// The seconds of both times since 1970, and the nanoseconds beside them.
+    /// Both times, in seconds since 1970 and additional nanoseconds.
     modified: i64,
     changed: i64,
     modified_nsec: u32,
     changed_nsec: u32,
-    /// The type is in it, too.
+    /// Includes the file type.
     mode: u32,
     uid: u32,
     gid: u32,
 }
 
-// There may be very many: of the kernel's answer, twice as long, only this is kept.
+// Many stamps may be kept in memory. The kernel's structure is twice as large.
 impl From<Stat> for Stamp {
     fn from(stat: Stat) -> Stamp {
         Stamp {
@@ -55,40 +55,40 @@ impl From<Stat> for Stamp {
     }
 }
 
-/// Somebody's change of a file since it was looked at.
+/// A change of a file by another process since it was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meanwhile {
-    /// It is another one, or was written to.
+    /// The file was replaced or modified.
     Changed,
-    /// It is gone.
+    /// The file was removed.
     Gone,
 }
 
 impl Stamp {
-    /// The stamp of what is at a place; none if nothing is.
+    /// Returns the stamp of a path; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If it cannot be examined.
     pub fn of(place: &PathHandle) -> Result<Option<Stamp>> {
         place.raw_stat().map(|stat| stat.map(Stamp::from))
     }
 
-    /// Returns the stamp of what is at a path, or of what it leads to if `follow` is set.
+    /// Returns the stamp of a path; symlinks are followed if `follow` is set.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the path cannot be examined.
     pub fn of_path(path: &Path, follow: bool) -> std::io::Result<Stamp> {
         let stat = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };
         Ok(Stamp::from(stat?))
     }
 
-    /// Returns the number of the file on its file system.
+    /// Returns the inode number.
     #[must_use]
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// The properties of what had this stamp.
+    /// Returns the file properties.
     #[must_use]
     pub fn stat(&self) -> FileStat {
         FileStat {
@@ -102,11 +102,11 @@ impl Stamp {
         }
     }
 
-    /// Returns what somebody has done to a place since it had this stamp; without one, since nothing was there. That it got or lost another
-    /// name is nothing if `but_for_names` is set.
+    /// Returns the change of a path since it had this stamp; `None` as a stamp means that it did not exist. Changes of
+    /// the number of links are ignored if `but_for_names` is set.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the path cannot be examined.
     pub fn meanwhile(before: Option<&Stamp>, place: &PathHandle, but_for_names: bool) -> Result<Option<Meanwhile>> {
         let is_same = match (before, Stamp::of(place)?) {
             (None, None) => true,
@@ -118,24 +118,24 @@ impl Stamp {
         Ok((!is_same).then_some(Meanwhile::Changed))
     }
 
-    /// Returns the stamp of an open file; `shown` is its path, for an error.
+    /// Returns the stamp of an open file; `shown` is its path in an error.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the file cannot be examined.
     pub fn of_open(file: &File, shown: &Path) -> Result<Stamp> {
         rustix::fs::fstat(file).map(Stamp::from).map_err(at("stat", shown))
     }
 
-    /// Returns true if both are stamps of one file, be it changed or not.
+    /// Returns true if both stamps are of the same file, changed or not.
     #[must_use]
     pub fn is_same_file(&self, other: &Stamp) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// The image of what had this stamp at that place.
+    /// Returns the image of the file with this stamp.
     ///
     /// # Errors
-    /// If it is neither a file nor a symlink, or cannot be looked at.
+    /// If it is neither a file nor a symlink, or cannot be examined.
     pub fn image(&self, place: &PathHandle) -> std::result::Result<Image, Unmanageable> {
         let content = match FileType::from_raw_mode(self.mode) {
             FileType::RegularFile => Content::File { place: place.clone(), size: self.size },
@@ -146,26 +146,25 @@ impl Stamp {
         Ok(Image { content, mode, uid: self.uid, gid: self.gid, attributes_of: place.clone() })
     }
 
-    /// Returns true if nothing has happened to the file between the two stamps.
+    /// Returns true if the file has not changed between both stamps.
     #[must_use]
     pub fn is_same(&self, other: &Stamp) -> bool {
         self.to_bytes() == other.to_bytes()
     }
 
-    /// Returns true if nothing has happened to the file between the two stamps but that it got or lost another name.
+    /// Returns true if the file has not changed between both stamps, except that a link may have been added or removed.
     #[must_use]
     pub fn is_same_but_for_names(&self, other: &Stamp) -> bool {
         self.nameless().is_same(&other.nameless())
     }
 
-    /// Returns what all stamps of a file have in common between which nothing happens but that it gets or loses names.
+    /// Returns the stamp without the parts that change when a link is added or removed.
     #[must_use]
     pub fn nameless(&self) -> Stamp {
         Stamp { changed: 0, changed_nsec: 0, ..*self }
     }
 
-    /// Returns true if whatever is written to the file from now on shows in its stamp: it has been given an earlier time of modification than
-    /// its present.
+    /// Returns true if any later write shows in the stamp, because the modification time was set to the past.
     #[must_use]
     pub fn shows_writing(&self) -> bool {
         let seconds = |time| u64::try_from(time).unwrap_or_default();
@@ -178,21 +177,22 @@ impl Stamp {
         self.device == other.device
     }
 
-    /// The number of names by which the file was known.
+    /// Returns the number of links.
     #[must_use]
     pub fn names(&self) -> u64 {
         self.names
     }
 
-    /// Returns true if this is a file that nobody but root and we can write to, unless it is open already: it has no more names than these,
-    /// and the mode lets nobody else.
+    /// Returns true for a regular file that only root and the current user can write, unless it is already open: it has
+    /// exactly this number of links, and its mode does not permit others to write.
     #[must_use]
     pub fn is_ours_alone(&self, names: u64) -> bool {
         let stat = self.stat();
         stat.kind == Kind::File && is_trusted(stat.uid) && stat.mode & OTHERS_WRITE == 0 && stat.names == names
     }
 
-    /// Returns true if the last change was long enough before this moment for the next one to be seen by another stamp.
+    /// Returns true if the last change was long enough before this moment that the next change results in a different
+    /// stamp.
     #[must_use]
     pub fn is_settled(&self, moment: SystemTime) -> bool {
         let seconds = |time| u64::try_from(time).unwrap_or_default();
@@ -201,7 +201,8 @@ impl Stamp {
         changed + COARSEST_TICK < now
     }
 
-    /// All of it, for this machine only: device, inode, type, mode, owner, group, size, and when content and inode changed last.
+    /// Returns the stamp as bytes that are only valid on this machine: device, inode, type, mode, owner, group, size,
+    /// and the times of modification and change.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         [
@@ -236,7 +237,7 @@ mod tests {
         let place = Tree::open(folder.path()).unwrap().place(Path::new("file"));
         let mut seen: Vec<Vec<u8>> = Vec::new();
         let mut stamp = || {
-            // Longer than a tick of any clock that tests run by.
+            // Longer than a tick of any clock used in tests.
             std::thread::sleep(Duration::from_millis(20));
             let stamp = Stamp::of(&place).unwrap().unwrap().to_bytes();
             assert!(!seen.contains(&stamp), "state number {} looks like an earlier one", seen.len());
@@ -277,7 +278,7 @@ mod tests {
         ] {
             assert_eq!(stamp.is_settled(moment), settled, "{moment:?}");
         }
-        // A clock that was wrong once has left files of the future.
+        // An incorrect clock may have created files with times in the future.
         let future = now + Duration::from_secs(3600);
         File::options().write(true).open(folder.path().join("file")).unwrap().set_modified(future).unwrap();
         let stamp = Stamp::of(&place).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! The steps of a change of one target, with images as its base, its intent and its record.
+//! The steps of a change of one target whose base, intent and record are images.
 
 use super::{BASE, ImageStore, PROVISIONED};
 use crate::error::{PathError, Result};
@@ -9,47 +9,47 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A change that is to be made of a target: staged piece by piece, and then [committed](crate::group::commit).
+/// A change of a target, which is staged in parts and then [committed](crate::group::commit).
 ///
-/// In the end, a base that was the target's own file has to be [separated](ImageStore::separate_open_bases) from it if some process could
-/// still write to it.
+/// Afterwards, a base that was the target's own file must be [separated](ImageStore::separate_open_bases) from it if a
+/// process may still write to it.
 #[derive(Debug)]
 pub struct ImageChange {
     path: PathBuf,
     /// True if a new base is staged.
     keeps_base: bool,
-    /// True if the base is the target itself, by another name.
+    /// True if the base is a hard link to the target.
     shares_base: bool,
-    /// The base, if it is that of this change which shares the target's file, and the folders that were made for it.
+    /// The base, if this change has linked it to the target, and the directories that were created for it.
     linked: Vec<PathHandle>,
-    /// True if the base is moved to the target's place.
+    /// True if the base is moved to the path of the target.
     moves_base: bool,
-    /// True if the target's own file gets, or loses, another name by us.
+    /// True if this change adds or removes a link of the target's file.
     is_renamed: bool,
-    /// True if a new file is written beside the target.
+    /// True if a new file is written next to the target.
     writes_target: bool,
-    /// The target as it was found, if only that may be replaced.
+    /// The stamp of the target, if it may only be replaced while it is unchanged.
     found: Option<Stamp>,
     recording: Recording,
-    /// The files that go when the change is done.
+    /// The files to be removed at the end of the change.
     leftovers: Vec<PathHandle>,
     is_target_replaced: bool,
     refused: Option<Meanwhile>,
 }
 
-/// The image that is to be recorded of the target.
+/// The image to be recorded for the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recording {
-    /// The one that is recorded already.
+    /// The recorded one is kept.
     Same,
-    /// The current one.
+    /// The new one is recorded.
     New,
-    /// None: neither image stays.
+    /// Both images are removed.
     Nothing,
 }
 
 impl ImageChange {
-    /// Creates a change of the target with this path, in which there is nothing yet.
+    /// Creates an empty change of the target with this path.
     #[must_use]
     pub fn new(path: &Path) -> ImageChange {
         ImageChange {
@@ -68,7 +68,7 @@ impl ImageChange {
         }
     }
 
-    /// Returns true if there is nothing to be done.
+    /// Returns true if there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.keeps_base
@@ -78,19 +78,19 @@ impl ImageChange {
             && self.leftovers.is_empty()
     }
 
-    /// Returns true if the target has been replaced.
+    /// Returns true if the target was replaced.
     #[must_use]
     pub fn is_target_replaced(&self) -> bool {
         self.is_target_replaced
     }
 
-    /// Returns what somebody has done to the target meanwhile, so that it was not replaced.
+    /// Returns the concurrent change because of which the target was not replaced.
     #[must_use]
     pub fn refused(&self) -> Option<Meanwhile> {
         self.refused
     }
 
-    /// Returns the path of the target if its own file is its base now.
+    /// Returns the path of the target if its file is now its base.
     #[must_use]
     pub fn shared_base(&self) -> Option<&Path> {
         self.shares_base.then_some(&*self.path)
@@ -107,18 +107,19 @@ impl ImageChange {
         Ok(())
     }
 
-    /// Stages the target, as it was found, as its base. One that is going to be replaced needs no copy: its own file becomes the base at
-    /// once, by a second name. [`ImageChange::copy_shared_base`] has to be called when it is known what becomes of the target.
+    /// Stages the original target as its base. If the target is going to be replaced, no copy is needed: its file
+    /// immediately becomes the base through a hard link. [`ImageChange::copy_shared_base`] must be called when it is
+    /// known whether the target is replaced.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the base cannot be written.
     pub fn stage_found_base(&mut self, found: &Image, stamp: &Stamp, store: &ImageStore) -> Result<()> {
         let (target, base) = (store.target(&self.path), store.base(&self.path));
-        // The only other name may be that of a base that is replaced now.
+        // The only other link may be a base that is being replaced.
         self.is_renamed = stamp.names() > 1;
-        // By another name, or an open descriptor, it could be written to later.
+        // Another link or an open descriptor could be used to write to it later.
         if stamp.is_ours_alone(1) {
-            // While the folder is there, a kill is known to have left such a base.
+            // The staging directory shows that a killed apply may have left such a base.
             store.create_staging_folder()?;
             if let Ok(((), made)) = base.in_folder(|| target.link_to(&base)) {
                 (self.shares_base, self.is_renamed) = (true, true);
@@ -130,7 +131,8 @@ impl ImageChange {
         self.stage_base(found, store)
     }
 
-    /// Makes a copy of a base that is the target itself, unless the target is replaced: an edit of it would be one of its base.
+    /// Replaces a base that is a link to the target with a copy, unless the target is replaced: editing the target
+    /// would also change its base.
     ///
     /// # Errors
     /// If the copy cannot be written.
@@ -140,7 +142,7 @@ impl ImageChange {
         }
         let target = store.target(&self.path);
         if !target.is_same_file(&store.base(&self.path))? {
-            // Another file has been put in its place meanwhile.
+            // The target was replaced by another process.
             return Ok(());
         }
         self.shares_base = false;
@@ -150,7 +152,7 @@ impl ImageChange {
         copied
     }
 
-    /// Stages an image of the target as it is already, to be recorded as provisioned.
+    /// Stages an image of the current target to be recorded as provisioned.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -161,8 +163,8 @@ impl ImageChange {
         Ok(())
     }
 
-    /// Stages an image of the target as it is going to be, to be recorded as provisioned, and writes the new content beside the target; the
-    /// intent comes first, so that this is known to be ours.
+    /// Stages an image of the new target to be recorded as provisioned, and writes the new content next to the target.
+    /// The intent is written first, so that the new content is known to be ours.
     ///
     /// # Errors
     /// If one of them cannot be written.
@@ -170,30 +172,31 @@ impl ImageChange {
         store.create_staging_folder()?;
         let (target, intent) = (store.target(&self.path), store.intent(&self.path));
         let temporary = target.temporary(TEMPORARY);
-        // The folder may have been deleted together with the target.
+        // The directory may have been deleted together with the target.
         target.in_folder(|| image.write_to_all(&[&intent, &temporary]))?;
         (self.writes_target, self.recording) = (true, Recording::New);
         Ok(())
     }
 
-    /// Replaces the target only if it is still as it was found.
+    /// Replaces the target only if it still has this stamp.
     pub fn replaces_only(&mut self, found: Option<Stamp>) {
         self.found = found;
     }
 
-    /// Has a file removed when the change is done.
+    /// Removes a file at the end of the change.
     pub fn removes(&mut self, leftover: PathHandle) {
         self.leftovers.push(leftover);
     }
 
-    /// Has the base become the target again by being moved there, which needs no copy; returns false if that cannot be.
+    /// Restores the base by moving it to the path of the target, without a copy. Returns false if that is impossible.
     ///
-    /// The record of the target goes after that: one without a base is what a kill has left of this.
+    /// The record of the target is removed afterwards. A record without a base is therefore the result of a kill during
+    /// this operation.
     ///
     /// # Errors
-    /// If the folder of the intent cannot be made.
+    /// If the directory of the intent cannot be created.
     pub fn restore_base(&mut self, base: &Stamp, target: &Stamp, store: &ImageStore) -> Result<bool> {
-        // By another name, somebody else could write to it.
+        // Another process could write to it through another link.
         let can_be = base.is_on_device_of(target) && base.names() == 1 && !store.bases_are_elsewhere();
         if can_be {
             store.create_staging_folder()?;
@@ -203,12 +206,12 @@ impl ImageChange {
         Ok(can_be)
     }
 
-    /// Forgets the target: its images go in the end.
+    /// Removes the images of the target at the end of the change.
     pub fn forget_target(&mut self) {
         self.recording = Recording::Nothing;
     }
 
-    /// Gives up on the target before anything was done to it. A base that was staged is kept all the same.
+    /// Gives up the target before it was modified. A staged base is kept nevertheless.
     pub fn abandon_target(&mut self, store: &ImageStore) {
         self.remove_temporaries(store);
         (self.writes_target, self.moves_base, self.recording) = (false, false, Recording::Same);
@@ -219,17 +222,17 @@ impl ImageChange {
         self.leftovers.clear();
     }
 
-    /// Returns what somebody has done to the target since it was looked at, if that matters.
+    /// Returns the change of the target by another process since it was examined, if that is relevant.
     ///
     /// # Errors
-    /// If it cannot be looked at.
+    /// If the target cannot be examined.
     pub fn meanwhile(&self, target: &PathHandle) -> Result<Option<Meanwhile>> {
         let Some(found) = &self.found else { return Ok(None) };
         Stamp::meanwhile(Some(found), target, self.is_renamed)
     }
 
     fn remove_temporaries(&self, store: &ImageStore) {
-        // Files that cannot be removed are found by the next apply.
+        // The next apply finds files that cannot be removed.
         let _ = store.target(&self.path).temporary(TEMPORARY).remove();
         let _ = store.intent(&self.path).remove();
     }
@@ -248,7 +251,7 @@ impl Store for ImageStore {
         self.state.forget();
     }
 
-    /// It was staged when the change was put together, and has to be on disk now.
+    /// The files were written when the change was created, and must be on disk now.
     fn stage(&self, change: &mut ImageChange) -> Result<Unsynced> {
         let mut files = Vec::new();
         if change.keeps_base {
@@ -263,7 +266,7 @@ impl Store for ImageStore {
         Ok(Unsynced { files, names: change.linked.clone() })
     }
 
-    /// From here on a stock file may be overwritten.
+    /// From this step on, a stock file may be overwritten.
     fn keep(&self, change: &mut ImageChange) -> Result<Unsynced> {
         let mut names = Vec::new();
         if change.keeps_base {
@@ -302,7 +305,8 @@ impl Store for ImageStore {
         Ok(Unsynced { files: Vec::new(), names: vec![target] })
     }
 
-    /// As long as the staging folder is there, losses of this are found: so it is on disk before that goes.
+    /// While the staging directory exists, incomplete records are detected. Therefore this step must be on disk before
+    /// the directory is removed.
     fn record(&self, change: &mut ImageChange) -> Result<Unsynced> {
         let intent = self.intent(&change.path);
         let provisioned = self.provisioned(&change.path);
@@ -324,7 +328,8 @@ impl Store for ImageStore {
         Ok(Unsynced { files: Vec::new(), names })
     }
 
-    /// The base comes last: as long as it is there, the entity is, and what a crash leaves undone is found.
+    /// The base is removed last: as long as it exists, so does the entity, and the next apply completes what a crash
+    /// has interrupted.
     fn confirm(&self, change: &mut ImageChange) -> Result<Unsynced> {
         if change.recording == Recording::Nothing && !change.moves_base {
             self.base(&change.path).remove()?;
@@ -332,7 +337,7 @@ impl Store for ImageStore {
         Ok(Unsynced::default())
     }
 
-    /// Removes the folders of images that are empty now.
+    /// Removes image directories that are empty now.
     fn end(&self, changes: &mut [ImageChange]) -> Result<()> {
         let forgotten = changes.iter().filter(|change| change.recording == Recording::Nothing);
         let folders: BTreeSet<&Path> = forgotten.filter_map(|change| change.path.parent()).collect();
@@ -353,7 +358,7 @@ impl Store for ImageStore {
         let _ = self.staged_base(&change.path).remove();
         if change.moves_base {
             if change.is_target_replaced {
-                // As an intent that is not true any more, it is found by the next apply.
+                // The next apply finds it as an intent that does not match.
                 let _ = self.provisioned(&change.path).rename_to(&self.intent(&change.path));
             }
             return;
@@ -361,7 +366,7 @@ impl Store for ImageStore {
         if change.shares_base && !change.is_target_replaced {
             self.unlink_shared_base(change);
         }
-        // If the target has been replaced, the intent has to stay: the next apply sees by it what is to be recorded yet.
+        // If the target was replaced, the intent must be kept: it shows the next apply which image to record.
         if !change.is_target_replaced {
             change.remove_temporaries(self);
         }
@@ -369,7 +374,7 @@ impl Store for ImageStore {
 }
 
 impl ImageStore {
-    /// Removes a base that is nothing but another name of the target. The next apply finds the target as this one did.
+    /// Removes a base that is only a link to the target. The next apply finds the target in its original state.
     fn unlink_shared_base(&self, change: &mut ImageChange) {
         let base = self.base(&change.path);
         if self.target(&change.path).is_same_file(&base).unwrap_or(false) {
@@ -379,7 +384,7 @@ impl ImageStore {
         }
     }
 
-    /// Moves a base to the place of its target.
+    /// Moves a base to the path of its target.
     fn move_base_back(&self, change: &mut ImageChange) -> Result<Unsynced> {
         let (target, base) = (self.target(&change.path), self.base(&change.path));
         match base.rename_over(&target) {
@@ -390,8 +395,8 @@ impl ImageStore {
         Ok(Unsynced { files: Vec::new(), names: vec![target, base] })
     }
 
-    /// Replaces the target by a copy of its base, as they are in two mounts of one file system. As that is known from now on, it need not be
-    /// done together with others.
+    /// Replaces the target with a copy of its base, because they are in two mounts of one file system. This happens
+    /// only once, as it is remembered, so it need not be grouped with other changes.
     fn copy_base_back(&self, change: &mut ImageChange) -> Result<()> {
         self.note_bases_are_elsewhere();
         let (target, intent, base) = (self.target(&change.path), self.intent(&change.path), self.base(&change.path));

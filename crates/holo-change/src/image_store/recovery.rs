@@ -1,4 +1,4 @@
-//! Putting in order what an apply that was killed has left behind.
+//! Recovery after an apply was killed.
 
 use super::{BASE, ImageStore, PROVISIONED, intent_name};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The intents that a killed apply has left; nearly always none.
+/// The intents of a killed apply; nearly always empty.
 #[derive(Debug, Default)]
 pub struct Recovery {
     intents: HashSet<OsString>,
@@ -18,11 +18,11 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Looks for what was left behind, and removes what is of no use to any entity. `targets` is asked for the paths of all entities' targets
-    /// if there is anything.
+    /// Finds the files of a killed apply, and removes those that no entity needs. `targets` returns the target paths of
+    /// all entities; it is only called if there are files.
     ///
     /// # Errors
-    /// If something cannot be looked at or removed.
+    /// If a file cannot be examined or removed.
     pub fn begin(
         store: &ImageStore,
         locations: &Locations,
@@ -38,7 +38,7 @@ impl Recovery {
                 store.staged(&name).remove()?;
             }
         }
-        // Some may have been the targets' own files, and it was not checked whether they are open elsewhere.
+        // Some may be the files of former targets, for which open descriptors were not checked yet.
         let _ = store.separate_open_bases(&files_below(&locations.state_dir().join(BASE)));
         for folder in [BASE, PROVISIONED] {
             remove_empty_folders(&locations.state_dir().join(folder), folder, store);
@@ -46,25 +46,26 @@ impl Recovery {
         Ok(Recovery { intents, was_needed: true })
     }
 
-    /// Sees whether anything was left behind, and leaves it as it is.
+    /// Checks whether files of a killed apply exist, without modifying them.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn look(store: &ImageStore) -> Result<Recovery> {
         Ok(Recovery { intents: HashSet::new(), was_needed: store.all_staged()?.is_some() })
     }
 
-    /// Returns true if there was anything at all, be it an empty folder.
+    /// Returns true if the staging directory existed, even if it was empty.
     #[must_use]
     pub fn was_needed(&self) -> bool {
         self.was_needed
     }
 
-    /// Recovers the target that an apply was at when it was killed: if it is what it was going to be, that is recorded. The record of one
-    /// whose base has been moved back to its place is removed: an apply keeps the base before it records anything.
+    /// Recovers the target of a killed apply: if it already has its intended state, that state is recorded. If the base
+    /// of the target was moved back, its record is removed; this is unambiguous because an apply saves the base before
+    /// it records an image.
     ///
     /// # Errors
-    /// If that cannot be told or recorded.
+    /// If the state cannot be determined or recorded.
     pub fn recover(&self, path: &Path, store: &ImageStore) -> Result<()> {
         if self.was_needed && !store.base(path).exists()? {
             store.provisioned(path).remove()?;
@@ -87,7 +88,7 @@ impl Recovery {
 }
 
 impl ImageStore {
-    /// Returns true if a killed apply has moved a base back to its place, and the record of the target is still there.
+    /// Returns true if a killed apply has moved a base back to its target, but has not removed the record.
     #[must_use]
     pub fn has_records_without_base(&self, locations: &Locations) -> bool {
         let recorded = files_below(&locations.state_dir().join(PROVISIONED));
@@ -95,7 +96,7 @@ impl ImageStore {
     }
 }
 
-/// Returns the files and symlinks below a folder, as if it were the root.
+/// Returns the files and symlinks below a directory, as absolute paths relative to it.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let files = WalkDir::new(folder).into_iter().flatten().filter(|entry| !entry.file_type().is_dir());
     let below = files.filter_map(|entry| entry.path().strip_prefix(folder).map(|path| Path::new("/").join(path)).ok());
@@ -108,7 +109,7 @@ fn remove_empty_folders(folder: &Path, keep: &str, store: &ImageStore) {
         if entry.file_type().is_dir()
             && let Some(below) = below(entry.into_path())
         {
-            // Only empty ones can be removed.
+            // Only empty directories can be removed.
             store.state(&Path::new(keep).join(below).join("x")).remove_empty_folders(Path::new(keep));
         }
     }

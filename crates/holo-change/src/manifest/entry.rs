@@ -4,26 +4,26 @@ use crate::error::Result;
 use crate::image::Stamp;
 use crate::path_handle::{FileStat, Kind, PathHandle};
 
-/// The digests of files, which may be cached.
+/// A source of file digests, which may be cached.
 pub trait FileDigests {
-    /// Returns the SHA-256 of the content of a file that has this stamp, as hexadecimal digits.
+    /// Returns the SHA-256 of the content of a file with this stamp, as hexadecimal digits.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     fn sha256(&self, file: &PathHandle, stamp: &Stamp) -> Result<String>;
 }
 
-/// The owner that was asked for. Without one, it is the user that this process runs as.
+/// The requested owner. If the user is not set, it is the current user of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// The user.
+    /// The user ID.
     pub uid: Option<u32>,
-    /// The group.
+    /// The group ID.
     pub gid: Option<u32>,
 }
 
 impl Ownership {
-    /// Returns the owner that something would have, where that is not what this one asks for, or what is made without asking.
+    /// Returns the parts of the owner `after` that differ from the requested ones, or from the defaults for new files.
     #[must_use]
     pub fn changed_to(self, after: Ownership) -> Ownership {
         let own_user = rustix::process::geteuid().as_raw();
@@ -34,7 +34,8 @@ impl Ownership {
         }
     }
 
-    /// Returns true if a file has this owner. A group that was not asked for may come from the directory.
+    /// Returns true if a file has this owner. A group that was not requested is ignored, because it may be inherited
+    /// from the directory.
     #[must_use]
     pub fn matches(self, stat: &FileStat) -> bool {
         let uid = self.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw());
@@ -42,12 +43,12 @@ impl Ownership {
     }
 }
 
-/// A file, directory or symlink that was made.
+/// A created file, directory or symlink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestEntry {
-    /// Its type, with what goes with that.
+    /// The type and its properties.
     pub kind: EntryKind,
-    /// Its owner.
+    /// The owner.
     pub owner: Ownership,
 }
 
@@ -56,21 +57,21 @@ pub struct ManifestEntry {
 pub enum EntryKind {
     /// A directory.
     Directory {
-        /// Its mode.
+        /// The mode.
         mode: u32,
     },
     /// A file.
     File {
-        /// Its mode.
+        /// The mode.
         mode: u32,
-        /// Its length.
+        /// The length.
         size: u64,
-        /// The digest of its content.
+        /// The SHA-256 of the content.
         sha256: String,
     },
     /// A symlink.
     Symlink {
-        /// The path that it leads to.
+        /// The target.
         target: Vec<u8>,
     },
 }
@@ -82,7 +83,7 @@ impl ManifestEntry {
         matches!(self.kind, EntryKind::Directory { .. })
     }
 
-    /// Returns the entry of a file or symlink as it is now; none if there is neither.
+    /// Returns the entry for the current state of a file or symlink; `None` if it is neither.
     ///
     /// # Errors
     /// If the path cannot be read.
@@ -97,7 +98,8 @@ impl ManifestEntry {
         Ok(Some(ManifestEntry { kind, owner: Ownership { uid: Some(stat.uid), gid: Some(stat.gid) } }))
     }
 
-    /// Returns true if a path is as the entry says. Mode and owner of a directory are not compared: users may change them.
+    /// Returns true if a path matches the entry. Mode and owner of directories are ignored, because users may change
+    /// them.
     ///
     /// # Errors
     /// If the path cannot be read.
@@ -105,7 +107,7 @@ impl ManifestEntry {
         Stamp::of(path)?.map_or(Ok(false), |stamp| self.matches(path, &stamp, digests))
     }
 
-    /// Returns true if a path that has this stamp is as the entry says, as [`is_at`](ManifestEntry::is_at).
+    /// Like [`is_at`](ManifestEntry::is_at), for a path with a known stamp.
     ///
     /// # Errors
     /// If the path cannot be read.

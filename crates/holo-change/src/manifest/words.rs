@@ -1,11 +1,11 @@
-//! The words of manifests, in the format of mtree(5).
+//! The fields of manifest entries, in the format of mtree(5).
 
 use super::entry::{EntryKind, ManifestEntry, Ownership};
 use crate::table::Row;
 use std::fmt::Write as _;
 
 impl ManifestEntry {
-    /// Appends the words of the entry; writing to a string cannot fail.
+    /// Appends the fields of the entry. Writing to a string cannot fail.
     pub(super) fn write_words(&self, text: &mut String) {
         let _ = match &self.kind {
             EntryKind::Directory { mode } => write!(text, "type=dir mode={mode:04o}"),
@@ -59,7 +59,7 @@ impl Row for ManifestEntry {
     }
 }
 
-/// All states that a path may have.
+/// All possible states of a path.
 impl Row for Vec<ManifestEntry> {
     fn encode(&self, bytes: &mut Vec<u8>) {
         for entry in self {
@@ -73,7 +73,7 @@ impl Row for Vec<ManifestEntry> {
     }
 }
 
-/// Encodes bytes as a word of mtree: special ones become a backslash and three octal digits.
+/// Encodes bytes as a word of mtree: special characters become a backslash and three octal digits.
 pub(super) fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, &byte| {
         if byte.is_ascii_graphic() && !b"\\#=*?[".contains(&byte) {

@@ -1,10 +1,10 @@
-//! Tests of who deals with which record, and of what becomes of it.
+//! Tests of the assignment of records to entities, and of taking them over.
 
 use super::*;
 use crate::error::PathError;
 use crate::locations::Locations;
 
-/// Records of files, in which `./x` and `x` are the same file.
+/// Records of files, for which `./x` and `x` are the same object.
 struct Case {
     _folder: tempfile::TempDir,
     bases: BaseStore,
@@ -13,7 +13,7 @@ struct Case {
 const THINGS: Things<'static, String> =
     Things { entity_type: "file", name_of: &|base| base.trim_start_matches("./").to_owned() };
 
-/// The entities that have taken over, and from whom; every record can be read.
+/// The reported takeovers. Unreadable records do not occur.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -38,14 +38,15 @@ impl Case {
         Case { _folder: folder, bases }
     }
 
-    /// Sorts the records for these entities, each with the name of its file. IDs that begin with `other:` are nobody's orphans.
+    /// Sorts the records for these entities and the names of their files. IDs that begin with `other:` are never
+    /// orphans.
     fn records(&self, living: &[(&str, &str)]) -> Records<String> {
         let living = living.iter().map(|(id, name)| ((*id).to_owned(), (*name).to_owned())).collect();
         let is_orphan = |id: &str| id.starts_with("file:");
         self.bases.records(&living, &THINGS, is_orphan, &mut Told::default()).unwrap()
     }
 
-    /// Lets the entities take over what is left to them, and returns what is told of it.
+    /// Lets the entities take over records, and returns the reported takeovers.
     fn take_over(&self, living: &[(&str, &str)]) -> Vec<String> {
         let mut told = Told::default();
         for (id, legacy) in &self.records(living).legacies {
@@ -54,7 +55,7 @@ impl Case {
         told.0
     }
 
-    /// All records, as `ID base`.
+    /// Returns all records, as `ID base`.
     fn kept(&self) -> Vec<String> {
         let all = self.bases.all::<String>(&mut Told::default()).unwrap();
         all.into_iter().map(|(id, remembered)| format!("{id} {}", remembered.base)).collect()
@@ -118,7 +119,7 @@ fn an_entity_that_manages_something_else_leaves_its_record_to_an_orphan() {
     assert!(!legacy.is_empty() && legacy.base().is_none());
     assert!(case.take_over(&living).is_empty());
     assert_eq!(case.kept(), ["file:x ./x"]);
-    // The orphan is known from before its record was moved.
+    // The orphan was found before its record was moved.
     case.bases.forget_orphans([&records.orphans[0]], &THINGS).unwrap();
     assert!(case.kept().is_empty());
 }
