@@ -1,4 +1,4 @@
-//! Places for files: a name in a directory below a root, and what can be done there safely.
+//! Handles for files: a path below a root directory, and safe operations on it.
 
 mod directories;
 mod durability;
@@ -34,19 +34,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The longest name that a file system has.
+/// The maximum length of a file name.
 const NAME_MAX: usize = 255;
 
-/// The suffix of a new file beside the one whose place it is going to take.
+/// The suffix of a new file next to the one that it is going to replace.
 pub(crate) const TEMPORARY: &str = ".holonew";
 
-/// The greatest number of bytes that a file is believed to have before it is read.
+/// The maximum buffer size that is reserved for a file before it is read.
 const MAX_EXPECTED: usize = 1 << 30;
 
-/// The number of attempts to make something in a folder that others remove.
+/// The maximum number of attempts to create a file in a directory that other processes remove.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// The place where a file is, or may be.
+/// The path of a file, which need not exist.
 #[derive(Clone, Debug)]
 pub struct PathHandle {
     tree: Arc<Tree>,
@@ -54,31 +54,32 @@ pub struct PathHandle {
 }
 
 impl PathHandle {
-    /// The path as the user knows it.
+    /// Returns the path as displayed to the user.
     #[must_use]
     pub fn shown(&self) -> PathBuf {
         join(&self.tree.shown, &self.path)
     }
 
-    /// The path below the root of its tree.
+    /// Returns the path below the root of its tree.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns true if this is the same place.
+    /// Returns true if both handles have the same path.
     pub(crate) fn is(&self, other: &PathHandle) -> bool {
         Arc::ptr_eq(&self.tree, &other.tree) && self.path == other.path
     }
 
-    /// The place beside this one whose name has this suffix.
+    /// Returns the handle for this path with a suffix.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> PathHandle {
         let path = [self.path.as_os_str().as_bytes(), suffix.as_bytes()].concat();
         PathHandle { tree: Arc::clone(&self.tree), path: OsString::from_vec(path).into() }
     }
 
-    /// A place beside this one for what will replace it: its name with `suffix`, or a shorter one where that would be too long.
+    /// Returns a path next to this one for its replacement: the name with `suffix`, or a shorter name if that would be
+    /// too long.
     #[must_use]
     pub fn temporary(&self, suffix: &str) -> PathHandle {
         let name = self.name().as_bytes();
@@ -97,7 +98,7 @@ impl PathHandle {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Returns what tells whether another place is in the same directory, without looking there.
+    /// Returns a key that identifies the directory, without accessing it.
     fn directory_key(&self) -> (*const Tree, &Path) {
         (Arc::as_ptr(&self.tree), self.folder())
     }
@@ -106,7 +107,7 @@ impl PathHandle {
         self.tree.directory(self.folder())
     }
 
-    /// Does something with the directory and the name, and adds to the error what was tried.
+    /// Calls a function with the directory and the file name, and adds the operation and the path to its error.
     pub(crate) fn with<T>(
         &self,
         operation: &'static str,
@@ -123,16 +124,16 @@ impl PathHandle {
             .and_then(|directory| Ok(rustix::fs::statat(&directory, self.name(), AtFlags::SYMLINK_NOFOLLOW)?));
         match looked {
             Ok(stat) => Ok(Some(stat)),
-            // A name that is longer than names can be is not any file's.
+            // A name that exceeds the maximum length cannot exist.
             Err(error) if matches!(error.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(None),
             Err(error) => Err(PathError::new("lstat", self.shown(), error)),
         }
     }
 
-    /// Returns true if a file or a symlink is here.
+    /// Returns true for a regular file or a symlink.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn is_file_or_symlink(&self) -> Result<bool> {
         let stat = self.raw_stat()?;
         Ok(stat.is_some_and(|stat| {
@@ -140,10 +141,10 @@ impl PathHandle {
         }))
     }
 
-    /// Returns true if the folder of this place is there.
+    /// Returns true if the directory of this path exists.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub(crate) fn has_folder(&self) -> Result<bool> {
         match self.directory() {
             Ok(_) => Ok(true),
@@ -152,15 +153,15 @@ impl PathHandle {
         }
     }
 
-    /// Returns true if anything is here.
+    /// Returns true if the path exists.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn exists(&self) -> Result<bool> {
         self.raw_stat().map(|stat| stat.is_some())
     }
 
-    /// Returns true if what is made here gets its group or an ACL from its folder, or that cannot be told.
+    /// Returns true if a file created here inherits its group or an ACL from its directory, or if this is unknown.
     pub(crate) fn inherits(&self) -> bool {
         let gives_group = |directory: Arc<Directory>| {
             rustix::fs::fstat(&*directory).map_or(true, |stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::SGID))
@@ -168,18 +169,18 @@ impl PathHandle {
         self.directory().map_or(true, gives_group) || self.inherits_acl()
     }
 
-    /// Returns true if a file that is made here gets an ACL from its folder.
+    /// Returns true if a file created here inherits an ACL from its directory.
     fn inherits_acl(&self) -> bool {
-        // Without the folder nothing can be made.
+        // No file can be created without the directory.
         self.directory().is_ok_and(|directory| {
             *directory.has_default_acl.get_or_init(|| extended_attributes::has_default_acl(&directory.opened))
         })
     }
 
-    /// Makes an empty file here that only we can read, in place of whatever has the name now.
+    /// Creates an empty file with mode 0600, replacing an existing file.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create(&self) -> Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let private = Mode::RUSR | Mode::WUSR;
@@ -187,7 +188,7 @@ impl PathHandle {
         self.instead("open", create).map(File::from)
     }
 
-    /// Makes something here; what has the name already is removed.
+    /// Creates an object, removing an existing file of the same name.
     fn instead<T>(
         &self,
         operation: &'static str,
@@ -202,24 +203,25 @@ impl PathHandle {
         }
     }
 
-    /// Opens a regular file for reading; anything else is refused without waiting for it.
+    /// Opens a regular file for reading. Opening other types does not block.
     ///
     /// # Errors
-    /// If there is none, or it may not be read.
+    /// If the file does not exist, or cannot be read.
     pub fn open(&self) -> Result<File> {
-        // A FIFO that has taken the place of the file since must not make us wait.
+        // The file may have been replaced by a FIFO, which must not block us.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
     }
 
-    /// Reads all of a regular file that had so many bytes when it was looked at: one call, if it still has.
+    /// Reads a regular file that had this size when it was examined. A single call is sufficient if the size is
+    /// unchanged.
     ///
     /// # Errors
-    /// If there is none, or it may not be read.
+    /// If the file does not exist, or cannot be read.
     pub fn read_of_size(&self, size: u64) -> Result<Vec<u8>> {
         let file = self.open()?;
         let size = usize::try_from(size).unwrap_or_default().min(MAX_EXPECTED);
-        // There is room to see that it has grown.
+        // One additional byte detects that the file has grown.
         let mut bytes = Vec::with_capacity(size + 1);
         loop {
             match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
@@ -232,48 +234,48 @@ impl PathHandle {
         }
     }
 
-    /// Reads a file if there is a regular file.
+    /// Reads the file if it is a regular file.
     ///
     /// # Errors
-    /// If that cannot be told, or it may not be read.
+    /// If this cannot be determined, or the file cannot be read.
     pub fn read_if_file(&self) -> Result<Option<Vec<u8>>> {
         let Some(stat) = self.stat()?.filter(|stat| stat.kind == Kind::File) else { return Ok(None) };
         match self.read_of_size(stat.size) {
-            // Another process has removed it in between.
+            // Another process has removed it in the meantime.
             Err(error) if error.is_missing() => Ok(None),
             read => read.map(Some),
         }
     }
 
-    /// Opens a file for reading if there is a regular file.
+    /// Opens the file for reading if it is a regular file.
     ///
     /// # Errors
-    /// If that cannot be told, or it may not be read.
+    /// If this cannot be determined, or the file cannot be read.
     pub fn open_if_file(&self) -> Result<Option<File>> {
         let is_file = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if !self.raw_stat()?.is_some_and(is_file) {
             return Ok(None);
         }
         match self.open() {
-            // Another process has removed it in between.
+            // Another process has removed it in the meantime.
             Err(error) if error.is_missing() => Ok(None),
             opened => opened.map(Some),
         }
     }
 
-    /// Returns the target of the symlink here.
+    /// Returns the target of the symlink.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it is not a symlink.
     pub fn read_link(&self) -> Result<Vec<u8>> {
         let target = self.with("readlink", |directory, name| rustix::fs::readlinkat(directory, name, Vec::new()))?;
         Ok(target.into_bytes())
     }
 
-    /// Makes the folder and what is missing above it, each 0755; returns the places of those that were made.
+    /// Creates the directory and its missing parents, with mode 0755. Returns those that were created.
     ///
     /// # Errors
-    /// If one cannot be made.
+    /// If a directory cannot be created.
     pub fn create_folder(&self) -> Result<Vec<PathHandle>> {
         if self.tree.has(self.folder()) {
             return Ok(Vec::new());
@@ -283,11 +285,11 @@ impl PathHandle {
         Ok(made.iter().map(|path| self.tree.place(path)).collect())
     }
 
-    /// Makes something in the folder, and the folder if it is missing. One that is removed in between, because it is empty, is made again.
-    /// Returns the result, and the folders that were made.
+    /// Creates an object in the directory, and the directory if it is missing. If the directory is removed concurrently
+    /// because it is empty, it is created again. Returns the result, and the directories that were created.
     ///
     /// # Errors
-    /// If the folder cannot be made, or the error of what was to be made in it.
+    /// If the directory cannot be created, and the errors of `make`.
     pub fn in_folder<T>(&self, make: impl Fn() -> Result<T>) -> Result<(T, Vec<PathHandle>)> {
         let mut folders = Vec::new();
         let mut attempts = 0;
@@ -303,7 +305,7 @@ impl PathHandle {
         }
     }
 
-    /// Removes the folder, and those above it that are empty then, up to `keep`, which stays. What is in use stays too.
+    /// Removes the directory if it is empty, then its empty parents up to, but not including, `keep`.
     pub fn remove_empty_folders(&self, keep: &Path) {
         for folder in self.folder().ancestors().take_while(|folder| *folder != keep && folder.starts_with(keep)) {
             self.tree.forget();
@@ -318,50 +320,50 @@ impl PathHandle {
         self.tree.forget();
     }
 
-    /// Makes a symlink here, in place of whatever has the name now.
+    /// Creates a symlink, replacing an existing file.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create_symlink(&self, target: &[u8]) -> Result<()> {
         let target = OsStr::from_bytes(target);
         self.instead("symlink", |directory, name| rustix::fs::symlinkat(target, directory, name))
     }
 
-    /// Changes the owner of what is here, itself if it is a symlink.
+    /// Changes the owner of the file, without following symlinks.
     pub(crate) fn change_owner(&self, uid: Option<Uid>, gid: Option<Gid>) -> Result<()> {
         self.with("chown", |directory, name| rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW))
     }
 
-    /// Moves what is here to another place, in one step; what was there is gone.
+    /// Atomically renames the file, replacing an existing one.
     ///
     /// # Errors
-    /// If it cannot be moved; then it is still here.
+    /// If it cannot be renamed. The file remains here then.
     pub fn rename_to(&self, to: &PathHandle) -> Result<()> {
         let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
         to.with("rename", |directory, name| rustix::fs::renameat(&from, self.name(), directory, name))
     }
 
-    /// Moves what is here to another place, in one step. The file that was there is freed when that is done: as long as a rename lasts, nobody
-    /// else on the file system can rename anything from one directory to another.
+    /// Like [`rename_to`](Self::rename_to), but frees the blocks of the replaced file only after the rename. During a
+    /// rename, no other process can rename files between directories of the file system.
     ///
     /// # Errors
-    /// If it cannot be moved; then it is still here.
+    /// If it cannot be renamed. The file remains here then.
     pub fn rename_over(&self, to: &PathHandle) -> Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Without a descriptor, it is freed by the rename.
+        // Without a descriptor, the blocks are freed by the rename.
         let _held = to.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()));
         self.rename_to(to)
     }
 
-    /// Moves what is here to another place, if nothing is there; returns whether that was done.
+    /// Renames the file unless the target exists. Returns whether it was renamed.
     ///
     /// # Errors
-    /// If it cannot be moved for another reason.
+    /// If it cannot be renamed for another reason.
     pub(crate) fn rename_to_free(&self, to: &PathHandle) -> Result<bool> {
         match self.rename_with(to, RenameFlags::NOREPLACE) {
             Err(error) => match Errno::from_io_error(&error.error) {
                 Some(Errno::EXIST) => Ok(false),
-                // Some network file systems cannot do this.
+                // Some network file systems do not support this.
                 Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => self.rename_to(to).map(|()| true),
                 _ => Err(error),
             },
@@ -369,7 +371,7 @@ impl PathHandle {
         }
     }
 
-    /// Gives what is here the name of what is at another place, and the other way round, in one step.
+    /// Atomically exchanges two files.
     pub(crate) fn exchange_with(&self, other: &PathHandle) -> Result<()> {
         self.rename_with(other, RenameFlags::EXCHANGE)
     }
@@ -379,16 +381,16 @@ impl PathHandle {
         to.with("rename", |directory, name| rustix::fs::renameat_with(&from, self.name(), directory, name, flags))
     }
 
-    /// Gives what is here a second name at another place, where nothing may be.
+    /// Creates a hard link to the file at another path, which must not exist.
     ///
     /// # Errors
-    /// If the file system has no hard links, or something is there.
+    /// If the file system does not support hard links, or the other path exists.
     pub fn link_to(&self, to: &PathHandle) -> Result<()> {
         let from = self.directory().map_err(|errno| PathError::new("open", self.shown(), errno))?;
         to.with("link", |directory, name| rustix::fs::linkat(&from, self.name(), directory, name, AtFlags::empty()))
     }
 
-    /// Removes the file or symlink, if there is one.
+    /// Removes the file or symlink, if it exists.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -396,7 +398,7 @@ impl PathHandle {
         self.remove_if_there().map(drop)
     }
 
-    /// Removes the file or symlink; returns whether there was one.
+    /// Removes the file or symlink. Returns whether it existed.
     fn remove_if_there(&self) -> Result<bool> {
         match self.with("remove", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
             Err(error) if error.is_missing() => Ok(false),
@@ -404,7 +406,7 @@ impl PathHandle {
         }
     }
 
-    /// The directory of this place, opened so that it can be made durable.
+    /// Opens the directory for syncing.
     pub(crate) fn open_directory(&self) -> Result<File> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = self
@@ -413,10 +415,11 @@ impl PathHandle {
         opened.map(File::from).map_err(|errno| PathError::new("open", self.shown(), errno))
     }
 
-    /// Returns the place that the symlinks here lead to, inside the tree; this place itself if there is none.
+    /// Resolves the symlink at this path, within the tree. Returns the same path if it is not a symlink.
     ///
     /// # Errors
-    /// If there are too many, or one that neither root nor we have made: its owner need not be able to read what it points to.
+    /// If there are too many symlinks, or a symlink belongs neither to root nor to the current user: its owner may not
+    /// be able to read its target.
     pub fn followed(&self) -> Result<PathHandle> {
         let is_symlink = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
         if !self.raw_stat()?.is_some_and(is_symlink) {
@@ -426,16 +429,16 @@ impl PathHandle {
         Ok(self.tree.place(&found.path))
     }
 
-    /// Returns true if both places have the same file, by two names.
+    /// Returns true if both paths are links to the same file.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn is_same_file(&self, other: &PathHandle) -> Result<bool> {
         let (Some(one), Some(two)) = (self.raw_stat()?, other.raw_stat()?) else { return Ok(false) };
         Ok((one.st_dev, one.st_ino) == (two.st_dev, two.st_ino))
     }
 
-    /// The names in this place's folder, sorted; none if there is no such folder.
+    /// Returns the sorted names in the directory; empty if the directory does not exist.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -443,7 +446,7 @@ impl PathHandle {
         Ok(self.siblings_with_kinds()?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// The names in this place's folder, sorted, each with its type if the file system tells that beside the name.
+    /// Returns the sorted names in the directory, with their types if the file system provides them with the names.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -464,7 +467,7 @@ impl PathHandle {
         Ok(names)
     }
 
-    /// The place beside this one with another name.
+    /// Returns the path with another file name.
     #[must_use]
     pub fn sibling(&self, name: &OsStr) -> PathHandle {
         PathHandle { tree: Arc::clone(&self.tree), path: self.path.with_file_name(name) }

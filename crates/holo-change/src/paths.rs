@@ -1,24 +1,24 @@
-//! Paths as text, without a look at the disk.
+//! Lexical operations on paths.
 
 use bstr::BString;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Joins a path below a folder, whether or not it begins with a slash.
+/// Joins a path to a directory, with or without leading slash.
 #[must_use]
 pub fn join(folder: &Path, path: &Path) -> PathBuf {
     let below = path.strip_prefix("/").unwrap_or(path);
     if folder == Path::new(".") { below.to_owned() } else { folder.join(below) }
 }
 
-/// Returns a path as the interface of plugins has it.
+/// Returns a path in the format of the plugin interface.
 #[must_use]
 pub fn path_bytes(path: &Path) -> BString {
     path.as_os_str().as_bytes().into()
 }
 
-/// Returns a path without the slashes that it begins with.
+/// Returns a path without leading slashes.
 pub(crate) fn without_root(path: &Path) -> &Path {
     let mut bytes = path.as_os_str().as_bytes();
     while let Some(below) = bytes.strip_prefix(b"/") {
@@ -27,12 +27,13 @@ pub(crate) fn without_root(path: &Path) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// Returns a short stand-in for a name that is too long (FNV-1a): names in one folder that meet here would have to be made for it.
+/// Returns a short replacement for a name that is too long (FNV-1a). Collisions in one directory would have to be
+/// constructed for this purpose.
 pub(crate) fn fingerprint(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Returns the names in a path, `..` among them.
+/// Returns the components of a path, including `..`.
 pub(crate) fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,4 +1,4 @@
-//! The way that a path takes below a root: through which directories, and which symlinks.
+//! Path resolution below a root: the directories and symlinks that a path leads through.
 
 use crate::paths::parts;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The maximal number of symlinks that a path may lead through, as in the kernel.
+/// The maximum number of symlinks in a path, as in the kernel.
 pub(crate) const MAX_SYMLINKS: usize = 40;
 
 pub(crate) const DIRECTORY: OFlags =
@@ -18,45 +18,45 @@ pub(crate) const DIRECTORY: OFlags =
 
 /// The symlinks in a path that are followed.
 ///
-/// Root's and our own ones are *trusted* if the directory that they stand in is root's or ours too, as systemd-tmpfiles has it: the owner
-/// of any other could point it at what is not theirs.
+/// Symlinks of root and of the current user are *trusted* if their directory belongs to root or the current user too,
+/// as in systemd-tmpfiles: the owner of any other directory could let them point to files of other users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Trusted ones; any other is an error.
+    /// Trusted symlinks; others are an error.
     Trusted,
-    /// Trusted ones; any other is a part of the path, and what is below it is not looked at.
+    /// Trusted symlinks; others are kept in the path, and the rest of the path is not examined.
     TrustedElseKept,
-    /// None at all: each is an error.
+    /// No symlinks; each is an error.
     None,
 }
 
-/// A path below a root, without the symlinks that were followed.
+/// A path below a root, with symlinks resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// The path, which begins with a slash.
+    /// The path, with a leading slash.
     pub path: PathBuf,
-    /// The symlinks that were followed, each by its own path without symlinks in its parents.
+    /// The canonical paths of the symlinks that were followed.
     pub symlinks: Vec<PathBuf>,
 }
 
-/// The way of a path, as far as it leads through directories.
+/// The part of a path that leads through directories.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     /// The directories below the root.
     directories: Vec<(OsString, OwnedFd)>,
     symlinks: Vec<PathBuf>,
-    /// The parts that come after them: the first of them is no directory, for this reason.
+    /// The remaining components, the first of which is not a directory, with the error.
     rest: Option<(Vec<OsString>, Errno)>,
 }
 
 impl Way {
-    /// Goes down a path part by part, looking at each symlink.
+    /// Follows a path one component at a time, examining each symlink.
     ///
     /// # Errors
-    /// Those of the system, and one with words of its own for a symlink that is not followed.
+    /// Those of the system, and a specific one for symlinks that are not followed.
     pub(crate) fn follow(root: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<Way> {
         let mut open: VecDeque<OsString> = parts(path).collect();
-        // The directories from the root to where we are, so that `..` leads no further than the root.
+        // All directories from the root to the current one, so that `..` cannot leave the root.
         let mut way = Way::default();
         while let Some(part) = open.pop_front() {
             if part == ".." {
@@ -73,7 +73,7 @@ impl Way {
             };
             let target = match failure {
                 Errno::LOOP | Errno::NOTDIR => target_of(here, &part, links)?,
-                // A name that is longer than names can be is not any directory's.
+                // A name that exceeds the maximum length cannot exist.
                 Errno::NOENT | Errno::NAMETOOLONG => None,
                 _ => return Err(failure.into()),
             };
@@ -94,7 +94,7 @@ impl Way {
         Ok(way)
     }
 
-    /// Returns the directory that the whole path leads to; the root itself is opened anew.
+    /// Returns the directory of the complete path. The root itself is opened again.
     pub(crate) fn into_directory(mut self, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         match (self.rest, self.directories.pop()) {
             (Some((_, failure)), _) => Err(failure.into()),
@@ -103,13 +103,13 @@ impl Way {
         }
     }
 
-    /// The path of the last directory.
+    /// Returns the path of the last directory.
     fn path(&self) -> PathBuf {
         let root = PathBuf::from("/");
         self.directories.iter().fold(root, |path, (name, _)| path.join(name))
     }
 
-    /// Returns the path without symlinks. Parts that are not there are normalised lexically.
+    /// Returns the resolved path. Components that do not exist are normalised lexically.
     fn into_resolved(self) -> Resolved {
         let mut path = self.path();
         for part in self.rest.into_iter().flat_map(|(parts, _)| parts) {
@@ -123,10 +123,10 @@ impl Way {
     }
 }
 
-/// Returns the target of the symlink with this name if it is followed; none if it is not, or is something else.
+/// Returns the target of a symlink that is followed; `None` if it is not followed, or is not a symlink.
 fn target_of(here: BorrowedFd<'_>, name: &OsStr, links: Links) -> io::Result<Option<OsString>> {
     let stat = match rustix::fs::statat(here, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // It was removed just now.
+        // It was removed in the meantime.
         Err(Errno::NOENT) => return Ok(None),
         stat => stat?,
     };
@@ -144,13 +144,13 @@ fn target_of(here: BorrowedFd<'_>, name: &OsStr, links: Links) -> io::Result<Opt
     Ok(Some(OsString::from_vec(target.into_bytes())))
 }
 
-/// Resolves a path to one below `root` without symlinks in its parents; the last part is followed too if `last` is set. Two paths with the
-/// same result are the same thing. Parts that do not exist are normalised lexically.
+/// Resolves a path below `root` to one without symlinks in its parents; the last component is followed too if `last` is
+/// set. Two paths with the same result refer to the same file. Components that do not exist are normalised lexically.
 ///
-/// If all of it are directories, as nearly always, that is one system call.
+/// If all parents are directories, which is nearly always the case, this takes a single system call.
 ///
 /// # Errors
-/// Those of the system, and one with words of its own for a symlink that is not followed.
+/// Those of the system, and a specific one for symlinks that are not followed.
 pub(crate) fn resolve_below(root: impl AsFd, path: &Path, last: bool, links: Links) -> io::Result<Resolved> {
     let mut names: Vec<OsString> = parts(path).collect();
     let name = if last || names.last().is_some_and(|name| name == "..") { None } else { names.pop() };
@@ -165,20 +165,20 @@ pub(crate) fn resolve_below(root: impl AsFd, path: &Path, last: bool, links: Lin
     Ok(resolved)
 }
 
-/// Opens a directory below `root`, for use with the `*at` system calls, if no part of its path is a symlink.
+/// Opens a directory below `root`, for use with the `*at` system calls, if its path contains no symlinks.
 pub(crate) fn open_plain(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(root, path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty(), resolve)
 }
 
-/// The error of a symlink on the way that is not followed.
+/// Returns the error for a symlink that is not followed.
 pub(crate) fn distrusted(name: &OsStr) -> io::Error {
     let text = format!("{} on the way is a symlink of another user, which is not followed", name.display());
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
-/// Returns true if this user is root or the one that the process runs as.
+/// Returns true for root and the user of this process.
 pub(crate) fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
@@ -189,7 +189,7 @@ mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::{lchown, symlink};
 
-    /// A root with directories and symlinks in all directions.
+    /// A root directory with various directories and symlinks.
     fn site() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_strangers_symlink_is_refused_or_kept() {
         if !rustix::process::geteuid().is_root() {
-            // Only root can make what belongs to others.
+            // Only root can create files of other users.
             return;
         }
         let site = site();
@@ -264,12 +264,12 @@ mod tests {
         symlink("../a", &link).unwrap();
         let resolve = |path, last, links| resolve(site.path(), path, last, links);
         assert_eq!(resolve("home/link/b", true, Links::Trusted).unwrap().path, Path::new("/a/b"));
-        // The symlink itself, or the directory that it stands in, is a stranger's.
+        // The symlink itself, or its directory, belongs to another user.
         for stranger in [&*link, &*site.path().join("home")] {
             lchown(stranger, Some(1234), None).unwrap();
             let error = resolve("home/link/b", true, Links::Trusted).unwrap_err();
             assert!(error.to_string().contains("link on the way is a symlink of another user"), "{error}");
-            // As long as nothing is to be found by it, it is a name like any other.
+            // As the last component, it is not followed.
             assert_eq!(resolve("home/link", false, Links::Trusted).unwrap().path, Path::new("/home/link"));
             for path in ["home/link", "home/link/b", "home/link/b/../up"] {
                 let kept = resolve(path, true, Links::TrustedElseKept).unwrap();

@@ -1,35 +1,35 @@
-//! Work on many things that is shared by several threads.
+//! Distributing work among threads.
 
 use crate::error::Result;
 use std::sync::{Mutex, PoisonError};
 use std::{panic, thread};
 
-/// The number of things, one after the other, that a thread works on before it looks for more.
+/// The minimum number of consecutive items that a thread processes at a time.
 pub(crate) const SHARE: usize = 64;
 
-/// The number of shares for each thread, where all of them are known.
+/// The number of shares per thread if the number of items is known.
 const SHARES: usize = 4;
 
-/// The number of threads for each processor where they wait for the device: some devices free the blocks of one file after the other, but those
-/// of several at the same time.
+/// The number of threads per processor for operations that wait for the device: some devices free the blocks of only
+/// one file per thread at a time.
 const THREADS_THAT_WAIT: usize = 4;
 
-/// Returns the number of threads that free files where so many may work.
+/// Returns the number of threads for freeing files, if at most `threads` may be used for other work.
 pub(crate) fn threads_that_free(threads: usize) -> usize {
     if threads > 1 { threads * THREADS_THAT_WAIT } else { 1 }
 }
 
-/// Returns the number of threads that free so many files, where nobody has said how many may work.
+/// Returns the number of threads for freeing this number of files, if no limit is set.
 pub(crate) fn threads_to_free(files: usize) -> usize {
-    // To ask for the number of processors takes several system calls.
+    // Determining the number of processors takes several system calls.
     if files < 2 * SHARE { 1 } else { threads_that_free(thread::available_parallelism().map_or(1, usize::from)) }
 }
 
-/// Does the same with each share of so many things, by up to so many threads, and returns the results in no order. Things that come in the
-/// order of their paths should be shared in it, so that few folders are worked in by two.
+/// Processes shares of items with at most this number of threads, and returns the results in no particular order. Paths
+/// should be sorted, so that few directories are used by two threads.
 ///
-/// Threads with the same open directories would wait for one another: each but this one has what `reopen` returns. If there cannot be another
-/// one, the others do its share.
+/// Threads that share open directories would contend for them. Therefore each additional thread uses a context from
+/// `reopen`. If that fails, the other threads do the work.
 pub(crate) fn work_on<C: Send, S: Send, R: Send>(
     (things, threads): (usize, usize),
     shares: impl Iterator<Item = S> + Send,
@@ -52,8 +52,8 @@ pub(crate) fn work_on<C: Send, S: Send, R: Send>(
     })
 }
 
-/// Does the same with each of many, by up to so many threads, and returns the results in their order. Each other thread has what `reopen`
-/// returns, if it does.
+/// Processes items with at most this number of threads, and returns the results in order. Each additional thread uses a
+/// context from `reopen`.
 pub fn in_shares<T: Sync, C: Send, R: Send>(
     all: &[T],
     threads: usize,
@@ -67,7 +67,7 @@ pub fn in_shares<T: Sync, C: Send, R: Send>(
     }))
 }
 
-/// The same with things that take so long that each is worth a thread.
+/// Like [`in_shares`], for items that are large enough to be distributed individually.
 pub fn one_by_one<T: Sync, C: Send, R: Send>(
     all: &[T],
     threads: usize,
@@ -81,7 +81,7 @@ pub fn one_by_one<T: Sync, C: Send, R: Send>(
     }))
 }
 
-/// The same with things that are changed.
+/// Like [`in_shares`], for mutable items.
 pub(crate) fn in_shares_mut<T: Send, C: Send, R: Send>(
     all: &mut [T],
     threads: usize,
@@ -96,7 +96,7 @@ pub(crate) fn in_shares_mut<T: Send, C: Send, R: Send>(
     }))
 }
 
-/// Returns the size of shares of which each thread takes several: one that is quicker than the others takes more.
+/// Returns a size such that each thread processes several shares, and faster threads process more.
 fn share_size(count: usize, threads: usize) -> usize {
     count.div_ceil(threads.max(1) * SHARES).max(SHARE)
 }

@@ -1,7 +1,8 @@
-//! Files in directories whose owners may replace anything in them at any time: read, and replaced only if they still are what was read.
+//! Reading files in directories whose owners may replace any file at any time, and replacing the files only if they are
+//! unchanged.
 //!
-//! No symlink is followed, what belongs to somebody else is not read, and what is there is never written to. Done as the directory's owner,
-//! the worst that the owner can bring about is something that the owner could do as well.
+//! Symlinks are not followed, files of other users are not read, and existing files are not written to. If this is done
+//! as the owner of the directory, the owner cannot cause anything that the owner could not do directly.
 
 use crate::error::{PathError, Result, at};
 use crate::image::Stamp;
@@ -10,32 +11,33 @@ use crate::path_handle::{Durability, ExtendedAttributes, Kind, PathHandle, set_o
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
 
-/// A file as it was read; without a stamp, there was none.
+/// The content of a file when it was read. Without a stamp, the file did not exist.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Its content.
+    /// The content.
     pub content: Vec<u8>,
-    /// Its stamp.
+    /// The stamp.
     pub stamp: Option<Stamp>,
-    /// The user that it has to belong to.
+    /// The required owner.
     owner: u32,
-    /// The owner and group that a new file gets, if not those of whoever makes it.
+    /// The owner and group for a new file, if not the defaults of the process.
     owners: Option<(u32, u32)>,
-    /// ACLs and whatever else has been noted of it.
+    /// The ACL and other attributes.
     attributes: ExtendedAttributes,
 }
 
 impl Snapshot {
-    /// Returns the snapshot of a place where nothing is.
+    /// Returns the snapshot of a file that does not exist.
     #[must_use]
     pub fn absent(owner: u32) -> Snapshot {
         Snapshot { content: Vec::new(), stamp: None, owner, owners: None, attributes: ExtendedAttributes::default() }
     }
 
-    /// Reads the regular file at a place, whoever it belongs to: the file that replaces it gets its owner and group. None if there is none.
+    /// Reads a regular file of any owner; a replacement gets the same owner and group. `None` if the file does not
+    /// exist.
     ///
     /// # Errors
-    /// If there is something else, or it cannot be read.
+    /// If it is not a regular file, or cannot be read.
     pub fn of_any_owner(place: &PathHandle, max_size: u64) -> Result<Option<Snapshot>> {
         let Some(stat) = place.stat()? else { return Ok(None) };
         let snapshot = Snapshot::read(place, stat.uid, max_size)?;
@@ -43,11 +45,11 @@ impl Snapshot {
         Ok(owners.is_some().then_some(Snapshot { owners, ..snapshot }))
     }
 
-    /// Writes a content over that of the file, if it still is what was read; returns whether it was. That takes more than one step: the caller
-    /// keeps both contents, so that it knows [what a kill leaves](crate::is_between).
+    /// Overwrites the file in place, if it is unchanged; returns whether it was. This is not atomic: the caller must
+    /// keep both contents to recognize the [state after a kill](crate::is_between).
     ///
     /// # Errors
-    /// If it cannot be written, or has a second name by which it could have been put here.
+    /// If the file cannot be written, or has another hard link, through which it could have been placed here.
     pub fn overwrite(&self, place: &PathHandle, content: &[u8]) -> Result<bool> {
         let mut file = place.open_to_write()?;
         let shown = place.shown();
@@ -60,7 +62,7 @@ impl Snapshot {
         Ok(true)
     }
 
-    /// Removes the file, if it still is what was read; returns whether it was.
+    /// Removes the file, if it is unchanged; returns whether it was.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -73,10 +75,10 @@ impl Snapshot {
         Ok(is_current)
     }
 
-    /// Reads the regular file at a place, which belongs to a user and is no larger than so many bytes.
+    /// Reads a regular file that belongs to `owner` and has at most `max_size` bytes.
     ///
     /// # Errors
-    /// If there is something else, or it cannot be read.
+    /// If it is not such a file, or cannot be read.
     pub fn read(place: &PathHandle, owner: u32, max_size: u64) -> Result<Snapshot> {
         let failed = |operation| move |error: io::Error| PathError::new(operation, place.shown(), error);
         let file = match place.open() {
@@ -100,25 +102,25 @@ impl Snapshot {
         Ok(Snapshot { content, stamp: Some(stamp), owner, owners: None, attributes })
     }
 
-    /// Reads the file that is at a place now, as far as it can be the same.
+    /// Reads the current file if it has the same content.
     fn again(&self, place: &PathHandle) -> Option<Snapshot> {
-        // The caller tries again, and reports a file that cannot be read any more.
+        // The caller tries again, and reports a file that cannot be read.
         let now = Snapshot::read(place, self.owner, self.content.len() as u64).ok()?;
         (now.content == self.content).then_some(now)
     }
 
-    /// Returns true if nobody has replaced or changed the file since. Of two changes at one moment the second one leaves no trace but the
-    /// content.
+    /// Returns true if the file is unchanged. The content is compared too, because two changes within a tick have the
+    /// same stamp.
     fn is_current(&self, place: &PathHandle) -> bool {
         let version = |snapshot: &Snapshot| snapshot.stamp.as_ref().map(Stamp::to_bytes);
         self.again(place).is_some_and(|now| version(&now) == version(self))
     }
 
-    /// Puts a file with this content and mode in the place of the one that was read, if that is still there; returns the stamp of the new
-    /// file then. It gets what had been noted of the one that was read.
+    /// Replaces the file with a new one of this content and mode, if it is unchanged. Returns the stamp of the new
+    /// file, or `None` if the file was changed. The new file gets the attributes of the original one.
     ///
     /// # Errors
-    /// If it cannot be written or moved.
+    /// If it cannot be written or renamed.
     pub fn replace(
         &self,
         place: &PathHandle,
@@ -133,7 +135,7 @@ impl Snapshot {
             Ok(is_in_place.then_some(new))
         });
         if !matches!(replaced, Ok(Some(_))) {
-            // It is the first error that counts.
+            // The first error is reported.
             let removed = temporary.remove();
             return replaced.and_then(|none| removed.map(|()| none));
         }
@@ -141,26 +143,26 @@ impl Snapshot {
         replaced
     }
 
-    /// Writes the new file, and waits until it is on the disk.
+    /// Writes the new file, and syncs it.
     fn write(&self, temporary: &PathHandle, content: &[u8], mode: u32) -> Result<Stamp> {
         let shown = temporary.shown();
         let mut file = temporary.create()?;
         file.write_all(content).map_err(at("write", &shown))?;
-        // The mode does not depend on the umask.
+        // The mode must not depend on the umask.
         let (uid, gid) = self.owners.unzip();
         set_ownership_of_new(&file, temporary, uid, gid, mode, &self.attributes)?;
         file.sync_all().map_err(at("sync", &shown))?;
         Stamp::of_open(&file, &shown)
     }
 
-    /// Gives the new file its name, unless somebody else was faster: returns whether it has it. What was there before is looked at once more
-    /// when nobody can find it any more by its name, so that nothing that was saved in between is lost.
+    /// Moves the new file into place, unless the file was changed; returns whether it was moved. The old file is
+    /// examined once more after it has been moved away, so that changes in between are not lost.
     fn move_into_place(&self, place: &PathHandle, temporary: &PathHandle) -> Result<bool> {
         let Some(stamp) = &self.stamp else { return temporary.rename_to_free(place) };
         if let Err(error) = temporary.exchange_with(place) {
             return match Errno::from_io_error(&error.error) {
                 Some(Errno::NOENT) => Ok(false),
-                // Some network file systems cannot do this.
+                // Some network file systems do not support this.
                 Some(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => temporary.rename_to(place).map(|()| true),
                 _ => Err(with_hint(error)),
             };
@@ -176,10 +178,10 @@ impl Snapshot {
     }
 }
 
-/// Fails if a file or directory belongs to somebody else: it may be a hard link.
+/// Fails if a file or directory belongs to another user, because it may be a hard link.
 ///
 /// # Errors
-/// If so; it says whose it is.
+/// The error names both owners.
 pub fn demand_owner(uid: u32, owner: u32, place: &PathHandle) -> Result<()> {
     if uid == owner {
         return Ok(());
@@ -188,7 +190,7 @@ pub fn demand_owner(uid: u32, owner: u32, place: &PathHandle) -> Result<()> {
     Err(PathError::new("open", place.shown(), io::Error::new(io::ErrorKind::PermissionDenied, text)))
 }
 
-/// Returns the error of something that could not be opened, in words that say what it is.
+/// Returns a more specific error for a file that could not be opened.
 #[must_use]
 pub fn explain_unopened(place: &PathHandle, error: PathError, wanted: &str) -> PathError {
     let is_symlink = place.stat().is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == Kind::Symlink));
@@ -233,7 +235,7 @@ mod tests {
             Snapshot::read(&self.place, self.uid, 100).unwrap()
         }
 
-        /// Replaces the file by "ours"; returns whether that was done, and what is there then.
+        /// Replaces the file with "ours". Returns whether it was replaced, and the resulting content.
         fn replace(&self, found: &Snapshot) -> (bool, String) {
             let replaced = found.replace(&self.place, &self.temporary, b"ours", 0o600).unwrap();
             assert_eq!(fs::read_dir(self.folder.path()).unwrap().count(), 1, "nothing is left beside it");

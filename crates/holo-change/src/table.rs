@@ -1,4 +1,4 @@
-//! Sorted tables of paths, and of what is known of each. However long one gets, only a part of it is in memory.
+//! Sorted tables by path, only a part of which is kept in memory.
 
 mod run;
 #[cfg(test)]
@@ -16,21 +16,21 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The number of rows of a table that are in memory, before they are written to a file.
+/// The maximum number of rows in memory.
 const IN_MEMORY: usize = if cfg!(test) { 5 } else { 4096 };
 /// The number of runs from which they are merged.
 const MAX_RUNS: usize = 8;
 
-/// What a table knows of a path.
+/// A row, without its path.
 pub trait Row: Clone {
-    /// Appends the bytes that it is in a file.
+    /// Appends the encoded row.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Returns what was encoded; none if that is not valid.
+    /// Decodes a row; `None` if it is invalid.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
-/// A table of paths only.
+/// A table of paths without data.
 impl Row for () {
     fn encode(&self, _: &mut Vec<u8>) {}
 
@@ -39,19 +39,20 @@ impl Row for () {
     }
 }
 
-/// A path as the bytes by which tables are sorted: what is in a directory comes right after it.
+/// A path as sort key; the contents of a directory directly follow it.
 type Key = Box<[u8]>;
 
 /// A table that is sorted by path.
 ///
-/// The latest rows are in memory. When there are too many of them, they become a sorted run in a file, which has no name and is gone with
-/// the table. Paths that come in their order go to the end of the last run; so a table has one run, unless they come in another order.
+/// The most recent rows are in memory. If there are too many, they are written as a sorted run to an unnamed file,
+/// which is deleted with the table. Sorted rows are appended to the last run, so that a table consists of a single run
+/// unless rows are inserted out of order.
 #[derive(Clone, Debug)]
 pub struct Table<R> {
-    /// The place whose folder files are made in; none if all rows are kept in memory.
+    /// A path in the directory for the files; `None` if all rows are kept in memory.
     spill: Option<PathHandle>,
     recent: BTreeMap<Key, R>,
-    /// The rows of a later run replace those of an earlier one.
+    /// The rows of later runs take precedence.
     runs: Vec<Arc<Run>>,
     inserted: usize,
 }
@@ -63,31 +64,32 @@ impl<R> Default for Table<R> {
 }
 
 impl<R: Row> Table<R> {
-    /// Returns an empty table, which makes its files in the folder of this place. Where none can be made, it is kept in memory.
+    /// Creates an empty table, with its files in the directory of this path. If none can be created, the table is kept
+    /// in memory.
     #[must_use]
     pub fn new(spill: &PathHandle) -> Table<R> {
         Table { spill: Some(spill.clone()), ..Table::default() }
     }
 
-    /// Returns an empty table, which makes its files where this one does.
+    /// Creates an empty table with its files in the same directory.
     #[must_use]
     pub fn like<S: Row>(&self) -> Table<S> {
         Table { spill: self.spill.clone(), ..Table::default() }
     }
 
-    /// Returns true if there is nothing in it.
+    /// Returns true if the table has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inserted == 0
     }
 
-    /// Returns the number of rows that were inserted, each time that one was replaced included.
+    /// Returns the number of inserted rows, including replaced ones.
     #[must_use]
     pub fn inserted(&self) -> usize {
         self.inserted
     }
 
-    /// Inserts a row. One with the same path is replaced.
+    /// Inserts a row, replacing an existing one with the same path.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -100,7 +102,7 @@ impl<R: Row> Table<R> {
     /// Inserts rows.
     ///
     /// # Errors
-    /// As [`insert`](Table::insert), and if a row is an error.
+    /// Those of [`insert`](Table::insert), and those of the rows.
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Result<(PathBuf, R)>>) -> Result<()> {
         for row in rows {
             let (path, row) = row?;
@@ -126,10 +128,10 @@ impl<R: Row> Table<R> {
         Ok(None)
     }
 
-    /// Returns true if there is a row of this path.
+    /// Returns true if the path has a row.
     ///
     /// # Errors
-    /// As [`get`](Table::get).
+    /// Those of [`get`](Table::get).
     pub fn contains(&self, path: &Path) -> Result<bool> {
         let key = key(path);
         let is_recent = self.recent.contains_key(&key);
@@ -144,22 +146,22 @@ impl<R: Row> Table<R> {
                 .unwrap_or(false))
     }
 
-    /// Returns all rows, in the order of their paths.
+    /// Returns all rows, sorted by path.
     pub fn iter(&self) -> Rows<'_, R> {
         self.rows(false)
     }
 
-    /// Returns all rows, the last path first: what is in a directory comes before it.
+    /// Returns all rows in reverse order, so that the contents of a directory precede it.
     pub fn backwards(&self) -> Rows<'_, R> {
         self.rows(true)
     }
 
-    /// Returns all paths, in their order.
+    /// Returns all paths in order.
     pub fn paths(&self) -> impl Iterator<Item = Result<PathBuf>> {
         self.iter().map(|row| row.map(|(path, _)| path))
     }
 
-    /// Returns the paths of this table and another one in their order, each with its row in either.
+    /// Returns the paths of both tables in order, each with its rows.
     pub fn join<'a, S: Row>(&'a self, other: &'a Table<S>) -> Join<'a, R, S> {
         Join { ours: self.iter().peekable(), theirs: other.iter().peekable() }
     }
@@ -204,7 +206,7 @@ impl<R: Row> Table<R> {
         Ok(())
     }
 
-    /// Returns an empty run; none where files without a name cannot be made.
+    /// Creates an empty run; `None` if unnamed files cannot be created.
     fn new_run(&mut self) -> Option<Run> {
         let place = self.spill.as_ref()?;
         match place.unnamed_file() {
@@ -217,9 +219,9 @@ impl<R: Row> Table<R> {
     }
 }
 
-/// Rows in the order of their paths, or in reverse.
+/// The rows of a table, in order or reversed.
 pub struct Rows<'a, R: Row> {
-    /// The newest first: of rows with one path, the first counts.
+    /// The sources, newest first. Of rows with the same path, the first is used.
     sources: Vec<Peekable<Source<'a, R>>>,
     is_reversed: bool,
     failed: Option<PathError>,
@@ -275,7 +277,7 @@ impl<R: Row> Iterator for Rows<'_, R> {
     }
 }
 
-/// The paths of two tables.
+/// The joined paths of two tables.
 pub struct Join<'a, R: Row, S: Row> {
     ours: Peekable<Rows<'a, R>>,
     theirs: Peekable<Rows<'a, S>>,
@@ -303,7 +305,7 @@ impl<R: Row, S: Row> Iterator for Join<'_, R, S> {
     }
 }
 
-/// No path has a byte that sorts before the separator of its parts.
+/// Separators become 0, which is less than any other byte of a path.
 fn key(path: &Path) -> Key {
     path.as_os_str().as_encoded_bytes().iter().map(|&byte| if byte == b'/' { 0 } else { byte }).collect()
 }
@@ -314,7 +316,7 @@ fn path(key: &Key) -> PathBuf {
 }
 
 impl PathHandle {
-    /// Makes a file without a name in the folder of this place.
+    /// Creates an unnamed file in the directory of this path.
     fn unnamed_file(&self) -> Result<File> {
         use rustix::fs::{Mode, OFlags};
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;

@@ -1,29 +1,32 @@
-//! Paths that a plugin makes: their bases, the states that it makes of them, and the steps from one to the other.
+//! Paths that a plugin changes: their bases, the states that it gives them, and the steps of a change.
 //!
-//! This is for plugins whose entities are made of files: an entity's [`Tracks`] are remembered with it ([`BaseStore`]),
-//! contents lie beside ([`Contents`]). The rules are those of `files`: what was found before the first change is the *base* and comes
-//! back when the entity is not defined any more; what a person has changed since we made it is overwritten only by force.
+//! This is for plugins whose entities consist of files. The [`Tracks`] of an entity are recorded with it
+//! ([`BaseStore`]); file contents are stored separately ([`Contents`]). The rules are those of the files plugin: the
+//! state before the first change is the *base*, which is restored when the entity is no longer defined. Manual changes
+//! are only overwritten with force.
 //!
-//! A change is made in the steps of a group, each on disk before the next one is begun, so that a kill at any moment does
-//! no harm:
+//! A change is made in the steps of a group. Each step is on disk before the next one begins, so that a kill at any
+//! time is harmless:
 //!
-//! 1. *Staged*: contents and the record with bases and *intents* are written, under names that mean nothing yet.
-//! 2. *Kept*: the contents are in their places.
-//! 3. *Prepared*: the record is in its place, and new files lie beside their paths.
-//! 4. *Replaced*: paths are changed, each in one step.
-//! 5. and 6. *Recorded* and *confirmed*: what was intended is recorded as made.
+//! 1. *Staged*: contents and the record with bases and *intents* are written under temporary names.
+//! 2. *Kept*: the contents are in their final places.
+//! 3. *Prepared*: the record is in its final place, and new files are stored next to their paths.
+//! 4. *Replaced*: paths are changed, each atomically.
+//! 5. and 6. *Recorded* and *confirmed*: the intents are recorded as provisioned.
 //!
-//! For a large group, the records of the first three steps are one journal, so that an entity has one record written, and not two; and
-//! files that are going to be replaced become contents themselves, by a second name, with the first step.
+//! For a large group, the records of the first three steps are combined in one journal, so that one record per entity
+//! is written instead of two. Files that are going to be replaced become contents themselves in the first step, through
+//! a hard link.
 //!
-//! Of many entities that are put back together, all but one are forgotten with their last step, and contents that a single path
-//! needed come back themselves, by a second name, and not as copies: no file is made then.
+//! If many entities are restored together, the records of all but one are removed in the last step. Contents that only
+//! one path needs are restored through a hard link instead of a copy, so that no file is created.
 //!
-//! After a kill, a path that is equal to its intent is known to be our own work and not a person's: [`Tracker::recover_intents`] is called
-//! before anything else. In the end [`Tracker::tidy`] removes what is not needed any more, of a killed run too.
+//! After a kill, a path that is equal to its intent is known to be our own work, and not a manual change:
+//! [`Tracker::recover_intents`] must be called first. At the end, [`Tracker::tidy`] removes data that is no longer
+//! needed, including that of a killed run.
 //!
-//! Tracks are kept by the path that they are about, without symlinks in its parents ([`Tracker::canonical`]). An entity that owns a path
-//! which another one had before takes over what is known of it ([`Tracker::adopt`]), so that the base stays the first of all.
+//! Tracks are stored by canonical path ([`Tracker::canonical`]). An entity that owns a path of another entity takes
+//! over its track ([`Tracker::adopt`]), so that the base remains the original one.
 
 mod change;
 mod contents;
@@ -72,19 +75,19 @@ pub(crate) use stores::PluginStore;
 
 const CONTENTS: &str = "contents";
 const DIRECTORIES: &str = "directories";
-/// Is there while something is changed, until what is not needed any more has been removed.
+/// A marker file that exists while changes are made, until data that is no longer needed has been removed.
 const UNTIDY: &str = "untidy";
 
 /// The tree of the paths, and the store of their records.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     root: Arc<Tree>,
-    /// A directory below which no symlink is followed, and the path it has.
+    /// A directory below which no symlinks are followed, and its path.
     inside: Option<(PathBuf, Arc<Tree>)>,
     /// The contents of files.
     contents: Contents,
     bases: BaseStore,
-    /// The host's state directory, and what is kept there.
+    /// The plugin's state directory.
     own: PluginStore,
     /// The overlays on paths.
     overlays: Overlays,
@@ -92,12 +95,12 @@ pub struct Tracker {
     /// The paths that other entities hold.
     held: HeldPaths,
     locations: Arc<Locations>,
-    /// The number of threads that may work on the paths of one entity.
+    /// The maximum number of threads for the paths of one entity.
     threads: usize,
 }
 
 impl Tracker {
-    /// The paths below the host's root; contents are kept beside the records.
+    /// Opens a tracker for the paths below the root; contents are stored next to the records.
     ///
     /// # Errors
     /// If the root or the state directory cannot be opened.
@@ -119,27 +122,29 @@ impl Tracker {
         })
     }
 
-    /// The same with what entities hold as another tracker may have read it, for entities that nobody takes anything from meanwhile.
+    /// Shares the held paths with another tracker, which may have read them. No other entity may take over paths in the
+    /// meantime.
     #[must_use]
     pub fn with_held(self, held: HeldPaths) -> Tracker {
         Tracker { held, ..self }
     }
 
-    /// The same, which has so many threads work on the paths of one entity where their order does not matter.
+    /// Sets the maximum number of threads for the paths of one entity, where their order is irrelevant.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Tracker {
         Tracker { threads, ..self }
     }
 
-    /// The path by which entities are compared: without symlinks in its parents, as far as those are there and may be followed.
+    /// Returns the canonical path, by which entities are compared: existing symlinks in its parents are resolved if
+    /// they may be followed.
     ///
     /// # Errors
-    /// If a part of it cannot be looked at.
+    /// If a component cannot be examined.
     pub fn canonical(&self, path: &Path) -> Result<PathBuf> {
         self.canonical.of(path)
     }
 
-    /// Gives tracks that were kept by another spelling the canonical one.
+    /// Renames tracks with other spellings to their canonical paths.
     pub fn rename_to_canonical(&self, tracks: &mut Tracks) {
         for (path, canonical) in held::canonical_of(tracks, &self.canonical) {
             if canonical != path
@@ -151,32 +156,34 @@ impl Tracker {
         }
     }
 
-    /// Returns true if the files plugin lays something over what is at a path: what we make of the path is the base of that then.
+    /// Returns true if the files plugin has an overlay on a path. The state that we give the path is then the base of
+    /// the overlay.
     #[must_use]
     pub fn is_overlaid(&self, path: &Path) -> bool {
         self.overlays.lie_over(path)
     }
 
-    /// The same, which does not leave a directory: below it, no symlinks are followed. If there is no such directory yet, it is the same.
+    /// Restricts the tracker to a directory, below which no symlinks are followed. If the directory does not exist yet,
+    /// the tracker is unrestricted.
     ///
     /// # Errors
-    /// If there is something else than a directory, or it cannot be opened.
+    /// If the path is not a directory, or cannot be opened.
     pub fn inside(&self, directory: &Path) -> Result<Tracker> {
         let place = self.root.place(directory);
         let inside = if place.exists()? { Some((directory.to_owned(), place.as_tree()?)) } else { None };
         Ok(Tracker { inside, ..self.clone() })
     }
 
-    /// The place of a path; where an overlay lies over it, that of the overlay's base.
+    /// Returns the handle for a path, or for the overlay's base if there is an overlay on the path.
     #[must_use]
     pub fn place(&self, path: &Path) -> PathHandle {
         self.overlays.base(path).unwrap_or_else(|| self.place_itself(path))
     }
 
-    /// Returns the place where a new file is written before it takes a path's place.
+    /// Returns the path at which a new file is written before it replaces the file at `path`.
     fn temporary(&self, path: &Path) -> PathHandle {
         if self.is_overlaid(path) {
-            // Beside a base, it would be one.
+            // Next to a base, it would be mistaken for one.
             let name = format!("{:016x}{TEMPORARY}", fingerprint(path.as_os_str().as_encoded_bytes()));
             return self.bases.tree().place(&self.bases.folder().join(name));
         }
@@ -193,10 +200,10 @@ impl Tracker {
         self.root.place(path)
     }
 
-    /// Opens the same once more, for another thread.
+    /// Opens the tracker again, for another thread.
     ///
     /// # Errors
-    /// If a directory may not be entered any more.
+    /// If a directory cannot be entered any more.
     pub fn reopen(&self) -> Result<Tracker> {
         let root = self.root.reopen()?;
         let inside = self.inside.as_ref().map(|(path, tree)| Ok((path.clone(), tree.reopen()?))).transpose()?;
@@ -218,21 +225,21 @@ impl Tracker {
     /// Returns the state of a path.
     ///
     /// # Errors
-    /// If that cannot be told, or cannot be managed.
+    /// If it cannot be determined, or cannot be managed.
     pub fn state(&self, path: &Path) -> std::result::Result<State, Unmanaged> {
         State::of(&self.place(path))
     }
 
-    /// Returns the state of a tracked path. If one above it that is tracked as well is no directory any more, nothing is there: it is not
-    /// followed to where it leads by now.
+    /// Returns the state of a tracked path. It is absent if a tracked parent is no longer a directory: a symlink in its
+    /// place is not followed.
     ///
     /// # Errors
-    /// If that cannot be told, or cannot be managed.
+    /// If it cannot be determined, or cannot be managed.
     pub fn state_of(&self, tracks: &Tracks, path: &Path) -> std::result::Result<State, Unmanaged> {
         if self.is_cut_off(tracks, path)? { Ok(State::Absent) } else { self.state(path) }
     }
 
-    /// Returns true if what was made at a path is not there any more, whatever that path leads to by now.
+    /// Returns true if the path no longer leads to the file that was created there.
     fn is_cut_off(&self, tracks: &Tracks, path: &Path) -> Result<bool> {
         for above in path.ancestors().skip(1).filter(|above| tracks.get(above).is_some()) {
             let stat = self.place_itself(above).stat()?;
@@ -243,12 +250,13 @@ impl Tracker {
         if self.inside.is_some() || self.canonical.afresh(path)? == path {
             return Ok(false);
         }
-        // There was no symlink in its parents. If there is one now, the directory may have been moved; then what we made is there.
+        // The parents contained no symlinks originally. If they do now, the directory may have been moved together with
+        // our file.
         let provisioned = tracks.get(path).and_then(|track| track.provisioned.as_ref());
         Ok(self.state(path).ok().as_ref() != provisioned)
     }
 
-    /// Returns the state of a path, and the stamp that tells whether it is still the same.
+    /// Returns the state of a path, and the stamp that detects later changes.
     fn stamped(&self, path: &Path) -> std::result::Result<(State, Option<Stamp>), Unmanaged> {
         match Stamp::of(&self.place(path))? {
             None => Ok((State::Absent, None)),
@@ -256,7 +264,7 @@ impl Tracker {
         }
     }
 
-    /// Forgets the directories that were used last: a symlink may have led to one of them.
+    /// Drops cached directories, because a symlink may have led to one of them.
     fn forget_directories(&self) {
         self.root.forget();
         if let Some((_, tree)) = &self.inside {
@@ -264,33 +272,33 @@ impl Tracker {
         }
     }
 
-    /// Keeps bytes that are going to be made.
+    /// Stores a content for a later change.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If it cannot be written.
     pub fn keep_bytes(&self, bytes: &[u8]) -> Result<Digest> {
         self.begin()?;
         self.contents.keep_bytes(bytes)
     }
 
-    /// Keeps many contents that are going to be made.
+    /// Stores several contents for later changes.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a content cannot be written.
     pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
         self.begin()?;
         self.contents.keep_many(all, self.threads)
     }
 
-    /// Opens a content that is kept.
+    /// Opens a stored content.
     ///
     /// # Errors
-    /// If it is not, or cannot be opened.
+    /// If it does not exist, or cannot be opened.
     pub fn content(&self, digest: &Digest) -> Result<std::fs::File> {
         self.contents.open(digest)
     }
 
-    /// Keeps the content of the file at a place.
+    /// Stores the content of a file.
     ///
     /// # Errors
     /// If it cannot be read or written.
@@ -303,7 +311,7 @@ impl Tracker {
         MadeDirectories::read(&self.own)
     }
 
-    /// Writes a file or symlink in this state to a place that belongs to nobody, such as one in the cache directory.
+    /// Writes a file or symlink with this state to a path that is not managed, such as one in the cache directory.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -311,11 +319,11 @@ impl Tracker {
         state.write_temporary(place, &self.contents, &ExtendedAttributes::default())
     }
 
-    /// Returns what we made at a path and what is there, as two files that can be compared: of a file that we made, a copy in the cache
-    /// directory with its mode, which is shown as `ID (applied)`.
+    /// Returns the provisioned and the current file at a path for a comparison. The provisioned one is a copy in the
+    /// cache directory with its mode, labelled `ID (applied)`.
     ///
     /// # Errors
-    /// If the copy cannot be made.
+    /// If the copy cannot be created.
     pub fn difference(&self, id: &str, path: &Path, made: Option<&State>) -> Result<FilePair> {
         let cache = Tree::open(self.locations.cache_dir())?;
         let copy = cache.place(&Path::new("made").join(without_root(path)));

@@ -1,4 +1,4 @@
-//! Operations on directories, and those that only some plugins need: trees without symlinks, owners, files that grow.
+//! Operations on directories, and less common operations on files: trees without symlinks, owners, writing in place.
 
 use super::extended_attributes::ExtendedAttributes;
 use super::{FileStat, Kind, PathHandle, Tree};
@@ -12,18 +12,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 impl PathHandle {
-    /// Returns the properties of what is here, itself if it is a symlink; `None` if nothing is.
+    /// Returns the properties of the file, without following symlinks; `None` if it does not exist.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If they cannot be determined.
     pub fn stat(&self) -> Result<Option<FileStat>> {
         Ok(self.raw_stat()?.map(FileStat::from))
     }
 
-    /// Checks that something can be made here: each part of the path is a directory, or nothing yet.
+    /// Checks that a file can be created here: each parent is a directory, or does not exist.
     ///
     /// # Errors
-    /// If something on the way is not a directory.
+    /// If a parent is not a directory.
     pub fn check_way(&self) -> Result<()> {
         for parent in self.path.ancestors().skip(1) {
             match self.tree.directory(parent) {
@@ -34,7 +34,7 @@ impl PathHandle {
             let place = PathHandle { tree: Arc::clone(&self.tree), path: parent.to_owned() };
             let wrong = match place.stat()? {
                 None => continue,
-                // Another thread, or program, has made it since.
+                // Another thread or process has created it in the meantime.
                 Some(FileStat { kind: Kind::Directory, .. }) => return Ok(()),
                 Some(FileStat { kind: Kind::Symlink, .. }) => "a symlink that leads to no directory",
                 Some(_) => "not a directory",
@@ -45,24 +45,25 @@ impl PathHandle {
         Ok(())
     }
 
-    /// The directory here as a tree of its own, in which no symlinks are followed at all: whatever happens around it, its places stay inside.
+    /// Returns the directory as a separate tree, in which no symlinks are followed. Paths in it stay inside, regardless
+    /// of concurrent changes around it.
     ///
     /// # Errors
-    /// If there is no directory here.
+    /// If it is not a directory.
     pub fn as_tree(&self) -> Result<Arc<Tree>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = self.with("open", |directory, name| {
-            // The top of a tree has no name of its own.
+            // The root of a tree has an empty name.
             let name = if name.is_empty() { ".".as_ref() } else { name };
             rustix::fs::openat(directory, name, flags, Mode::empty())
         })?;
         Ok(Arc::new(Tree { root, shown: self.shown(), links: Links::None, last: Mutex::default() }))
     }
 
-    /// Makes a directory here; returns true if it was made, as there was none.
+    /// Creates a directory. Returns false if it existed.
     ///
     /// # Errors
-    /// If it cannot be made, or something else is here.
+    /// If it cannot be created, or the path exists and is not a directory.
     pub fn create_directory(&self, mode: u32) -> Result<bool> {
         let made = self.with("mkdir", |directory, name| {
             match rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode)) {
@@ -77,7 +78,7 @@ impl PathHandle {
         Ok(made)
     }
 
-    /// Removes the directory here if it is empty; returns true if there is none any more.
+    /// Removes the directory if it is empty. Returns true if it does not exist any more.
     ///
     /// # Errors
     /// If it is empty and cannot be removed.
@@ -86,7 +87,7 @@ impl PathHandle {
         match self.with("rmdir", |directory, name| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)) {
             Ok(()) => Ok(true),
             Err(error) if error.is_missing() => Ok(true),
-            // A mount point, or not empty.
+            // The directory is a mount point, or not empty.
             Err(error) => match Errno::from_io_error(&error.error) {
                 Some(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => Ok(false),
                 _ => Err(error),
@@ -94,15 +95,15 @@ impl PathHandle {
         }
     }
 
-    /// Removes whatever is here, with everything below it, and without following symlinks.
+    /// Removes the file or the directory with its contents, without following symlinks.
     ///
     /// # Errors
-    /// If something of it cannot be removed.
+    /// If a file cannot be removed.
     pub fn remove_all(&self) -> Result<()> {
         match self.stat()? {
             None => Ok(()),
             Some(FileStat { kind: Kind::Directory, .. }) => {
-                // One after the other, not one within the other: a tree may be deeper than a stack.
+                // Not recursive, because a tree may be deeper than the stack.
                 let mut open = vec![self.clone()];
                 while let Some(place) = open.last() {
                     let inside = PathHandle { tree: Arc::clone(&place.tree), path: place.path.join("x") };
@@ -129,19 +130,19 @@ impl PathHandle {
         }
     }
 
-    /// Opens a regular file for reading and writing; anything else is refused without waiting for it.
+    /// Opens a regular file for reading and writing. Opening other types does not block.
     ///
     /// # Errors
-    /// If there is none, or it may not be written.
+    /// If the file does not exist, or cannot be written.
     pub fn open_to_write(&self) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty())).map(File::from)
     }
 
-    /// Changes the owner of what is here, itself if it is a symlink, unless it is right already.
+    /// Changes the owner of the file unless it is already correct, without following symlinks.
     ///
     /// # Errors
-    /// If nothing is here, or we may not.
+    /// If the file does not exist, or the change is not permitted.
     pub fn give_to(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let Some(stat) = self.stat()? else { return Err(PathError::missing("chown", self.shown())) };
         let uid = uid.filter(|uid| *uid != stat.uid).map(Uid::from_raw);
@@ -149,20 +150,20 @@ impl PathHandle {
         if uid.is_some() || gid.is_some() { self.change_owner(uid, gid) } else { Ok(()) }
     }
 
-    /// Gives the file or directory here this mode. A symlink has none, and is refused.
+    /// Changes the mode of the file or directory. Symlinks have no mode, and are refused.
     ///
     /// # Errors
-    /// If nothing is here, or we may not.
+    /// If the file does not exist, or the change is not permitted.
     pub fn change_mode(&self, mode: u32) -> Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = self.with("open", |directory, name| rustix::fs::openat(directory, name, flags, Mode::empty()))?;
         rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", &self.shown()))
     }
 
-    /// Returns true if something is mounted here, be it another file system or a part of the same one.
+    /// Returns true for a mount point, including bind mounts of the same file system.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If this cannot be determined.
     pub fn is_mount_point(&self) -> Result<bool> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let same_mount = ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
@@ -170,7 +171,8 @@ impl PathHandle {
             match rustix::fs::openat2(directory, name, flags, Mode::empty(), same_mount) {
                 Ok(_) => Ok(false),
                 Err(Errno::XDEV) => Ok(true),
-                // An old kernel, or a sandbox that does not know the call: mounts of the same file system cannot be told.
+                // An old kernel, or a sandbox that does not support the call. Mounts of the same file system are not
+                // detected in this case.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     let here = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
                     Ok(rustix::fs::fstat(directory)?.st_dev != here.st_dev)
@@ -180,7 +182,7 @@ impl PathHandle {
         })
     }
 
-    /// Returns true if this is a directory, and there is nothing in it.
+    /// Returns true for an empty directory.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -192,10 +194,11 @@ impl PathHandle {
     }
 }
 
-/// Gives an open file an owner, a group and a mode, in the order in which nothing gets lost or is open to others meanwhile.
+/// Sets the owner, group and mode of an open file, in an order in which no bits are lost, and no others gain access in
+/// between.
 ///
 /// # Errors
-/// If we may not.
+/// If the change is not permitted.
 pub fn set_ownership(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>, mode: u32) -> Result<()> {
     give_owner(file, shown, uid, gid)?;
     rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map_err(at("chmod", shown))
@@ -214,12 +217,12 @@ fn give_owner(file: &File, shown: &Path, uid: Option<u32>, gid: Option<u32>) -> 
     Ok(())
 }
 
-/// Gives a new open file at a place its owner, its group, its extended attributes and its mode. Before it has them, only its owner can open
-/// it; it has no other ACL than that of the attributes, even if its folder hands one down. On a file system without ACLs it is given a
-/// [narrower](ExtendedAttributes::narrowed) mode.
+/// Sets the owner, group, extended attributes and mode of a new open file. Before that, only its owner can open it. Its
+/// only ACL is that of the attributes, even if the directory has a default ACL. On a file system without ACLs, the mode
+/// is [narrowed](ExtendedAttributes::narrowed).
 ///
 /// # Errors
-/// If we may not, or the disk is full.
+/// If the change is not permitted, or the disk is full.
 pub fn set_ownership_of_new(
     file: &File,
     place: &PathHandle,
@@ -254,7 +257,7 @@ mod tests {
         assert!(whole.place(Path::new("in/link")).as_tree().is_err());
         let strict = whole.place(Path::new("/")).as_tree().unwrap();
         assert!(strict.place(Path::new("in/link/x")).exists().is_ok_and(|exists| !exists));
-        // The directory that was opened is meant, whatever the name means later.
+        // The tree refers to the opened directory, even if it is renamed.
         fs::rename(folder.path().join("in"), folder.path().join("moved")).unwrap();
         assert!(tree.place(Path::new("y")).create().is_ok());
         assert!(folder.path().join("moved/y").exists());

@@ -1,36 +1,37 @@
-//! The order of changes on disk: a step is durable before what depends on it is begun.
+//! Durability: each step of a change is on disk before the steps that depend on it begin.
 
 use super::PathHandle;
 use crate::error::{Result, at};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashSet};
 
-/// The way in which a group of changes is made durable.
+/// The method by which a group of changes is synced.
 ///
-/// Each step of a change has to be on disk before the next one is begun. For one file that is cheapest by syncing it and its directory;
-/// for many it is cheaper to take the same step for all of them, and to sync their file system once.
+/// Each step of a change must be on disk before the next step begins. For a single file, syncing the file and its
+/// directory is cheapest. For many files, it is cheaper to perform each step for all of them, and then to sync the file
+/// system once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Every file and directory is synced by itself.
+    /// Files and directories are synced individually.
     Each,
     /// File systems are synced as a whole.
     Together,
 }
 
 impl Durability {
-    /// The number of files from which a file system is synced as a whole.
+    /// The number of files from which file systems are synced as a whole.
     pub(crate) const MANY: usize = 8;
 
-    /// The cheaper way for so many files.
+    /// Returns the cheaper method for this number of files.
     #[must_use]
     pub fn of(files: usize) -> Durability {
         if files < Durability::MANY { Durability::Each } else { Durability::Together }
     }
 
-    /// Syncs files that were written, and the directories of these places; or their file systems as a whole.
+    /// Syncs written files and the directories of these paths, or their file systems as a whole.
     ///
     /// # Errors
-    /// If the disk says so: then what was written may be lost.
+    /// If the sync fails. The written data may be lost then.
     pub fn sync<'a>(
         self,
         files: impl IntoIterator<Item = &'a PathHandle>,
@@ -40,7 +41,7 @@ impl Durability {
             Durability::Together => self.sync_directories(files.into_iter().chain(directories)),
             Durability::Each => {
                 for place in files {
-                    // A symlink is made durable by its directory.
+                    // Symlinks are synced with their directory.
                     if let Some(file) = place.open_if_file()? {
                         ignoring_unsupported(rustix::fs::fsync(file)).map_err(at("sync", &place.shown()))?;
                     }
@@ -57,7 +58,7 @@ impl Durability {
                 continue;
             }
             let directory = match place.open_directory() {
-                // A change in a directory that is gone lasts with the removal of that.
+                // The directory was removed, and with it the change.
                 Err(error) if error.is_missing() => continue,
                 directory => directory?,
             };
@@ -78,14 +79,14 @@ impl Durability {
     }
 }
 
-/// Places that names were given to, of which only as many are kept in memory as are needed to sync them.
+/// Paths at which names were created. Only those that are needed for the sync are kept in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     places: Vec<PathHandle>,
-    /// True if there are many: then a place for each file system is left.
+    /// True if there are many, so that only one path per file system is kept.
     are_many: bool,
     devices: BTreeSet<u64>,
-    /// The last place that was looked at.
+    /// The most recent path.
     last: Option<PathHandle>,
 }
 
@@ -102,14 +103,14 @@ impl Touched {
         Ok(())
     }
 
-    /// Adds the place if it is the first of its file system.
+    /// Adds the path if it is the first one on its file system.
     fn add_device(&mut self, place: PathHandle) -> Result<()> {
         if self.last.as_ref().is_some_and(|last| last.directory_key() == place.directory_key()) {
             return Ok(());
         }
         self.last = Some(place.clone());
         let device = match place.with("stat", |folder, _| rustix::fs::fstat(folder)) {
-            // A change in a directory that is gone lasts with the removal of that.
+            // The directory was removed, and with it the change.
             Err(error) if error.is_missing() => return Ok(()),
             stat => stat?.st_dev,
         };
@@ -119,14 +120,14 @@ impl Touched {
         Ok(())
     }
 
-    /// Makes the names last.
+    /// Syncs the names.
     pub(crate) fn sync(self) -> Result<()> {
         let durability = if self.are_many { Durability::Together } else { Durability::Each };
         durability.sync([], &self.places)
     }
 }
 
-/// Some file systems cannot sync a directory, and have nothing to sync then.
+/// Some file systems do not support syncing directories, and do not need it.
 fn ignoring_unsupported(synced: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match synced {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),

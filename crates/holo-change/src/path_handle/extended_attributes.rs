@@ -1,4 +1,4 @@
-//! Extended attributes of files: ACLs, capabilities, security labels, and what users have noted.
+//! Extended attributes of files: ACLs, capabilities, security labels and user attributes.
 
 use super::PathHandle;
 use crate::acl::Acl;
@@ -18,18 +18,18 @@ pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
 pub(crate) const SELINUX: &str = "security.selinux";
 
-/// The prefixes of attributes that belong to a file, whatever file system it is on.
+/// The prefixes of attributes that belong to a file on any file system.
 const KEPT: [&[u8]; 7] =
     [b"user.", b"trusted.", b"security.", b"system.posix_acl_", b"system.nfs4_acl", b"system.richacl", b"btrfs."];
-/// Those that the kernel makes for itself: what overlayfs notes of its layers, and seals of this very inode.
+/// Attributes that the kernel uses internally: metadata of overlayfs layers, and signatures of a specific inode.
 const NOT_KEPT: [&[u8]; 3] = [b"trusted.overlay.", b"user.overlay.", b"security.evm"];
-/// The digest or signature of the content that a file had.
+/// The hash or signature of the file's content.
 const BOUND_TO_CONTENT: &[u8] = b"security.ima";
 
-/// Most files have no attributes, and nearly all others names that fit into this.
+/// Sufficient for nearly all lists of names and values.
 const USUAL_SIZE: usize = 512;
 
-/// The extended attributes of a file or directory, by their names: ACLs, capabilities, security labels, and what users have noted.
+/// The extended attributes of a file or directory by name: ACLs, capabilities, security labels and user attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(Text, Text)>", into = "Vec<(Text, Text)>")]
 pub struct ExtendedAttributes(BTreeMap<BString, BString>);
@@ -47,19 +47,20 @@ impl From<ExtendedAttributes> for Vec<(Text, Text)> {
 }
 
 impl ExtendedAttributes {
-    /// Returns those of the file or directory at a place; a symlink is taken to have none. Where there are none, that is one system call.
+    /// Reads the attributes of a file or directory; empty for symlinks. A file without attributes needs only one system
+    /// call.
     ///
     /// # Errors
-    /// If nothing is there, or they cannot be read.
+    /// If the file does not exist, or the attributes cannot be read.
     pub fn of(place: &PathHandle) -> Result<ExtendedAttributes> {
         match place.with("listxattr", |directory, name| read(&by_descriptor(directory, name))) {
-            // That may be said of `/proc`, too.
+            // `/proc` itself may be missing.
             Err(error) if error.is_missing() => ExtendedAttributes::of_opened(place),
             read => read,
         }
     }
 
-    /// Returns those of an open file or directory.
+    /// Reads the attributes of an open file or directory.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -76,45 +77,46 @@ impl ExtendedAttributes {
         read(&place.open()?).map_err(at("listxattr", &place.shown()))
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no attributes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the ACL of the file itself, which goes beyond its mode; none if the mode is all, or it is in another form.
+    /// Returns the access ACL; `None` if the file has only a mode, or the ACL has an unknown format.
     #[must_use]
     pub fn acl(&self) -> Option<Acl> {
         Acl::from_bytes(self.0.get(ACCESS_ACL.as_bstr())?)
     }
 
-    /// Returns the ACL that a directory gives to what is made in it.
+    /// Returns the default ACL of a directory.
     #[must_use]
     pub fn default_acl(&self) -> Option<Acl> {
         Acl::from_bytes(self.0.get(DEFAULT_ACL.as_bytes().as_bstr())?)
     }
 
-    /// Returns the SELinux context, if there is one.
+    /// Returns the SELinux context, if set.
     #[must_use]
     pub fn selinux_context(&self) -> Option<String> {
         let context = self.0.get(SELINUX.as_bytes().as_bstr())?;
         Some(context.trim_end_with(|letter| letter == '\0').to_str_lossy().into_owned())
     }
 
-    /// Returns true if there is an ACL of the file itself, beyond its mode.
+    /// Returns true if the file has an access ACL in addition to its mode.
     #[must_use]
     pub fn has_acl(&self) -> bool {
         self.0.contains_key(ACCESS_ACL.as_bstr())
     }
 
-    /// Returns the same without those that say something of the content, for a file that gets another one.
+    /// Returns the attributes without those that depend on the content, for a file whose content is replaced.
     #[must_use]
     pub fn without_those_of_content(mut self) -> ExtendedAttributes {
         self.0.remove(BOUND_TO_CONTENT.as_bstr());
         self
     }
 
-    /// Returns the mode that a file with this mode and these attributes has to have where its ACL is lost: nobody may do more then.
+    /// Returns the mode for a file whose ACL is lost, given its mode with ACL. It does not grant additional permissions
+    /// to anyone.
     #[must_use]
     pub fn narrowed(&self, mode: u32) -> u32 {
         let Some(acl) = self.0.get(ACCESS_ACL.as_bstr()) else { return mode };
@@ -124,25 +126,25 @@ impl ExtendedAttributes {
         }
     }
 
-    /// Gives them to an open file or directory, which has no attributes but, if it was made in a folder with a default ACL, an inherited
-    /// one; returns the mode that it has to be given then.
+    /// Sets the attributes on an open file or directory that has no other attributes, except for an ACL inherited from
+    /// its directory. Returns the mode to be set afterwards.
     ///
-    /// Attributes that the file system cannot hold, or we may not give, are left out; if that is the ACL, the mode is a narrower one. The owner has to
-    /// be given before, as that takes capabilities away.
+    /// Attributes that the file system does not support, or that may not be set, are omitted; without the ACL, the mode
+    /// is narrowed. The owner must be set before, because changing it removes capabilities.
     ///
     /// # Errors
-    /// If the disk is full, or fails.
+    /// If the disk is full, or an I/O error occurs.
     pub fn give(&self, file: impl rustix::fd::AsFd, shown: &Path, mode: u32, inherits: bool) -> Result<u32> {
         for (name, value) in self.0.iter().filter(|(name, _)| **name != ACCESS_ACL) {
             set(&file, OsStr::from_bytes(name), value).map_err(at("setxattr", shown))?;
         }
         let access_acl = OsStr::from_bytes(ACCESS_ACL);
         match self.0.get(ACCESS_ACL.as_bstr()) {
-            // It comes with the mode, so that at no moment anybody has more access than in the end.
+            // It is set together with the mode, so that no one has more access at any time than in the end.
             Some(bytes) => match set(&file, access_acl, &with_mode(bytes, mode)).map_err(at("setxattr", shown))? {
                 true => Ok(mode),
                 false => {
-                    // Now one that was inherited would be even wider.
+                    // An inherited ACL might grant even more permissions.
                     remove(&file, access_acl).map_err(at("removexattr", shown))?;
                     Ok(self.narrowed(mode))
                 }
@@ -153,7 +155,7 @@ impl ExtendedAttributes {
     }
 }
 
-/// A file or directory of which attributes can be read.
+/// A file or directory with readable attributes.
 trait HasAttributes {
     fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize>;
     fn size_of_list(&self) -> rustix::io::Result<usize>;
@@ -161,7 +163,7 @@ trait HasAttributes {
     fn size_of(&self, name: &OsStr) -> rustix::io::Result<usize>;
 }
 
-/// By a path whose last part is not followed.
+/// Accessed by path, without following a final symlink.
 impl HasAttributes for PathBuf {
     fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         rustix::fs::llistxattr(self, buffer)
@@ -198,7 +200,7 @@ impl HasAttributes for std::fs::File {
     }
 }
 
-/// The path of a name in an open directory: there are no system calls for attributes that take both.
+/// Returns the path of a file in an open directory, because the system calls for attributes do not accept both.
 fn by_descriptor(directory: &OwnedFd, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name)
 }
@@ -206,7 +208,7 @@ fn by_descriptor(directory: &OwnedFd, name: &OsStr) -> PathBuf {
 fn read(file: &impl HasAttributes) -> rustix::io::Result<ExtendedAttributes> {
     let mut attributes = BTreeMap::new();
     let names = match whole(|buffer| file.list(buffer), || file.size_of_list()) {
-        // The file system has no attributes.
+        // The file system does not support attributes.
         Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(ExtendedAttributes::default()),
         names => names?,
     };
@@ -217,9 +219,9 @@ fn read(file: &impl HasAttributes) -> rustix::io::Result<ExtendedAttributes> {
         let os_name = OsStr::from_bytes(name);
         match whole(|buffer| file.get(os_name, buffer), || file.size_of(os_name)) {
             Ok(value) => drop(attributes.insert(name.into(), value.into())),
-            // The permissions have to be known.
+            // The permissions must be known.
             Err(errno) if name == ACCESS_ACL && errno != Errno::NODATA => return Err(errno),
-            // It was removed just now, or is not for us.
+            // The attribute was removed in the meantime, or may not be read.
             Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::NOTSUP) => {}
             Err(errno) => return Err(errno),
         }
@@ -227,7 +229,7 @@ fn read(file: &impl HasAttributes) -> rustix::io::Result<ExtendedAttributes> {
     Ok(ExtendedAttributes(attributes))
 }
 
-/// All of something whose size is not known, and may change meanwhile.
+/// Reads a value whose size is unknown and may change concurrently.
 fn whole(
     read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
     size: impl Fn() -> rustix::io::Result<usize>,
@@ -245,11 +247,11 @@ fn whole(
     }
 }
 
-/// Returns true if the attribute could be set: a file system may have none of the kind, and we may lack the right.
+/// Sets an attribute. Returns false if the file system does not support it, or the process lacks permission.
 fn set(file: impl rustix::fd::AsFd, name: &OsStr, value: &[u8]) -> rustix::io::Result<bool> {
     match rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()) {
         Ok(()) => Ok(true),
-        // EINVAL: a label that the policy does not know, or users that do not exist in this namespace.
+        // EINVAL: an invalid label, or users that do not exist in this namespace.
         Err(Errno::NOTSUP | Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::INVAL) => Ok(false),
         Err(errno) => Err(errno),
     }
@@ -262,14 +264,14 @@ pub(crate) fn remove(file: impl rustix::fd::AsFd, name: &OsStr) -> rustix::io::R
     }
 }
 
-/// Returns true if files that are made in this directory get an ACL from it.
+/// Returns true if files created in this directory inherit an ACL.
 pub(crate) fn has_default_acl(directory: &OwnedFd) -> bool {
     let path = by_descriptor(directory, OsStr::new(""));
-    // A value that does not fit is one, too. Without `/proc` it cannot be told.
+    // A value that does not fit counts too. Without `/proc`, true is assumed.
     !matches!(rustix::fs::getxattr_query(path, DEFAULT_ACL), Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS))
 }
 
-/// Returns true if the file system of a file has no ACLs at all, so that one may have been lost there.
+/// Returns true if the file system does not support ACLs, so that a file may have lost its ACL there.
 pub fn is_without_acls(place: &PathHandle) -> bool {
     let asked = place.with("getxattr", |directory, name| {
         rustix::fs::lgetxattr_query(by_descriptor(directory, name), OsStr::from_bytes(ACCESS_ACL))
@@ -277,7 +279,7 @@ pub fn is_without_acls(place: &PathHandle) -> bool {
     asked.is_err_and(|error| Errno::from_io_error(&error.error) == Some(Errno::NOTSUP))
 }
 
-/// An ACL whose entries for owner, mask and others are those of a mode.
+/// Returns an ACL with the entries for owner, mask and others taken from a mode.
 fn with_mode(bytes: &[u8], mode: u32) -> Vec<u8> {
     Acl::from_bytes(bytes).map_or_else(|| bytes.to_vec(), |acl| acl.with_mode(mode).to_bytes())
 }
@@ -300,11 +302,11 @@ mod tests {
     #[test]
     fn without_its_acl_a_file_allows_nobody_more() {
         for (entries, mode, narrowed) in [
-            // A named user may read, the owning group may not.
+            // A named user may read, but the owning group may not.
             (&[(UserObj, 6), (User(7), 6), (GroupObj, 0), (Mask, 6), (Other, 0)][..], 0o660, 0o600),
-            // The mask takes away what the owning group would have.
+            // The mask reduces the permissions of the owning group.
             (&[(UserObj, 6), (User(7), 6), (GroupObj, 6), (Mask, 4), (Other, 0)], 0o640, 0o640),
-            // A named user may do less than others.
+            // A named user has fewer permissions than others.
             (&[(UserObj, 6), (User(7), 0), (GroupObj, 4), (Mask, 4), (Other, 4)], 0o644, 0o600),
             (&[(UserObj, 6), (GroupObj, 4), (Group(7), 0), (Mask, 4), (Other, 4)], 0o644, 0o640),
             (&[(UserObj, 7), (User(7), 7), (GroupObj, 5), (Mask, 7), (Other, 5)], 0o4775, 0o4755),
@@ -346,7 +348,7 @@ mod tests {
         assert!(ExtendedAttributes::of(&tree.place(Path::new("missing"))).unwrap_err().is_missing());
         let value = "x".repeat(2 * USUAL_SIZE);
         if !set(&file, OsStr::new("user.holo"), value.as_bytes()).unwrap() {
-            // Nothing can be given here.
+            // The file system does not support attributes.
             return;
         }
         let attributes = ExtendedAttributes([("user.holo".into(), value.into())].into());

@@ -2,22 +2,22 @@
 
 use rustix::fs::{FileType, Stat};
 
-/// The properties of a file, as far as the file system tells them without opening it.
+/// The properties of a file, from a stat call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {
-    /// Its type.
+    /// The type.
     pub kind: Kind,
-    /// Its mode, all twelve bits.
+    /// All twelve mode bits.
     pub mode: u32,
-    /// Its owner.
+    /// The owner.
     pub uid: u32,
-    /// Its group.
+    /// The group.
     pub gid: u32,
-    /// Its length.
+    /// The length.
     pub size: u64,
-    /// The number of its names.
+    /// The number of links.
     pub names: u64,
-    /// The file system that it is on.
+    /// The device of the file system.
     pub device: u64,
 }
 
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the type that a mode has in it, as the kernel gives it.
+    /// Returns the type from a mode of the kernel.
     pub(crate) fn of_mode(mode: u32) -> Kind {
         Kind::of(FileType::from_raw_mode(mode))
     }
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type that a directory lists, if it does.
+    /// Returns the type in a directory listing, if available.
     pub(super) fn of_entry(file_type: FileType) -> Option<Kind> {
         (file_type != FileType::Unknown).then(|| Kind::of(file_type))
     }

@@ -1,14 +1,14 @@
-//! Files that are removed together.
+//! Removing several files.
 
 use super::PathHandle;
 use crate::error::Result;
 use crate::shares::{self, SHARE};
 
-/// Removes the files at these places, if they are there, by several threads where they are many: freeing the blocks of a file may have to wait
-/// for the device. Returns for each whether it was there.
+/// Removes files if they exist, with several threads if there are many, because freeing the blocks of a file may have
+/// to wait for the device. Returns for each file whether it existed.
 ///
 /// # Errors
-/// One of those that cannot be removed; of the others, some may be left then.
+/// If a file cannot be removed. Some of the others may remain then.
 pub(crate) fn remove_all(places: &[PathHandle]) -> Result<Vec<bool>> {
     let mut were_there = vec![false; places.len()];
     let shares = places.chunks(SHARE).zip(were_there.chunks_mut(SHARE));

@@ -1,4 +1,4 @@
-//! Files that are replaced as a whole, such as the records of a plugin.
+//! Replacing complete files, such as the records of a plugin.
 
 use super::Durability;
 use super::PathHandle;
@@ -7,53 +7,53 @@ use rustix::fs::Mode;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// The suffix of a new file's name until it takes its place.
+/// The suffix of a new file before it is renamed.
 const SUFFIX: &str = ".new";
-/// The number of bytes that are written at a time.
+/// The buffer size for writing.
 const BUFFER_SIZE: usize = 1 << 16;
 
-/// The part of a [replacement](PathHandle::replace) that is on disk, and would be there after a power failure.
+/// The durability of a [replacement](PathHandle::replace): the state of the file after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisk {
-    /// It can be the old file, the new one or, on some file systems, half of one: for what is easily found out again.
+    /// The old file, the new file or, on some file systems, an incomplete file. For data that can easily be recreated.
     Nothing,
-    /// It is the old file or the new one.
+    /// The old or the new file.
     Whole,
-    /// It is the new file.
+    /// The new file.
     New,
 }
 
 impl PathHandle {
-    /// Makes a file with this content and mode here, in one step, and the folder if there is none: a process that is killed leaves the
-    /// old file, or the new one.
+    /// Atomically creates or replaces a file with this content and mode, and creates its directory if needed. If the
+    /// process is killed, either the old or the new file exists.
     ///
     /// # Errors
-    /// If it cannot be written. Then the old file is still there, and nothing beside it.
+    /// If the file cannot be written. The old file remains unchanged then, without a temporary file.
     pub fn replace(&self, content: &[u8], mode: u32, on_disk: OnDisk) -> Result<()> {
         replace_all(&[(self, content)], mode, on_disk)
     }
 
-    /// As [`replace`](PathHandle::replace), with a content that is written piece by piece. It may be written again if others remove the
-    /// folder.
+    /// Like [`replace`](PathHandle::replace), with a function that writes the content. It may be called again if
+    /// another process removes the directory.
     ///
     /// # Errors
-    /// As [`replace`](PathHandle::replace), and if the content cannot be had.
+    /// Those of [`replace`](PathHandle::replace), and those of the function.
     pub fn replace_by(&self, write: Written<'_>, mode: u32, on_disk: OnDisk) -> Result<()> {
         replace_each(&[(self, write)], mode, on_disk)
     }
 
-    /// Returns the place of a file before it [replaces](PathHandle::replace) another: a killed process leaves it there, and the next one that
-    /// replaces the file overwrites it.
+    /// Returns the path of the temporary file for [`replace`](PathHandle::replace). A killed process may leave it, and
+    /// the next replacement overwrites it.
     #[must_use]
     pub fn replacement(&self) -> PathHandle {
         self.temporary(SUFFIX)
     }
 
-    /// Removes the files in the folder that killed processes have not moved to their places, and the folder if it is empty then. No other
-    /// process may be at work in it.
+    /// Removes the temporary files of killed processes in the directory, and the directory if it is empty then. No
+    /// other process may use it.
     ///
     /// # Errors
-    /// If one cannot be removed.
+    /// If a file cannot be removed.
     pub fn remove_replacements(&self) -> Result<()> {
         for name in self.siblings()? {
             if name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
@@ -64,7 +64,7 @@ impl PathHandle {
         Ok(())
     }
 
-    /// Writes the file that is going to [replace](PathHandle::replacement) the one here.
+    /// Writes the [temporary file](PathHandle::replacement) for this path.
     pub(crate) fn write_replacement(&self, content: &[u8], mode: u32) -> Result<()> {
         self.replacement().write_new(&|file| self.write_content(content, file), mode)
     }
@@ -82,7 +82,7 @@ impl PathHandle {
     }
 }
 
-/// [Replaces](PathHandle::replace) many files, each by such a content, and waits for the disk once.
+/// [Replaces](PathHandle::replace) several files with a single sync.
 pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: OnDisk) -> Result<()> {
     let write = files.iter().map(|&(place, content)| move |file: &mut dyn Write| place.write_content(content, file));
     let write = Vec::from_iter(write);
@@ -91,7 +91,7 @@ pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: On
     replace_each(&files, mode, on_disk)
 }
 
-/// Writes a content to a file.
+/// A function that writes the content of a file.
 type Written<'a> = &'a dyn Fn(&mut dyn Write) -> Result<()>;
 
 fn replace_each(files: &[(&PathHandle, Written<'_>)], mode: u32, on_disk: OnDisk) -> Result<()> {
@@ -108,7 +108,7 @@ fn replace_each(files: &[(&PathHandle, Written<'_>)], mode: u32, on_disk: OnDisk
     });
     let replaced = synced.and_then(|()| files.iter().zip(&new).try_for_each(|((place, _), new)| new.rename_to(place)));
     if replaced.is_err() {
-        // The reason why they could not be written is more interesting than why they cannot be removed.
+        // The original error is more useful than one from the cleanup.
         new.iter().for_each(|new| drop(new.remove()));
     }
     replaced?;

@@ -1,4 +1,4 @@
-//! Directories whose content is found without following others' symlinks.
+//! Directory trees that are accessed without following untrusted symlinks.
 
 use super::{FileStat, PathHandle};
 use crate::directory;
@@ -14,27 +14,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The number of directories that a tree keeps open: those that one entity needs at a time.
+/// The number of directories that are kept open, as many as one entity needs at a time.
 const KEPT_DIRECTORIES: usize = 4;
 
-/// A directory, and everything below it.
+/// A directory with its contents.
 ///
-/// Paths in it are found without following the symlinks of users who could not change what they point to
-/// themselves, and an absolute symlink stays below the directory.
+/// Paths are resolved without following symlinks of users who could not change their targets themselves. Absolute
+/// symlinks stay below the directory.
 #[derive(Debug)]
 pub struct Tree {
     pub(super) root: OwnedFd,
     pub(super) shown: PathBuf,
     pub(super) links: Links,
-    /// The directories that were used last: entities come in the order of their paths.
+    /// The most recently used directories; entities are processed in the order of their paths.
     pub(super) last: Mutex<VecDeque<(PathBuf, Arc<Directory>)>>,
 }
 
-/// An open directory, for use with the `*at` system calls only.
+/// An open directory, only for use with the `*at` system calls.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) opened: OwnedFd,
-    /// True if new files get an ACL from it, once that was asked.
+    /// Whether new files inherit an ACL, determined on first use.
     pub(super) has_default_acl: OnceLock<bool>,
 }
 
@@ -53,36 +53,36 @@ impl AsFd for Directory {
 }
 
 impl Tree {
-    /// Opens the directory.
+    /// Opens a directory.
     ///
     /// # Errors
-    /// If it does not exist or may not be entered.
+    /// If it does not exist, or cannot be entered.
     pub fn open(path: &Path) -> Result<Arc<Tree>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(at("open", path))?;
         Ok(Arc::new(Tree { root, shown: path.to_owned(), links: Links::Trusted, last: Mutex::default() }))
     }
 
-    /// Opens the same directory once more, for another thread: those with the same open directories would wait for one another.
+    /// Opens the directory again, for another thread. Threads that share open directories would contend for them.
     ///
     /// # Errors
-    /// If it may not be entered any more.
+    /// If it cannot be entered any more.
     pub fn reopen(&self) -> Result<Arc<Tree>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(&self.root, ".", flags, Mode::empty()).map_err(at("open", &self.shown))?;
         Ok(Arc::new(Tree { root, shown: self.shown.clone(), links: self.links, last: Mutex::default() }))
     }
 
-    /// The place of a path below the directory, whether or not it begins with a slash.
+    /// Returns the handle for a path below the directory, with or without leading slash.
     #[must_use]
     pub fn place(self: &Arc<Tree>, path: &Path) -> PathHandle {
         PathHandle { tree: Arc::clone(self), path: without_root(path).to_owned() }
     }
 
-    /// Opens a directory in it as a tree of its own, in which no symlink is followed.
+    /// Opens a directory below this one as a separate tree, in which no symlinks are followed.
     ///
     /// # Errors
-    /// If it does not exist, may not be entered, or is behind a symlink that is not followed.
+    /// If it does not exist, cannot be entered, or is behind a symlink that is not followed.
     pub fn subtree(&self, path: &Path) -> Result<Arc<Tree>> {
         let shown = join(&self.shown, path);
         let root = directory::open_below(&self.root, without_root(path), self.links).map_err(at("open", &shown))?;
@@ -92,34 +92,35 @@ impl Tree {
     /// Returns the properties of the directory itself.
     ///
     /// # Errors
-    /// If they cannot be told.
+    /// If they cannot be determined.
     pub fn stat(&self) -> Result<FileStat> {
         rustix::fs::fstat(&self.root).map(FileStat::from).map_err(at("stat", &self.shown))
     }
 
-    /// Resolves a path in the directory: the result begins with a slash and has no symlinks in its parents; the last part is
-    /// followed too if `last` is set. Parts that do not exist are normalised lexically. It identifies things that have several names.
+    /// Resolves a path in the tree. The result begins with a slash, and has no symlinks in its parents; the last
+    /// component is followed too if `last` is set. Components that do not exist are normalised lexically. The result
+    /// identifies files with several paths.
     ///
     /// # Errors
-    /// If that cannot be told, or a symlink on the way is not followed.
+    /// If it cannot be determined, or a symlink is not followed.
     pub fn resolve(&self, path: &Path, last: bool, links: Links) -> Result<Resolved> {
         resolve_below(&self.root, path, last, links).map_err(at("follow", &join(&self.shown, path)))
     }
 
-    /// Returns the path that a path [resolves](Tree::resolve) to; another user's symlink on the way is an error.
+    /// Returns the path that a path [resolves](Tree::resolve) to. Symlinks of other users are an error.
     ///
     /// # Errors
-    /// If that cannot be told, or a symlink on the way is not followed.
+    /// If it cannot be determined, or a symlink is not followed.
     pub fn canonical(&self, path: &Path, last: bool) -> Result<PathBuf> {
         Ok(self.resolve(path, last, Links::Trusted)?.path)
     }
 
-    /// Waits until no other process holds the directory, and holds it until the result is dropped.
+    /// Locks the directory against other processes until the result is dropped. Waits if it is locked.
     ///
-    /// Of two dispatchers, one may have been killed while its plugin still works.
+    /// A dispatcher may have been killed while its plugin is still running.
     ///
     /// # Errors
-    /// If the directory cannot be read or its file system has no locks.
+    /// If the directory cannot be read, or its file system does not support locks.
     pub fn hold(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(&self.root, ".", flags, Mode::empty()).map_err(at("open", &self.shown))?;
@@ -127,10 +128,10 @@ impl Tree {
         Ok(directory)
     }
 
-    /// Holds the directory as [`Tree::hold`] does, unless another process does.
+    /// Like [`Tree::hold`], but returns `None` if another process holds the lock.
     ///
     /// # Errors
-    /// If the directory cannot be read or its file system has no locks.
+    /// If the directory cannot be read, or its file system does not support locks.
     pub(crate) fn try_hold(&self) -> Result<Option<OwnedFd>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(&self.root, ".", flags, Mode::empty()).map_err(at("open", &self.shown))?;
@@ -141,7 +142,7 @@ impl Tree {
         }
     }
 
-    /// Forgets the directories that were used last: others may have moved them since.
+    /// Drops cached directories, which other processes may have moved.
     pub fn forget(&self) {
         self.last().clear();
     }
@@ -150,7 +151,7 @@ impl Tree {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if a directory is among those that were used last, and has not been removed since.
+    /// Returns true if a directory is cached and has not been removed.
     pub(super) fn has(&self, path: &Path) -> bool {
         let mut last = self.last();
         let mut numbered = last.iter().enumerate();

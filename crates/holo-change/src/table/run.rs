@@ -10,22 +10,22 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The size from which a block of rows is complete.
+/// The minimum size of a complete block.
 const BLOCK: usize = if cfg!(test) { 64 } else { 8 << 10 };
-/// The number of blocks that are kept after they have been read: that of a path and those of directories above it.
+/// The number of cached blocks: that of a path, and those of its parents.
 const KEPT_BLOCKS: usize = 4;
-/// The length of the two numbers before a row: the lengths of its key and of the rest.
+/// The size of the header of a row: the lengths of its key and of its data.
 const LENGTHS: usize = 8;
 
-/// Sorted rows in a file, in blocks that are read as a whole. In memory is the first key of each block.
+/// Sorted rows in a file, in blocks that are read as a whole. The first key of each block is kept in memory.
 #[derive(Debug)]
 pub(super) struct Run {
     file: File,
-    /// The place that the file was made beside.
+    /// The path in errors.
     shown: PathBuf,
     blocks: Vec<Block>,
     last: Option<Key>,
-    /// The blocks that were read last.
+    /// The most recently used blocks.
     read: Mutex<VecDeque<(usize, Arc<[u8]>)>>,
 }
 
@@ -41,12 +41,12 @@ impl Run {
         Run { file, shown, blocks: Vec::new(), last: None, read: Mutex::default() }
     }
 
-    /// Returns true if all rows come before this key.
+    /// Returns true if all rows precede this key.
     pub(super) fn is_before(&self, key: &Key) -> bool {
         self.last.as_ref().is_none_or(|last| last < key)
     }
 
-    /// Appends rows, all of which come after those that are there.
+    /// Appends rows, which must follow all existing ones.
     pub(super) fn append<R: Row>(&mut self, rows: &BTreeMap<Key, R>) -> Result<()> {
         let (mut block, mut first) = (Vec::new(), None);
         for (key, row) in rows {
@@ -77,7 +77,7 @@ impl Run {
         self.find(key, R::decode)
     }
 
-    /// Finds the row with this key, and makes something of it.
+    /// Finds the row with this key, and converts it.
     fn find<T>(&self, key: &Key, make: impl Fn(&[u8]) -> Option<T>) -> Result<Option<T>> {
         let Some(index) = self.blocks.partition_point(|block| block.first <= *key).checked_sub(1) else {
             return Ok(None);
@@ -111,7 +111,7 @@ impl Run {
         Ok(bytes)
     }
 
-    /// Returns all rows, in their order or in reverse.
+    /// Returns all rows, in order or reversed.
     pub(super) fn rows<R: Row>(&self, is_reversed: bool) -> RunRows<'_, R> {
         let rows = Vec::new().into_iter();
         RunRows { run: self, blocks: 0..self.blocks.len(), is_reversed, rows, row: PhantomData }
@@ -181,7 +181,7 @@ fn encode<R: Row>(key: &Key, row: &R, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Splits a block into the key and the rest of its first row, and the rows after that.
+/// Splits a block into the key and data of its first row, and the remaining rows.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let length = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
     let (key, bytes) = bytes.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! Tables beside sorted maps.
+//! Tests of tables against sorted maps.
 
 use super::*;
 use crate::path_handle::Tree;
@@ -18,7 +18,7 @@ fn rows<T>(rows: impl Iterator<Item = Result<T>>) -> Vec<T> {
     rows.collect::<Result<_>>().unwrap()
 }
 
-/// Returns numbers that look random, the same ones each time.
+/// Returns a deterministic sequence of pseudo-random numbers.
 fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(seed * 2 + 1), |state| {
         let mut state = *state;
@@ -38,7 +38,7 @@ fn a_table_is_a_sorted_map() {
         let mut other = table.like();
         let count = usize::try_from(seed * 7).unwrap();
         for (index, number) in numbers(seed).take(count).enumerate() {
-            // Every other table has its paths in their order.
+            // Every other table is filled in order.
             let number = if seed % 2 == 0 { index as u64 } else { number % 90 };
             let path = PathBuf::from(format!("{}/a-{:03}", if number > 40 { "b" } else { "a!" }, number));
             let row = u8::try_from(index % 250).unwrap();
@@ -77,7 +77,7 @@ fn what_is_in_a_directory_comes_after_it() {
         table.insert(path, ()).unwrap();
     }
     assert_eq!(rows(table.paths()), paths);
-    // As paths compare.
+    // In the order of path components.
     assert!(paths.is_sorted());
 }
 

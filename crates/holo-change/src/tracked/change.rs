@@ -1,4 +1,4 @@
-//! The changes of entities that are made of paths, as the steps of a [group](crate::group).
+//! The changes of entities that consist of paths, as the steps of a [group](crate::group).
 
 use super::Tracker;
 use super::contents::StagedContent;
@@ -21,18 +21,18 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The store of the records of entities that are made of paths.
+/// The store of the records of entities that consist of paths.
 #[derive(Debug)]
 pub struct TrackStore<T> {
     tracker: Tracker,
     progress: Arc<Progress>,
-    /// The number of threads that may work at the same time.
+    /// The maximum number of threads.
     threads: usize,
     records: PhantomData<fn() -> T>,
 }
 
 impl<T> TrackStore<T> {
-    /// Opens the store of the records that a tracker works with.
+    /// Opens the store for the records of a tracker.
     ///
     /// # Errors
     /// If the list of directories cannot be read.
@@ -41,14 +41,14 @@ impl<T> TrackStore<T> {
         Ok(TrackStore { tracker: tracker.clone(), progress, threads: 1, records: PhantomData })
     }
 
-    /// Has changes of different entities made by so many threads.
+    /// Sets the maximum number of threads for changes of different entities.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> TrackStore<T> {
         TrackStore { threads, ..self }
     }
 }
 
-/// Notes if a record cannot be read, which is said elsewhere.
+/// Detects unreadable records, which are reported elsewhere.
 #[derive(Default)]
 struct Unreadable {
     are_any: bool,
@@ -63,7 +63,7 @@ impl Notices for Unreadable {
 }
 
 impl<T: Serialize + DeserializeOwned + HasTracks> TrackStore<T> {
-    /// Returns the contents that more than one path needs; none if that cannot be told.
+    /// Returns the contents that more than one path needs; `None` if they are unknown.
     fn shared_contents(&self) -> Result<Option<SharedContents>> {
         let mut unreadable = Unreadable::default();
         let mut records = self.tracker.bases.all::<T>(&mut unreadable)?;
@@ -71,13 +71,13 @@ impl<T: Serialize + DeserializeOwned + HasTracks> TrackStore<T> {
         Ok(are_all_known.then(|| SharedContents::of(records.values_mut().map(|record| &*record.base.tracks()))))
     }
 
-    /// Writes the record of an entity beside its place.
+    /// Writes the record of an entity to its temporary file.
     fn write_record(&self, change: &EntityChange<T>) -> Result<Unsynced> {
         let place = self.tracker.bases.write_beside(&change.remembered)?;
         Ok(Unsynced { files: vec![place.replacement()], names: Vec::new() })
     }
 
-    /// Moves the record that was written into its place, which is returned.
+    /// Moves the temporary file of the record into place. Returns the final path.
     fn move_record(&self, change: &EntityChange<T>) -> Result<PathHandle> {
         let place = self.tracker.bases.place(&change.remembered.id);
         place.replacement().rename_to(&place)?;
@@ -112,7 +112,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         }
     }
 
-    /// Notes the directories that are going to be made on the way to something.
+    /// Records the parent directories that are about to be created.
     fn begin(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         self.tracker.begin()?;
         self.tracker.bases.settle()?;
@@ -133,7 +133,8 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         if self.progress.is_journaled() && !only_puts_back {
             self.tracker.begin_linking()?;
         }
-        // New files may need contents that a single path needed before; if paths only come back, they become fewer.
+        // New files may need contents that only one path needed before. Restoring paths can only reduce the number of
+        // users.
         if !only_puts_back {
             self.progress.set_shared_contents(None);
         } else if self.progress.is_journaled() && self.progress.shared_contents().is_none() {
@@ -142,7 +143,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         Ok(())
     }
 
-    /// Contents, and a record with bases and intents.
+    /// Stages the contents, and a record with bases and intents.
     fn stage(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         if let Some(obstacle) = change.obstacle.take() {
             return Err(obstacle);
@@ -183,13 +184,13 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         Ok(Unsynced { files: vec![journal], names })
     }
 
-    /// A record may say of a content that it is kept only if it is.
+    /// A record must only refer to contents that are stored.
     fn keep(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let names = change.staged.drain(..).map(StagedContent::keep).collect::<Result<Vec<_>>>()?;
         Ok(Unsynced { files: Vec::new(), names })
     }
 
-    /// From here on, what is beside the paths is known to be ours.
+    /// From this step on, the temporary files next to the paths are known to be ours.
     fn prepare(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let mut unsynced = Unsynced::default();
         if self.progress.is_journaled() {
@@ -221,7 +222,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         }
         let names = match &mut change.work {
             Work::Make { paths, .. } => {
-                // From now on they are the entity's own.
+                // From now on, they belong to the entity.
                 for change in paths.iter().filter(|change| matches!(change.desired, State::Directory { .. })) {
                     self.progress.take_directory(&change.path)?;
                 }
@@ -235,7 +236,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         Ok(Unsynced { files: Vec::new(), names })
     }
 
-    /// An entity that has been put back needs no record, unless it is the one by which that is known.
+    /// A restored entity needs no record, unless the record is the reason for tidying up.
     fn record(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let is_over = change.is_scrub && change.remembered.base.tracks().is_empty();
         change.is_forgotten = is_over && self.progress.is_journaled() && self.progress.has_reason_to_tidy();
@@ -261,15 +262,16 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         } else {
             self.move_record(change)?
         };
-        // If this is lost, the next apply finds by the intents what was made, unless those go with the journal.
+        // If this is lost, the next apply recognizes the changes by the intents, unless they are removed with the
+        // journal.
         let names = if self.progress.is_journaled() { vec![record] } else { Vec::new() };
         Ok(Unsynced { files: Vec::new(), names })
     }
 
-    /// Removes the directories that were made on the way to what has been put back.
+    /// Removes parent directories of restored paths that were created by us.
     fn end(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         if self.progress.is_journaled() {
-            // One that cannot be copied now is, when everything is tidied up.
+            // Contents that cannot be copied now are copied when the state is tidied up.
             let _ = self.tracker.end_linking(changes.iter().flat_map(|change| &change.linked));
         }
         if self.progress.keeps_journal() {
@@ -288,7 +290,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     fn abandon(&self, change: &mut EntityChange<T>, error: &Unmanaged) {
         change.staged.drain(..).for_each(StagedContent::discard);
         change.steps.drain(..).for_each(|mut step| step.discard());
-        // One that cannot be given up is no content of any other path, and goes when everything is tidied up.
+        // Contents that cannot be removed are not used by other paths, and are removed when the state is tidied up.
         change.linked.retain(|linked| !matches!(self.tracker.unlink_content(linked), Ok(true)));
         if let Work::PutBack { restoration, .. } = &mut change.work {
             restoration.discard();
@@ -301,7 +303,8 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         } else if !matches!(error, Unmanaged::Meanwhile(_))
             || self.tracker.recover_intents(&mut change.remembered).is_err()
         {
-            // A state that somebody has made is the one that is known next time; if that cannot be recorded now, the next apply does it.
+            // A concurrent change is the original state next time. If this cannot be recorded now, the next apply
+            // records it.
             self.progress.keep_journal();
         }
         change.is_begun = false;
@@ -314,10 +317,10 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
 }
 
 impl Tracker {
-    /// [Makes](EntityChange::make) paths for one entity.
+    /// [Makes](EntityChange::make) paths of one entity.
     ///
     /// # Errors
-    /// The first thing that went wrong. What has been done by then is known as ours to the next apply.
+    /// The first error. Changes that were already made are known to be ours by the next apply.
     pub fn make<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,
@@ -326,10 +329,10 @@ impl Tracker {
         self.commit_one(remembered, |remembered| EntityChange::make(remembered, wanted.to_vec(), Vec::new()))
     }
 
-    /// [Puts back](EntityChange::put_back) what was there before us at some paths of one entity.
+    /// [Restores](EntityChange::put_back) the bases of some paths of one entity.
     ///
     /// # Errors
-    /// The first thing that went wrong; that something else is found at a path than was, for one.
+    /// The first error, for example if a path was changed concurrently.
     pub fn put_back<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,
@@ -342,7 +345,7 @@ impl Tracker {
     /// [Scrubs](EntityChange::scrub) one entity.
     ///
     /// # Errors
-    /// As [`Tracker::put_back`].
+    /// Those of [`Tracker::put_back`].
     pub fn scrub<T: Clone + Serialize + DeserializeOwned + HasTracks + Send>(
         &self,
         remembered: &mut Remembered<T>,

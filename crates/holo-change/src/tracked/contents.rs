@@ -1,4 +1,4 @@
-//! The contents of files that were found or made, each once.
+//! The deduplicated contents of original and provisioned files.
 
 use crate::error::{PathError, Result, at};
 use crate::hex::hex;
@@ -18,10 +18,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
 const FOLDER_MODE: u32 = 0o700;
-/// The mode of a content that was written here; none that was [linked](super::linking) has it.
+/// The mode of a content that was written here, which no [linked](super::linking) content has.
 pub(super) const WRITTEN_MODE: u32 = 0o600;
 
-/// The key of a content: its SHA-256, in hexadecimal digits.
+/// The key of a content: its SHA-256, as hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Digest(String);
@@ -30,14 +30,14 @@ impl TryFrom<String> for Digest {
     type Error = &'static str;
 
     fn try_from(text: String) -> std::result::Result<Digest, &'static str> {
-        // It names a file.
+        // The digest is used as a file name.
         let is_digest = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if is_digest { Ok(Digest(text)) } else { Err("a SHA-256 has 64 hexadecimal digits") }
     }
 }
 
 impl Digest {
-    /// The digest of everything that is left to read.
+    /// Returns the digest of the remaining data.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -45,12 +45,13 @@ impl Digest {
         copy(reader, &mut io::sink(), None)
     }
 
-    /// The digest of a file that had so many bytes when it was looked at: if it still has, nothing is asked for beyond them.
+    /// Returns the digest of a file that had this size when it was examined. If the size is unchanged, no additional
+    /// read is needed to detect the end.
     pub(super) fn of_size(reader: &mut impl Read, size: u64) -> io::Result<Digest> {
         copy(reader, &mut io::sink(), Some(size))
     }
 
-    /// The digest of bytes.
+    /// Returns the digest of bytes.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Digest {
         Digest::from_hash(Sha256::new_with_prefix(bytes))
@@ -60,24 +61,24 @@ impl Digest {
         Digest(hex(&hash.finalize()))
     }
 
-    /// The digits.
+    /// Returns the hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Returns a name that is ours alone: several threads may keep contents at the same time.
+/// Returns a unique name, because several threads may store contents concurrently.
 pub(super) fn temporary_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
     format!("{}-{}{TEMPORARY}", *PROCESS, NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Copies, and finds out the digest on the way.
+/// Copies data, and calculates its digest.
 pub(super) fn copy(from: &mut impl Read, to: &mut impl Write, size: Option<u64>) -> io::Result<Digest> {
     let mut hash = Sha256::new();
-    // There is room to see that it has grown.
+    // One additional byte detects that the file has grown.
     let room = size.and_then(|size| usize::try_from(size).ok()?.checked_add(1));
     let mut buffer = vec![0; room.map_or(BUFFER_SIZE, |room| room.min(BUFFER_SIZE))];
     let mut total = 0;
@@ -99,7 +100,7 @@ pub(super) fn copy(from: &mut impl Read, to: &mut impl Write, size: Option<u64>)
     }
 }
 
-/// A content that is written, and gets its name when it is on disk.
+/// A content that is renamed to its final name after it was synced.
 #[derive(Debug)]
 pub(super) struct StagedContent {
     temporary: PathHandle,
@@ -107,29 +108,29 @@ pub(super) struct StagedContent {
 }
 
 impl StagedContent {
-    /// Returns the file that has to be on disk before it is kept.
+    /// Returns the file that must be synced before it is kept.
     pub(super) fn file(&self) -> PathHandle {
         self.temporary.clone()
     }
 
-    /// Gives it its name; returns its place.
+    /// Renames it to its final path, which is returned.
     pub(super) fn keep(self) -> Result<PathHandle> {
         self.temporary.rename_to(&self.place)?;
         Ok(self.place)
     }
 
     pub(super) fn discard(self) {
-        // A file that cannot be removed goes when everything is tidied up.
+        // Files that cannot be removed are removed when the state is tidied up.
         let _ = self.temporary.remove();
     }
 }
 
-/// A folder of contents, by their digests. Only we can read them.
+/// A directory with contents by digest, which is only accessible to its owner.
 #[derive(Clone, Debug)]
 pub struct Contents {
     tree: Arc<Tree>,
     folder: PathBuf,
-    /// True once the folder is known to be there.
+    /// True if the directory is known to exist.
     has_folder: Arc<Mutex<bool>>,
 }
 
@@ -138,7 +139,7 @@ impl Contents {
         Contents { tree: Arc::clone(tree), folder, has_folder: Arc::default() }
     }
 
-    /// The same in a tree that was opened once more.
+    /// Returns the contents for a tree that was opened again.
     pub(super) fn in_tree(&self, tree: &Arc<Tree>) -> Contents {
         Contents { tree: Arc::clone(tree), ..self.clone() }
     }
@@ -147,7 +148,7 @@ impl Contents {
         self.tree.place(&self.folder.join(name))
     }
 
-    /// Keeps the content of the file at a place: when this returns, it is on disk.
+    /// Stores the content of a file. When this returns, it is on disk.
     ///
     /// # Errors
     /// If it cannot be read or written.
@@ -155,17 +156,17 @@ impl Contents {
         self.keep_file(&mut place.open()?, &place.shown())
     }
 
-    /// Keeps everything that is left to read of an open file.
+    /// Stores the remaining data of an open file.
     pub(super) fn keep_file(&self, file: &mut File, shown: &Path) -> Result<Digest> {
         let (digest, staged) = self.stage(file, shown)?;
         keep_all(staged)?;
         Ok(digest)
     }
 
-    /// Keeps many contents, written by so many threads, and all made to last at once.
+    /// Stores several contents with at most this number of threads, and a single sync.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a content cannot be written.
     pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>, threads: usize) -> Result<()> {
         let all: Vec<&[u8]> = all.into_iter().collect();
         let reopen = || Ok(self.in_tree(&self.tree.reopen()?));
@@ -184,7 +185,7 @@ impl Contents {
         keep_all(staged)
     }
 
-    /// Writes bytes to be kept; none if they are kept already.
+    /// Stages bytes; `None` if they are already stored.
     pub(super) fn stage_bytes(&self, bytes: &[u8]) -> Result<Option<StagedContent>> {
         let digest = Digest::of_bytes(bytes);
         if self.has(&digest)? {
@@ -203,7 +204,7 @@ impl Contents {
         }
     }
 
-    /// Writes a copy of the file at a place, to be kept; none if its content is kept already.
+    /// Stages a copy of a file; `None` if its content is already stored.
     pub(super) fn stage_file(&self, place: &PathHandle) -> Result<Option<StagedContent>> {
         self.stage(&mut place.open()?, &place.shown()).map(|(_, staged)| staged)
     }
@@ -226,14 +227,14 @@ impl Contents {
         staged
     }
 
-    /// Returns true if a content is kept that any path may need. One that was lent to a path may be written to there, and one that was
-    /// linked belongs to the path where it was found.
+    /// Returns true if a content is stored and can be used by any path. A lent content may be modified through its
+    /// path, and a linked one belongs to the path where it was found.
     pub(super) fn has(&self, digest: &Digest) -> Result<bool> {
         let stat = self.place(digest.as_str()).stat()?;
         Ok(stat.is_some_and(|stat| stat.names == 1 && stat.mode == WRITTEN_MODE))
     }
 
-    /// Makes the folder, which only we can look into: a digest would confirm a guess at a content.
+    /// Creates the directory. It is only accessible to its owner, because a digest could confirm a guessed content.
     pub(super) fn create_folder(&self) -> Result<()> {
         let mut has_folder = self.lock_has_folder();
         if *has_folder {
@@ -255,7 +256,7 @@ impl Contents {
         self.has_folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps bytes.
+    /// Stores bytes.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -267,21 +268,21 @@ impl Contents {
     /// Opens a content.
     ///
     /// # Errors
-    /// If it is not there, or cannot be opened.
+    /// If it does not exist, or cannot be opened.
     pub fn open(&self, digest: &Digest) -> Result<File> {
         self.place(digest.as_str()).open()
     }
 
-    /// The path of a content, for reading it by a path.
+    /// Returns the path of a content.
     #[must_use]
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.place(digest.as_str()).shown()
     }
 
-    /// All of a content.
+    /// Reads a content.
     ///
     /// # Errors
-    /// If it is not there, or cannot be read.
+    /// If it does not exist, or cannot be read.
     pub fn read(&self, digest: &Digest) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.open(digest)?.read_to_end(&mut bytes);
@@ -289,10 +290,10 @@ impl Contents {
         Ok(bytes)
     }
 
-    /// Removes the contents that are not used any more, and what a killed run has left half written: when this returns, that is on disk.
+    /// Removes unused contents, and incomplete ones of a killed run. When this returns, the removal is on disk.
     ///
     /// # Errors
-    /// If the folder cannot be read, or a file in it not be removed.
+    /// If the directory cannot be read, or a file cannot be removed.
     pub fn keep_only(&self, used: &BTreeSet<Digest>) -> Result<()> {
         let folder = self.place("x");
         let is_used = |name: &OsString| {
@@ -312,7 +313,7 @@ impl Contents {
     }
 }
 
-/// Keeps what is staged: when this returns, it is on disk.
+/// Stores staged contents. When this returns, they are on disk.
 fn keep_all(staged: impl IntoIterator<Item = StagedContent>) -> Result<()> {
     let staged: Vec<StagedContent> = staged.into_iter().collect();
     let durability = Durability::of(staged.len());

@@ -1,4 +1,4 @@
-//! Decisions about paths: what may be changed without losing a person's work.
+//! Decisions on whether paths may be changed without losing manual changes.
 
 use super::Tracker;
 use super::state::State;
@@ -6,25 +6,25 @@ use super::tracks::Track;
 use crate::error::Result;
 use std::path::Path;
 
-/// A decision about a path.
+/// A decision on a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing: it is as it shall be.
+    /// No change is needed.
     Nothing,
-    /// It is to be changed, and no work of a person's is lost.
+    /// The path can be changed without losing manual changes.
     Change,
-    /// It is to be changed, which would lose a person's work.
+    /// The change would overwrite manual changes.
     NeedsForce,
 }
 
 impl Tracker {
-    /// Decides what has to be done with a path.
+    /// Decides on the change of a path.
     ///
     /// # Errors
-    /// If the lists of the directories that we have made cannot be read.
+    /// If the lists of created directories cannot be read.
     pub fn decide(&self, path: &Path, track: Option<&Track>, current: &State, desired: &State) -> Result<Decision> {
         let decision = decide(track, current, desired);
-        // A directory that was made on the way to something else is no person's work either.
+        // A directory that was created as a parent of another path is not a manual change either.
         let is_on_the_way = decision == Decision::NeedsForce
             && matches!(current, State::Directory { .. })
             && self.directories()?.contains(path);
@@ -36,10 +36,10 @@ pub(super) fn decide(track: Option<&Track>, current: &State, desired: &State) ->
     if current == desired {
         return Decision::Nothing;
     }
-    // A state that a killed run was about to make is no person's work.
+    // The intended state of a killed run is not a manual change.
     let Some(provisioned) = track.and_then(|track| track.provisioned.as_ref()) else { return Decision::Change };
     let intent = track.and_then(|track| track.intent.as_ref());
-    // Nor is nothing at all.
+    // Nor is a missing file.
     let is_ours = *current == State::Absent || current == provisioned;
     if is_ours || intent.is_some_and(|intent| current == intent || is_on_the_way(provisioned, current, intent)) {
         Decision::Change
@@ -48,16 +48,16 @@ pub(super) fn decide(track: Option<&Track>, current: &State, desired: &State) ->
     }
 }
 
-/// Returns true if a kill in the middle of a step can have left this.
+/// Returns true if the state may be the result of a kill during a step.
 pub(super) fn is_on_the_way(provisioned: &State, current: &State, intent: &State) -> bool {
     let Some((current_has, intent_has)) = current.attributes().zip(intent.attributes()) else { return false };
     if matches!((current, intent), (State::Directory { .. }, State::Directory { .. }))
         && !matches!(provisioned, State::Directory { .. })
     {
-        // It is made private, and gets owner and mode then.
+        // A directory is created with a private mode, before its owner and mode are set.
         return true;
     }
-    // The owner comes first, and takes bits away that the mode may bring back.
+    // The owner is set first, which clears bits that the mode may set again.
     let provisioned_mode = provisioned.attributes().map(|attributes| attributes.mode & 0o1777);
     current.content() == intent.content()
         && provisioned.content() == intent.content()

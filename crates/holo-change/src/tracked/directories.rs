@@ -1,4 +1,4 @@
-//! The directories that we made on the way to something, and that go when nothing is in them any more.
+//! The parent directories that were created for paths, and are removed when they are empty.
 
 use crate::error::{PathError, Result};
 use crate::path_handle::{OnDisk, PathHandle};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A list on disk, shared by all entities: it does not matter which of them was the first to need a directory.
+/// A list on disk that all entities of a plugin share, because it is irrelevant which of them needed a directory first.
 #[derive(Debug)]
 pub struct OwnDirectories {
     file: PathHandle,
@@ -19,7 +19,7 @@ impl OwnDirectories {
     /// Reads the list.
     ///
     /// # Errors
-    /// If it cannot be read, or makes no sense.
+    /// If it cannot be read, or is invalid.
     pub fn read(file: PathHandle) -> Result<OwnDirectories> {
         let paths = match file.open_if_file()? {
             None => BTreeSet::new(),
@@ -32,18 +32,18 @@ impl OwnDirectories {
         Ok(OwnDirectories { file, paths })
     }
 
-    /// Returns true if a directory is on the list.
+    /// Returns true if the list contains a directory.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
         self.paths.contains(&crate::paths::path_bytes(path))
     }
 
-    /// The directories on the list, each after those that it is in.
+    /// Returns the directories, each after its parents.
     pub fn iter(&self) -> impl Iterator<Item = PathBuf> {
         self.paths.iter().map(|path| path.to_path_lossy().into_owned())
     }
 
-    /// Adds directories that are going to be made. When this returns, they are on disk.
+    /// Adds directories that are about to be created. When this returns, the list is on disk.
     ///
     /// # Errors
     /// If the list cannot be written.
@@ -53,7 +53,7 @@ impl OwnDirectories {
         if self.paths.len() == before { Ok(()) } else { self.write() }
     }
 
-    /// Takes a directory off the list: it has become an entity's own.
+    /// Removes a directory that an entity owns now.
     ///
     /// # Errors
     /// If the list cannot be written.
@@ -61,7 +61,7 @@ impl OwnDirectories {
         if self.paths.remove(&crate::paths::path_bytes(path)) { self.write() } else { Ok(()) }
     }
 
-    /// Takes the directories off the list of which this does not hold; they stay where they are.
+    /// Removes the directories for which the function returns false from the list, but not from the file system.
     ///
     /// # Errors
     /// If the list cannot be written.
@@ -71,7 +71,7 @@ impl OwnDirectories {
         if self.paths.len() == before { Ok(()) } else { self.write() }
     }
 
-    /// Removes what a killed run has left half written.
+    /// Removes an incomplete list of a killed run.
     ///
     /// # Errors
     /// If it cannot be removed.

@@ -1,4 +1,4 @@
-//! The changes of entities that are made of paths.
+//! The changes of entities that consist of paths.
 
 use super::contents::StagedContent;
 use super::linking::LinkedContent;
@@ -9,25 +9,25 @@ use super::tracks::{HasTracks, Tracks};
 use crate::base_store::Remembered;
 use std::path::PathBuf;
 
-/// A change that is to be made to a path.
+/// A change of a path.
 #[derive(Clone, Debug)]
 pub struct PathChange {
     /// The path.
     pub path: PathBuf,
-    /// The state when the change was decided on; if it is another one by now, the path is left alone.
+    /// The state on which the decision was based. If the path has another state by now, it is not changed.
     pub found: Option<State>,
     /// The desired state.
     pub desired: State,
-    /// True if a file is written to, and not replaced.
+    /// True if the file is written in place instead of being replaced.
     pub in_place: bool,
-    /// True if the file's content stays, and is not our concern.
+    /// True if the content of the file is not managed.
     pub attributes_only: bool,
-    /// True if nobody may see the file's content.
+    /// True if the content of the file must not be displayed.
     pub sensitive: bool,
 }
 
 impl PathChange {
-    /// Creates the change of a path that becomes this, whatever is there.
+    /// Creates a change to this state, regardless of the current one.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, desired: State) -> PathChange {
         PathChange {
@@ -41,10 +41,10 @@ impl PathChange {
     }
 }
 
-/// A change that is to be made of an entity. No path of one in a group may be below a path of another.
+/// A change of an entity. Within a group, no path of one entity may be below a path of another.
 #[derive(Debug)]
 pub struct EntityChange<T> {
-    /// The entity, with what is known of its paths; once the change is made, with what was made of them.
+    /// The record of the entity, which is updated by the change.
     pub remembered: Remembered<T>,
     pub(super) work: Work,
     /// The tracks before the change.
@@ -52,21 +52,21 @@ pub struct EntityChange<T> {
     pub(super) staged: Vec<StagedContent>,
     pub(super) linked: Vec<LinkedContent>,
     pub(super) steps: Vec<Step>,
-    /// True if nothing is left of the entity in the end.
+    /// True if the entity is removed by the change.
     pub(super) is_scrub: bool,
-    /// True if its record is removed when it has been put back.
+    /// True if its record is removed after it was restored.
     pub(super) is_forgotten: bool,
-    /// True if the record with the intents is in its place.
+    /// True if the record with the intents is in place.
     pub(super) is_begun: bool,
-    /// The reason why the change cannot be made, if that is known before the first step.
+    /// The reason why the change cannot be made, if known before the first step.
     pub(super) obstacle: Option<Unmanaged>,
 }
 
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Paths are made, of states whose contents are kept already or among these.
+    /// Makes paths. Their contents are already stored, or listed in `contents`.
     Make { paths: Vec<PathChange>, contents: Vec<Vec<u8>> },
-    /// Paths become what they were before us, if they still are as they were found.
+    /// Restores the bases of paths, if they still have the states that were found.
     PutBack { paths: Vec<PathBuf>, found: Found, restoration: Restoration },
 }
 
@@ -88,31 +88,32 @@ impl<T: HasTracks> EntityChange<T> {
         }
     }
 
-    /// Creates the change of an entity that makes paths; a path that is as it is wanted gets a track too. The contents are those that are
-    /// made and not kept yet.
+    /// Creates a change that makes paths. A path that already has its desired state gets a track too. `contents` are
+    /// the contents that are not stored yet.
     ///
-    /// Missing parents are made, 0755, and go when they are empty. A directory is made only where nothing is, and is removed only if
-    /// it is empty; a caller that wants more empties it first.
+    /// Missing parents are created with mode 0755, and removed when they are empty. A directory is only created where
+    /// no file exists, and only removed if it is empty; callers must clear it first otherwise.
     ///
-    /// A path whose state is another one than when the change was decided on, even if only directly before it is replaced, is neither
-    /// changed nor known.
+    /// A path whose state has changed since the decision, even directly before its replacement, is neither changed nor
+    /// tracked.
     #[must_use]
     pub fn make(remembered: Remembered<T>, paths: Vec<PathChange>, contents: Vec<Vec<u8>>) -> EntityChange<T> {
         EntityChange::new(remembered, Work::Make { paths, contents })
     }
 
-    /// Creates the change of an entity that puts back what was there before us at some of its paths, and forgets their tracks. A path that
-    /// an overlay lies over waits until that is gone, and is not forgotten.
+    /// Creates a change that restores the bases of some paths, and forgets their tracks. A path with an overlay is not
+    /// restored or forgotten until the overlay is removed.
     #[must_use]
     pub fn put_back(remembered: Remembered<T>, paths: Vec<PathBuf>, found: Found) -> EntityChange<T> {
         EntityChange::new(remembered, Work::PutBack { paths, found, restoration: Restoration::default() })
     }
 
-    /// Creates the change of an entity that puts back everything that was there before it. It is forgotten by the next
-    /// [`Tracker::tidy`](super::Tracker::tidy); of many that are put back together, all but one at once.
+    /// Creates a change that restores all bases of an entity. Its record is removed by the next
+    /// [`Tracker::tidy`](super::Tracker::tidy); if many entities are restored together, all records but one are removed
+    /// immediately.
     #[must_use]
     pub fn scrub(mut remembered: Remembered<T>, found: Found) -> EntityChange<T> {
-        // Without tracks it is nothing but a reason to tidy up.
+        // A record without tracks is only a reason for tidying up.
         let paths = remembered.base.tracks().iter().map(|(path, _)| path).collect();
         EntityChange { is_scrub: true, ..EntityChange::put_back(remembered, paths, found) }
     }

@@ -1,4 +1,4 @@
-//! The paths that entities hold which are not defined any more, or are about something else by now: others may take them over.
+//! The paths of entities that are no longer defined, or have other paths now. Other entities may take them over.
 
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
@@ -17,16 +17,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The paths that entities hold, read when they are first asked for.
+/// The paths that entities hold, read on first use.
 #[derive(Clone, Debug, Default)]
 pub struct HeldPaths {
     read: Arc<OnceLock<Held>>,
-    /// The entity of our plugin that asks, if no other one does: what it holds itself need not be read.
+    /// The only entity of our plugin that uses them, if any. Its own paths need not be read.
     asking: Option<Arc<str>>,
 }
 
 impl HeldPaths {
-    /// The paths that entities other than one of our plugin hold, for that one alone.
+    /// Creates the held paths for a single entity of our plugin, whose own paths are excluded.
     #[must_use]
     pub fn of_others_than(id: &str) -> HeldPaths {
         HeldPaths { asking: Some(id.into()), ..HeldPaths::default() }
@@ -40,12 +40,12 @@ impl HeldPaths {
 /// The paths that entities hold.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Those that are not in trees, by canonical path.
+    /// The paths that are not in trees, by canonical path.
     paths: BTreeMap<PathBuf, Vec<HeldPath>>,
     trees: Vec<HeldTree>,
 }
 
-/// A directory that an entity has made something in.
+/// A directory in which an entity has created files.
 #[derive(Debug)]
 struct HeldTree {
     plugin: String,
@@ -61,19 +61,20 @@ pub(crate) struct HeldPath {
     holding: Holding,
 }
 
-/// The record of a path that an entity holds.
+/// The record of a held path.
 #[derive(Clone, Debug)]
 enum Holding {
-    /// In a record with tracks.
+    /// A track.
     Tracked(Box<Track>),
-    /// On the manifest of a tree: the states that it may have.
+    /// A manifest entry of a tree, with its possible states.
     Listed(Vec<ManifestEntry>),
-    /// A file beside trees: the digests that its content may have.
+    /// A file next to trees, with the possible digests of its content.
     Beside(Vec<Digest>),
 }
 
 impl Held {
-    /// Reads what the entities of all plugins hold, each as their plugin has published it, or everything if it has not; but for one of ours.
+    /// Reads the held paths of the entities of all plugins: of those that a plugin has published, or else of all. The
+    /// entity `except` of our plugin is excluded.
     pub(crate) fn read(
         locations: &Locations,
         own: &PluginStore,
@@ -84,7 +85,7 @@ impl Held {
         let mut stores = vec![own.clone()];
         stores.extend(own.others());
         for store in stores {
-            // A plugin that has listed its entities in this run knows which of them there is something to be had from.
+            // A plugin that has scanned its entities in this run knows which of them hold paths.
             let mut ids = claims::holders(locations, &store.plugin);
             if let (Some(ids), Some(except), true) = (&mut ids, except, store.plugin == own.plugin) {
                 ids.remove(except);
@@ -120,35 +121,36 @@ impl Held {
         self.paths.entry(canonical).or_default().push(held);
     }
 
-    /// Returns what entities hold at a path.
+    /// Returns the holders of a path.
     fn at<'h>(&'h self, path: &'h Path) -> impl Iterator<Item = HeldPath> + 'h {
         let listed = self.trees.iter().filter_map(|tree| tree.at(path));
         self.paths.get(path).into_iter().flatten().cloned().chain(listed)
     }
 
-    /// Returns what an entity holds at a path, other than this one.
+    /// Returns a holder of a path other than this entity.
     pub(crate) fn find(&self, path: &Path, plugin: &str, id: &str) -> Option<HeldPath> {
         self.at(path).find(|held| held.origin.plugin != plugin || held.origin.id != id)
     }
 
-    /// Returns what an entity other than this one, whose plugin has trees, can take over at a path. Entities of that plugin hand the trees
-    /// themselves over, so that only what is beside those is taken from them, unless the path itself is beside a tree.
+    /// Returns a holder of a path from which an entity of a plugin with trees can take over. Entities of that plugin
+    /// hand over whole trees, so only their files next to trees are taken over, unless the path itself is next to a
+    /// tree.
     pub(crate) fn find_for_tree(&self, path: &Path, plugin: &str, id: &str, is_beside: bool) -> Option<HeldPath> {
         let can_be_taken = |held: &HeldPath| match held.holding {
             _ if held.origin.plugin != plugin => true,
-            // An entity may have had the path in its own tree before.
+            // The entity may have had the path in its own tree before.
             Holding::Listed(_) => is_beside,
             Holding::Tracked(_) | Holding::Beside(_) => held.origin.id != id,
         };
         self.at(path).find(can_be_taken)
     }
 
-    /// Returns what an entity of another plugin holds at a path.
+    /// Returns a holder of a path from another plugin.
     pub(crate) fn find_of_others(&self, path: &Path, plugin: &str) -> Option<HeldPath> {
         self.at(path).find(|held| held.origin.plugin != plugin)
     }
 
-    /// Returns the paths in a directory that are held by no entity that claims them.
+    /// Returns the held paths in a directory whose holders do not claim them.
     pub(crate) fn free_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
         let below = self.paths.range(directory.to_owned()..).take_while(|(path, _)| path.starts_with(directory));
         let mut free: BTreeSet<PathBuf> = below.map(|(path, _)| path.clone()).collect();
@@ -159,7 +161,7 @@ impl Held {
 }
 
 impl HeldTree {
-    /// Returns what is on the manifest. What cannot be read lists nothing.
+    /// Returns the entry in the manifest. Unreadable entries are ignored.
     fn at(&self, path: &Path) -> Option<HeldPath> {
         let states = self.manifest.entries.get(path.strip_prefix(&self.path).ok()?).ok()??;
         let is_file = !states.iter().any(ManifestEntry::is_directory);
@@ -179,13 +181,13 @@ fn origin(plugin: &str, id: &str, path: &Path) -> Origin {
 }
 
 impl HeldPath {
-    /// Returns the claim to the path by the entity that holds it, if it is still about that.
+    /// Returns the claim of the holder to the path, if it still has one.
     pub(crate) fn claim<'c>(&self, path: &Path, claims: &'c Claims) -> Option<&'c Claim> {
         claims.of(&self.origin.id, path)
     }
 
-    /// Returns the path as a track. The base of one that is on a manifest lies in a file of its own, and its current state tells which of
-    /// its possible ones it has.
+    /// Returns the path as a track. The base of a manifest entry is a separate file, and its current state determines
+    /// which of its possible states it has.
     ///
     /// # Errors
     /// If the base cannot be read.
@@ -224,12 +226,13 @@ impl HeldPath {
     }
 }
 
-/// The paths of a plugin's entities that others have taken over, and could not tell before they were killed.
+/// The paths that others have taken over from a plugin's entities, without updating their records before they were
+/// killed.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(BTreeMap<String, Vec<PathBuf>>);
 
 impl Taken {
-    /// Reads what the entities of all plugins have taken over.
+    /// Reads the takeovers of the entities of all plugins.
     pub(crate) fn read(own: &PluginStore) -> Result<Taken> {
         let mut stores = vec![own.clone()];
         stores.extend(own.others());
@@ -248,12 +251,12 @@ impl Taken {
         Ok(taken)
     }
 
-    /// Returns those of an entity.
+    /// Returns the paths taken over from an entity.
     pub(crate) fn from(&self, id: &str) -> &[PathBuf] {
         self.0.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets those of an entity.
+    /// Removes the tracks of the paths taken over from an entity.
     pub(super) fn forget_in<T: HasTracks>(&self, remembered: &mut Remembered<T>) {
         for path in self.from(&remembered.id) {
             remembered.base.tracks().forget(path);
@@ -261,12 +264,12 @@ impl Taken {
     }
 }
 
-/// The paths of tracks, each with its canonical one. What is below a tracked path belongs to that, wherever a symlink in its place may
-/// lead to. A path that cannot be looked at is left out.
+/// Returns the paths of tracks with their canonical paths. Paths below a tracked path belong to it, even if a symlink
+/// has replaced it. Paths that cannot be examined are omitted.
 pub(super) fn canonical_of(tracks: &Tracks, canonical: &CanonicalPaths) -> Vec<(PathBuf, PathBuf)> {
     let (mut all, mut last): (Vec<_>, Option<(PathBuf, PathBuf)>) = Default::default();
     for (path, _) in tracks.iter() {
-        // Most are below the same path as the one before.
+        // Most have the same tracked parent as the previous one.
         if last.as_ref().is_none_or(|(top, _)| !path.starts_with(top)) {
             let top = path.ancestors().filter(|above| tracks.get(above).is_some()).last();
             last = top.and_then(|top| Some((top.to_owned(), canonical.of(top).ok()?)));
@@ -279,7 +282,7 @@ pub(super) fn canonical_of(tracks: &Tracks, canonical: &CanonicalPaths) -> Vec<(
     all
 }
 
-/// Returns true if a path in this state is what the entry says.
+/// Returns true if the state matches the entry.
 fn describes(entry: &ManifestEntry, state: &State) -> bool {
     let is_owner = |uid: u32, gid: u32| {
         entry.owner.uid.unwrap_or_else(our_uid) == uid && entry.owner.gid.is_none_or(|wanted| wanted == gid)
@@ -307,7 +310,7 @@ fn to_state(entry: &ManifestEntry) -> Option<State> {
     })
 }
 
-/// A file with this content. Nobody knows its mode.
+/// Returns the state of a file with this content and an unknown mode.
 fn file_with(content: Digest) -> State {
     State::File { content, attributes: Attributes { mode: 0o600, uid: our_uid(), gid: our_gid() } }
 }

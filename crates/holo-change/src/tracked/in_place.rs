@@ -1,7 +1,7 @@
-//! Files that are written to instead of being replaced, as something is mounted on them.
+//! Files that are written in place instead of being replaced, because they are mount points.
 //!
-//! That takes more than one step. What was there and what it becomes are kept before the first byte is written, so that a file that a kill
-//! has left in between is known as ours, and written again.
+//! This is not atomic. Both contents are stored before the first byte is written, so that a file that a kill has left
+//! in between is recognized as ours, and written again.
 
 use super::Digest;
 use super::contents::Contents;
@@ -11,7 +11,8 @@ use crate::overwriting::is_between;
 use crate::path_handle::PathHandle;
 use std::io::{self, Read};
 
-/// Writes a kept content over the file at a place, and gives it mode and owner. Nobody may read on the way what they may not read in the end.
+/// Writes a stored content to an existing file, and sets its mode and owner. Users without access to the final file
+/// never gain access in between.
 pub(super) fn write(place: &PathHandle, content: &Digest, attributes: Attributes, contents: &Contents) -> Result<()> {
     let mut from = contents.open(content)?;
     let mut file = place.open_to_write()?;
@@ -22,7 +23,8 @@ pub(super) fn write(place: &PathHandle, content: &Digest, attributes: Attributes
     rustix::fs::fsync(&file).map_err(at("sync", &place.shown()))
 }
 
-/// Returns true if a kill may have left a file between one content and another: each of its bytes is that of the one or of the other.
+/// Returns true if the content may be the result of a kill during an overwrite: each byte is that of the old or the new
+/// content.
 pub(super) fn is_torn(place: &PathHandle, over: &State, intent: &State, contents: &Contents) -> bool {
     let bytes = |state: &State| contents.read(state.content()?).ok();
     let (Some(old), Some(new)) = (bytes(over), bytes(intent)) else { return false };

@@ -16,7 +16,8 @@ use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 impl Tracker {
-    /// Returns the directories on the way that are missing, or that a plugin of ours has made: the last one that needs them removes them.
+    /// Returns the parent directories that are missing, or were created by one of our plugins; they are removed with
+    /// their last user.
     pub(super) fn own_parents(&self, wanted: &[PathChange], made: &MadeDirectories) -> Result<BTreeSet<PathBuf>> {
         let named: BTreeSet<&Path> = wanted.iter().map(|change| change.path.as_path()).collect();
         let mut own = BTreeSet::new();
@@ -39,8 +40,8 @@ impl Tracker {
         Ok(own)
     }
 
-    /// Notes the current states of the paths as bases, and those that are about to be made as intents. The contents of bases are staged, or
-    /// linked if there is a list of those.
+    /// Records the current states of the paths as bases, and their desired states as intents. The contents of bases are
+    /// staged, or linked if `linked` is given.
     pub(super) fn record_intents(
         &self,
         tracks: &mut Tracks,
@@ -64,7 +65,7 @@ impl Tracker {
             let writes_over = *in_place && writes_in_place(&current, desired);
             let mut is_linked = false;
             if let Some((content, stamp)) = current.content().zip(stamp.as_ref()).filter(|_| !is_known || writes_over) {
-                // One that does not become another file could be written to later.
+                // A linked file that is not replaced could be modified later.
                 let goes = *desired == State::Absent || (!in_place && desired.content() != Some(content));
                 let link = linked.as_ref().filter(|_| goes).map(|_| self.link_content(path, content, stamp));
                 let link = link.transpose()?.flatten();
@@ -77,7 +78,7 @@ impl Tracker {
             let track = match tracks.0.entry(key) {
                 Entry::Occupied(track) => track.into_mut(),
                 Entry::Vacant(vacant) => {
-                    // A directory that we made on the way to something else was not there before us.
+                    // A parent directory that we have created is not part of the original state.
                     let is_own_directory = matches!(current, State::Directory { .. }) && directories.contains(path);
                     let mut track = Track::new(if is_own_directory { State::Absent } else { current.clone() });
                     if track.base.attributes().is_some() {
@@ -86,7 +87,7 @@ impl Tracker {
                     vacant.insert(Box::new(track))
                 }
             };
-            // An earlier intent that came true is what we made.
+            // An earlier intent that was reached is a provisioned state.
             if track.intent.as_ref() == Some(&current) {
                 track.intent = None;
                 track.set_provisioned(current.clone());
@@ -94,7 +95,7 @@ impl Tracker {
             track.over = writes_over.then(|| current.clone());
             (track.in_place, track.attributes_only, track.sensitive) = (*in_place, *attributes_only, *sensitive);
             track.intent = Some(desired.clone());
-            // A file that replaces another has what that has; one that is made again what there was before us.
+            // A file that replaces another gets its attributes; one that is created again gets the original ones.
             let extended = match (&current, desired) {
                 (State::File { .. }, State::File { .. }) if current != *desired => {
                     ExtendedAttributes::of(&self.place(path))?.without_those_of_content()

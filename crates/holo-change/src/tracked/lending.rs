@@ -1,9 +1,9 @@
-//! Contents that come back to their paths themselves, by a second name, instead of as copies.
+//! Contents that are restored to their paths through a hard link instead of a copy.
 //!
-//! That is done with a content that a single path needs, which is forgotten when it has come back. Until the name in the store is removed
-//! with everything else that is not needed any more, the file at the path is that in the store. After a kill, somebody may write to it:
-//! so a content that has two names counts as none when another path needs the same one, and a path that a content was lent to has come
-//! back, whatever was written there since.
+//! This is done if only one path needs the content, which is removed from the store afterwards. Until then, the file at
+//! the path is the file in the store, and could be modified there after a kill. Therefore a content with two links is
+//! not used for other paths, and a path to which a content was lent counts as restored, whatever is written to it
+//! later.
 
 use super::contents::{Contents, Digest};
 use super::state::{Attributes, State};
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::path_handle::{ExtendedAttributes, PathHandle};
 use std::collections::HashSet;
 
-/// The bit of a mode by which a file can still be read by us if we are not root.
+/// The mode bit that lets a process without root privileges read its own file.
 const OWNER_READS: u32 = 0o400;
 
 /// The contents that more than one path needs.
@@ -22,7 +22,7 @@ pub(super) struct SharedContents {
 }
 
 impl SharedContents {
-    /// Returns those of all records.
+    /// Finds the shared contents of all records.
     pub(super) fn of<'t>(records: impl IntoIterator<Item = &'t Tracks>) -> SharedContents {
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
         for (_, track) in records.into_iter().flat_map(Tracks::iter) {
@@ -35,7 +35,7 @@ impl SharedContents {
         SharedContents { shared }
     }
 
-    /// Puts the base of a path to a place beside it: the content itself, or a copy where another path needs it too.
+    /// Writes the base of a path to a temporary path: the content itself, or a copy if other paths need it too.
     pub(super) fn write_back(&self, track: &Track, place: &PathHandle, contents: &Contents) -> Result<()> {
         if let State::File { content, attributes } = &track.base
             && !self.shared.contains(content)
@@ -48,7 +48,8 @@ impl SharedContents {
 }
 
 impl Contents {
-    /// Gives a content a second name, mode and owner; returns false if that cannot be, and a copy is needed.
+    /// Links a content to a path, and sets its mode and owner. Returns false if that is impossible, and a copy is
+    /// needed.
     fn lend(
         &self,
         content: &Digest,
@@ -64,7 +65,7 @@ impl Contents {
             return Ok(false);
         }
         let lent = place.open().and_then(|file| {
-            // By a third name, somebody else could write to it.
+            // Another process could write to it through a third link.
             let is_ours = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_nlink == 2);
             let can_be = is_ours && ExtendedAttributes::of_open(&file, &place.shown())? == *extended;
             if can_be {
@@ -78,7 +79,7 @@ impl Contents {
         lent
     }
 
-    /// Returns true if the file at a place is that of the content.
+    /// Returns true if the file at a path is the stored content itself.
     pub(super) fn is_lent_to(&self, state: &State, place: &PathHandle) -> Result<bool> {
         state.content().map_or(Ok(false), |content| self.place(content.as_str()).is_same_file(place))
     }

@@ -1,12 +1,13 @@
-//! Contents of files that are about to be replaced: their own files, by a second name, and not copies.
+//! Contents of files that are about to be replaced, as hard links to these files instead of copies.
 //!
-//! Of a file that nobody else can write to, that saves writing it again, and the file system an inode to make and one to free. Until it is
-//! replaced, what is written to it is written to its content, too, and it may be the content of no other path. So
+//! For a file that no other user can write to, this saves writing it again, and allocating and freeing an inode. Until
+//! the file is replaced, writing to it also changes the content, which must not be used for other paths. Therefore
 //!
-//! - it is known by its mode, which is none that a written content has: a path that needs the same content gets a copy, which takes the
-//!   place of this one;
-//! - it is replaced only if it is still as it was when it was linked, and is no content any more otherwise;
-//! - one that some process has open for writing is copied once it is replaced. After a kill, that is done when everything is tidied up.
+//! - linked contents are recognized by their mode, which differs from that of written contents. A path that needs the
+//!   same content gets a copy, which replaces the link;
+//! - the file is only replaced if it has not changed since it was linked. Otherwise the link is removed;
+//! - if a process has the file open for writing, the content is copied after the replacement. After a kill, this is
+//!   done when the state is tidied up.
 
 use super::Tracker;
 use super::contents::{Contents, Digest, WRITTEN_MODE, copy, temporary_name};
@@ -20,12 +21,13 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Is there while contents may be files that others have open.
+/// A marker file that exists while contents may be open for writing in other processes.
 pub(super) const LINKED: &str = "linked";
-/// The mode of a copy that turns out to be another content than its name says, as that has been written to: no other path may need it.
+/// The mode of a copy whose content does not match its digest, because the file was modified. It must not be used for
+/// other paths.
 const ALTERED_MODE: u32 = 0o400;
 
-/// A content that is the file at a path, until that is replaced.
+/// A content that is a hard link to the file at a path, until that file is replaced.
 #[derive(Debug)]
 pub(super) struct LinkedContent {
     path: PathBuf,
@@ -34,13 +36,13 @@ pub(super) struct LinkedContent {
 }
 
 impl Contents {
-    /// Returns true if a content is a file that was found somewhere.
+    /// Returns true if a content is a hard link to an original file.
     fn is_linked(&self, content: &PathHandle) -> Result<bool> {
         Ok(content.stat()?.is_some_and(|stat| stat.mode != WRITTEN_MODE && stat.mode != ALTERED_MODE))
     }
 
-    /// Keeps everything that is left to read of an open file as this content, which it may not be any more: somebody who has it open may have
-    /// written to it.
+    /// Stores the remaining data of an open file under this digest, which may not match: a process that has the file
+    /// open may have modified it.
     pub(super) fn keep_as(&self, digest: &Digest, file: &mut File, shown: &Path) -> Result<()> {
         self.create_folder()?;
         let (new, content) = (self.place(&temporary_name()), self.place(digest.as_str()));
@@ -60,8 +62,8 @@ impl Contents {
 }
 
 impl Tracker {
-    /// Makes the file that was found at a path its own content, if it is going to be replaced and nobody else can write to it; none if there
-    /// has to be a copy.
+    /// Links the original file of a path as its content, if it is going to be replaced, and no other user can write to
+    /// it. `None` if a copy is needed.
     pub(super) fn link_content(&self, path: &Path, digest: &Digest, stamp: &Stamp) -> Result<Option<LinkedContent>> {
         let content = self.contents.place(digest.as_str());
         let is_linked = self.is_linked_to(path, digest, stamp)?;
@@ -70,17 +72,17 @@ impl Tracker {
             return Ok(None);
         }
         self.contents.create_folder()?;
-        // It may be on another file system, or there may be such a content, of another path.
+        // The link fails if the file is on another file system, or the content of another path exists.
         let is_linked = is_linked || self.place(path).link_to(&content).is_ok();
         Ok(is_linked.then(|| LinkedContent { path: path.to_owned(), digest: digest.clone(), content }))
     }
 
-    /// Returns true if the file that was found at a path is its own content already, as a killed run has left it.
+    /// Returns true if the original file of a path is already linked as its content, by a killed run.
     pub(super) fn is_linked_to(&self, path: &Path, digest: &Digest, stamp: &Stamp) -> Result<bool> {
         Ok(stamp.names() > 1 && self.contents.place(digest.as_str()).is_same_file(&self.place(path))?)
     }
 
-    /// Gives up a content that is still the file at its path; returns false if it is not.
+    /// Removes a content that is still the file at its path. Returns false if it is not.
     pub(super) fn unlink_content(&self, linked: &LinkedContent) -> Result<bool> {
         let is_unchanged = linked.content.is_same_file(&self.place(&linked.path))?;
         if is_unchanged {
@@ -89,12 +91,12 @@ impl Tracker {
         Ok(is_unchanged)
     }
 
-    /// Notes that contents may be linked from now on.
+    /// Creates the marker that contents may be linked.
     pub(super) fn begin_linking(&self) -> Result<()> {
         self.own.mark(LINKED)
     }
 
-    /// Copies the contents that some process can still write to, of paths that have been replaced.
+    /// Copies the contents of replaced files that a process can still write to.
     pub(super) fn end_linking<'l>(&self, all: impl Iterator<Item = &'l LinkedContent>) -> Result<()> {
         let all: Vec<&LinkedContent> = all.collect();
         let named: Vec<(&OsStr, &PathHandle)> =
@@ -108,7 +110,7 @@ impl Tracker {
         self.own.place(LINKED).remove()
     }
 
-    /// Does the same for all records, if a killed run has not come to it.
+    /// Does the same for all records, if a killed run has not done so.
     pub(super) fn recover_linking<'t>(&self, records: impl Iterator<Item = &'t Tracks>) -> Result<()> {
         if !self.own.place(LINKED).exists()? {
             return Ok(());

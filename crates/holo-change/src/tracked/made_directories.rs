@@ -1,5 +1,5 @@
-//! The directories that the plugins have made on the way to something: each keeps a list of its own, and it does not matter whose list a
-//! directory is on. It goes with the last thing in it, whichever plugin removes that.
+//! The parent directories that all plugins have created for paths. Each plugin has its own list, but the lists are
+//! equivalent: a directory is removed with the last file in it, whichever plugin removes that.
 
 use super::directories::OwnDirectories;
 use super::stores::PluginStore;
@@ -18,7 +18,7 @@ pub struct MadeDirectories {
 }
 
 impl MadeDirectories {
-    /// Reads the lists of a plugin, and of those beside it.
+    /// Reads the lists of a plugin, and of the other plugins.
     pub(crate) fn read(store: &PluginStore) -> Result<MadeDirectories> {
         let mut others = Vec::new();
         for other in store.others() {
@@ -28,7 +28,7 @@ impl MadeDirectories {
         Ok(MadeDirectories { store: store.clone(), own: store.directories()?, others })
     }
 
-    /// Returns true if a plugin has made the directory on the way to something.
+    /// Returns true if a plugin has created the directory as a parent.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
         self.own.contains(path) || self.others.iter().any(|(_, list)| list.contains(path))
@@ -39,7 +39,7 @@ impl MadeDirectories {
         self.own.iter().chain(self.others.iter().flat_map(|(_, list)| list.iter()))
     }
 
-    /// Adds directories to the plugin's own list, as [`OwnDirectories::add`].
+    /// Adds directories to the plugin's own list, like [`OwnDirectories::add`].
     ///
     /// # Errors
     /// If the list cannot be written.
@@ -47,16 +47,16 @@ impl MadeDirectories {
         self.own.add(paths)
     }
 
-    /// Takes a directory off all lists: it has become an entity's own.
+    /// Removes a directory that an entity owns now from all lists.
     ///
     /// # Errors
-    /// If a list cannot be written, or its plugin does not come to an end.
+    /// If a list cannot be written, or its plugin does not release its lock.
     pub fn take(&mut self, path: &Path) -> Result<()> {
         self.own.take(path)?;
         self.change_others(|list| list.contains(path), |list| list.take(path))
     }
 
-    /// Keeps those directories on the plugin's own list for which this holds, as [`OwnDirectories::keep_only`].
+    /// Removes directories from the plugin's own list, like [`OwnDirectories::keep_only`].
     ///
     /// # Errors
     /// If the list cannot be written.
@@ -64,11 +64,11 @@ impl MadeDirectories {
         self.own.keep_only(is_kept)
     }
 
-    /// Removes those directories among these that are empty, the deepest first, and takes them off the lists; without `among`, those of the
-    /// plugin itself. One that an entity has listed in a manifest stays.
+    /// Removes the empty ones of these directories, deepest first, also from the lists. If `among` is `None`, those on
+    /// the plugin's own list. Directories in the manifest of an entity are kept.
     ///
     /// # Errors
-    /// If one cannot be looked at, or a list cannot be written.
+    /// If a directory cannot be examined, or a list cannot be written.
     pub fn remove_empty(
         &mut self,
         place: impl Fn(&Path) -> PathHandle,
@@ -81,7 +81,7 @@ impl MadeDirectories {
         let listed = self.listed(&candidates);
         let mut gone = BTreeSet::new();
         for path in candidates.iter().rev().filter(|path| !listed.contains(*path)) {
-            // If a symlink has taken the place of one above, it leads to what is not ours.
+            // If a parent was replaced by a symlink, the path leads elsewhere.
             let mut above = path.ancestors().filter(|above| self.contains(above));
             let is_ours = above.all(|path| {
                 let stat = place(path).stat();
@@ -94,7 +94,7 @@ impl MadeDirectories {
         if gone.is_empty() {
             return Ok(());
         }
-        // One that is on no list any more stays if its removal is lost.
+        // A directory that is not on any list would remain forever if its removal were lost.
         let removed: Vec<PathHandle> = gone.iter().map(|path| place(path)).collect();
         Durability::of(removed.len()).sync([], &removed)?;
         self.own.keep_only(|path| !gone.contains(path))?;
@@ -104,7 +104,7 @@ impl MadeDirectories {
         )
     }
 
-    /// Changes the lists of other plugins for which this holds, while those are not at work.
+    /// Changes the lists of other plugins that match, while their state is locked.
     fn change_others(
         &mut self,
         concerns: impl Fn(&OwnDirectories) -> bool,
@@ -119,7 +119,7 @@ impl MadeDirectories {
         Ok(())
     }
 
-    /// Returns those of these directories that entities have listed in manifests. What cannot be read lists nothing.
+    /// Returns those of these directories that are in manifests of entities. Unreadable manifests are ignored.
     fn listed(&self, among: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
         let mut listed = BTreeSet::new();
         if among.is_empty() {

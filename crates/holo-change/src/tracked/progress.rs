@@ -1,4 +1,4 @@
-//! What is common to the changes of a group, and to the threads that make them.
+//! The state that the changes of a group, and their threads, share.
 
 use super::Tracker;
 use super::held::Taken;
@@ -10,32 +10,32 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-/// The number of changes from which a journal is cheaper than a record for each.
+/// The number of changes from which a journal is cheaper than individual records.
 const WORTH_A_JOURNAL: usize = 8;
 
-/// The progress of a group.
+/// The shared state of a group.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The directories on the way to something.
+    /// The created parent directories.
     directories: RwLock<MadeDirectories>,
-    /// The paths that other entities have taken over, and could not tell before they were killed.
+    /// The paths that other entities have taken over, without updating the records before they were killed.
     taken: RwLock<Taken>,
-    /// The contents that more than one path needs; none if they are not known.
+    /// The contents that more than one path needs; `None` if unknown.
     shared_contents: RwLock<Option<SharedContents>>,
-    /// True if the group begins with a journal, and not with a record for each entity.
+    /// True if the group begins with a journal instead of individual records.
     is_journaled: AtomicBool,
-    /// True once the journal is in its place.
+    /// True if the journal is in place.
     is_begun: Mutex<bool>,
-    /// True if the journal has to stay, as a change has come half way.
+    /// True if the journal must be kept, because a change is incomplete.
     keeps_journal: AtomicBool,
-    /// True once there is an entity whose record stays until everything is tidied up.
+    /// True if there is an entity whose record is kept until the state is tidied up.
     has_reason_to_tidy: AtomicBool,
-    /// Held while an entity takes over from another one, which may be told by several at a time.
+    /// Held while an entity takes over from another one, whose record several threads may update.
     takeovers: Mutex<()>,
 }
 
 impl Progress {
-    /// Returns that of a group that is not begun.
+    /// Creates the state before the first group.
     ///
     /// # Errors
     /// If the list of directories cannot be read.
@@ -52,7 +52,7 @@ impl Progress {
         })
     }
 
-    /// Begins a group of so many changes.
+    /// Resets the state for a group of this size.
     pub(super) fn begin(&self, changes: usize, directories: MadeDirectories, taken: Taken) {
         self.is_journaled.store(changes >= WORTH_A_JOURNAL, Ordering::Relaxed);
         self.keeps_journal.store(false, Ordering::Relaxed);
@@ -70,12 +70,12 @@ impl Progress {
         self.keeps_journal.load(Ordering::Relaxed)
     }
 
-    /// Has the journal stay, if there is one.
+    /// Keeps the journal, if there is one.
     pub(super) fn keep_journal(&self) {
         self.keeps_journal.store(self.is_journaled(), Ordering::Relaxed);
     }
 
-    /// Has the first change that comes here move the journal into its place, while the others wait; returns its place to that.
+    /// Lets the first caller move the journal into place, while others wait. Returns the path to the first caller only.
     pub(super) fn begin_journal(&self, move_it: impl FnOnce() -> Result<PathHandle>) -> Result<Option<PathHandle>> {
         let mut is_begun = self.is_begun.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_begun {
@@ -86,8 +86,8 @@ impl Progress {
         Ok(Some(place))
     }
 
-    /// Returns false to the first that asks: an entity of the group that has been put back stays remembered, so that it is asked for again if
-    /// a kill keeps everything from being tidied up.
+    /// Returns false to the first caller only: the record of one restored entity of the group is kept, so that it is
+    /// processed again if a kill prevents the state from being tidied up.
     pub(super) fn has_reason_to_tidy(&self) -> bool {
         self.has_reason_to_tidy.swap(true, Ordering::Relaxed)
     }
@@ -96,12 +96,12 @@ impl Progress {
         self.directories.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the list of directories.
+    /// Changes the lists of directories.
     pub(super) fn change_directories(&self, change: impl FnOnce(&mut MadeDirectories) -> Result<()>) -> Result<()> {
         change(&mut self.directories.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a directory off all lists: it has become an entity's own.
+    /// Removes a directory that an entity owns now from all lists.
     pub(super) fn take_directory(&self, path: &Path) -> Result<()> {
         if self.directories().contains(path) { self.change_directories(|made| made.take(path)) } else { Ok(()) }
     }
@@ -118,7 +118,7 @@ impl Progress {
         self.taken.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps other threads from taking over until the result is dropped.
+    /// Locks out takeovers by other threads until the result is dropped.
     pub(super) fn hold_takeovers(&self) -> MutexGuard<'_, ()> {
         self.takeovers.lock().unwrap_or_else(PoisonError::into_inner)
     }

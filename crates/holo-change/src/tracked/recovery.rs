@@ -1,4 +1,4 @@
-//! Recovery of what a killed run was at, and the removal of what is not needed any more.
+//! Recovery after a killed run, and removal of data that is no longer needed.
 
 use super::decision::is_on_the_way;
 use super::state::{State, Unmanaged};
@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
 impl Tracker {
-    /// Recovers the changes that a killed run was at: what it had made is recorded as made, what it had not is forgotten.
+    /// Recovers the changes of a killed run: those that were made are recorded, the others are forgotten.
     ///
     /// # Errors
-    /// If that cannot be told or recorded.
+    /// If the state cannot be determined or recorded.
     pub fn recover_intents<T: Serialize + HasTracks>(
         &self,
         remembered: &mut Remembered<T>,
@@ -47,7 +47,7 @@ impl Tracker {
                 }
                 track.set_provisioned(current);
             } else if track.provisioned.is_none() {
-                // Nothing was made of it yet: what is there when that is done is what was there before us.
+                // The path was not changed yet, so its state at the next change is the base.
                 if track.base == State::Absent && matches!(current, State::Directory { .. }) {
                     self.directories()?.add([path.clone()])?;
                 }
@@ -59,13 +59,14 @@ impl Tracker {
         Ok(self.bases.keep(remembered)?)
     }
 
-    /// Removes what is not needed any more: contents, directories, and the records of entities that have been put back and are ours to
-    /// forget: a caller that has listed an entity will ask for it. Nobody else may work in the state directory at the same time.
+    /// Removes data that is no longer needed: contents, directories, and the records of restored entities for which
+    /// `is_ours` returns true; a caller that has listed an entity processes it later. No other process may use the
+    /// state directory.
     ///
-    /// If nothing was changed since this was done last, that is seen at once.
+    /// If there were no changes since the last call, this returns quickly.
     ///
     /// # Errors
-    /// If something cannot be read or removed.
+    /// If a file cannot be read or removed.
     pub fn tidy<T: DeserializeOwned + HasTracks>(
         &self,
         is_ours: impl Fn(&str) -> bool,
@@ -96,10 +97,11 @@ impl Tracker {
         self.own.directories()?.tidy()?;
         self.own.end_takeovers(has_pending)?;
         self.bases.tidy()?;
-        // Records that are not in their places yet are looked for only as long as there is the mark.
+        // Temporary files of records are only searched while the marker exists.
         Durability::Each.sync([], [&self.bases.place("x")])?;
         untidy.remove()?;
-        // The records of the entities go last: as long as one is there, the entity is scrubbed again. Without any, nobody removes the mark.
+        // The records of entities are removed last: as long as one exists, the entity is scrubbed again. Without any,
+        // the marker would never be removed.
         if !gone.is_empty() {
             Durability::Each.sync([], [&untidy])?;
         }
@@ -108,7 +110,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Removes the folders of the records if they are empty. A run that was killed after the last record was removed has left them.
+    /// Removes the directories of the records if they are empty. A run that was killed after the removal of the last
+    /// record may have left them.
     pub fn remove_empty_folders(&self) {
         self.own.remove_empty_folders();
     }
@@ -117,7 +120,7 @@ impl Tracker {
         self.own.place(UNTIDY)
     }
 
-    /// Notes that something is going to be changed, so that there will be something to tidy up.
+    /// Creates the marker that requests tidying up.
     pub(super) fn begin(&self) -> Result<()> {
         self.own.mark(UNTIDY)
     }

@@ -1,4 +1,4 @@
-//! Putting back what was there before us, as carefully as it was replaced.
+//! Restoring bases, as safely as they were replaced.
 
 use super::Tracker;
 use super::contents::StagedContent;
@@ -15,23 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The states of paths when it was decided that their bases may come back.
+/// The states of paths on which the decision to restore them was based.
 pub type Found = BTreeMap<PathBuf, State>;
 
-/// The files that are going to take the places of ours, where they lie beside them already.
+/// The files that are going to replace ours, if they are already stored next to them.
 #[derive(Debug, Default)]
 pub(super) struct Restoration(BTreeMap<PathBuf, PathHandle>);
 
 impl Restoration {
     pub(super) fn discard(&mut self) {
-        // A file that cannot be removed is found by the next apply.
+        // The next apply finds files that cannot be removed.
         std::mem::take(&mut self.0).values().for_each(|temporary| drop(temporary.remove()));
     }
 }
 
 impl Tracker {
-    /// Says that the bases of these paths are about to come back: a kill on the way is known as such then. Files that are written over are
-    /// kept before.
+    /// Records that the bases of these paths are about to be restored, so that a kill is recognized. Files that are
+    /// written in place are stored first.
     pub(super) fn intend_bases(
         &self,
         tracks: &mut Tracks,
@@ -52,7 +52,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Writes the files that come back beside ours, as far as it is seen now that they are going to replace them; returns those files.
+    /// Writes the bases to temporary files, for paths that are expected to be replaced. Returns these files.
     pub(super) fn prepare_restoration(
         &self,
         tracks: &Tracks,
@@ -81,10 +81,11 @@ impl Tracker {
         Ok(restoration.0.values().cloned().collect())
     }
 
-    /// Puts the bases back, and forgets the tracks of these paths: what was made inside of a directory goes before it, what was there comes
-    /// back after it. Nothing is restored through a symlink that has taken the place of a directory. Returns the places that have changed.
+    /// Restores the bases of these paths, and forgets their tracks. Files that were created in a directory are removed
+    /// before it, and original files are restored after it. Symlinks that have replaced a directory are not followed.
+    /// Returns the paths that have changed.
     ///
-    /// Directories that we made stay as long as something is in them.
+    /// Directories that we created remain while they are not empty.
     pub(super) fn restore(
         &self,
         tracks: &mut Tracks,
@@ -97,13 +98,13 @@ impl Tracker {
         paths.sort();
         let is_gone = |path: &PathBuf| tracks.get(path).is_some_and(|track| track.base == State::Absent);
         let (gone, back): (Vec<&PathBuf>, Vec<&PathBuf>) = paths.iter().copied().partition(|path| is_gone(path));
-        // Nothing is inside of files, so that they do not wait for one another.
+        // Files contain no other paths, so their order is irrelevant.
         let was_file = |path: &PathBuf| {
             let provisioned = tracks.get(path).and_then(|track| track.provisioned.as_ref());
             provisioned.is_some_and(|state| matches!(state, State::File { .. }))
         };
         let (files, others): (Vec<&PathBuf>, Vec<&PathBuf>) = gone.into_iter().rev().partition(|path| was_file(path));
-        // A file that was put there by others is not the one that we made.
+        // A file of another process is not the one that we created.
         let remove = |tracker: &Tracker, path: &PathBuf| {
             if tracker.is_cut_off(tracks, path)? {
                 Ok(None)
@@ -125,7 +126,7 @@ impl Tracker {
         Ok(changed)
     }
 
-    /// Does something with each of these paths, by several threads where they are many, and returns the places that have changed.
+    /// Calls a function for each path, with several threads if there are many, and returns the paths that have changed.
     fn with_each(
         &self,
         paths: &[&PathBuf],
@@ -144,7 +145,7 @@ impl Tracker {
         Ok(done.into_iter().collect::<std::result::Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    /// Puts back what was at a path; returns its place if that has changed it.
+    /// Restores a path. Returns it if it has changed.
     fn bring_back(
         &self,
         tracks: &Tracks,
@@ -159,7 +160,7 @@ impl Tracker {
             return Err(PathError::new("restore", self.place_itself(path).shown(), io::Error::other(words)).into());
         }
         if matches!(track.base, State::Directory { .. }) {
-            // It was there before us, even if another entity has made it anew since.
+            // It is part of the original state, even if another entity has created it again.
             progress.take_directory(path)?;
         }
         let (current, stamp) = self.stamped(path)?;
@@ -173,7 +174,7 @@ impl Tracker {
         self.take_step_back(step).map(Some)
     }
 
-    /// Removes what we made where nothing was; returns its place.
+    /// Removes a file that we created where none existed. Returns its path.
     fn remove_own(
         &self,
         path: &Path,
@@ -188,7 +189,7 @@ impl Tracker {
                 if place.remove_directory()? {
                     return Ok(Some(place));
                 }
-                // Others may have something in it, and are still to come.
+                // It may contain files of other entities that are processed later.
                 progress.change_directories(|made| made.add([path.to_owned()]))?;
                 Ok(None)
             }
@@ -205,7 +206,7 @@ impl Tracker {
         let becomes_directory = matches!(step.desired, State::Directory { .. })
             && matches!(step.current, State::File { .. } | State::Symlink { .. });
         if becomes_directory {
-            // It cannot become a directory in one step.
+            // A file cannot be replaced by a directory atomically.
             let desired = std::mem::replace(&mut step.desired, State::Absent);
             self.take_step_alone(&mut step)?;
             self.forget_directories();
@@ -220,7 +221,7 @@ impl Tracker {
         taken
     }
 
-    /// Fails if a path is not any more as it was found when it was decided that its base may come back.
+    /// Fails if the state of a path has changed since the decision to restore it.
     fn check_found(&self, path: &Path, current: &State, found: Option<&State>) -> std::result::Result<(), Unmanaged> {
         if found.is_none_or(|found| found == current) {
             return Ok(());
@@ -228,7 +229,7 @@ impl Tracker {
         Err(Unmanaged::Meanwhile(self.place(path).shown().display().to_string()))
     }
 
-    /// Removes those among these directories that we, or other plugins of ours, have made on the way to something, and that are empty.
+    /// Removes empty parent directories that were created by our plugins.
     pub(super) fn remove_own_directories(&self, among: Option<&BTreeSet<PathBuf>>) -> Result<()> {
         self.directories()?.remove_empty(|path| self.place_itself(path), among)
     }

@@ -1,4 +1,4 @@
-//! Tests of contents that are the files themselves: the files for which that may be, and the end of it.
+//! Tests of linked contents: the conditions for linking, and the cleanup.
 
 use super::super::tests::Lab;
 use super::super::{EntityChange, PathChange, State, TrackStore, Unmanaged};
@@ -9,8 +9,8 @@ use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-/// Makes files with these contents and modes, and ten more, so that there is a journal; opens them, so that no file that is made later gets the
-/// inode of one of them.
+/// Creates files with these contents and modes, and ten more, so that there is a journal. Returns them open, so that no
+/// new file gets one of their inodes.
 fn found(lab: &Lab, files: &[(&str, &str, u32)]) -> Vec<File> {
     let others: Vec<String> = (0..10).map(|number| format!("other{number}")).collect();
     let all = files.iter().copied().chain(others.iter().map(|name| (&**name, &**name, 0o644)));
@@ -25,7 +25,7 @@ fn inodes(files: &[File]) -> Vec<u64> {
     files.iter().map(|file| file.metadata().unwrap().ino()).collect()
 }
 
-/// Replaces all files by others, each an entity's.
+/// Replaces all files with others, each by an entity of its own.
 fn replaced(lab: &Lab) {
     let mut changes = Vec::new();
     for entry in fs::read_dir(lab.path("")).unwrap() {
