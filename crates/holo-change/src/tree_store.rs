@@ -1,23 +1,26 @@
-//! Trees of files that entities make in directories: each is listed in a manifest, and what was there before us has a base.
+//! Trees of files that entities create in directories. Each tree is listed in a manifest, and the original files have
+//! bases.
 //!
-//! This is for entities of many files that are put into place as a whole, such as extracted archives. Manifests take the place of records
-//! with a track for each path. Several entities may share a directory, or one may have a directory in another's: each path is on the manifest
-//! of one of them, but for directories, which are removed with the last that has them.
+//! This is for entities with many files that are installed as a whole, such as extracted archives. Manifests replace
+//! records with a track per path. Several entities may share a directory, or one may have a directory within another's.
+//! Each path is in the manifest of one entity, except for directories, which are removed with the last entity that
+//! contains them.
 //!
 //! The steps of a change are those of all stores:
 //!
-//! 1. *Staged*: the new version is in a staging directory. The manifest lists the files that are about to be replaced, and their bases are
-//!    saved. A base that was saved by a killed run is removed by the next one.
-//! 2. *Kept*: the manifest lists what may be there from now on: the old version and the new one. A file that is either, or is equal to its
-//!    base, is not a user's work. Directories that are going to be made are listed, and paths that are taken over from an orphan are taken
-//!    off the orphan's manifest.
+//! 1. *Staged*: the new version is in a staging directory. The manifest lists the files that are about to be replaced,
+//!    and their bases are saved. A base that was saved by a killed run is removed by the next one.
+//! 2. *Kept*: the manifest lists the possible states from now on: those of the old and of the new version. A file in
+//!    one of these states, or equal to its base, has no manual changes. Directories that are about to be created are
+//!    recorded, and paths that are taken over from an orphan are removed from the orphan's manifest.
 //! 3. *Prepared*: the new files are on disk.
-//! 4. *Replaced*: files are moved into place one by one, each in one step, and directories that were missing with everything in them; then
-//!    those files are removed that the new version does not have.
-//! 5. *Recorded*: the manifest lists the new version alone, and the paths whose bases are not needed any more.
-//! 6. *Confirmed*: those bases are gone, and so is the staging directory.
+//! 4. *Replaced*: files are moved into place, each atomically, and missing directories with all of their contents; then
+//!    the files that the new version does not contain are removed.
+//! 5. *Recorded*: the manifest lists only the new version, and the paths whose bases are no longer needed.
+//! 6. *Confirmed*: those bases and the staging directory are removed.
 //!
-//! If an overlay lies over a path, the file that an entity brings is the base of the overlay, and is not removed before the overlay is gone.
+//! If there is an overlay on a path, the file of the entity is the base of the overlay, and is not removed before the
+//! overlay.
 
 mod adoption;
 mod change;
@@ -61,17 +64,17 @@ pub struct TreeStore {
     bases: Bases,
     overlays: Overlays,
     digests: Rc<dyn FileDigests>,
-    /// The plugin's state directory, beside those of the others.
+    /// The plugin's state directory.
     plugin: PluginStore,
     locations: Locations,
-    /// The paths that entities of other plugins hold, as soon as that is asked for.
+    /// The paths that entities of other plugins hold, read on first use.
     held: Rc<RefCell<Option<Rc<Held>>>>,
-    /// Held while directories are made or removed that more than one entity may need.
+    /// Held while directories that several entities may need are created or removed.
     directories: Arc<Mutex<()>>,
 }
 
 impl TreeStore {
-    /// Opens the store in a plugin's state directory. Stores that are used at the same time share the lock of directories.
+    /// Opens the store in a plugin's state directory. Stores that are used concurrently share the lock for directories.
     ///
     /// # Errors
     /// If the root or the state directory cannot be opened.
@@ -94,19 +97,19 @@ impl TreeStore {
         })
     }
 
-    /// Returns the root that all paths are below.
+    /// Returns the root of all paths.
     #[must_use]
     pub fn root(&self) -> &Arc<Tree> {
         &self.root
     }
 
-    /// Returns a location in the state directory.
+    /// Returns a path in the state directory.
     #[must_use]
     pub fn state(&self, path: &Path) -> PathHandle {
         self.state.place(path)
     }
 
-    /// Returns the file, directory or symlink at a path, in the form of an entry of a manifest.
+    /// Returns the file, directory or symlink at a path as a manifest entry.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -121,16 +124,17 @@ impl TreeStore {
         }
     }
 
-    /// Returns the bases. A path has one, whichever entities have made something there.
+    /// Returns the bases. A path has a single base, regardless of the entities that use it.
     #[must_use]
     pub fn bases(&self) -> &Bases {
         &self.bases
     }
 
-    /// Returns the paths of an entity that others have taken over, and could not tell before they were killed.
+    /// Returns the paths that others have taken over from an entity, without updating its record before they were
+    /// killed.
     ///
     /// # Errors
-    /// If that cannot be read.
+    /// If the records cannot be read.
     pub fn taken_from(&self, id: &str) -> Result<Vec<PathBuf>> {
         Ok(Taken::read(&self.plugin)?.from(id).to_vec())
     }
@@ -140,25 +144,25 @@ impl TreeStore {
         Rc::clone(self.held.borrow_mut().get_or_insert_with(read))
     }
 
-    /// Forgets what others may have changed: the directories that were used last, and the paths that entities hold.
+    /// Drops cached data that other processes may have changed: directories, and held paths.
     pub fn forget_directories(&self) {
         self.held.take();
         self.root.forget();
         self.state.forget();
     }
 
-    /// Returns the location of the manifest of what an entity has made in a directory.
+    /// Returns the path of the manifest for an entity and a directory.
     #[must_use]
     pub fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
         Manifest::location(&self.state, id, directory)
     }
 
-    /// Keeps other threads from making or removing directories that more than one entity may need.
+    /// Locks the creation and removal of directories that several entities may need.
     pub fn lock_directories(&self) -> MutexGuard<'_, ()> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the directories that entities have made, whichever of them was the first to need one.
+    /// Returns the directories that were created by any entity.
     ///
     /// # Errors
     /// If a list cannot be read.
@@ -166,10 +170,11 @@ impl TreeStore {
         MadeDirectories::read(&self.plugin)
     }
 
-    /// Records those directories that do not exist, and are going to be made, or that a plugin of ours has made. The directories are locked.
+    /// Records directories that are about to be created because they do not exist, and those that were created by our
+    /// plugins. The directories must be locked.
     ///
     /// # Errors
-    /// If one cannot be looked at, or the list cannot be written.
+    /// If a directory cannot be examined, or the list cannot be written.
     pub fn claim_directories(&self, directories: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         let (mut own, mut made) = (Vec::new(), self.made_directories()?);
         for directory in directories {
@@ -182,7 +187,7 @@ impl TreeStore {
         made.add(own)
     }
 
-    /// Removes what a killed process may have left beside the list of directories.
+    /// Removes an incomplete list of directories of a killed process.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -190,10 +195,10 @@ impl TreeStore {
         self.plugin.directories()?.tidy()
     }
 
-    /// Removes what killed processes have not completed. No other one may be at work.
+    /// Removes incomplete files of killed processes. No other process may use the store.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If a file cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         self.bases.tidy()?;
         self.tidy_directories()?;

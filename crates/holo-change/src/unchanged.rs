@@ -1,11 +1,12 @@
-//! The known-unchanged record: entities that were in their desired state at the last apply, and need not be read again until touched.
+//! The known-unchanged record: entities that were in their desired state at the last apply, and need not be read again
+//! until they change.
 //!
-//! It holds a fingerprint an entity, made of all that the file system says of the files that decide about it: device, inode, type, mode,
-//! owner, size and times; and of what else decides. If the fingerprint is the same, the entity is as it was. That rests on two things: a fingerprint
-//! is only taken before the files are read, and only recorded if none of them was changed just then, for a second change within the same
-//! tick of the file system's clock would not show.
+//! It contains a fingerprint per entity: the metadata of all files that determine it (device, inode, type, mode, owner,
+//! size and times), and its other inputs. If the fingerprint is equal, the entity has not changed. This requires that
+//! the fingerprint is taken before the files are read, and is only recorded if none of the files was changed
+//! immediately before, because a second change within the same tick of the file system's clock would not be visible.
 //!
-//! The record is only a shortcut. If it is lost, by a crash or because it was deleted, everything is read once more.
+//! The record is only an optimization. If it is lost by a crash or deleted, all files are read again.
 
 use crate::error::{PathError, Result};
 use crate::image::Stamp;
@@ -17,22 +18,22 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The first line of the file. The number goes up when anything of format or meaning changes.
+/// The first line of the file. The number is incremented with each change of the format or its meaning.
 const HEADER: &[u8] = b"holo-files known-unchanged record 1\n";
 
-/// So many bytes of a SHA-256 sum: nobody makes two things that have them in common.
+/// The number of bytes of a SHA-256 that are kept, sufficient to rule out collisions.
 const SUM_SIZE: usize = 16;
 const CHECKSUM_SIZE: usize = 32;
 const TIME_SIZE: usize = size_of::<u64>();
 
 type Sum = [u8; SUM_SIZE];
 
-/// The state of everything that decides about an entity.
+/// The state of all inputs that determine an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(Sum);
 
 impl Fingerprint {
-    /// Returns the fingerprint of these files, as far as they are there, and of all else that decides about an entity.
+    /// Returns the fingerprint of these files, which need not exist, and of the other inputs.
     pub fn new(files: &[Option<Stamp>], beside: &impl Hash) -> Fingerprint {
         let mut sum = Summing(Sha256::new());
         for stamp in files {
@@ -43,7 +44,7 @@ impl Fingerprint {
     }
 }
 
-/// Has values summed that can be hashed.
+/// A `Hasher` that feeds values to SHA-256.
 struct Summing(Sha256);
 
 impl Hasher for Summing {
@@ -51,7 +52,7 @@ impl Hasher for Summing {
         self.0.update(bytes);
     }
 
-    /// Nobody asks for a sum as short as this.
+    /// Not used, because it is too short.
     fn finish(&self) -> u64 {
         0
     }
@@ -60,9 +61,9 @@ impl Hasher for Summing {
 /// The known-unchanged record.
 #[derive(Debug)]
 pub struct UnchangedRecord {
-    /// The time when this apply began to look.
+    /// The start time of this apply.
     begun: SystemTime,
-    /// By the sums of the entities' paths.
+    /// The fingerprints, by the hashes of the entities' paths.
     entries: BTreeMap<Sum, Fingerprint>,
     is_believed: bool,
     is_kept: bool,
@@ -70,7 +71,7 @@ pub struct UnchangedRecord {
 }
 
 impl UnchangedRecord {
-    /// Creates a record that knows nothing, and keeps nothing.
+    /// Creates an empty record that is not saved.
     #[must_use]
     pub fn none() -> UnchangedRecord {
         UnchangedRecord {
@@ -82,54 +83,55 @@ impl UnchangedRecord {
         }
     }
 
-    /// Reads the one that earlier applies have kept at a place. One that is damaged, of another version or from the future knows nothing.
+    /// Reads the record of earlier applies. It is empty if it is damaged, of another version, or from the future.
     #[must_use]
     pub fn open(place: &PathHandle) -> UnchangedRecord {
         let none = UnchangedRecord { is_believed: true, is_kept: true, ..UnchangedRecord::none() };
         let Ok(Some(bytes)) = place.read_if_file() else { return none };
         match parse(&bytes, none.begun) {
             Some(entries) => UnchangedRecord { entries, ..none },
-            // It is of no use, so even an empty one is better.
+            // An invalid file is replaced, even with an empty record.
             None => UnchangedRecord { has_news: true, ..none },
         }
     }
 
-    /// Reads everything this time.
+    /// Ignores the entries in this run.
     pub fn distrust(&mut self) {
         self.is_believed = false;
     }
 
-    /// Returns true if an entity is known to be as it should be while its files are in this state.
+    /// Returns true if an entity is known to be in its desired state while its inputs have this state.
     #[must_use]
     pub fn knows(&self, entity: &[u8], state: Fingerprint) -> bool {
         self.is_believed && self.entries.get(&key(entity)) == Some(&state)
     }
 
-    /// Returns true if a change of a file after this apply has begun to look would give it another stamp.
+    /// Returns true if any change of a file after the start of this apply results in a different stamp.
     #[must_use]
     pub fn can_rely_on(&self, stamp: &Stamp) -> bool {
         stamp.is_settled(self.begun)
     }
 
-    /// Remembers that an entity is as it should be while its files are in this state.
+    /// Records that an entity is in its desired state while its inputs have this state.
     pub fn insert(&mut self, entity: &[u8], state: Fingerprint) {
         self.has_news |= self.entries.insert(key(entity), state) != Some(state);
     }
 
-    /// Forgets an entity.
+    /// Removes an entity.
     pub fn forget(&mut self, entity: &[u8]) {
         self.has_news |= self.entries.remove(&key(entity)).is_some();
     }
 
-    /// Keeps for the next apply what this one has learned, in a file that is written at another place first. A record without entries is none.
+    /// Saves the record for the next apply, through a temporary file. An empty record is removed.
     pub fn keep(&self, place: &PathHandle, staged: &PathHandle) {
         if self.is_kept && self.has_news {
-            // A disk that is full, or read-only, costs the next apply its shortcut. That is no reason for this one to fail.
+            // A full or read-only disk only costs the next apply its optimization, so errors are ignored.
             let _ = if self.entries.is_empty() { place.remove() } else { self.write(place, staged) };
         }
     }
 
-    /// A crash may lose the file or leave half of it: then the checksum is wrong, and waiting for the disk would cost more.
+    /// Not synced: a crash may lose or truncate the file, which the checksum detects, and a sync would be more
+    /// expensive.
     fn write(&self, place: &PathHandle, staged: &PathHandle) -> Result<()> {
         let (mut file, made) = staged.in_folder(|| staged.create())?;
         let written = file.write_all(&to_bytes(&self.entries, self.begun));
@@ -145,7 +147,8 @@ impl UnchangedRecord {
     }
 }
 
-/// Header, when it was made, sums of path and state in the order of the former, checksum of it all.
+/// Serializes the record: header, creation time, hashes of paths with fingerprints, sorted by path hash, and a
+/// checksum.
 fn to_bytes(entries: &BTreeMap<Sum, Fingerprint>, made: SystemTime) -> Vec<u8> {
     let made = made.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let size = HEADER.len() + TIME_SIZE + entries.len() * 2 * SUM_SIZE + CHECKSUM_SIZE;
@@ -161,7 +164,7 @@ fn to_bytes(entries: &BTreeMap<Sum, Fingerprint>, made: SystemTime) -> Vec<u8> {
     bytes
 }
 
-/// Parses the output of [`to_bytes`], and nothing else.
+/// Parses and verifies the output of [`to_bytes`].
 fn parse(bytes: &[u8], now: SystemTime) -> Option<BTreeMap<Sum, Fingerprint>> {
     let (content, checksum) = bytes.split_last_chunk::<CHECKSUM_SIZE>()?;
     if Sha256::digest(content)[..] != checksum[..] {
@@ -170,7 +173,7 @@ fn parse(bytes: &[u8], now: SystemTime) -> Option<BTreeMap<Sum, Fingerprint>> {
     let (made, entries) = content.strip_prefix(HEADER)?.split_first_chunk::<TIME_SIZE>()?;
     let made = UNIX_EPOCH.checked_add(Duration::from_secs(u64::from_le_bytes(*made)))?;
     if made > now {
-        // The clock was set back, so that what changes now may get the times that it had then.
+        // The clock was set back, so that files that change now may get the recorded times.
         return None;
     }
     let (entries, rest) = entries.as_chunks::<{ 2 * SUM_SIZE }>();

@@ -235,7 +235,7 @@ impl Tracker {
     }
 }
 
-/// Returns the step that gives a path what a track has as its base.
+/// Returns the step that restores the base of a path.
 fn step_back(path: &Path, current: State, stamp: Option<Stamp>, track: &Track) -> Step {
     Step {
         path: path.to_owned(),

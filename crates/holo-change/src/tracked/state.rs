@@ -1,4 +1,4 @@
-//! The states of paths, in a form that can be compared and put back.
+//! The states of paths, which can be compared and restored.
 
 use super::contents::{Contents, Digest};
 use crate::error::{PathError, Result, at};
@@ -12,34 +12,34 @@ use std::io;
 
 const MODE_BITS: u32 = 0o7777;
 
-/// The state of a path: as it is, was or shall be.
+/// The current, former or desired state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase", deny_unknown_fields)]
 pub enum State {
-    /// Nothing.
+    /// The path does not exist.
     Absent,
     /// A regular file.
     File {
-        /// Its content.
+        /// The content.
         content: Digest,
-        /// Mode and owner.
+        /// The mode and owner.
         #[serde(flatten)]
         attributes: Attributes,
     },
     /// A symlink.
     Symlink {
-        /// Its target.
+        /// The target.
         target: Text,
-        /// Its owner.
+        /// The owner.
         #[serde(default = "our_uid", skip_serializing_if = "is_our_uid")]
         uid: u32,
-        /// Its group.
+        /// The group.
         #[serde(default = "our_gid", skip_serializing_if = "is_our_gid")]
         gid: u32,
     },
-    /// A directory. What is in it is not part of its state.
+    /// A directory, without its contents.
     Directory {
-        /// Mode and owner.
+        /// The mode and owner.
         #[serde(flatten)]
         attributes: Attributes,
     },
@@ -48,7 +48,7 @@ pub enum State {
 /// The mode and owner of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attributes {
-    /// All twelve bits.
+    /// All twelve mode bits.
     pub mode: u32,
     /// The owner.
     #[serde(default = "our_uid", skip_serializing_if = "is_our_uid")]
@@ -59,11 +59,13 @@ pub struct Attributes {
 }
 
 thread_local! {
-    /// The user and the group of this thread, which it has got before it does anything: each record asks for them several times.
+    /// The user and group of this thread, which are set before it does any work. Cached because each record needs them
+    /// several times.
     static OURS: (u32, u32) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
 }
 
-/// The owner that is not written down: root, or in test mode whoever runs it, so that a record does not depend on who that is.
+/// Returns the default owner, which is omitted in records: root, or the current user in test mode, so that records do
+/// not depend on the user.
 pub(super) fn our_uid() -> u32 {
     OURS.with(|(uid, _)| *uid)
 }
@@ -82,28 +84,28 @@ fn is_our_gid(gid: &u32) -> bool {
     *gid == our_gid()
 }
 
-/// The reason why the state of a path cannot be managed.
+/// The error for a path whose state cannot be managed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmanaged {
-    /// It is a device, a FIFO, or a socket, which are never opened.
+    /// The path is a device, a FIFO or a socket, which are never opened.
     #[error("{0} is neither a file, a symlink nor a directory")]
     Special(String),
-    /// It has been changed since it was looked at.
+    /// The path has changed since it was examined.
     #[error("{0} was changed meanwhile")]
     Meanwhile(String),
-    /// It would become something that nothing can be laid over, and something is.
+    /// The path has an overlay, and its new type would not support one.
     #[error("{0} has resource files, and would not be a file any more")]
     Overlaid(String),
-    /// It cannot be looked at.
+    /// The path cannot be examined.
     #[error(transparent)]
     Path(#[from] PathError),
 }
 
 impl State {
-    /// The state of what is at a place.
+    /// Returns the state of a path.
     ///
     /// # Errors
-    /// If it is of a special kind, or cannot be looked at.
+    /// If it is a special file, or cannot be examined.
     pub fn of(place: &PathHandle) -> std::result::Result<State, Unmanaged> {
         let Some(stat) = place.raw_stat()? else { return Ok(State::Absent) };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -122,13 +124,13 @@ impl State {
         })
     }
 
-    /// The content, if it is a file.
+    /// Returns the content of a file.
     #[must_use]
     pub fn content(&self) -> Option<&Digest> {
         if let State::File { content, .. } = self { Some(content) } else { None }
     }
 
-    /// Mode and owner, if it has a mode.
+    /// Returns the mode and owner, except for symlinks.
     #[must_use]
     pub fn attributes(&self) -> Option<Attributes> {
         match self {
@@ -137,7 +139,8 @@ impl State {
         }
     }
 
-    /// Returns the attributes if nothing else differs, as a fragment such as `the mode`; `None` if more does, or nothing at all.
+    /// Returns the differing attributes as a fragment such as `the mode`; `None` if the states are equal, or differ in
+    /// other respects.
     #[must_use]
     pub fn differs_by(&self, other: &State) -> Option<&'static str> {
         let is_same_kind = match (self, other) {
@@ -158,7 +161,7 @@ impl State {
         }
     }
 
-    /// In a word: `file`, `symlink`, `directory`, `nothing`.
+    /// Returns the type: `file`, `symlink`, `directory` or `nothing`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -169,10 +172,10 @@ impl State {
         }
     }
 
-    /// Writes a new file or symlink to a temporary place, to be moved over its target by [`PathHandle::rename_to`].
+    /// Writes a new file or symlink to a temporary path, to be renamed with [`PathHandle::rename_to`].
     ///
     /// # Errors
-    /// If it cannot be written: then nothing is left there.
+    /// If it cannot be written. No file remains in this case.
     pub(crate) fn write_temporary(
         &self,
         place: &PathHandle,
@@ -221,11 +224,12 @@ impl Attributes {
         Attributes { mode: stat.st_mode & MODE_BITS, uid: stat.st_uid, gid: stat.st_gid }
     }
 
-    /// Gives owner and mode to an open file or directory; without root's rights, the owner that it has need not be confirmed.
+    /// Sets the owner and mode of an open file or directory. The owner is only set if it differs, which does not
+    /// require root privileges.
     pub(super) fn give(self, file: &File, place: &PathHandle) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
-        // The owner comes first: changing it takes the set-user-ID bit away.
+        // The owner is set first, because this clears the set-user-ID bit.
         let (uid, gid) = self.owners_to_change(&stat);
         if uid.is_some() || gid.is_some() {
             rustix::fs::fchown(file, uid, gid).map_err(at("chown", &shown))?;
@@ -233,10 +237,11 @@ impl Attributes {
         rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode)).map_err(at("chmod", &shown))
     }
 
-    /// Takes from an open file what the mode to come does not allow either.
+    /// Removes permissions from an open file that its future mode does not include.
     ///
     /// # Errors
-    /// If it is not a file, or has a second name by which it could have been put here; or if the system refuses.
+    /// If it is not a regular file, has another hard link, through which it could have been placed here, or the system
+    /// refuses.
     pub(super) fn narrow(self, file: &File, place: &PathHandle) -> Result<()> {
         let shown = place.shown();
         let stat = rustix::fs::fstat(file).map_err(at("stat", &shown))?;
@@ -254,10 +259,11 @@ impl Attributes {
         (uid, gid)
     }
 
-    /// Gives owner and mode to the file that is at a place already: programs that have it open keep it.
+    /// Sets the owner and mode of an existing file, without replacing it.
     ///
     /// # Errors
-    /// If it has a second name, by which a file of others could have been put here; or if the system refuses.
+    /// If it has another hard link, through which a file of another user could have been placed here, or the system
+    /// refuses.
     pub(super) fn give_in_place(self, place: &PathHandle) -> Result<()> {
         let file = place.open()?;
         let shown = place.shown();
@@ -267,10 +273,10 @@ impl Attributes {
         rustix::fs::fsync(&file).map_err(at("sync", &place.shown()))
     }
 
-    /// Makes the directory if it is not there, and gives it owner and mode.
+    /// Creates a directory unless it exists, and sets its owner and mode.
     ///
     /// # Errors
-    /// If there is something else, or the system refuses.
+    /// If the path is not a directory, or the system refuses.
     pub(super) fn give_directory(self, place: &PathHandle, extended: &ExtendedAttributes) -> Result<()> {
         let private = Mode::RWXU;
         match place.with("mkdir", |directory, name| rustix::fs::mkdirat(directory, name, private)) {

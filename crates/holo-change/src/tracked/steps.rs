@@ -1,4 +1,4 @@
-//! Steps that change a path: what is written beside it, and how it takes the path's place.
+//! Steps that change a path: writing the new file, and moving it into place.
 
 use super::state::{State, Unmanaged};
 use super::{Tracker, in_place};
@@ -16,20 +16,20 @@ use std::time::SystemTime;
 pub(super) struct Step {
     pub(super) path: PathBuf,
     pub(super) current: State,
-    /// The stamp that tells whether that is still there.
+    /// The stamp of the current state, which detects later changes.
     pub(super) stamp: Option<Stamp>,
-    /// True if that is its own content since, by a second name.
+    /// True if the file has become its own content in the meantime, through a hard link.
     pub(super) is_linked: bool,
     pub(super) desired: State,
-    /// ACLs, capabilities and the like that it gets.
+    /// The ACL and other extended attributes to be set.
     pub(super) extended: ExtendedAttributes,
     pub(super) in_place: bool,
-    /// The new file, if it lies beside the path already.
+    /// The new file, if it is already stored next to the path.
     pub(super) temporary: Option<PathHandle>,
 }
 
 impl Step {
-    /// Returns true if the path gets a new file or symlink by a rename.
+    /// Returns true if the path is replaced by renaming a new file or symlink.
     pub(super) fn is_replaced(&self) -> bool {
         match (&self.current, &self.desired) {
             (_, State::Absent | State::Directory { .. }) => false,
@@ -38,19 +38,19 @@ impl Step {
         }
     }
 
-    /// Returns true if the path is, or becomes, a directory, and was nothing else before.
+    /// Returns true if the path becomes, or remains, a directory, and no file has to be removed for it.
     fn makes_directory(&self) -> bool {
         matches!(self.current, State::Absent | State::Directory { .. })
             && matches!(self.desired, State::Directory { .. })
     }
 
-    /// Returns true if nothing but a file is replaced or new: other paths do not depend on it.
+    /// Returns true if the step only creates or replaces a file, on which no other path depends.
     fn makes_file(&self) -> bool {
         matches!(self.current, State::Absent | State::File { .. })
             && matches!(self.desired, State::File { .. } | State::Symlink { .. })
     }
 
-    /// Removes the new file if it did not come to take the path's place.
+    /// Removes the new file if it was not moved into place.
     pub(super) fn discard(&mut self) {
         if let Some(temporary) = self.temporary.take() {
             let _ = temporary.remove();
@@ -58,19 +58,21 @@ impl Step {
     }
 }
 
-/// Returns true if a file that is to be written in place is, as there is one.
+/// Returns true if a file that is managed in place is actually overwritten, because it exists.
 pub(super) fn writes_in_place(current: &State, desired: &State) -> bool {
     current.content().zip(desired.content()).is_some_and(|(current, desired)| current != desired)
 }
 
 impl Tracker {
-    /// Prepares all steps of a change, by so many threads where their order does not matter. Returns the folders that were made.
+    /// Prepares all steps of a change, with at most this number of threads where their order is irrelevant. Returns the
+    /// directories that were created.
     pub(super) fn prepare_steps(&self, steps: &mut [Step], threads: usize) -> Result<Vec<PathHandle>> {
         let prepared = self.each_step(steps, threads, &|step, tracker| tracker.prepare_step(step))?;
         Ok(prepared.into_iter().flatten().collect())
     }
 
-    /// Takes all steps of a change, by so many threads where their order does not matter. Returns the places that have changed.
+    /// Performs all steps of a change, with at most this number of threads where their order is irrelevant. Returns the
+    /// paths that have changed.
     pub(super) fn take_steps(
         &self,
         steps: &mut [Step],
@@ -79,7 +81,7 @@ impl Tracker {
         self.each_step(steps, threads, &|step, tracker| tracker.take_step(step))
     }
 
-    /// Does something with each step. Directories come before all files, if these are all that there is.
+    /// Calls a function for each step. If there are only directories and files, the directories are processed first.
     fn each_step<R: Send, E: Send>(
         &self,
         steps: &mut [Step],
@@ -100,7 +102,8 @@ impl Tracker {
         Ok(done)
     }
 
-    /// Makes the folder of a path that is going to be something, and writes the new file beside it. Returns the folders that were made.
+    /// Creates the directory of a path, and writes the new file to a temporary path. Returns the directories that were
+    /// created.
     pub(super) fn prepare_step(&self, step: &mut Step) -> Result<Vec<PathHandle>> {
         if step.desired == State::Absent {
             return Ok(Vec::new());
@@ -116,7 +119,7 @@ impl Tracker {
         Ok(made)
     }
 
-    /// Takes a step, unless something else has been put there; returns the place that has changed.
+    /// Performs a step, unless the path was changed concurrently. Returns the path.
     pub(super) fn take_step(&self, step: &mut Step) -> std::result::Result<PathHandle, Unmanaged> {
         let place = self.place(&step.path);
         self.check_unchanged(step)?;
@@ -128,7 +131,7 @@ impl Tracker {
         Ok(place)
     }
 
-    /// Takes a step that others have to wait for: when this returns, it is on disk.
+    /// Performs a step on which others depend. When this returns, it is on disk.
     pub(super) fn take_step_alone(&self, step: &mut Step) -> std::result::Result<(), Unmanaged> {
         let taken = self.try_step_alone(step);
         step.discard();
@@ -142,21 +145,21 @@ impl Tracker {
         Ok(Durability::Each.sync([], [&place])?)
     }
 
-    /// Fails if something else has been put where a step is about to be taken.
+    /// Fails if the path of a step was changed concurrently.
     fn check_unchanged(&self, step: &Step) -> std::result::Result<(), Unmanaged> {
         if matches!(step.current, State::Directory { .. }) {
-            // Others may put something into it; then it does not go.
+            // If another process has added files, the directory is not removed.
             return Ok(());
         }
         if let (State::Absent, State::Directory { .. }) = (&step.current, &step.desired) {
-            // It may have been made on the way to what is in it; and what is there otherwise makes that step fail.
+            // It may have been created as a parent by another step. If another file exists, that step fails.
             return Ok(());
         }
         let place = self.place(&step.path);
         let has_no_third_name = !step.is_linked || Stamp::of(&place)?.is_some_and(|stamp| stamp.names() <= 2);
         let is_same = has_no_third_name
             && Stamp::meanwhile(step.stamp.as_ref(), &place, step.is_linked)?.is_none()
-            // Two changes at one moment have the same stamp.
+            // Two changes within a tick have the same stamp.
             && (step.stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now()))
                 || self.state(&step.path)? == step.current);
         if is_same { Ok(()) } else { Err(Unmanaged::Meanwhile(place.shown().display().to_string())) }

@@ -1,4 +1,4 @@
-//! The stores in which plugins keep their records of paths: each in its state directory, beside that of the others.
+//! The stores with the plugins' records of paths, each in the state directory of its plugin.
 
 use super::contents::{Contents, Digest};
 use super::directories::OwnDirectories;
@@ -24,56 +24,56 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The plugin that lays files over others, and has bases where version 3 has them.
+/// The plugin that manages overlays, whose bases have the layout of version 3.
 const OVERLAYS: &str = "files";
-/// The folder in its state directory in which it keeps what it knows of declared files.
+/// The directory in its state directory for the records of declared files.
 const DECLARED: &str = ".declared";
-/// Is there while something is taken over from another entity, or might be.
+/// A marker file that exists while an entity may be taking over from another one.
 const TAKEOVERS: &str = "takeovers";
-/// The time that another plugin may take to be done with its state directory.
+/// The maximum time to wait for another plugin to release its state directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The overlays: files that a plugin lays over what others bring.
+/// The overlays: files of the files plugin on paths that other plugins provide.
 #[derive(Clone, Debug)]
 pub struct Overlays(Option<Arc<Tree>>);
 
 impl Overlays {
-    /// Returns those of the plugin whose state directory is beside ours.
+    /// Returns the overlays of the files plugin, from its state directory.
     #[must_use]
     pub fn of(locations: &Locations) -> Overlays {
         let state = locations.state_dir().parent().map(|all| all.join(OVERLAYS));
-        // Without bases, nothing need be looked for.
+        // Without bases, there are no overlays.
         let state = state.filter(|state| state.join(BASE).is_dir());
         Overlays(state.and_then(|state| Tree::open(&state).ok()))
     }
 
-    /// Opens the same once more, for another thread.
+    /// Opens the overlays again, for another thread.
     pub(super) fn reopen(&self) -> Result<Overlays> {
         Ok(Overlays(self.0.as_ref().map(|tree| tree.reopen()).transpose()?))
     }
 
-    /// Returns the place of what an overlay lies over at a path: the overlay's base, which is what others bring.
+    /// Returns the base of the overlay on a path, which is the file that other plugins provide.
     #[must_use]
     pub fn base(&self, path: &Path) -> Option<PathHandle> {
         let base = self.0.as_ref()?.place(&Path::new(BASE).join(without_root(path)));
         base.is_file_or_symlink().is_ok_and(|is_there| is_there).then_some(base)
     }
 
-    /// Returns true if something lies over what is at a path.
+    /// Returns true if there is an overlay on a path.
     #[must_use]
     pub fn lie_over(&self, path: &Path) -> bool {
         self.base(path).is_some()
     }
 }
 
-/// The records of a plugin about paths.
+/// The records of paths of a plugin.
 #[derive(Clone, Debug)]
 pub(crate) struct PluginStore {
-    /// The plugin, as its state directory is called.
+    /// The plugin, by the name of its state directory.
     pub(crate) plugin: String,
     pub(super) bases: BaseStore,
-    /// The state directories of all plugins.
+    /// The parent of all state directories.
     all: PathBuf,
 }
 
@@ -84,12 +84,12 @@ impl PluginStore {
         PluginStore { plugin, bases: bases.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
     }
 
-    /// The same with records that were opened once more.
+    /// Returns the store for records that were opened again.
     pub(super) fn with_bases(&self, bases: &BaseStore) -> PluginStore {
         PluginStore { bases: bases.clone(), ..self.clone() }
     }
 
-    /// The stores of the other plugins, as far as there are any.
+    /// Returns the stores of the other plugins.
     pub(crate) fn others(&self) -> Vec<PluginStore> {
         let Ok(entries) = std::fs::read_dir(&self.all) else { return Vec::new() };
         let mut names: Vec<String> =
@@ -99,7 +99,7 @@ impl PluginStore {
         names.iter().filter_map(|name| self.store(name)).collect()
     }
 
-    /// The store of a plugin, if there is one.
+    /// Returns the store of a plugin, if it exists.
     pub(crate) fn store(&self, plugin: &str) -> Option<PluginStore> {
         if plugin == self.plugin {
             return Some(self.clone());
@@ -114,7 +114,7 @@ impl PluginStore {
         Some(PluginStore { plugin: plugin.to_owned(), bases, all: self.all.clone() })
     }
 
-    /// A place in the folder of the store.
+    /// Returns a path in the directory of the store.
     pub(super) fn place(&self, name: &str) -> PathHandle {
         self.bases.tree().place(&self.bases.folder().join(name))
     }
@@ -143,12 +143,12 @@ impl PluginStore {
         trees
     }
 
-    /// Returns the location of the manifest of an entity's tree.
+    /// Returns the path of the manifest of an entity's tree.
     pub(crate) fn manifest(&self, id: &str, tree: &Path) -> PathHandle {
         Manifest::location(self.bases.tree(), id, tree)
     }
 
-    /// Makes an empty file that says something by being there.
+    /// Creates an empty marker file.
     pub(super) fn mark(&self, name: &str) -> Result<()> {
         let mark = self.place(name);
         if !mark.exists()? {
@@ -158,14 +158,14 @@ impl PluginStore {
         Ok(())
     }
 
-    /// Says that an entity takes over from another one: when this returns, that is on disk.
+    /// Marks the start of a takeover. When this returns, the marker is on disk.
     pub(super) fn begin_takeover(&self) -> Result<()> {
         let mark = self.place(TAKEOVERS);
         self.mark(TAKEOVERS)?;
         Durability::Each.sync([], [&mark])
     }
 
-    /// Returns true if an entity of this plugin may be about to take over from another one.
+    /// Returns true if an entity of this plugin may be taking over from another one.
     pub(super) fn has_takeovers(&self) -> Result<bool> {
         self.place(TAKEOVERS).exists()
     }
@@ -174,7 +174,7 @@ impl PluginStore {
         if are_pending { Ok(()) } else { self.place(TAKEOVERS).remove() }
     }
 
-    /// Returns the records of these entities, or of all. One that cannot be read is none.
+    /// Returns the records of these entities, or of all. Unreadable ones are omitted.
     fn values_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<Remembered<Value>> {
         match ids {
             Some(ids) => ids.iter().filter_map(|id| self.bases.recall(id).ok()?).collect(),
@@ -182,7 +182,7 @@ impl PluginStore {
         }
     }
 
-    /// Returns the records of these entities, or of all, as far as they are about paths.
+    /// Returns the records of paths of these entities, or of all.
     pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, PathRecord)> {
         let paths = |known: Remembered<Value>| {
             let trees = trees_of(&known.base).map(PathRecord::Trees);
@@ -191,7 +191,7 @@ impl PluginStore {
         self.values_of(ids).into_iter().filter_map(paths).collect()
     }
 
-    /// Returns all records in which there are tracks.
+    /// Returns all records with tracks.
     pub(super) fn records(&self) -> Vec<(String, Tracks)> {
         let tracks = |(id, record)| match record {
             PathRecord::Tracks(tracks) => Some((id, tracks)),
@@ -200,18 +200,19 @@ impl PluginStore {
         self.records_of(None).into_iter().filter_map(tracks).collect()
     }
 
-    /// Returns the manifests of an entity, by the directories that they are of. One that cannot be read is none.
+    /// Returns the manifests of an entity by directory. Unreadable ones are omitted.
     pub(super) fn manifests(&self, id: &str, record: &TreeRecord) -> Vec<(PathBuf, Manifest)> {
         let load = |tree: &PathBuf| Some((tree.clone(), Manifest::load(&self.manifest(id, tree)).ok()??));
         record.trees.iter().filter_map(load).collect()
     }
 
-    /// Returns the bases of what is on manifests.
+    /// Returns the bases of manifest entries.
     pub(crate) fn tree_bases(&self) -> Bases {
         Bases::new(self.bases.tree())
     }
 
-    /// Takes a path out of a record; its new owner has it on disk. If that has the same bases, the base stays.
+    /// Removes a path from a record, after its new owner has recorded it on disk. If the new owner has the same bases,
+    /// the base is kept.
     pub(crate) fn release(&self, id: &str, path: &Path, keeps_base: bool) -> Result<()> {
         let Some(mut remembered) = self.bases.recall::<Value>(id)? else { return Ok(()) };
         let Some(mut tracks) = into_tracks(remembered.base.clone()) else {
@@ -230,8 +231,8 @@ impl PluginStore {
         Ok(())
     }
 
-    /// Takes a path off the manifests of an entity; its base is removed when the plugin is called again. Without a recipe, an entity that is
-    /// still defined compares everything anew.
+    /// Removes a path from the manifests of an entity; its base is removed by the next run of the plugin. Because the
+    /// recipe is cleared, an entity that is still defined compares its tree again.
     fn release_from_tree(&self, mut remembered: Remembered<Value>, path: &Path, keeps_base: bool) -> Result<()> {
         let Some(record) = trees_of(&remembered.base) else { return Ok(()) };
         let mut was_listed = false;
@@ -257,7 +258,8 @@ impl PluginStore {
         Ok(())
     }
 
-    /// Does for the other plugins what a killed run has not come to: removes what the records do not need that paths were taken out of.
+    /// Completes the work of a killed run for the other plugins: removes data that is no longer needed after paths were
+    /// removed from their records.
     pub(crate) fn tidy_others(&self) -> Result<()> {
         for store in self.others() {
             if store.place(UNTIDY).exists()? {
@@ -271,12 +273,12 @@ impl PluginStore {
         Ok(())
     }
 
-    /// Says that there may be something that nothing needs any more.
+    /// Creates the marker that requests tidying up.
     pub(crate) fn mark_untidy(&self) -> Result<()> {
         self.mark(UNTIDY)
     }
 
-    /// Removes what nothing needs any more, for a plugin that may not be called again.
+    /// Removes data that is no longer needed, for a plugin that may not run again.
     pub(crate) fn tidy(&self) -> Result<()> {
         let records = self.records();
         if records.is_empty() {
@@ -289,14 +291,16 @@ impl PluginStore {
         self.mark(UNTIDY)
     }
 
-    /// Removes the folders of the records if they are empty. A run that was killed after the last record was removed has left them.
+    /// Removes the directories of the records if they are empty. A run that was killed after the removal of the last
+    /// record may have left them.
     pub(super) fn remove_empty_folders(&self) {
         for place in [self.bases.place("x"), self.place(UNTIDY)] {
             place.remove_empty_folders(Path::new(""));
         }
     }
 
-    /// Waits until the plugin is done with its state directory, and keeps it out. Two that wait for each other give up.
+    /// Locks the state directory of the plugin, and waits if it is in use. The timeout resolves deadlocks between two
+    /// plugins.
     pub(crate) fn hold(&self) -> Result<OwnedFd> {
         let mut waited = Duration::ZERO;
         loop {
@@ -313,18 +317,18 @@ impl PluginStore {
     }
 }
 
-/// The names in a record of the contents that a file beside trees may have.
+/// The keys in a record for the contents of a file next to trees.
 const FILE_KEYS: [&str; 2] = ["incoming", "download"];
 
-/// The record of an entity that is made of paths, as far as others know it.
+/// The record of an entity that consists of paths, as far as other entities read it.
 pub(super) enum PathRecord {
-    /// What is known of each path.
+    /// The tracks.
     Tracks(Tracks),
-    /// The trees that have manifests.
+    /// The trees with manifests.
     Trees(TreeRecord),
 }
 
-/// The part of the record of an entity with trees that others know.
+/// The part of the record of an entity with trees that other entities read.
 #[derive(Deserialize)]
 pub(super) struct TreeRecord {
     #[serde(default)]
@@ -340,7 +344,7 @@ struct FileRecord {
 }
 
 impl TreeRecord {
-    /// Returns the file that the entity has beside its trees, with the digests that its content may have.
+    /// Returns the file next to the trees, with the possible digests of its content.
     pub(super) fn file(self) -> Option<(PathBuf, Vec<Digest>)> {
         let digests: Vec<Digest> =
             [self.incoming, self.download].into_iter().flatten().map(|file| file.sha256).collect();
@@ -353,7 +357,7 @@ fn trees_of(base: &Value) -> Option<TreeRecord> {
     if is_tree_record { serde_json::from_value(base.clone()).ok() } else { None }
 }
 
-/// The tracks are all of a record, or a part of it that is called so.
+/// Extracts the tracks, which are either the complete record, or its field `tracks`.
 fn into_tracks(mut base: Value) -> Option<Tracks> {
     let entries = if base.is_array() { base } else { base.get_mut("tracks")?.take() };
     serde_json::from_value(entries).ok()

@@ -1,8 +1,9 @@
-//! An entity takes over from another one that had its path before: the base stays what was there before the first of them.
+//! Taking over paths from entities that had them before, so that the base remains the original state.
 //!
-//! In this order, so that a kill at any moment loses nothing: contents are copied; the new owner's record is written, which says where it
-//! has the path from; the path is taken out of the old owner's record; the new owner's record is written without that. As long as both
-//! have it, the new one is the owner, unless the old one is defined again.
+//! The order is such that no data is lost if the process is killed at any time: contents are copied; the record of the
+//! new owner is written, including the origin of the path; the path is removed from the record of the old owner; the
+//! record of the new owner is written without the origin. While both have the path, it belongs to the new owner, unless
+//! the old one is defined again.
 
 use super::Tracker;
 use super::held::{Held, Taken};
@@ -16,12 +17,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 impl Tracks {
-    /// Returns true if something is taken over and that has not been told yet.
+    /// Returns true if a takeover has not been recorded by the old owner yet.
     pub(super) fn have_pending(&self) -> bool {
         self.0.values().any(|track| track.taken_from.is_some())
     }
 
-    /// The entities that paths are being taken over from, each once.
+    /// Returns the entities from which paths are being taken over, each once.
     #[must_use]
     pub fn taken_over_from(&self) -> Vec<&str> {
         let mut ids: Vec<&str> =
@@ -33,11 +34,11 @@ impl Tracks {
 }
 
 impl Tracker {
-    /// Takes what other entities know of these paths into an entity's tracks, in memory alone: [`Tracker::make`] is what carries it out.
-    /// The entities that had them.
+    /// Adds the tracks of other entities for these paths to those of an entity, in memory only: [`Tracker::make`]
+    /// writes them. Returns the previous owners.
     ///
     /// # Errors
-    /// If what others know cannot be read.
+    /// If the records of the other entities cannot be read.
     pub fn adopt<T: HasTracks>(
         &self,
         remembered: &mut Remembered<T>,
@@ -61,13 +62,13 @@ impl Tracker {
         Ok(from)
     }
 
-    /// Returns the claim of another entity to a path that it holds: nothing is taken over from that.
+    /// Returns the claim of another entity to a path that it holds. Such a path cannot be taken over.
     #[must_use]
     pub fn rival<'c>(&self, path: &Path, id: &str, claims: &'c Claims) -> Option<&'c Claim> {
         self.held().find(path, &self.own.plugin, id)?.claim(path, claims)
     }
 
-    /// The paths below a directory that entities hold which are not defined any more, or are about something else by now.
+    /// Returns the paths below a directory whose entities are no longer defined, or have other paths now.
     #[must_use]
     pub fn held_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
         self.held().free_below(directory, claims)
@@ -99,7 +100,7 @@ impl Tracker {
                     Err(_) if is_needed && base.exists()? => {
                         self.contents.keep(&base)?;
                     }
-                    // The content that was made is for differences only.
+                    // The provisioned content is only used for diffs.
                     Err(error) if is_needed => return Err(error),
                     Err(_) => {}
                 }
@@ -108,7 +109,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Tells the entities that paths are taken over from; in memory, that is done with then.
+    /// Removes the paths from the records of the old owners, and the origins from the tracks in memory.
     pub(super) fn tell_others(&self, tracks: &mut Tracks) -> Result<()> {
         let mut plugins: BTreeMap<String, Vec<Origin>> = BTreeMap::new();
         for track in tracks.0.values() {
@@ -131,7 +132,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Ends what a killed run was about to take over.
+    /// Completes the takeovers of a killed run.
     pub(super) fn recover_takeovers<T: HasTracks>(&self, remembered: &mut Remembered<T>) -> Result<()> {
         let tracks = remembered.base.tracks();
         if !tracks.have_pending() {
@@ -142,12 +143,12 @@ impl Tracker {
             let Some(origin) = &track.taken_from else { return false };
             claims.of(&origin.id, &origin.path()).is_some()
         };
-        // The entity that had it is defined again.
+        // The old owner is defined again.
         tracks.0.retain(|_, track| !gives_back(track));
         self.tell_others(tracks)
     }
 
-    /// Returns the paths that other entities have taken over, and could not tell before they were killed.
+    /// Returns the paths that others have taken over, without updating the records before they were killed.
     pub(super) fn taken(&self) -> Result<Taken> {
         Taken::read(&self.own)
     }

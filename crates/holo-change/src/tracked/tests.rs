@@ -1,4 +1,4 @@
-//! Tests of the way from the base to the desired state, and back.
+//! Tests of making and restoring paths.
 use super::decision::decide;
 use super::*;
 use crate::base_store::Remembered;
@@ -8,7 +8,7 @@ use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-/// A root and a state directory to throw away.
+/// A temporary root and state directory.
 pub(super) struct Lab {
     folder: tempfile::TempDir,
     pub(super) bases: BaseStore,
@@ -75,7 +75,7 @@ impl Lab {
     }
 
     pub(super) fn tidy(&self) {
-        /// A record that cannot be read is a failure here.
+        /// Panics on unreadable records.
         struct Refused;
         impl Notices for Refused {
             fn unreadable_record(&mut self, error: &PathError) {
@@ -87,7 +87,7 @@ impl Lab {
         self.tracker.tidy::<Tracks>(|_| true, &mut Refused).unwrap();
     }
 
-    /// Everything below the root: path, mode, and what is in it.
+    /// Returns all files below the root: path, mode and content.
     pub(super) fn tree(&self) -> Vec<String> {
         let mut all = Vec::new();
         list(&self.path(""), &mut all);
@@ -143,7 +143,7 @@ fn everything_comes_back_as_it_was() {
             "new/link -> file",
         ]
     );
-    // The second time, the bases stay what they were.
+    // The second change keeps the original bases.
     lab.make(&[("/file", lab.file("newer", 0o600)), ("/link", State::Absent)]);
     assert!(!lab.path("link").exists());
     lab.restore();
@@ -172,7 +172,7 @@ fn a_persons_work_is_overwritten_only_by_force() {
 fn the_work_of_a_killed_run_is_not_a_persons() {
     let lab = Lab::new();
     lab.make(&[("/file", lab.file("one", 0o644))]);
-    // Killed after the file was changed, and before that was recorded.
+    // The run was killed after the file was changed, but before this was recorded.
     let two = lab.file("two", 0o644);
     let mut remembered = lab.remembered();
     let directories = lab.tracker.directories().unwrap();
@@ -203,7 +203,7 @@ fn directories_stay_as_long_as_something_is_in_them() {
     let wanted = [PathChange::new("/made", lab.file("file", 0o644))];
     assert!(lab.tracker.make(&mut remembered, &wanted).is_err());
     assert_eq!(lab.tree(), ["0755 made/", "0644 made/mine: a person's"]);
-    // The last entity to have had something in it removes it.
+    // The last user of the directory removes it.
     fs::remove_file(lab.path("made/mine")).unwrap();
     lab.tidy();
     assert_eq!(lab.tree(), [""; 0]);
@@ -276,7 +276,7 @@ fn a_tracker_inside_of_a_directory_does_not_leave_it() {
     assert!(inside.make(&mut lab.remembered(), &wanted).is_err());
     assert_eq!(fs::read_to_string(lab.path("in/real/file")).unwrap(), "ours");
     assert_eq!(fs::read_to_string(lab.path("out/file")).unwrap(), "theirs");
-    // The paths beside it are unaffected, and so are those that do not exist yet.
+    // Paths outside of the directory are not affected, nor is a directory that does not exist.
     assert_ne!(inside.state(Path::new("/out/file")).unwrap(), State::Absent);
     assert!(lab.tracker.inside(Path::new("/new")).unwrap().inside.is_none());
     assert!(lab.tracker.inside(Path::new("/in/link")).is_err());
@@ -308,7 +308,7 @@ fn the_leftovers_of_a_killed_step_are_ours() {
     let directory = lab.directory(0o755);
     let tracks = with_intent(&State::Absent, &directory);
     assert_eq!(decide(tracks.get(&path), &lab.directory(0o700), &directory), Decision::Change);
-    // The new owner is there, the new mode is not.
+    // The new owner was set, but not the new mode.
     let other = |state: State, uid: u32| match state {
         State::File { content, attributes } => State::File { content, attributes: Attributes { uid, ..attributes } },
         other => other,
@@ -323,7 +323,7 @@ fn the_leftovers_of_a_killed_step_are_ours() {
     ] {
         assert_eq!(decide(tracks.get(&path), &current, &intent), expected, "{current:?}");
     }
-    // Once that is settled, it is known as made.
+    // After the recovery, the state is recorded as provisioned.
     fs::create_dir(lab.path("x")).unwrap();
     fs::set_permissions(lab.path("x"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(lab.path("x.holonew"), "half").unwrap();

@@ -1,4 +1,4 @@
-//! The records of paths: what was there before us, what we made, and what we are about to make.
+//! The records of paths: their original, provisioned and intended states.
 
 use super::contents::{Contents, Digest};
 use super::state::State;
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Everything that an entity has made, by path.
+/// The tracks of an entity, by path.
 ///
-/// Most entities have made one path, and a map has room for several values at once: so it has room for their addresses alone.
+/// Most entities have a single path, but a map node has space for several values. Therefore the values are boxed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct Tracks(pub(super) BTreeMap<BString, Box<Track>>);
@@ -22,55 +22,55 @@ pub struct Tracks(pub(super) BTreeMap<BString, Box<Track>>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Track {
-    /// The state before our first change.
+    /// The state before the first change.
     pub base: State,
-    /// The state that we made last.
+    /// The last provisioned state.
     #[serde(default, rename = "made", skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<State>,
-    /// The state that we are about to make.
+    /// The state that is about to be provisioned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) intent: Option<State>,
-    /// The state that we write over, byte by byte, to make that.
+    /// The previous state of a file that is overwritten in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) over: Option<State>,
-    /// ACLs, capabilities and the like of what was there before us.
+    /// The extended attributes of the original file.
     #[serde(default, skip_serializing_if = "ExtendedAttributes::is_empty")]
     pub(super) extended: ExtendedAttributes,
-    /// True if the file is written to, and not replaced, also when it is put back.
+    /// True if the file is overwritten in place, also when it is restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) in_place: bool,
-    /// True if the file's content is not our concern: it is not what we made then, whatever it is.
+    /// True if the content of the file is not managed. The content in `provisioned` is meaningless then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) attributes_only: bool,
-    /// True if nobody may see the file's content.
+    /// True if the content of the file must not be displayed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
-    /// The entity that this was taken over from, until that has been told.
+    /// The entity from which the path is being taken over, until its record was updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taken_from: Option<Origin>,
 }
 
-/// An entity that had a path before another one took over.
+/// The previous owner of a path that was taken over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// The plugin, as its state directory is called.
+    /// The plugin, by the name of its state directory.
     pub(crate) plugin: String,
-    /// The entity.
+    /// The ID of the entity.
     pub id: String,
-    /// The path, as it is in that entity's record.
+    /// The path in the record of that entity.
     pub(super) path: Text,
 }
 
 impl Origin {
-    /// Returns the path, as it is in the entity's record.
+    /// Returns the path in the record of the entity.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.path.0.to_path_lossy().into_owned()
     }
 }
 
-/// A path with its track, as it is written.
+/// A path with its track, in its serialized form.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     path: Text,
@@ -91,7 +91,7 @@ impl From<Tracks> for Vec<Entry> {
 }
 
 impl Track {
-    /// The same with each state that we made, or were about to make, mapped: for callers that do not manage all of it.
+    /// Returns the track with mapped provisioned and intended states, for callers that manage only parts of them.
     #[must_use]
     pub fn seen_as(&self, see: impl Fn(&State) -> State) -> Track {
         Track {
@@ -101,7 +101,8 @@ impl Track {
         }
     }
 
-    /// The same beside what is there: a content that was never our concern is what it is by now, and does not come back.
+    /// Returns the track for a current state. A content that was never managed is replaced with the current one, and is
+    /// not restored.
     #[must_use]
     pub fn beside(&self, current: &State) -> Track {
         let is_theirs = self.attributes_only
@@ -114,7 +115,7 @@ impl Track {
         Track { base: see(&self.base), ..self.seen_as(see) }
     }
 
-    /// Takes a state for what we made of it, but for a content that is not our concern.
+    /// Sets the provisioned state, except for a content that is not managed.
     pub(super) fn set_provisioned(&mut self, state: State) {
         let ours = self.provisioned.as_ref().unwrap_or(&self.base);
         self.provisioned = Some(match (state, ours) {
@@ -125,21 +126,21 @@ impl Track {
         });
     }
 
-    /// Returns true if a path in this state has no changes of a user.
+    /// Returns true if a path with this state has no manual changes.
     pub(crate) fn may_be(&self, state: &State) -> bool {
         let known = [Some(&self.base), self.provisioned.as_ref(), self.intent.as_ref(), self.over.as_ref()];
         *state == State::Absent || known.contains(&Some(state))
     }
 
-    /// Writes the base, with its ACL and the like, to a temporary place.
+    /// Writes the base with its extended attributes to a temporary path.
     ///
     /// # Errors
-    /// If it cannot be written: then nothing is left there.
+    /// If it cannot be written. No file remains in this case.
     pub(crate) fn write_base(&self, place: &PathHandle, contents: &Contents) -> Result<()> {
         self.base.write_temporary(place, contents, &self.extended)
     }
 
-    /// The contents that may be needed again.
+    /// Returns the contents that may be needed again.
     pub(super) fn contents(&self) -> impl Iterator<Item = &Digest> {
         let states = [Some(&self.base), self.provisioned.as_ref(), self.intent.as_ref(), self.over.as_ref()];
         states.into_iter().flatten().filter_map(State::content)
@@ -169,38 +170,38 @@ impl Tracks {
         self.0.get(&path_bytes(path)).map(|track| &**track)
     }
 
-    /// All paths, in their order, with their records.
+    /// Returns all paths in order, with their records.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PathBuf, &Track)> {
         self.0.iter().map(|(path, track)| (path.to_path_lossy().into_owned(), &**track))
     }
 
-    /// Returns true if there is no record of any path.
+    /// Returns true if no path has a record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if a killed run has left something that has to be [recovered](super::Tracker::recover_intents).
+    /// Returns true if a killed run has left changes that must be [recovered](super::Tracker::recover_intents).
     #[must_use]
     pub fn have_intents(&self) -> bool {
         self.0.values().any(|track| track.intent.is_some() || track.taken_from.is_some())
     }
 
-    /// Marks whether nobody may see the content at a path.
+    /// Sets whether the content of a path must not be displayed.
     pub fn set_sensitive(&mut self, path: &Path, sensitive: bool) {
         if let Some(track) = self.0.get_mut(&path_bytes(path)) {
             track.sensitive = sensitive;
         }
     }
 
-    /// Takes what is at a path for what we made: a program that we called has changed it.
+    /// Records the current state of a path as provisioned, after a program that we ran has changed it.
     pub fn set_provisioned(&mut self, path: &Path, state: State) {
         if let Some(track) = self.0.get_mut(&path_bytes(path)) {
             track.provisioned = Some(state);
         }
     }
 
-    /// Expects that a path whose mode we have made has these nine bits of it; returns true if that is another mode than was made.
+    /// Sets the nine permission bits of the provisioned mode. Returns true if they have changed.
     pub fn expect_permissions(&mut self, path: &Path, permissions: u32) -> bool {
         let provisioned = self.0.get_mut(&path_bytes(path)).and_then(|track| track.provisioned.as_mut());
         let Some(State::File { attributes, .. } | State::Directory { attributes }) = provisioned else { return false };
@@ -209,28 +210,28 @@ impl Tracks {
         attributes.mode != before
     }
 
-    /// Forgets a path: what is there when it is made the next time is its base.
+    /// Removes a track. The state before the next change becomes the base.
     pub fn forget(&mut self, path: &Path) {
         self.0.remove(&path_bytes(path));
     }
 
-    /// Returns true if a name beside the paths is that of a file that we began to write, and did not come to move to its path.
+    /// Returns true if the path is a temporary file for a tracked path.
     #[must_use]
     pub fn is_temporary(&self, path: &Path) -> bool {
         let bytes = path_bytes(path);
         bytes.strip_suffix(TEMPORARY.as_bytes()).is_some_and(|path| self.0.contains_key(path.as_bstr()))
     }
 
-    /// The contents that may be needed again.
+    /// Returns the contents that may be needed again.
     #[must_use]
     pub fn contents(&self) -> BTreeSet<Digest> {
         self.0.values().flat_map(|track| track.contents()).cloned().collect()
     }
 }
 
-/// An entity's record, of which its tracks are a part.
+/// The record of an entity, which includes tracks.
 pub trait HasTracks {
-    /// The tracks.
+    /// Returns the tracks.
     fn tracks(&mut self) -> &mut Tracks;
 }
 

@@ -1,4 +1,4 @@
-//! Paths that are taken over from entities which are not about them any more, with what was there before them.
+//! Taking over paths, with their bases, from entities that no longer have them.
 
 use super::TreeStore;
 use crate::claims::{Claim, Claims};
@@ -12,9 +12,9 @@ use std::path::Path;
 pub struct Adoption {
     held: HeldPath,
     track: Track,
-    /// True if a user has changed what is there.
+    /// True if the path has manual changes.
     pub loses_changes: bool,
-    /// True if there was a directory before, which cannot be a base.
+    /// True if the original file was a directory, which cannot be a base.
     pub was_directory: bool,
 }
 
@@ -25,7 +25,8 @@ impl TreeStore {
         self.held().find_of_others(path, &self.plugin.plugin)?.claim(path, claims)
     }
 
-    /// Returns what is taken over if an entity gets a canonical path, beside its trees or in one; none if no other entity holds it.
+    /// Returns the takeover of a canonical path by an entity, next to its trees or in one; `None` if no other entity
+    /// holds the path.
     ///
     /// # Errors
     /// If the path or its base cannot be read.
@@ -55,10 +56,10 @@ impl TreeStore {
         }
     }
 
-    /// Tells the entities of other plugins that paths are not theirs any more. What is taken over is on record by now.
+    /// Removes paths from the records of their previous owners in other plugins, after the takeover was recorded.
     ///
     /// # Errors
-    /// If their records cannot be written.
+    /// If a record cannot be written.
     pub fn release<'a>(&self, adoptions: impl IntoIterator<Item = &'a Adoption>) -> Result<()> {
         let mut by_plugin: BTreeMap<&str, Vec<&Adoption>> = BTreeMap::new();
         for adoption in adoptions {
@@ -80,12 +81,12 @@ impl TreeStore {
 }
 
 impl Adoption {
-    /// Returns true if there was a file or symlink before.
+    /// Returns true if the original file was a regular file or a symlink.
     pub(super) fn has_base(&self) -> bool {
         matches!(self.track.base, State::File { .. } | State::Symlink { .. })
     }
 
-    /// Returns the entity that had the path.
+    /// Returns the previous owner.
     #[must_use]
     pub fn from(&self) -> &str {
         &self.held.origin.id

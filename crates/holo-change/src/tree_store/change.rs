@@ -1,4 +1,4 @@
-//! A change that puts a version into place.
+//! A change that installs a version.
 
 mod lists;
 mod places;
@@ -22,20 +22,20 @@ use std::path::Path;
 use std::rc::Rc;
 use unneeded::sweep_bases;
 
-/// A version that is put into place.
+/// A version to be installed.
 #[derive(Default)]
 pub struct NewVersion {
-    /// The staged version; without one, everything that the entity has made is removed.
+    /// The staged version; `None` if the tree is to be removed.
     pub staged: Option<StagedTree>,
-    /// Everything that decides about the version.
+    /// All inputs that determine the version.
     pub recipe: String,
     /// The claims of entities of other plugins.
     pub claims: Claims,
-    /// True if changes of a user may be lost.
+    /// True if manual changes may be overwritten.
     pub force: bool,
 }
 
-/// A change of a tree, as the steps need it.
+/// The data for the steps of a change.
 pub struct TreeChange {
     location: TreeLocation,
     manifest: Option<Manifest>,
@@ -47,12 +47,12 @@ pub struct TreeChange {
 }
 
 impl OwnedTree {
-    /// Puts a version into place. Returns the entities that paths were taken over from. `has_begun` is set as soon as anything may have been
-    /// changed.
+    /// Installs a version. Returns the entities from which paths were taken over. `has_begun` is set as soon as files
+    /// may have been changed.
     ///
     /// # Errors
-    /// If changes of a user would be lost, another entity has the same path, or something fails. Then, unless files were being moved already,
-    /// nothing has been touched.
+    /// If manual changes would be lost, another entity has one of the paths, or an operation fails. No file has been
+    /// changed in this case, unless files were already being moved.
     pub fn install(
         &mut self,
         version: NewVersion,
@@ -86,10 +86,10 @@ impl OwnedTree {
         Ok(taken)
     }
 
-    /// Removes everything that the entity has made, except files under overlays. Returns true if there was anything to remove.
+    /// Removes the tree, except for files with overlays. Returns true if there were files to remove.
     ///
     /// # Errors
-    /// As [`OwnedTree::install`]; also if bases cannot be restored, because the directory is somewhere else by now.
+    /// Those of [`OwnedTree::install`]; also if bases cannot be restored because the directory has moved.
     pub fn remove(
         &mut self,
         force: bool,
@@ -98,7 +98,7 @@ impl OwnedTree {
         has_begun: &Rc<Cell<bool>>,
     ) -> std::result::Result<bool, TreeError> {
         let Some(manifest) = &self.manifest else {
-            // A killed run may have left an empty folder.
+            // A killed run may have left an empty directory.
             self.location.manifest.remove_empty_folders(Path::new(""));
             return Ok(false);
         };
@@ -121,11 +121,11 @@ impl OwnedTree {
         Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.entries.inserted() < listed))
     }
 
-    /// Removes bases that are not needed any more. From here on, other entities cannot take over the paths that this version does not have.
-    /// The owners are needed only if there are such bases.
+    /// Removes bases that are no longer needed. Afterwards, other entities can no longer take over the paths that this
+    /// version does not contain. The owners are only read if there are such bases.
     ///
     /// # Errors
-    /// If a base cannot be removed, or the owners are not known.
+    /// If a base cannot be removed, or the owners cannot be read.
     pub fn remove_dropped_bases<E: From<PathError>>(
         &mut self,
         owners: impl FnOnce() -> std::result::Result<PathOwners, E>,

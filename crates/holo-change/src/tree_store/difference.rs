@@ -1,4 +1,4 @@
-//! Differences: the paths of a tree that are not as they were made.
+//! Differences between a tree and its manifest.
 
 use super::owned_tree::OwnedTree;
 use crate::error::Result;
@@ -7,22 +7,23 @@ use crate::manifest::ManifestEntry;
 use crate::path_handle::PathHandle;
 use std::path::PathBuf;
 
-/// A path that is not as it was made.
+/// A path that was changed or removed since its installation.
 #[derive(Clone, Debug)]
 pub struct ChangedEntry {
     /// The canonical path.
     pub path: PathBuf,
-    /// The entry that was made there.
+    /// The installed entry.
     pub made: ManifestEntry,
-    /// The entry that is there; none if nothing is, or something that is no file, directory or symlink.
+    /// The current entry; `None` if the path does not exist, or is a special file.
     pub found: Option<ManifestEntry>,
-    /// The location of that, if the directory is there: the base of an overlay, if one lies over the path.
+    /// The path of the current file, if its directory exists: that of the overlay's base if there is an overlay on the
+    /// path.
     pub location: Option<PathHandle>,
 }
 
 impl OwnedTree {
-    /// Returns the paths that a user has changed or removed since they were made. A version that is partly in place has none, as it is not
-    /// known which of its paths were made.
+    /// Returns the paths that a user has changed or removed since their installation. Empty for a partly installed
+    /// version, because it is unknown which of its paths were installed.
     ///
     /// # Errors
     /// If a path cannot be read.

@@ -1,55 +1,55 @@
-//! Errors of changes of trees.
+//! Errors of tree changes.
 
 use crate::error::PathError;
 use crate::image::Unmanageable;
 use crate::tracked::Unmanaged;
 use std::path::PathBuf;
 
-/// The reason that a version of a tree is not put into place.
+/// A version of a tree could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// Changes of a user at these paths would be lost.
+    /// Manual changes of these paths would be lost.
     #[error("changes of a user would be lost")]
     LosesChanges(Vec<PathBuf>),
     /// A path cannot be read or changed.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A file cannot be copied.
+    /// A file could not be copied.
     #[error(transparent)]
     Unmanageable(#[from] Unmanageable),
     /// The state of a path cannot be managed.
     #[error(transparent)]
     Unmanaged(#[from] Unmanaged),
-    /// Two entities make the same path.
+    /// Two entities create the same path.
     #[error("{path} is brought by both {first} and {second}{}", and_more(*.more))]
     BroughtByBoth {
         /// The first such path.
         path: PathBuf,
-        /// The entity that has the path.
+        /// The entity that owns the path.
         first: String,
-        /// The entity that does not get it.
+        /// The entity that is refused.
         second: String,
-        /// The number of other paths with the same problem.
+        /// The number of other paths with the same conflict.
         more: usize,
     },
-    /// There is a directory that is not ours.
+    /// The path is a directory that does not belong to the entity.
     #[error("{0} is a directory")]
     IsDirectory(PathBuf),
-    /// There is a directory of ours with something in it.
+    /// The path is a directory of the entity that is not empty.
     #[error("{0} is a directory that is not empty")]
     DirectoryNotEmpty(PathBuf),
-    /// There is a device, a FIFO or a socket.
+    /// The path is a device, a FIFO or a socket.
     #[error("{0} is not a manageable file")]
     NotManageable(PathBuf),
-    /// There is something in the way of a base.
+    /// A base cannot be restored because of another file.
     #[error("{path} is {obstacle}: what was there before cannot be put back")]
     BaseNotRestored {
         /// The path.
         path: PathBuf,
-        /// The kind of thing that it is by now.
+        /// The type of that file.
         obstacle: &'static str,
     },
-    /// An overlay lies over the path.
+    /// There is an overlay on the path.
     #[error("{0} has resource files, and would not be a file any more")]
     HasOverlay(PathBuf),
 }

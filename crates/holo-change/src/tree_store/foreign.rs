@@ -1,4 +1,4 @@
-//! Files that stay a user's: those that a user has changed, and those that were there before.
+//! Files that belong to the user: changed files, and original files.
 
 use super::owned_tree::{Drift, OwnedTree};
 use super::owners::PathOwners;
@@ -7,11 +7,11 @@ use crate::path_handle::Kind;
 use std::path::{Path, PathBuf};
 
 impl OwnedTree {
-    /// Takes changed files off the manifest, and off the differences from it: they are the user's from now on, and their bases are not needed
-    /// any more.
+    /// Removes changed files from the manifest and from the drift. They belong to the user from now on, and their bases
+    /// are no longer needed.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read or written.
+    /// If data outside of memory cannot be read or written.
     pub fn leave_changed(&mut self, drift: &mut Drift, is_left: impl Fn(&Path) -> bool) -> Result<()> {
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
         let (left, changed): (Vec<PathBuf>, _) = drift.changed.drain(..).partition(|path| is_left(path));
@@ -23,10 +23,11 @@ impl OwnedTree {
         Ok(())
     }
 
-    /// Returns true if there is a file or symlink at a path that neither this entity has made nor one that it could be taken over from.
+    /// Returns true if a path is a file or symlink that neither this entity nor one that it could take over from has
+    /// created.
     ///
     /// # Errors
-    /// If the path or what is not in memory cannot be read.
+    /// If the path, or data outside of memory, cannot be read.
     pub fn is_foreign(&self, path: &Path, owners: &PathOwners) -> Result<bool> {
         let location = &self.location;
         let Some(directory) = &location.directory else { return Ok(false) };

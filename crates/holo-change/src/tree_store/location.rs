@@ -1,4 +1,4 @@
-//! The location of a tree and of its manifest.
+//! The paths of a tree and of its manifest.
 
 use super::TreeStore;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directory of an entity, and the location of its manifest.
+/// The directory of an entity, and the path of its manifest.
 #[derive(Clone)]
 pub(super) struct TreeLocation {
     pub(super) store: TreeStore,
@@ -23,7 +23,7 @@ pub(super) struct TreeLocation {
 }
 
 impl TreeLocation {
-    /// Opens the directory if it exists by now.
+    /// Opens the directory if it exists.
     pub(super) fn enter(&mut self) -> Result<()> {
         let is_root = self.path.path().as_os_str().is_empty();
         let exists = || Ok(self.path.stat()?.is_some_and(|stat| stat.kind == Kind::Directory));
@@ -33,7 +33,8 @@ impl TreeLocation {
         Ok(())
     }
 
-    /// Returns true if a file is what we made or, while a version is partly in place, is equal to its base.
+    /// Returns true if a file has one of its installed states or, while a version is partly installed, is equal to its
+    /// base.
     pub(super) fn is_ours(
         &self,
         path: &Path,
@@ -49,12 +50,12 @@ impl TreeLocation {
         Ok(is_unfinished && self.is_base(path, file)?)
     }
 
-    /// Returns the canonical path of something in the directory.
+    /// Returns the canonical path of a path in the directory.
     pub(super) fn full(&self, path: &Path) -> PathBuf {
         Path::new("/").join(self.path.path()).join(path)
     }
 
-    /// Returns the location of a file of ours: its path or, if an overlay lies over that, the overlay's base.
+    /// Returns the handle for an installed file, or for the overlay's base if there is an overlay on the path.
     pub(super) fn at(&self, directory: &Arc<Tree>, path: &Path) -> PathHandle {
         self.store.overlays.base(&self.full(path)).unwrap_or_else(|| directory.place(path))
     }
@@ -75,19 +76,19 @@ impl TreeLocation {
         self.store.bases.restore(&self.full(path), file)
     }
 
-    /// Returns the location of a new overlay's base before it is moved into place.
+    /// Returns the temporary path of a new overlay's base.
     pub(super) fn overlay_base_on_its_way(&self) -> PathHandle {
         self.manifest.with_suffix(".file")
     }
 
-    /// Returns a place in whose folder tables may have what does not fit into memory.
+    /// Returns a path in the directory for table data that does not fit in memory.
     pub(super) fn spill(&self) -> PathHandle {
         self.store.state(Path::new("x"))
     }
 
-    /// Returns the name of the staging directory, which no other entity has.
+    /// Returns the unique name of the staging directory.
     pub(super) fn staging_name(&self) -> String {
-        // Eight bytes of it.
+        // Eight bytes, as digits.
         format!(".holo-{:.16}", hex(&Sha256::digest(self.id.as_bytes())))
     }
 }

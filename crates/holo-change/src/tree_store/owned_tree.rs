@@ -1,4 +1,4 @@
-//! A directory of an entity, compared with its manifest.
+//! Comparing the directory of an entity with its manifest.
 
 use super::location::TreeLocation;
 use super::owners::PathOwners;
@@ -11,7 +11,7 @@ use crate::manifest::Manifest;
 use crate::table::Table;
 use std::path::{Path, PathBuf};
 
-/// A directory that an entity makes, or will make, something in.
+/// A directory in which an entity creates files.
 pub struct OwnedTree {
     pub(super) location: TreeLocation,
     pub(super) manifest: Option<Manifest>,
@@ -22,7 +22,7 @@ pub struct OwnedTree {
 pub struct Drift {
     /// The paths that a user has changed.
     pub changed: Vec<PathBuf>,
-    /// True if something is missing, or can be removed by now.
+    /// True if a path is missing, or can be removed now.
     pub is_missing: bool,
 }
 
@@ -58,12 +58,12 @@ impl OwnedTree {
         self.manifest.as_ref()
     }
 
-    /// Uses the manifest of an entity that has not been taken over from yet.
+    /// Sets the manifest of an entity from which the tree is being taken over.
     pub fn set_manifest(&mut self, manifest: Option<Manifest>) {
         self.manifest = manifest;
     }
 
-    /// Opens the directory again, which others may have removed and made since.
+    /// Opens the directory again, which other processes may have removed and created in the meantime.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -72,7 +72,7 @@ impl OwnedTree {
         self.location.enter()
     }
 
-    /// Returns true if a version is, or may be, partly in place.
+    /// Returns true if a version may be partly installed.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.manifest.as_ref().is_some_and(|manifest| manifest.unfinished)
@@ -88,7 +88,7 @@ impl OwnedTree {
         for row in manifest.entries.iter() {
             let (path, states) = row?;
             if !manifest.unfinished && manifest.waiting.contains(&path) {
-                // The overlay that has kept it from being removed may be gone.
+                // The overlay that has prevented its removal may be gone.
                 drift.is_missing |= !self.location.is_overlaid(&path);
                 continue;
             }
@@ -108,15 +108,15 @@ impl OwnedTree {
         Ok(drift)
     }
 
-    /// Returns the files that are to be removed as soon as no overlay lies over them.
+    /// Returns the files that are kept while there is an overlay on them.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read.
+    /// If data outside of memory cannot be read.
     pub fn waiting(&self) -> Result<Vec<PathBuf>> {
         let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
         let mut waiting = Vec::new();
         for path in &manifest.waiting {
-            // Another entity may have made it by now.
+            // Another entity may have created it in the meantime.
             if manifest.entries.contains(path)? && self.location.is_overlaid(path) {
                 waiting.push(self.location.full(path));
             }
@@ -124,10 +124,10 @@ impl OwnedTree {
         Ok(waiting)
     }
 
-    /// Returns true if all that is left lies under overlays.
+    /// Returns true if only files with overlays are left.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read.
+    /// If data outside of memory cannot be read.
     pub fn has_nothing_but_waiting(&self) -> Result<bool> {
         let Some(manifest) = self.manifest.as_ref().filter(|manifest| !manifest.unfinished) else { return Ok(false) };
         for path in manifest.entries.paths() {
@@ -138,7 +138,7 @@ impl OwnedTree {
         Ok(!self.waiting()?.is_empty())
     }
 
-    /// Returns the paths with changes of a user that would be lost if everything was removed.
+    /// Returns the paths with manual changes that would be lost by a removal of the tree.
     ///
     /// # Errors
     /// If a path cannot be read, or a base could not be restored.

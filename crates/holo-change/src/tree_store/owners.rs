@@ -1,4 +1,4 @@
-//! The paths that other entities own: a path has one owner, and one base.
+//! The paths that other entities own. Each path has a single owner, and a single base.
 
 use super::TreeStore;
 use crate::error::Result;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 /// An entity with trees.
 #[derive(Clone, Debug)]
 pub struct TreeOwner {
-    /// The entity.
+    /// The ID of the entity.
     pub id: String,
     /// The canonical paths of its directories.
     pub trees: Vec<PathBuf>,
-    /// The canonical path of a file that it has beside them.
+    /// The canonical path of a file next to the trees.
     pub file: Option<PathBuf>,
-    /// True if the entity is not defined any more: then others can take over its paths.
+    /// True if the entity is no longer defined, so that others can take over its paths.
     pub is_orphan: bool,
 }
 
-/// The paths that other entities have made in a directory.
+/// The paths that other entities have created in a directory.
 #[derive(Debug, Default)]
 pub struct PathOwners {
     /// The directory, or a single path.
     area: PathBuf,
-    /// The directories that they have made something in.
+    /// The directories of the other entities.
     trees: Vec<OtherTree>,
-    /// The files that they have beside them.
+    /// The files next to these directories.
     files: Vec<(PathBuf, OwnedPath)>,
-    /// The entity for which the others are compared.
+    /// The entity for which the paths are compared.
     own: String,
 }
 
-/// A directory in which another entity has made something.
+/// A directory in which another entity has created files.
 #[derive(Debug)]
 struct OtherTree {
     id: String,
@@ -40,13 +40,13 @@ struct OtherTree {
     is_orphan: bool,
 }
 
-/// A path that another entity has made.
+/// A path that another entity has created.
 #[derive(Clone, Debug)]
 pub(super) struct OwnedPath {
     pub(super) id: String,
-    /// The states that it may have; empty if it is not in a tree.
+    /// Its possible states; empty if it is not in a tree.
     pub(super) states: Vec<ManifestEntry>,
-    /// True if the entity is not defined any more, or is about to remove the path.
+    /// True if the entity is no longer defined, or is about to remove the path.
     is_orphaned: bool,
 }
 
@@ -70,8 +70,8 @@ impl OtherTree {
 }
 
 impl PathOwners {
-    /// Reads the paths of these entities that are in an area: a directory, or a single path. The entity `own` itself may be among them, as
-    /// an orphan, with directories that it had before.
+    /// Reads the paths of these entities in an area, which is a directory or a single path. The entity `own` may be
+    /// included as an orphan, with its former directories.
     ///
     /// # Errors
     /// If a manifest cannot be read.
@@ -91,7 +91,7 @@ impl PathOwners {
         Ok(read)
     }
 
-    /// Returns what other entities have at a path.
+    /// Returns the owners of a path among the other entities.
     fn at(&self, path: &Path) -> Result<Vec<OwnedPath>> {
         if !path.starts_with(&self.area) {
             return Ok(Vec::new());
@@ -104,10 +104,10 @@ impl PathOwners {
         Ok(found)
     }
 
-    /// Returns the entity that has something at a path, so that another one cannot.
+    /// Returns the entity whose ownership of a path prevents another one from creating it.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read.
+    /// If data outside of memory cannot be read.
     pub fn conflict(&self, path: &Path, is_directory: bool) -> Result<Option<String>> {
         // Directories can be shared, and paths of orphans can be taken over.
         let is_shared = |owned: &OwnedPath| owned.is_directory() && is_directory;
@@ -119,17 +119,17 @@ impl PathOwners {
         Ok(self.trees.iter().find(needs).map(|tree| tree.id.clone()))
     }
 
-    /// Returns the files that orphans have made at a path.
+    /// Returns the files that orphans have created at a path.
     pub(super) fn orphaned_at(&self, path: &Path) -> Result<Vec<OwnedPath>> {
         let mut all = self.at(path)?;
         all.retain(|owned| owned.can_be_taken() && !owned.states.is_empty() && !owned.is_directory());
         Ok(all)
     }
 
-    /// Returns true if another entity has something at a path.
+    /// Returns true if another entity owns a path.
     ///
     /// # Errors
-    /// If what is not in memory cannot be read.
+    /// If data outside of memory cannot be read.
     pub fn has(&self, path: &Path) -> Result<bool> {
         Ok(!self.at(path)?.is_empty())
     }
@@ -140,7 +140,7 @@ impl PathOwners {
     }
 }
 
-/// Returns true if two paths are the same, or one is in the other.
+/// Returns true if two paths are equal, or one is below the other.
 fn are_nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }

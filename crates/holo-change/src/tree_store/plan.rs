@@ -1,4 +1,4 @@
-//! The plan of a change: what has to be done, and which changes of a user would be lost by that.
+//! The plan of a change: the required operations, and the manual changes that they would overwrite.
 
 use super::adoption::Adoption;
 use super::error::TreeError;
@@ -14,42 +14,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The changes of a directory, by paths below it.
+/// The operations in a directory, by paths relative to it.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// The entries of the manifest in the end.
+    /// The entries of the resulting manifest.
     pub(super) entries: Table<ManifestEntry>,
-    /// Files and symlinks that are to be moved from the staging directory.
+    /// Files and symlinks to be moved from the staging directory.
     pub(super) moved: Table<()>,
-    /// Directories that are to be made.
+    /// Directories to be created.
     pub(super) directories: Table<()>,
-    /// Those of them that can be moved from the staging directory as they are, with everything in them: nothing is there yet.
+    /// Those directories that can be moved from the staging directory with all of their contents, because they do not
+    /// exist yet.
     pub(super) whole: BTreeSet<PathBuf>,
-    /// Paths that have to be removed before anything else, the deepest first.
+    /// Paths to be removed before all other operations, deepest first.
     pub(super) in_the_way: Vec<PathBuf>,
-    /// Files and symlinks that the new version does not have.
+    /// Files and symlinks that the new version does not contain.
     pub(super) gone: Table<()>,
-    /// Directories that the new version does not have.
+    /// Directories that the new version does not contain.
     pub(super) gone_directories: Table<()>,
-    /// Files that would be removed if no overlay lay over them; and the directories in which they are.
+    /// Files that are only kept because of an overlay, and their parent directories.
     pub(super) waiting: BTreeMap<PathBuf, Vec<ManifestEntry>>,
-    /// Files that were there before us, and become bases.
+    /// Original files that become bases.
     pub(super) foreign: Vec<PathBuf>,
-    /// Paths that orphans have brought and are ours from now on: the orphans, and the states that the paths may have.
+    /// Paths that are taken over from orphans: the orphans, and the possible states of the path.
     pub(super) orphaned: BTreeMap<PathBuf, (Vec<String>, Vec<ManifestEntry>)>,
-    /// Paths that are taken over from entities of other plugins; and their states now.
+    /// Paths that are taken over from entities of other plugins, and their current states.
     pub(super) adopted: BTreeMap<PathBuf, (Adoption, Option<ManifestEntry>)>,
-    /// Paths with changes of a user that would be lost.
+    /// Paths with manual changes that would be lost.
     pub(super) losses: Vec<PathBuf>,
 }
 
-/// A tree, as it is and as it shall be.
+/// The current and the desired tree.
 struct Planning<'a> {
     location: &'a TreeLocation,
     directory: &'a Arc<Tree>,
     is_unfinished: bool,
     wanted: &'a Table<ManifestEntry>,
-    /// The last directory that was missing: nothing can be below it.
+    /// The most recent directory that was missing; no path below it can exist.
     missing: Option<PathBuf>,
     claims: &'a Claims,
     plan: Plan,
@@ -81,7 +82,7 @@ impl Plan {
                 all.extend_from_slice(&orphaned.states);
                 states.get_or_insert_default().extend_from_slice(&orphaned.states);
             }
-            // A killed run may have listed the path, and not have told the entity that had it.
+            // A killed run may have listed the path without updating the record of its previous owner.
             let is_adopted =
                 (states.is_none() || is_unfinished) && planning.plan_adopted(&path, entry.is_directory())?;
             planning.plan_wanted(&path, &entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
@@ -89,7 +90,7 @@ impl Plan {
         for row in wanted.join(listed) {
             let (path, None, Some(states)) = row? else { continue };
             let full = location.full(&path);
-            // A killed run may have been about to take it over from an entity that is about it again.
+            // A killed run may have started to take over the path from an entity that is now defined again.
             let was_given_back = || is_unfinished && location.store.rival(&full, claims).is_some();
             if location.is_overlaid(&path) {
                 planning.plan_waiting(&path, &states)?;
@@ -113,7 +114,7 @@ impl Plan {
     }
 }
 
-/// Fails if another entity has one of the paths, or claims it.
+/// Fails if another entity owns or claims one of the paths.
 fn reject_conflicts(
     location: &TreeLocation,
     wanted: &Table<ManifestEntry>,
@@ -137,8 +138,8 @@ fn reject_conflicts(
 }
 
 impl Planning<'_> {
-    /// Plans to take a path over from an entity of another plugin, if one holds it. Returns true if there is a directory that such an entity
-    /// has made.
+    /// Plans to take over a path from an entity of another plugin, if one holds it. Returns true if it is a directory
+    /// that such an entity has created.
     fn plan_adopted(&mut self, path: &Path, is_directory_wanted: bool) -> Result<bool, TreeError> {
         let location = self.location;
         let Some(adoption) = location.store.adoption(&location.id, &location.full(path), false)? else {
@@ -146,7 +147,7 @@ impl Planning<'_> {
         };
         let file = location.at(self.directory, path);
         let is_directory = file.stat()?.is_some_and(|stat| stat.kind == Kind::Directory);
-        // One that was made where nothing was is that of the last entity with something in it.
+        // A directory that was created belongs to the last entity with files in it.
         if is_directory && (adoption.was_directory || (is_directory_wanted && !adoption.has_base())) {
             return Ok(false);
         }
@@ -175,11 +176,11 @@ impl Planning<'_> {
         let is_overlaid = self.location.is_overlaid(path);
         let stamp = if !is_overlaid && self.is_below_missing(path) { None } else { Stamp::of(&file)? };
         match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
-            // A directory that was there before us is not ours.
+            // An existing directory does not belong to the entity.
             Some((Kind::Directory, _)) if entry.is_directory() => {
                 if is_own_directory {
                     self.plan.entries.insert(path, entry.clone())?;
-                    // A killed run may not have come to changing its mode.
+                    // A killed run may not have set its mode yet.
                     if self.is_unfinished {
                         self.plan.directories.insert(path, ())?;
                     }
@@ -199,7 +200,7 @@ impl Planning<'_> {
             return Ok(());
         }
         if is_overlaid {
-            // The directories above it have to be made one by one.
+            // Its parent directories must be created individually.
             self.plan.whole.retain(|whole| !path.starts_with(whole));
         }
         let is_there = stamp.map(|stamp| entry.matches(&file, &stamp, &*self.location.store.digests));
@@ -213,19 +214,19 @@ impl Planning<'_> {
         self.missing.as_ref().is_some_and(|missing| path.starts_with(missing))
     }
 
-    /// Plans a directory where there is nothing.
+    /// Plans a directory that does not exist.
     fn plan_missing(&mut self, path: &Path) {
         if self.is_below_missing(path) {
             return;
         }
         self.missing = Some(path.to_owned());
-        // What its folder hands down, it would not have.
+        // A moved directory would not inherit from its parent.
         if !self.directory.place(path).inherits() {
             self.plan.whole.insert(path.to_owned());
         }
     }
 
-    /// Plans the removal of a file as soon as no overlay lies over it.
+    /// Plans the removal of a file after its overlay was removed.
     fn plan_waiting(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
         if is_below_file(path, self.wanted)? {
             return Err(TreeError::HasOverlay(self.location.full(path)));
@@ -247,7 +248,7 @@ impl Planning<'_> {
         }
         match listed {
             Some(states) => {
-                // An orphan that was killed may have restored the base, which stays where it is.
+                // A killed orphan may have restored the base, which is kept.
                 let is_orphaned = self.plan.orphaned.contains_key(path);
                 let is_restored = || Ok::<_, PathError>(is_orphaned && self.location.is_base(path, file)?);
                 if !self.location.is_ours(path, (file, stamp), states, self.is_unfinished)?
@@ -259,9 +260,9 @@ impl Planning<'_> {
             }
             None if self.plan.adopted.contains_key(path) => {}
             None => {
-                // A killed run may have saved the same base already, which does no harm.
+                // A killed run may have already saved the same base, which is harmless.
                 self.plan.foreign.push(path.to_owned());
-                // The files behind a symlink could not be reached by this path any more.
+                // The files behind a symlink would no longer be accessible through this path.
                 if entry.is_directory() {
                     self.plan.losses.push(path.to_owned());
                 }
@@ -284,7 +285,7 @@ impl Planning<'_> {
                 let obstacle = "a directory by now";
                 return Err(TreeError::BaseNotRestored { path: file.shown(), obstacle });
             }
-            // A directory that a user has put in the place of our file is not ours.
+            // A directory that has replaced our file belongs to the user.
             Some((Kind::Directory, _)) => {}
             Some(_) if self.is_unfinished && self.location.is_base(path, file)? => {}
             Some((_, stamp)) => {
@@ -297,7 +298,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Returns true if an entity of another plugin is about the path itself.
+    /// Returns true if an entity of another plugin claims the path itself.
     fn is_claimed(&self, path: &Path) -> bool {
         self.claims.conflict(&self.location.full(path), false).is_some()
     }
@@ -322,7 +323,8 @@ impl Planning<'_> {
     }
 }
 
-/// Moves what is at, or above, a path of something else to the paths that are removed first, the deepest of them first.
+/// Moves paths that conflict with new ones, or are below them, to the list of those that are removed first, deepest
+/// first.
 fn order_obstacles(plan: &mut Plan, wanted: &Table<ManifestEntry>) -> Result<(), PathError> {
     let mut first: BTreeSet<PathBuf> = plan.in_the_way.drain(..).collect();
     if !wanted.is_empty() {
@@ -343,7 +345,7 @@ fn order_obstacles(plan: &mut Plan, wanted: &Table<ManifestEntry>) -> Result<(),
     Ok(())
 }
 
-/// Returns true if a path is in what shall not be a directory.
+/// Returns true if a parent of a path is not going to be a directory.
 fn is_below_file(path: &Path, wanted: &Table<ManifestEntry>) -> Result<bool, PathError> {
     for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
         if wanted.get(above)?.is_some_and(|entry| !entry.is_directory()) {

@@ -1,4 +1,4 @@
-//! Previews: the paths of a tree that a version would change.
+//! Previews: the paths of a tree that the installation of a version would change.
 
 use super::TreeError;
 use super::location::TreeLocation;
@@ -18,17 +18,18 @@ use std::path::{Path, PathBuf};
 pub struct PendingEntry {
     /// The canonical path.
     pub path: PathBuf,
-    /// What is there; none if nothing is, or something that is no file, directory or symlink.
+    /// The current entry; `None` if the path does not exist, or is a special file.
     pub before: Option<ManifestEntry>,
-    /// What would be there.
+    /// The resulting entry.
     pub after: Option<ManifestEntry>,
 }
 
 impl OwnedTree {
-    /// Returns the paths that the installation of a version with these entries would change, whatever would be lost by it. Nothing is changed.
+    /// Returns the paths that the installation of a version with these entries would change, including those with
+    /// manual changes. The system is not changed.
     ///
     /// # Errors
-    /// If it could not be installed, or a path cannot be read.
+    /// If the version could not be installed, or a path cannot be read.
     pub fn pending(
         &self,
         wanted: &Table<ManifestEntry>,
@@ -56,7 +57,7 @@ impl OwnedTree {
         }
         for row in plan.gone_directories.backwards() {
             let (path, ()) = row?;
-            // One with something in it stays.
+            // Directories that are not empty are kept.
             let goes = |name: &OsString| paths.get(&path.join(name)).is_some_and(Option::is_none);
             if directory.place(&path.join("x")).siblings()?.iter().all(goes) {
                 paths.insert(path, None);
@@ -75,7 +76,7 @@ impl OwnedTree {
     }
 }
 
-/// Returns what comes back when a path is not ours any more.
+/// Returns the entry that is restored when a path is removed from the tree.
 fn base(location: &TreeLocation, path: &Path) -> Result<Option<ManifestEntry>> {
     if !location.has_base(path)? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The staging directory, in which a new version is made.
+//! The staging directory, in which a new version is created.
 
 use super::owned_tree::OwnedTree;
 use crate::error::Result;
@@ -23,7 +23,7 @@ impl StagedTree {
         &self.tree
     }
 
-    /// Returns true if what is made in the directory gets its group or an ACL from it.
+    /// Returns true if files in the directory inherit their group or an ACL from it.
     pub(super) fn inherits(&self) -> bool {
         self.tree.place(Path::new("x")).inherits()
     }
@@ -34,10 +34,11 @@ impl StagedTree {
 }
 
 impl OwnedTree {
-    /// Makes an empty directory on the file system of the one that the version is for. The one that an earlier run has left is removed.
+    /// Creates an empty staging directory on the file system of the target directory. That of an earlier run is
+    /// removed.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn staging(&self) -> Result<StagedTree> {
         let path = self.staging_path()?;
         path.remove_all()?;
@@ -45,7 +46,7 @@ impl OwnedTree {
         Ok(StagedTree { tree: path.as_tree()?, path, entries: Table::new(&self.location.spill()) })
     }
 
-    /// Removes the staging directory that an earlier run may have left.
+    /// Removes the staging directory of an earlier run.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -56,7 +57,7 @@ impl OwnedTree {
         self.staging_path()?.remove_all()
     }
 
-    /// Returns a path beside the directory or, if that is on another file system, in it.
+    /// Returns a path next to the directory or, if its parent is on another file system, in the directory.
     fn staging_path(&self) -> Result<PathHandle> {
         let (root, path) = (self.location.store.root(), &self.location.path);
         let name = self.location.staging_name();
@@ -68,7 +69,7 @@ impl OwnedTree {
         let device = |path: &PathHandle| Ok(path.stat()?.map(|stat: FileStat| stat.device));
         let above = root.place(path.path().parent().unwrap_or(Path::new("")));
         match device(path)? {
-            // The root itself has no name to look at.
+            // The root itself has no name for a stat call.
             Some(device_here) if above.path().file_name().is_some() && device(&above)? != Some(device_here) => {
                 Ok(inside)
             }

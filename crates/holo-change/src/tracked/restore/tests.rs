@@ -1,4 +1,4 @@
-//! Tests of restorations that are disturbed, or killed on the way.
+//! Tests of restorations with concurrent changes, and after kills.
 
 use super::super::decision::decide;
 use super::super::lending::SharedContents;
@@ -114,7 +114,7 @@ fn a_directory_gets_its_mode_back_with_all_that_is_in_it() {
     assert_eq!(lab.tree(), ["0750 d/", "0644 d/x: a person's"]);
 }
 
-/// Makes ten files, of which the last two had the same content before, and puts them back together; returns the store.
+/// Makes ten files, of which the last two had the same original content, and restores them together. Returns the store.
 fn scrubbed_together(lab: &Lab) -> TrackStore<Tracks> {
     let path = |number: usize| format!("/file{number}");
     let mut made = Vec::new();
@@ -143,7 +143,7 @@ fn contents_that_a_single_path_needs_come_back_themselves() {
         assert_eq!((metadata.nlink(), metadata.mode() & 0o7777), (if number < 8 { 2 } else { 1 }, 0o644), "{number}");
     }
     assert_eq!(lab.bases.all_readable::<Tracks>().len(), 1, "one is left as a reason to tidy up");
-    // By now the file is a person's, and its content is not what it was when another path needs it.
+    // The file belongs to the user now. Its content has been changed, and another path needs the original one.
     fs::write(lab.path("file0"), "a person's").unwrap();
     lab.tracker.contents.keep_bytes(b"base 0").unwrap();
     assert_eq!(lab.tracker.contents.read(&Digest::of_bytes(b"base 0")).unwrap(), b"base 0");
@@ -167,7 +167,7 @@ fn what_was_written_to_a_file_that_has_come_back_is_a_persons() {
     let mut tracks = remembered.base.clone();
     lab.tracker.prepare_restoration(&tracks, &paths, &Found::new(), &mut restoration, &progress).unwrap();
     lab.tracker.restore(&mut tracks, &paths, &mut restoration, &Found::new(), &progress).unwrap();
-    // Killed here, before any record was written.
+    // The run was killed here, before a record was written.
     fs::write(lab.path("file"), "a person's").unwrap();
     lab.tracker.recover_intents(&mut remembered).unwrap();
     assert!(remembered.base.is_empty());
@@ -190,7 +190,7 @@ fn many_files_that_were_made_go_with_their_directories() {
     made.push(("/kept".to_owned(), lab.file("ours", 0o644)));
     made.extend(found.iter().map(|(path, state)| (path.display().to_string(), state.clone())));
     lab.make(&made.iter().map(|(path, state)| (path.as_str(), state.clone())).collect::<Vec<_>>());
-    // One of them is not the one that was made any more: it stays until that is forced, and so do the directories above it.
+    // One of the files has been changed: it remains until force is used, as do its parent directories.
     fs::write(lab.path("d/a/b/7"), "a person's").unwrap();
     let error = lab.tracker.scrub(&mut lab.remembered(), &found).unwrap_err();
     assert!(matches!(&error, Unmanaged::Meanwhile(path) if path.ends_with("d/a/b/7")), "{error}");

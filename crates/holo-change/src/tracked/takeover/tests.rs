@@ -1,4 +1,4 @@
-//! Tests of entities that take over paths from others, of the same plugin or of another one.
+//! Tests of taking over paths from entities of the same plugin, or of another one.
 
 use super::super::stores::PluginStore;
 use super::super::{DIRECTORIES, Found, PathChange};
@@ -13,7 +13,7 @@ use holo_protocol::report::EntityReport;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// A root, and the directories of plugins, to throw away.
+/// A temporary root with the directories of plugins.
 struct Machine(tempfile::TempDir);
 
 /// A run of a plugin.
@@ -23,7 +23,7 @@ struct Run {
     tracker: Tracker,
 }
 
-/// A record that cannot be read is a failure here.
+/// Panics on unreadable records.
 struct Refused;
 
 impl Notices for Refused {
@@ -59,7 +59,7 @@ impl Machine {
         Run { locations, bases, tracker }
     }
 
-    /// Makes files of an entity, which takes over what others have of them, and returns whom it has that from.
+    /// Makes files of an entity, which takes over existing tracks. Returns the previous owners.
     fn make(&self, plugin: &str, id: &str, files: &[(&str, &str)]) -> Vec<String> {
         let run = self.run(plugin);
         let mut remembered = run.remembered(id);
@@ -112,7 +112,7 @@ impl Run {
         known.iter().map(|(path, _)| path.display().to_string()).collect()
     }
 
-    /// The record that says that paths are taken over, as a kill directly after it leaves it.
+    /// Writes the record with origins, as after a kill directly afterwards.
     fn begin_takeover(&self, id: &str, path: &str) {
         let mut remembered = self.remembered(id);
         self.tracker.adopt(&mut remembered, [path.into()]).unwrap();
@@ -154,7 +154,7 @@ fn paths_that_are_not_taken_over_stay_whose_they_are() {
     machine.make("p", "a:one", &[("/x", "1"), ("/y", "1"), ("/z", "1")]);
     assert_eq!(machine.make("q", "a:two", &[("/x", "2"), ("/z", "2")]), ["a:one"]);
     assert_eq!(machine.run("p").paths("a:one"), ["/y"]);
-    // A path of its own is not taken over once more.
+    // A path is taken over only once.
     assert!(machine.make("q", "a:two", &[("/x", "3")]).is_empty());
     machine.scrub("p", "a:one");
     assert_eq!([machine.read("x"), machine.read("y"), machine.read("z")], ["3", "found", "2"]);
@@ -213,7 +213,7 @@ fn whoever_holds_a_path_is_found() {
     let claim = |id: &str, path: &str| Claim::new(id, Path::new(path), &[]);
     assert_eq!(below(&[]), [Path::new("/d/x"), Path::new("/d/y")]);
     assert_eq!(below(&[claim("a:one", "/d/x")]), [Path::new("/d/y")]);
-    // It is about something else by now, or something else is about it.
+    // The path has another entity now, or the entity has another path.
     assert_eq!(below(&[claim("a:one", "/e/x"), claim("a:three", "/d/y")]).len(), 2);
 }
 
@@ -228,7 +228,7 @@ fn a_base_that_cannot_be_read_is_not_taken_over() {
     assert_eq!(remembered.base.taken_over_from(), ["a:one"]);
     let contents = machine.run("p").locations.state_dir().join("contents");
     let content = |text: &str| contents.join(crate::tracked::Digest::of_bytes(text.as_bytes()).as_str());
-    // What was made is needed for nothing but differences.
+    // The provisioned content is only needed for diffs.
     fs::remove_file(content("1")).unwrap();
     run.tracker.take_contents(&remembered.base).unwrap();
     fs::remove_file(content("found")).unwrap();
@@ -244,7 +244,7 @@ fn a_takeover_that_was_killed_is_ended() {
     fs::write(machine.path("x"), "found").unwrap();
     machine.make("p", "a:one", &[("/x", "1"), ("/y", "1")]);
     machine.run("q").begin_takeover("a:two", "/x");
-    // As long as both have it, the new one is the owner: it is not put back by the old one.
+    // While both have it, it belongs to the new owner: the old one does not restore it.
     let run = machine.run("p");
     let mut remembered = run.remembered("a:one");
     run.tracker.taken().unwrap().forget_in(&mut remembered);

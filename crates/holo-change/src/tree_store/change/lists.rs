@@ -1,4 +1,4 @@
-//! The lists on disk while a change is under way: what may be there, and whose it is.
+//! The lists on disk during a change: possible states of paths, and their owners.
 
 use super::TreeChange;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 impl TreeChange {
-    /// Returns a manifest of the old version and the new one.
+    /// Returns a manifest of the old and the new version.
     pub(super) fn union(&mut self) -> Result<Manifest> {
         let spill = self.location.spill();
         let mut union = self.manifest.take().unwrap_or_default();
@@ -28,7 +28,7 @@ impl TreeChange {
             let (path, states, new) = row?;
             entries.insert(&path, self.states(&path, states, new))?;
         }
-        // They may be neither on the list nor on the new one.
+        // They may be in neither of the lists.
         for path in plan.orphaned.keys().chain(plan.adopted.keys()) {
             if !entries.contains(path)? {
                 entries.insert(path, self.states(path, None, None))?;
@@ -38,7 +38,7 @@ impl TreeChange {
         Ok(union)
     }
 
-    /// Returns the states that a path may have from now on.
+    /// Returns the possible states of a path from now on.
     fn states(
         &self,
         path: &Path,
@@ -56,7 +56,7 @@ impl TreeChange {
         states
     }
 
-    /// Takes paths that are ours from now on off the manifests of orphans, so that those do not remove them.
+    /// Removes paths that we have taken over from the manifests of orphans, so that the orphans do not remove them.
     pub(super) fn take_from_orphans(&self) -> Result<()> {
         let location = &self.location;
         let here = location.full(Path::new(""));

@@ -1,4 +1,4 @@
-//! The directories and files that take their places, and those that leave them.
+//! Moving directories and files into place, and removing others.
 
 use super::TreeChange;
 use crate::bases::replace_by_copy;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl TreeChange {
-    /// Makes the new directories, and moves those that are moved as a whole; returns these.
+    /// Creates the new directories, or moves them as a whole. Returns those that were moved.
     pub(super) fn make_directories(&self, directory: &Arc<Tree>) -> Result<BTreeSet<PathBuf>> {
         let mut moved = BTreeSet::new();
         for path in self.plan.directories.paths() {
@@ -34,7 +34,7 @@ impl TreeChange {
         Ok(moved)
     }
 
-    /// Moves all files but those that were moved with their directories.
+    /// Moves all files, except those that were moved with their directories.
     pub(super) fn move_files(
         &self,
         directory: &Arc<Tree>,
@@ -46,7 +46,7 @@ impl TreeChange {
             let path = &path?;
             let (from, to) = (staged.tree().place(path), self.location.at(directory, path));
             if is_in(path, whole) {
-                // It is there already.
+                // It is already in place.
             } else if self.location.is_overlaid(path) {
                 replace_by_copy(&from, &self.location.overlay_base_on_its_way(), &to)?;
             } else {
@@ -78,7 +78,7 @@ impl TreeChange {
             let (path, ()) = &row?;
             let place = directory.place(path);
             let is_gone = place.remove_directory()?;
-            // A directory of ours may be where a file was before.
+            // Our directory may have replaced a file.
             if self.location.has_base(path)? {
                 if !is_gone {
                     let obstacle = "a directory that is not empty";
@@ -102,7 +102,7 @@ pub(super) fn remove_obstacle(path: &PathHandle) -> std::result::Result<(), Tree
 }
 
 impl Plan {
-    /// Gives a new directory its owner and its mode.
+    /// Sets the owner and mode of a new directory.
     pub(super) fn give_properties(&self, path: &Path, place: &PathHandle) -> Result<()> {
         let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path)? else {
             return Ok(());
@@ -112,7 +112,7 @@ impl Plan {
     }
 }
 
-/// Returns true if a path is one of these directories, or in one of them. None of them is in another.
+/// Returns true if a path is equal to, or below, one of these directories, which are not nested.
 pub(super) fn is_in(path: &Path, directories: &BTreeSet<PathBuf>) -> bool {
     directories
         .range::<Path, _>((Bound::Unbounded, Bound::Included(path)))
@@ -120,7 +120,7 @@ pub(super) fn is_in(path: &Path, directories: &BTreeSet<PathBuf>) -> bool {
         .is_some_and(|directory| path.starts_with(directory))
 }
 
-/// Moves a directory with everything in it, in one step; returns false if it has to be made anew.
+/// Atomically moves a directory with its contents. Returns false if it must be created instead.
 fn move_directory(from: &PathHandle, to: &PathHandle) -> Result<bool> {
     match from.rename_to_free(to) {
         Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => Ok(false),
@@ -128,7 +128,7 @@ fn move_directory(from: &PathHandle, to: &PathHandle) -> Result<bool> {
     }
 }
 
-/// Moves a file in one step; if another file system is mounted in between, by a copy.
+/// Atomically moves a file, or copies it to a path on another file system.
 fn move_file(from: &PathHandle, to: &PathHandle) -> std::result::Result<(), TreeError> {
     match from.rename_to(to) {
         Err(error) if error.error.kind() == std::io::ErrorKind::CrossesDevices => {

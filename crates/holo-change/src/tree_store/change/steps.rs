@@ -1,4 +1,4 @@
-//! The steps of a change, in their order.
+//! The steps of a change, in order.
 
 use super::TreeChange;
 use super::places::{is_in, remove_obstacle};
@@ -37,7 +37,7 @@ impl Store for TreeStore {
         let Some(directory) = change.location.directory.clone().filter(|_| needs_bases) else {
             return Ok(Unsynced::default());
         };
-        // If this run is killed before anything is replaced, the next one removes the bases.
+        // If this run is killed before files are replaced, the next run removes the bases.
         let manifest = change.manifest.get_or_insert_with(|| Manifest::new(&change.location.spill()));
         manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
         manifest.save(&change.location.manifest)?;
@@ -58,7 +58,7 @@ impl Store for TreeStore {
         union.save(&change.location.manifest)?;
         change.manifest = Some(union);
         {
-            // They are on the manifest already, which keeps other entities from removing them as unneeded.
+            // They are already in the manifest, so that other entities do not remove them as unneeded.
             let _locked = self.lock_directories();
             let mut directories = Vec::new();
             for row in change.plan.entries.iter() {
@@ -80,7 +80,7 @@ impl Store for TreeStore {
                 change.plan.give_properties(&path, &staged.tree().place(&path))?;
             }
         }
-        // All are on one file system: if there are many, that is synced as a whole.
+        // All files are on one file system, which is synced as a whole if there are many.
         let files = change.plan.moved.paths().take(Durability::MANY);
         let files = files.map(|path| path.map(|path| staged.tree().place(&path))).collect::<Result<_>>()?;
         Ok(Unsynced { files, names: Vec::new() })
@@ -143,6 +143,6 @@ impl Store for TreeStore {
         Ok(Unsynced::default())
     }
 
-    /// The next run takes up where this one has stopped.
+    /// The next run continues from here.
     fn abandon(&self, _: &mut TreeChange, _: &TreeError) {}
 }

@@ -1,4 +1,4 @@
-//! The bases that are not needed any more.
+//! Bases that are no longer needed.
 
 use super::TreeChange;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::tree_store::owners::PathOwners;
 use std::path::PathBuf;
 
 impl TreeChange {
-    /// Returns the paths whose bases are not needed any more, including those that a killed run has not come to removing.
+    /// Returns the paths whose bases are no longer needed, including those that a killed run has not removed.
     pub(super) fn dropped(&self, entries: &Table<Vec<ManifestEntry>>) -> Result<Vec<PathBuf>> {
         let mut dropped = Vec::new();
         let Some(manifest) = &self.manifest else { return Ok(dropped) };
@@ -21,7 +21,7 @@ impl TreeChange {
         if self.location.store.bases.are_any()? {
             for row in manifest.entries.join(entries) {
                 let (path, Some(_), None) = row? else { continue };
-                // A base stays if another entity has made something there by now.
+                // The base is kept if another entity has this path now.
                 if self.location.has_base(&path)?
                     && !dropped.contains(&path)
                     && !self.owners.has(&self.location.full(&path))?
@@ -34,10 +34,10 @@ impl TreeChange {
     }
 }
 
-/// Removes the bases of paths that are not ours any more. The manifest on disk still lists them.
+/// Removes the bases of paths that no longer belong to the entity. The manifest on disk still lists them.
 pub(super) fn sweep_bases(location: &TreeLocation, manifest: &mut Manifest, owners: &PathOwners) -> Result<()> {
     let dropped = std::mem::take(&mut manifest.dropped);
-    // Another entity that has made something at the path since has saved a base of its own.
+    // Another entity that has created the path in the meantime has saved its own base.
     for path in dropped.iter().map(|path| location.full(path)) {
         if !owners.has(&path)? {
             location.store.bases.remove(&path)?;
