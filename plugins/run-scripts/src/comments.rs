@@ -1,4 +1,4 @@
-//! The comments at the top of a script that are meant for holo: `# holo: subscribes file:/etc/motd`.
+//! The declarations for holo in the comments at the top of a script: `# holo: subscribes file:/etc/motd`.
 
 use bstr::{BString, ByteSlice};
 use holo_change::error::PathError;
@@ -10,22 +10,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The beginnings of comment lines in the languages that scripts are written in.
+/// The comment markers of scripting languages.
 const MARKERS: [&[u8]; 4] = [b"#", b"//", b"--", b";"];
-/// The beginning of a comment that is meant for holo.
+/// The prefix of a declaration.
 const ADDRESS: &[u8] = b"holo:";
-/// So far the comments are looked for.
+/// The maximum number of bytes that are searched for declarations.
 const MAX_SIZE: u64 = 64 << 10;
 const KEYS: &str = "after, before, requires, subscribes, notifies, provides, needs or watch";
 
-/// The declarations of a script about itself.
+/// The declarations of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Comments {
-    /// Its dependencies on others, and theirs on it.
+    /// The edges to and from other entities.
     pub(crate) edges: Edges,
 }
 
-/// Reads the comments at the top of a script; there are none in a program that is not text. Errors in them are printed.
+/// Reads the declarations at the top of a script; programs that are not text have none. Errors in declarations are
+/// printed.
 pub(crate) fn read(path: &Path, output: &mut Output<'_>) -> Comments {
     let top = match top_of(path) {
         Ok(top) => top,
@@ -44,7 +45,7 @@ pub(crate) fn read(path: &Path, output: &mut Output<'_>) -> Comments {
     comments
 }
 
-/// Opens a file that may have become something else since it was seen to be one, which must not make us wait.
+/// Opens a regular file. The file may have been replaced by a FIFO since it was examined, which must not block us.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -54,14 +55,14 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 fn top_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut top = Vec::new();
     open(path)?.take(MAX_SIZE).read_to_end(&mut top)?;
-    // The last line may be cut off; its first half must not be taken for all of it.
+    // The last line may be truncated, and must not be mistaken for a complete one.
     if top.len() as u64 == MAX_SIZE {
         top.truncate(top.rfind_byte(b'\n').unwrap_or(0));
     }
     Ok(if top.contains(&0) { Vec::new() } else { top })
 }
 
-/// The comments that are meant for us, with the numbers of their lines: those before the first line that is none.
+/// Returns the declarations with their line numbers, up to the first line that is not a comment.
 fn comment_lines(top: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let comments = (1..).zip(top.lines().map_while(comment));
     comments.filter_map(|(number, comment)| Some((number, comment.trim().strip_prefix(ADDRESS)?.trim())))
@@ -71,7 +72,7 @@ fn comment(line: &[u8]) -> Option<&[u8]> {
     MARKERS.iter().find_map(|marker| line.strip_prefix(*marker))
 }
 
-/// A comment that is meant for holo, and cannot be understood.
+/// The error for an invalid declaration.
 #[derive(Debug, thiserror::Error)]
 enum CommentError {
     #[error("unknown word \"{0}\", expected {KEYS}")]
@@ -133,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Returns the declarations of a script, and the complaints about them.
+    /// Returns the declarations of a script, and the printed errors.
     fn read_text(text: impl AsRef<[u8]>) -> (Edges, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("script");

@@ -1,11 +1,11 @@
-//! The `run-scripts` plugin: programs that are run at each apply, or when something that they name has changed.
+//! The `run-scripts` plugin, which runs programs at each apply, or when an entity that they subscribe to has changed.
 
 mod comments;
 mod record;
 mod scan;
 mod script;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin, as specified by the arguments and the environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&scan::RunScripts)

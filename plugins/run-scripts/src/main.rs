@@ -1,4 +1,4 @@
-//! The program of the plugin `run-scripts`.
+//! The main program of the `run-scripts` plugin.
 
 fn main() -> std::process::ExitCode {
     holo_run_scripts::run()

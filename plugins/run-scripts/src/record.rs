@@ -1,4 +1,5 @@
-//! The scripts that have run successfully, with their content: a script that waits for something is otherwise run to begin with.
+//! The record of scripts that have run successfully, with their contents. A script with subscriptions also runs if it
+//! is new or changed.
 
 use crate::comments;
 use bstr::ByteSlice;
@@ -12,10 +13,10 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// In the state directory: a line a script, with the SHA-256 sum of its content, a blank and its name.
+/// The file in the state directory. Each line contains the SHA-256 of a script, a space, and its name.
 const FILE: &str = ".succeeded";
 
-/// Returns the checksum of a script's content as it is.
+/// Returns the digest of a script's current content.
 pub(crate) fn checksum(script: &Path) -> Result<Digest> {
     let mut file = comments::open(script).map_err(|error| PathError::new("open", script, error))?;
     Digest::of(&mut file).map_err(|error| PathError::new("read", script, error))
@@ -28,7 +29,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads what earlier applies have remembered. Whatever is unreadable was never said.
+    /// Reads the record of earlier applies. Invalid lines are ignored.
     pub(crate) fn open(host: &Host) -> Result<Record> {
         let place = Tree::open(host.state_dir())?.place(Path::new(FILE));
         let mut text = Vec::new();
@@ -43,7 +44,7 @@ impl Record {
         self.known.get(name) == Some(content)
     }
 
-    /// Remembers that the script has run successfully with this content, and forgets the scripts that are gone.
+    /// Records that the script has run successfully with this content, and removes scripts that no longer exist.
     pub(crate) fn learn(mut self, name: &OsStr, content: Digest, host: &Host) -> Result<()> {
         self.known.insert(name.to_owned(), content);
         let resources = host.resources();
@@ -52,7 +53,7 @@ impl Record {
         let lines =
             self.known.iter().map(|(name, digest)| [digest.as_str().as_bytes(), b" ", name.as_bytes(), b"\n"].concat());
         let text = lines.collect::<Vec<_>>().concat();
-        // A lost record only makes scripts run once more, so it need not be on disk, but it must never be half of it.
+        // A lost record only causes scripts to run again, so it need not be durable, but it must never be truncated.
         self.place.replace(&text, 0o600, OnDisk::Whole)
     }
 }

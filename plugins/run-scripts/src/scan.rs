@@ -1,4 +1,4 @@
-//! The scan for scripts: the executables directly in the resource directory.
+//! Scanning for scripts: the executable files directly in the resource directory.
 
 use crate::comments::{self, Comments};
 use crate::script::{PREFIX, Script};
@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Display, Path, PathBuf};
 
-/// Comments have a meaning from this version of the interface on.
+/// The first version of the interface in which declarations are supported.
 const VERSION_OF_COMMENTS: u32 = 4;
 
-/// The plugin `run-scripts`.
+/// The `run-scripts` plugin.
 pub(crate) struct RunScripts;
 
 impl Plugin for RunScripts {
@@ -49,17 +49,17 @@ impl Plugin for RunScripts {
     }
 }
 
-/// Returns true if it is a file with an interpreter in its first line that nobody may execute.
+/// Returns true for a file with a `#!` line that is not executable.
 fn is_script_without_right(path: &Path) -> bool {
     let is_plain = |metadata: Metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 == 0;
     let mut begin = [0; 2];
-    // A pipe would keep us waiting, so it is known to be a file before it is opened.
+    // Only regular files are opened, because opening a FIFO would block.
     fs::metadata(path).is_ok_and(is_plain)
         && File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
         && begin == *b"#!"
 }
 
-/// The script of this name, if there is an executable file, or a symlink to one.
+/// Returns the script with this name, if it is an executable file, or a symlink to one.
 fn script(host: &Host, name: OsString, path: PathBuf, output: &mut Output<'_>) -> Option<Script> {
     let found = fs::metadata(&path).ok()?;
     if !found.is_file() || found.permissions().mode() & 0o111 == 0 {

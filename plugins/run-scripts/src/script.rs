@@ -1,4 +1,4 @@
-//! A script: whether it is to be run, and running it.
+//! A script: deciding whether to run it, and running it.
 
 use crate::comments::Comments;
 use crate::record::{Record, checksum};
@@ -11,19 +11,19 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The beginning of this plugin's IDs.
+/// The prefix of the plugin's IDs.
 pub(crate) const PREFIX: &[u8] = b"script:";
 
-/// From this version of the interface on it is ours to say how a script ended.
+/// The first version of the interface in which the plugin reports the outcome of a script.
 const VERSION_OF_RESULTS: u32 = 4;
-/// The exit status of a shell that cannot start a program.
+/// The exit status of a shell that cannot execute a program.
 const NOT_STARTED: u8 = 126;
 
 /// A program in the resource directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) name: OsString,
-    /// Its path, as the user knows it.
+    /// Its path, as displayed to the user.
     pub(crate) path: PathBuf,
     pub(crate) comments: Comments,
 }
@@ -44,7 +44,7 @@ impl Entity for Script {
         if !self.waits_for_something() {
             return self.run(host, mode, output);
         }
-        // The content is what it was when it was begun with, whatever the script makes of itself.
+        // The content is read before the run, because the script may modify itself.
         let due = match self.content_that_never_succeeded(host) {
             Ok(None) if !mode.refresh => return Applied::Unchanged,
             Ok(content) => content,
@@ -83,7 +83,7 @@ impl Entity for Script {
 }
 
 impl Script {
-    /// Returns true if it is run when something else has changed, and not at each apply.
+    /// Returns true if it only runs after changes of other entities, and not at each apply.
     fn waits_for_something(&self) -> bool {
         !self.comments.edges.subscribes.is_empty()
     }
@@ -95,7 +95,7 @@ impl Script {
     }
 
     fn run(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        // It runs elsewhere than where the path was given.
+        // The script runs in another directory, so its path must be absolute.
         let path = match std::path::absolute(&self.path) {
             Ok(path) => path,
             Err(error) => {
@@ -123,7 +123,7 @@ impl Script {
             ));
         }
         let Some(failure) = ended.failure() else { return Applied::Changed(Vec::new()) };
-        // Under version 3 the dispatcher says it, of us: so we end as the script did.
+        // Under version 3, the dispatcher reports how the plugin has ended, so it must end like the script.
         let status = match ended.status {
             _ if host.api_version() >= VERSION_OF_RESULTS => {
                 output.error(failure);

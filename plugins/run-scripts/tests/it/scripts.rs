@@ -1,4 +1,4 @@
-//! Scripts as they run: what they say is seen at once, they end with whoever runs them, and version 3 shows the same.
+//! Running scripts: output is shown immediately, they end with their parent, and version 3 shows the same output.
 
 use holo_process::{Ended, Program};
 use holo_testing::processes::{Signal, is_running, parent, send, wait_until_gone};
@@ -21,7 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Nothing here takes so long.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
 
 fn root(scripts: &[(&str, &str)]) -> ScratchRoot {
@@ -31,7 +31,7 @@ fn root(scripts: &[(&str, &str)]) -> ScratchRoot {
     })
 }
 
-/// The same root, with the plugin speaking version 3 only.
+/// Changes the root so that the plugin only supports version 3.
 fn as_version_3(root: ScratchRoot) -> ScratchRoot {
     let info = r"[ $1 != info ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n'; exit; }";
     let plugin = built("holo-run-scripts");
@@ -40,9 +40,9 @@ fn as_version_3(root: ScratchRoot) -> ScratchRoot {
     root.holorc(format!("plugin run-scripts={}\n", path.display()))
 }
 
-/// Runs an apply, and calls `seen` with all that was said so far each time that something is said.
+/// Runs an apply, and calls `seen` with all of the output so far whenever there is new output.
 ///
-/// Both streams go into one pipe: from two, what is said on one may be read before what was said earlier on the other.
+/// Both streams share one pipe. With two, output of one stream could be read before earlier output of the other.
 fn apply(root: &ScratchRoot, mut seen: impl FnMut(&str)) -> (Ended, String) {
     let mut holo = Program::new("/bin/sh");
     holo.args(["-c", "exec \"$0\" apply 2>&1"]).arg(built("holo")).timeout(LONG).current_dir(root.path());
@@ -55,7 +55,7 @@ fn apply(root: &ScratchRoot, mut seen: impl FnMut(&str)) -> (Ended, String) {
     (ended.unwrap(), said)
 }
 
-/// Returns the number behind a word, if the line has arrived whole.
+/// Returns the number after a word, if its line is complete.
 fn number_after(said: &str, word: &str) -> Option<u32> {
     let (line, _) = said.split_once(word)?.1.split_once('\n')?;
     line.trim().parse().ok()
@@ -175,7 +175,7 @@ fn a_script_that_cannot_be_read_or_named_harms_no_other() {
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("a script's name must not hold a newline"), "{run}");
     assert!(run.stdout_lossy().contains("\nc\n") && !run.stdout_lossy().contains("never"), "{run}");
-    // A script runs, and will again, with anything in the way of its record.
+    // Scripts run, again and again, if the record cannot be read or written.
     let root = self::root(&[("d", "# holo: subscribes script:d-does-not-exist\necho d")]);
     let root = root.dir("var/lib/holo/run-scripts/.succeeded");
     for _ in 0..2 {
