@@ -1,4 +1,4 @@
-//! The plugin: its entities, and the application of sets of them.
+//! The plugin: its entities, and applying sets of them.
 
 use crate::definition::{Archive, Ensure};
 use crate::entity::{ArchiveEntity, Desired};
@@ -16,7 +16,7 @@ use holo_plugin::{Host, Job, Output, Plugin, ScanError, SetAnswers, apply_concur
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The plugin `archives`.
+/// The `archives` plugin.
 #[derive(Default)]
 pub(crate) struct Archives {
     shared: Arc<Shared>,
@@ -86,8 +86,8 @@ impl Plugin for Archives {
     }
 }
 
-/// Publishes the paths of downloads, the directories that are extracted to, and the archives that other plugins can take paths over from: the
-/// paths in an archive are not known before it has been extracted.
+/// Writes the claims to the paths of downloads and to the target directories, and the archives from which other plugins
+/// can take over paths: the paths in an archive are only known after it was extracted.
 fn publish(
     inventory: &Inventory,
     definitions: &Definitions<Archive>,

@@ -1,16 +1,17 @@
-//! Lists of checksums, as `sha256sum` and others write them.
+//! Checksum lists, in the formats of `sha256sum` and similar tools.
 
 use holo_download::Checksum;
 use std::borrow::Cow;
 
-/// Two lines of a list that are for the same file and differ, by their numbers.
+/// Two lines of a list with different checksums for the same file, by line number.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
     pub(crate) first: usize,
     pub(crate) second: usize,
 }
 
-/// Returns the checksum of the file that a URL with this path leads to. A list that consists of a single checksum is valid for any file.
+/// Returns the checksum for the file with this URL path. A list that consists of a single checksum without name is
+/// valid for any file.
 pub(crate) fn find(list: &str, path: &str) -> Result<Option<Checksum>, Contradiction> {
     let is_entry = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let mut entries = list.lines().filter(is_entry);
@@ -34,14 +35,14 @@ pub(crate) fn find(list: &str, path: &str) -> Result<Option<Checksum>, Contradic
     Ok(found.into_iter().map(|(_, checksum)| checksum).max_by_key(Checksum::algorithm))
 }
 
-/// Returns true if the name in a line is the whole path of a URL, or its last components.
+/// Returns true if the name in a line equals the path of a URL, or its last components.
 fn names(name: &str, path: &str) -> bool {
     let name = name.trim_start_matches("./");
     !name.is_empty() && path.strip_suffix(name).is_some_and(|parent| parent.is_empty() || parent.ends_with('/'))
 }
 
-/// Parses `DIGITS  NAME`, `DIGITS *NAME`, `DIGITS NAME` and `SHA256 (NAME) = DIGITS`, as `sha256sum --check` does. A backslash in front of
-/// the line says that the name is escaped.
+/// Parses `DIGITS  NAME`, `DIGITS *NAME`, `DIGITS NAME` and `SHA256 (NAME) = DIGITS`, like `sha256sum --check`. A
+/// backslash at the start of the line indicates that the name is escaped.
 fn entry(line: &str) -> Option<(Checksum, Cow<'_, str>)> {
     let line = line.trim_start_matches([' ', '\t']);
     let (is_escaped, line) = line.strip_prefix('\\').map_or((false, line), |rest| (true, rest));
@@ -53,7 +54,7 @@ fn entry(line: &str) -> Option<(Checksum, Cow<'_, str>)> {
 fn tagged(line: &str) -> Option<(Checksum, &str)> {
     let (tag, rest) = line.split_once(" (")?;
     let (name, digits) = rest.rsplit_once(") = ")?;
-    // Other algorithms have digests of the same lengths.
+    // Other algorithms have digests of the same length.
     let algorithm = match tag {
         "SHA256" => "sha256",
         "SHA512" => "sha512",
@@ -65,7 +66,7 @@ fn tagged(line: &str) -> Option<(Checksum, &str)> {
 fn untagged(line: &str) -> Option<(Checksum, &str)> {
     let (digits, name) = line.split_once([' ', '\t'])?;
     let algorithm = if digits.len() == 64 { "sha256" } else { "sha512" };
-    // The mode in which the file was read.
+    // The marker for text or binary mode.
     let name = name.strip_prefix([' ', '*']).unwrap_or(name);
     Some((checksum(algorithm, digits)?, name))
 }
@@ -74,7 +75,7 @@ fn checksum(algorithm: &str, digits: &str) -> Option<Checksum> {
     format!("{algorithm}:{digits}").parse().ok()
 }
 
-/// Returns the name that is written with escape sequences, or `None` if one of them is unknown.
+/// Unescapes a name; `None` if an escape sequence is unknown.
 fn unescaped(name: &str) -> Option<String> {
     let mut letters = name.chars();
     let mut result = String::new();

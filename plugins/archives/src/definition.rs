@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// A download, and where it is extracted to.
+/// A download, and the directory to which it is extracted.
 #[derive(Clone, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -19,20 +19,20 @@ pub(crate) struct Archive {
     pub(crate) path: String,
     /// The URL to download from: http, https or file.
     pub(crate) url: Option<String>,
-    /// URLs to download from if the URL cannot be used, in this order.
+    /// Alternative URLs, tried in this order if the URL cannot be used.
     #[serde(default)]
     pub(crate) mirrors: Vec<String>,
     /// The checksum of the download: `sha256:` or `sha512:` and the digits.
     pub(crate) checksum: Option<String>,
-    /// The URL of a list of checksums, one of which is that of the download.
+    /// The URL of a checksum list that contains the download.
     pub(crate) checksum_url: Option<String>,
-    /// The URL of a signature: of the list of checksums, or of the download without one.
+    /// The URL of a signature of the checksum list, or of the download if there is no list.
     pub(crate) signature_url: Option<String>,
-    /// The public key of minisign by which the signature has to be made.
+    /// The minisign public key that must verify the signature.
     pub(crate) minisign_key: Option<String>,
-    /// A file with the OpenPGP keys, one of which the signature has to be made by.
+    /// A file with OpenPGP keys, one of which must have made the signature.
     pub(crate) keyring: Option<String>,
-    /// Headers of the request.
+    /// Additional headers of the request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     /// The user name for the server.
@@ -41,42 +41,42 @@ pub(crate) struct Archive {
     pub(crate) password: Option<String>,
     /// A file with the password in its first line.
     pub(crate) password_file: Option<String>,
-    /// A file with the certificates in PEM that are trusted in place of the system's.
+    /// A file with PEM certificates that are trusted instead of the system's.
     pub(crate) ca_file: Option<String>,
-    /// The absolute path of the directory that it is extracted to.
+    /// The absolute path of the directory to which the download is extracted.
     pub(crate) extract_to: Option<String>,
     /// The number of leading directories that are removed from names in the archive.
     #[serde(default)]
     pub(crate) strip_components: u32,
-    /// Patterns: nothing else in the archive is extracted.
+    /// Patterns for the entries that are extracted; by default, all are.
     #[serde(default)]
     pub(crate) include: Vec<String>,
-    /// Patterns for what is not extracted.
+    /// Patterns for entries that are not extracted.
     #[serde(default)]
     pub(crate) exclude: Vec<String>,
-    /// Patterns for files that stay as they are where a user has changed them, or had them before.
+    /// Patterns for files that are kept if they existed before, or were changed by a user.
     #[serde(default)]
     pub(crate) keep: Vec<String>,
-    /// A path: where it exists, nothing is done.
+    /// A path; if it exists, the archive is neither downloaded nor extracted.
     pub(crate) creates: Option<String>,
     /// True if the download is removed after it has been extracted.
     #[serde(default)]
     pub(crate) cleanup: bool,
-    /// The owner of the download and what is extracted from it: a name or a number.
+    /// The owner of the download and the extracted files: a name or a number.
     pub(crate) owner: Option<String>,
-    /// The group of them: a name or a number.
+    /// The group of the download and the extracted files: a name or a number.
     pub(crate) group: Option<String>,
     /// The mode of the download, such as `0644`.
     pub(crate) mode: Option<String>,
     /// The desired state: `present` or `absent`.
     #[serde(default)]
     pub(crate) ensure: Ensure,
-    /// True if a check asks the server, too.
+    /// True if a check contacts the server.
     #[serde(default)]
     pub(crate) online: bool,
-    /// The largest number of bytes to download, and to extract, instead of the default limits.
+    /// The maximum number of bytes to download, and to extract, instead of the default limits.
     pub(crate) max_size: Option<u64>,
-    /// The largest number of files and directories to extract.
+    /// The maximum number of files and directories to extract.
     pub(crate) max_entries: Option<u64>,
 }
 
@@ -85,10 +85,10 @@ pub(crate) struct Archive {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ensure {
-    /// The download is there, and extracted.
+    /// The download exists, and is extracted.
     #[default]
     Present,
-    /// Neither the download nor what was extracted from it is there.
+    /// Neither the download nor its extracted files exist.
     Absent,
 }
 
@@ -100,7 +100,7 @@ impl Archive {
         Limits { size: self.max_size, entries: self.max_entries }
     }
 
-    /// Returns the mode of the download. Its syntax was checked by the validation.
+    /// Returns the mode of the download, whose syntax was validated.
     pub(crate) fn mode(&self) -> u32 {
         self.mode.as_deref().and_then(|mode| values::mode("mode", mode).ok()).unwrap_or(MODE)
     }
@@ -109,7 +109,7 @@ impl Archive {
         self.checksum.as_deref().and_then(|text| text.parse().ok())
     }
 
-    /// Returns the URL of the list of checksums.
+    /// Returns the URL of the checksum list.
     pub(crate) fn checksum_list(&self) -> Option<Address> {
         self.checksum_url.as_deref().and_then(|url| url.parse().ok())
     }
@@ -119,7 +119,7 @@ impl Archive {
         self.signature_url.as_deref().and_then(|url| url.parse().ok())
     }
 
-    /// Returns the one who has to have signed it, or the list of checksums.
+    /// Returns the required signer of the download or its checksum list.
     pub(crate) fn signer(&self) -> Option<Signer<'_>> {
         let minisign = self.minisign_key.as_deref().map(Signer::Minisign);
         minisign.or_else(|| self.keyring.as_deref().map(Signer::Keyring))
@@ -131,7 +131,7 @@ impl Archive {
     }
 }
 
-// Passwords are left out.
+// Passwords are omitted.
 impl fmt::Debug for Archive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Archive").field("path", &self.path).finish_non_exhaustive()
@@ -201,7 +201,7 @@ impl Definition for Archive {
     }
 }
 
-/// Fails for a pattern that is not valid, or could be for nothing.
+/// Fails for an invalid pattern, and for one that cannot match any path.
 fn validate_globs(key: &'static str, globs: &[String]) -> Result<(), Invalid> {
     values::globs(key, globs)?;
     match globs.iter().find(|glob| glob.starts_with('/') || glob.starts_with("./")) {
@@ -258,7 +258,7 @@ impl Archive {
             if OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
                 return Err(Invalid::new("headers", format!("{name} is set by the download itself")));
             }
-            // The value is not shown: it may be secret.
+            // The value is not displayed, because it may be secret.
             if value.bytes().any(|byte| byte != b'\t' && (byte < b' ' || byte == 0x7f)) {
                 return Err(Invalid::new("headers", format!("the value of {name} contains control characters")));
             }
@@ -280,7 +280,7 @@ const OURS: [&str; 9] = [
     "transfer-encoding",
 ];
 
-/// Returns the directory that a path is in, unless it is the root.
+/// Returns the parent of a path, unless it is the root.
 pub(crate) fn parent(path: &str) -> Option<&str> {
     Path::new(path).parent()?.to_str().filter(|parent| *parent != "/")
 }

@@ -1,4 +1,4 @@
-//! Deployment of an archive: downloads what is missing, and extracts it.
+//! Deploying an archive: downloading and extracting it if needed.
 
 mod attributes;
 mod authenticity;
@@ -26,7 +26,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-/// An archive that is to be downloaded and extracted.
+/// An archive to be downloaded and extracted.
 pub(crate) struct Deployment<'a> {
     pub(crate) host: &'a Host,
     pub(crate) store: &'a Store,
@@ -34,7 +34,7 @@ pub(crate) struct Deployment<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) timeout: Option<Duration>,
     pub(crate) report: &'a EntityReport,
-    /// The paths that have been changed so far, if a record is kept of the run.
+    /// The paths that have been changed so far, if the run is recorded.
     pub(crate) changed: RefCell<Listing>,
 }
 
@@ -72,14 +72,14 @@ impl Deployment<'_> {
         Ok(changes)
     }
 
-    /// Notes a path that is about to be changed.
+    /// Records a path that is about to be changed.
     fn note_change(&self, pending: PendingEntry) {
         if self.host.keeps_changes() {
             self.changed.borrow_mut().add(pending);
         }
     }
 
-    /// Returns the changes that an apply would make; none if only the server could tell, and is not to be asked.
+    /// Returns the changes that an apply would make; `None` if they depend on the server, which must not be contacted.
     pub(crate) fn check(&self, output: &mut Output<'_>) -> Result<Option<Vec<String>>, ArchiveError> {
         let mut changes = Vec::new();
         self.check_claims()?;
@@ -116,7 +116,7 @@ impl Deployment<'_> {
         Ok((!changes.is_empty() || has_source_changed.is_some()).then_some(changes))
     }
 
-    /// Records what is about to be made, then makes the directories that are missing.
+    /// Records the paths that are about to be created, then creates the missing directories.
     fn prepare(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
         let (path, tree) = (self.path()?, self.tree()?);
         let above = Path::new(&path).parent().into_iter().chain(tree.as_deref().map(Path::new));
@@ -127,7 +127,8 @@ impl Deployment<'_> {
         }
         state.record.path = Some(path.clone());
         state.record.untidy = true;
-        // An archive that removes directories sees the record, and leaves those that we need.
+        // While the directories are locked, other archives see the record before they remove directories that are
+        // needed here.
         let _locked = self.store.trees.lock_directories();
         self.save_record(state)?;
         self.store.trees.claim_directories(directories.into_iter().map(Path::to_owned))?;
@@ -135,8 +136,8 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Fails if an entity of another plugin decides about the path of the download or the directory, or makes something else than a directory
-    /// of one above them.
+    /// Fails if an entity of another plugin claims the path of the download or the target directory, or claims a parent
+    /// of one as something other than a directory.
     fn check_claims(&self) -> Result<(), ArchiveError> {
         let claims = self.store.claims();
         let paths = [Some((self.path()?, false)), self.tree()?.map(|tree| (tree, true))];
@@ -157,7 +158,7 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Removes the download after it has been extracted.
+    /// Removes the download after its extraction.
     fn clean_up(&self, state: &mut CurrentState, force: bool, changes: &mut Vec<String>) -> Result<(), ArchiveError> {
         if state.download == DownloadState::Present && state.path.stat()?.is_some() {
             self.adopt(state, force)?;
@@ -173,7 +174,7 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Records that everything is in place.
+    /// Records that the archive is in its desired state.
     fn record_end(&self, state: &mut CurrentState) -> Result<(), ArchiveError> {
         if let Some(incoming) = state.record.incoming.take() {
             state.record.download = Some(incoming);
@@ -192,14 +193,14 @@ impl Deployment<'_> {
         Ok(self.save_record(state)?)
     }
 
-    /// Removes directories that were made for an attempt that failed, and are empty.
+    /// Removes empty directories that were created for a failed attempt.
     fn remove_unused_directories(&self) {
-        // The reason of the failure is more interesting than why they cannot be removed.
+        // The original error is more useful than one from the cleanup.
         let remembered = self.store.memory.recall::<ArchiveRecord>(self.id).ok().flatten();
         let _ = self.store.remove_directories(self.id, remembered.as_ref().map(|remembered| &remembered.base), false);
     }
 
-    /// Inspects everything again, as the next apply would.
+    /// Inspects the state again, like the next apply.
     fn verify(&self, output: &mut Output<'_>) -> Result<(), ArchiveError> {
         let state = self.inspect()?;
         if state.is_created {
@@ -234,18 +235,18 @@ impl Deployment<'_> {
         canonical(self.store, &self.archive.path, false)
     }
 
-    /// Returns the canonical path of the directory that is extracted to.
+    /// Returns the canonical path of the target directory.
     fn tree(&self) -> Result<Option<String>, ArchiveError> {
         self.archive.extract_to.as_deref().map(|directory| canonical(self.store, directory, true)).transpose()
     }
 }
 
-/// Returns true if a user has changed files that an unfinished version would not replace anyway.
+/// Returns true if a user has changed files, unless an unfinished version is about to replace them anyway.
 fn is_tree_modified(state: &CurrentState) -> bool {
     !state.drift.changed.is_empty() && !state.extracted.as_ref().is_some_and(OwnedTree::is_unfinished)
 }
 
-/// Returns a canonical path as text, which records consist of.
+/// Returns a canonical path as text, as required for records.
 fn canonical(store: &Store, path: &str, last: bool) -> Result<String, ArchiveError> {
     let found = store.trees.root().canonical(Path::new(path), last)?;
     found.into_os_string().into_string().map_err(|path| ArchiveError::NotText(path.into()))

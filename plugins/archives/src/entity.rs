@@ -20,23 +20,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A download, and the directory that it is extracted to.
+/// A download, and the directory to which it is extracted.
 #[derive(Debug)]
 pub(crate) struct ArchiveEntity {
     pub(crate) id: String,
     pub(crate) desired: Desired,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
-    /// The file of this machine that it comes from, if it does and that is there.
+    /// The local file from which it is copied, if it exists.
     pub(crate) local_source: Option<PathBuf>,
 }
 
 /// The desired state of an archive.
 #[derive(Debug)]
 pub(crate) enum Desired {
-    /// The state of the definition; and the time limit of an attempt.
+    /// The state of the definition, and the time limit of an attempt.
     Defined(Box<Archive>, Option<Duration>),
-    /// The state before us: the archive is not defined any more.
+    /// The original state: the archive is no longer defined.
     Undefined(Box<Remembered<ArchiveRecord>>),
 }
 
@@ -49,7 +49,8 @@ impl ArchiveEntity {
         Ok(store.memory.recall::<ArchiveRecord>(&self.id)?.is_none())
     }
 
-    /// Returns true if an archive that is not applied yet takes over from this orphan. Then nothing is done here before it has.
+    /// Returns true if an archive that has not been applied yet takes over from this orphan. Then the orphan must wait
+    /// for it.
     fn has_successor(&self, store: &Store) -> Result<bool, ArchiveError> {
         let Some(Remembered::<ArchiveRecord> { base: record, .. }) = store.memory.recall(&self.id)? else {
             return Ok(false);
@@ -71,13 +72,13 @@ impl ArchiveEntity {
         Ok(false)
     }
 
-    /// Returns the record of the download that is, or was, at the path.
+    /// Returns the record of the last download at the path.
     fn download(&self, host: &Host) -> Option<DownloadRecord> {
         let memory = BaseStore::open(host.locations()).ok()?;
         memory.recall::<ArchiveRecord>(&self.id).ok()??.base.download
     }
 
-    /// Returns the canonical paths that it works on, and those of the orphans that it takes over from.
+    /// Returns the canonical paths that it uses, including those of the orphans from which it takes over.
     pub(crate) fn work_paths(&self, host: &Host) -> WorkPaths {
         let mut paths: WorkPaths = self.store(host).map(|store| recorded_paths(&store, &self.id)).unwrap_or_default();
         // If the root cannot be opened, the apply reports the error.

@@ -1,4 +1,4 @@
-//! Errors of work on an archive.
+//! Errors of archive operations.
 
 use crate::extract::ExtractError;
 use crate::signature::SignatureError;
@@ -11,10 +11,10 @@ use holo_plugin::{AccountError, ForceTo};
 use std::io;
 use std::path::PathBuf;
 
-/// A reason for not bringing an archive into its desired state.
+/// An archive could not be brought into its desired state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
-    /// Changes of a user would be lost, and `--force` is not given.
+    /// Manual changes would be lost, and `--force` was not given.
     #[error("changes of a user would be lost")]
     NeedsForce(ForceTo),
     #[error(transparent)]
@@ -23,7 +23,7 @@ pub(crate) enum ArchiveError {
     Unmanageable(#[from] Unmanageable),
     #[error(transparent)]
     Unmanaged(#[from] Unmanaged),
-    /// The path is, or is below, one of another entity.
+    /// The path is claimed by another entity, or is below a claimed path.
     #[error("{path} is made by {own}, and ruled by {other}; one of both has to go")]
     Ruled { path: String, own: String, other: String },
     #[error("{}", reason(.0))]
@@ -34,7 +34,7 @@ pub(crate) enum ArchiveError {
     Extract(#[from] ExtractError),
     #[error("cannot extract {archive}: {problem}")]
     NotExtracted { archive: PathBuf, problem: Box<ArchiveError> },
-    /// The owner or the group is not known, or the accounts cannot be read.
+    /// The owner or group is unknown, or the accounts cannot be read.
     #[error("{0}")]
     Account(AccountError),
     /// The record of another archive cannot be read.
@@ -62,13 +62,13 @@ pub(crate) enum ArchiveError {
     ContainsItself,
     #[error("the server says that what is missing is unmodified")]
     MissingIsUnmodified,
-    /// After everything was done, something is not as desired.
+    /// The state is not the desired one after all operations.
     #[error("{}", .0.join("; "))]
     NotAsDesired(Vec<String>),
 }
 
 impl ArchiveError {
-    /// Adds the address of what is not signed as it has to be.
+    /// Adds the address to an error of a signature.
     pub(crate) fn of(self, address: &Address) -> ArchiveError {
         match self {
             problem @ ArchiveError::Signature(_) => {
@@ -78,7 +78,7 @@ impl ArchiveError {
         }
     }
 
-    /// Adds the archive that was to be extracted, except to a demand for force.
+    /// Adds the path of the archive, except for `NeedsForce`.
     pub(crate) fn extracting(self, archive: PathBuf) -> ArchiveError {
         match self {
             ArchiveError::NeedsForce(to) => ArchiveError::NeedsForce(to),

@@ -1,4 +1,4 @@
-//! Extraction of archives into a staging directory. Nothing that is in use is touched.
+//! Extracting archives into a staging directory. Files in use are not modified.
 
 mod contents;
 mod error;
@@ -29,23 +29,23 @@ pub(crate) use selection::Selection;
 /// The options of an extraction.
 #[derive(Clone, Copy)]
 pub(crate) struct Extraction<'a> {
-    /// The path that the tree is going to have, as symlinks may name it.
+    /// The final path of the tree, which absolute symlinks may refer to.
     pub(crate) top: &'a Path,
     pub(crate) strip: u32,
     pub(crate) selection: &'a Selection<'a>,
-    /// The path of the download, and the mode of a file that is compressed by itself.
+    /// The path of the download, and the mode for a single compressed file.
     pub(crate) download: &'a Path,
     pub(crate) mode: u32,
     pub(crate) limits: Limits,
     pub(crate) owner: Ownership,
-    /// Takes note of the digests of files.
+    /// The cache that stores the digests of files.
     pub(crate) checksums: &'a ChecksumCache,
 }
 
-/// Extracts everything into an empty directory, and lists it. Nothing is synced.
+/// Extracts an archive into an empty directory, and lists its entries. The files are not synced.
 ///
 /// # Errors
-/// If something is wrong with the archive or the disk.
+/// If the archive is invalid, or a file cannot be written.
 pub(crate) fn extract(
     file: &mut File,
     into: &mut StagedTree,
@@ -56,10 +56,10 @@ pub(crate) fn extract(
     read(file, target, extraction, output)
 }
 
-/// Lists the entries that extracting everything would make. Nothing is written beside the list.
+/// Lists the entries that an extraction would create, without writing other files.
 ///
 /// # Errors
-/// If something is wrong with the archive.
+/// If the archive is invalid.
 pub(crate) fn list(
     file: &mut File,
     entries: &mut Table<ManifestEntry>,
@@ -68,10 +68,10 @@ pub(crate) fn list(
     read(file, Target { tree: None, entries, contents: None }, extraction, &mut Output::new(&mut Silence))
 }
 
-/// Finds contents of files, as far as they are small. Nothing is written beside a list, which is for us alone.
+/// Finds the contents of files, if they are small, without writing files other than a temporary list.
 ///
 /// # Errors
-/// If something is wrong with the archive. What was found before that is right.
+/// If the archive is invalid. Contents that were found before the error are valid.
 pub(crate) fn find(
     file: &mut File,
     contents: &mut Contents,
@@ -84,10 +84,10 @@ pub(crate) fn find(
 
 /// The destinations of the entries of an archive.
 struct Target<'a> {
-    /// The staging directory itself, unless only the entries are to be known.
+    /// The staging directory; `None` if only the entries are needed.
     tree: Option<Arc<Tree>>,
     entries: &'a mut Table<ManifestEntry>,
-    /// The contents that are to be known, too.
+    /// The contents to be found, if any.
     contents: Option<&'a mut Contents>,
 }
 

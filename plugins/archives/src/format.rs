@@ -1,4 +1,4 @@
-//! Formats of archives, which are detected by their first bytes: names may be anything.
+//! Archive formats, which are detected from the first bytes, because names may be arbitrary.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -6,10 +6,10 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 /// The format of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// A tar, compressed or not.
+    /// A tar archive, compressed or not.
     Tar(Compression),
     Zip,
-    /// A file that is compressed by itself.
+    /// A single compressed file.
     Single(Compression),
 }
 
@@ -22,15 +22,15 @@ pub(crate) enum Compression {
     Bzip2,
 }
 
-/// The size of a block of a tar.
+/// The block size of tar.
 const BLOCK: usize = 512;
-/// The memory limit of xz: what its strongest preset needs, and some more.
+/// The memory limit of xz, slightly more than its strongest preset requires.
 const XZ_MEMORY: u64 = 256 << 20;
-/// The largest window of zstd, as a power of two: what `zstd --ultra --long=27` makes.
+/// The maximum window size of zstd, as a power of two: that of `zstd --ultra --long=27`.
 const ZSTD_WINDOW: u32 = 27;
 
 impl Format {
-    /// Detects the format of a file; none if it is not an archive. The file is rewound.
+    /// Detects the format of a file; `None` if it is not an archive. The file is rewound.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -70,15 +70,15 @@ impl Format {
 }
 
 impl Compression {
-    /// Returns a reader of the decompressed rest of a file.
+    /// Returns a reader for the decompressed rest of a file.
     ///
     /// # Errors
-    /// If the decoder cannot be made.
+    /// If the decoder cannot be created.
     pub(crate) fn reader<'f>(self, file: &'f File) -> io::Result<Box<dyn Read + 'f>> {
         let file = BufReader::with_capacity(1 << 16, file);
         Ok(match self {
             Compression::None => Box::new(file),
-            // Each may be made of several parts, as pigz and others make them.
+            // Files may consist of several members, such as those of pigz.
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
             Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(file)),
             Compression::Xz => {
@@ -100,12 +100,12 @@ fn beginning(reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns true for a skippable frame of zstd, which pzstd begins with.
+/// Returns true for a skippable frame of zstd, with which the output of pzstd begins.
 fn is_skippable_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Returns true if a block is the header of a tar's entry with the right sum, or zeros, which an empty tar consists of.
+/// Returns true if a block is a tar header with a valid checksum, or consists of zeros, like an empty tar.
 fn is_tar(block: &[u8]) -> bool {
     let Some(sum) = block.get(148..156).filter(|_| block.len() == BLOCK) else { return false };
     if block.iter().all(|&byte| byte == 0) {

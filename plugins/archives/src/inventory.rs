@@ -1,4 +1,4 @@
-//! The archives that the last scan has found.
+//! The archives found by the last scan.
 
 use crate::definition::Ensure;
 use crate::record::ArchiveRecord;
@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The prefix of the IDs.
+/// The prefix of the plugin's IDs.
 pub(crate) const PREFIX: &str = "archive:";
 
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    /// Archives that are not defined any more.
+    /// Archives that are no longer defined.
     pub(crate) orphans: BTreeMap<String, Remembered<ArchiveRecord>>,
-    /// Archives that are defined and not left out by a condition.
+    /// Archives that are defined, and not skipped by a condition.
     pub(crate) defined: Vec<DefinedArchive>,
 }
 
-/// The canonical paths of an archive that is defined.
+/// The canonical paths of a defined archive.
 #[derive(Debug)]
 pub(crate) struct DefinedArchive {
     pub(crate) id: String,
     /// The path of the download.
     pub(crate) path: PathBuf,
-    /// The directory that it is extracted to.
+    /// The target directory.
     pub(crate) tree: Option<PathBuf>,
     pub(crate) ensure: Ensure,
 }
 
 impl Inventory {
-    /// Returns the orphans with the same path of the download, or the same directory to extract to.
+    /// Returns the orphans with the same download path or target directory.
     pub(crate) fn predecessors(&self, path: &Path, tree: Option<&Path>) -> Vec<&Remembered<ArchiveRecord>> {
         let has = |record: &ArchiveRecord| {
             record.path.as_deref().is_some_and(|own| Path::new(own) == path)
@@ -45,7 +45,8 @@ impl Inventory {
     }
 }
 
-/// Returns the canonical form of a path, or the path itself where that cannot be told: an apply reports the error.
+/// Returns the canonical form of a path, or the path itself if it cannot be determined. In this case, the apply reports
+/// the error.
 pub(crate) fn canonical(root: &Arc<Tree>, path: &str, last: bool) -> PathBuf {
     root.canonical(Path::new(path), last).unwrap_or_else(|_| PathBuf::from(path))
 }

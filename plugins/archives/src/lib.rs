@@ -19,7 +19,7 @@ mod signature;
 mod store;
 mod trees;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin, as specified by the arguments and the environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&archives::Archives::default())

@@ -1,33 +1,34 @@
-//! Limits of what an archive may take, so that none fills the disk or the memory.
+//! Resource limits for archives, which prevent them from filling the disk or the memory.
 
 use std::cell::Cell;
 use std::io::{self, Read};
 
-/// The limits of a definition, if it has any.
+/// The limits in a definition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
-    /// The number of bytes.
+    /// The maximum number of bytes.
     pub(crate) size: Option<u64>,
-    /// The number of entries.
+    /// The maximum number of entries.
     pub(crate) entries: Option<u64>,
 }
 
-/// The number of bytes that is always allowed, however small the archive.
+/// The number of bytes that is always permitted, even for a small archive.
 const SMALL: u64 = 256 << 20;
-/// The allowed ratio to the size of the archive. Texts that repeat themselves come to 50, bombs to 1000 and more.
+/// The maximum ratio to the size of the archive. Repetitive texts reach 50, bombs 1000 and more.
 const RATIO: u64 = 200;
-/// The number of bytes that is never exceeded unless the definition says so.
+/// The maximum number of bytes, unless the definition has another limit.
 const LARGE: u64 = 32 << 30;
-/// The number of entries: ten times as many as the largest source trees have.
+/// The maximum number of entries, ten times as many as in the largest source trees.
 const ENTRIES: u64 = 1_000_000;
-/// The number of bytes between the contents of two entries: long names and attributes, which go to memory.
+/// The maximum number of bytes between the contents of two entries: long names and attributes, which are held in
+/// memory.
 const HEADERS: u64 = 1 << 20;
-/// The depth to which directories may be nested.
+/// The maximum nesting depth of directories.
 pub(crate) const DEPTH: usize = 128;
-/// The length of a name with all its directories.
+/// The maximum length of a path.
 pub(crate) const PATH_LENGTH: usize = 3072;
 
-/// The rest of the limits while an archive is read.
+/// The remaining allowance while an archive is read.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     bytes: u64,
@@ -37,12 +38,12 @@ pub(crate) struct Allowance {
     /// The number of bytes decompressed so far.
     unpacked: Cell<u64>,
     entered: Cell<u64>,
-    /// The number of bytes that may still be read before the next content.
+    /// The number of bytes that may be read before the next content.
     header: Cell<Option<u64>>,
 }
 
 impl Allowance {
-    /// Returns the allowance of an archive of this size.
+    /// Creates the allowance for an archive of this size.
     pub(crate) fn new(limits: Limits, size: u64) -> Allowance {
         Allowance {
             bytes: limits.size.unwrap_or_else(|| size.saturating_mul(RATIO).clamp(SMALL, LARGE)),
@@ -66,7 +67,7 @@ impl Allowance {
         Err(io::Error::other(format!("it has more than {} entries", self.entries)))
     }
 
-    /// Counts bytes that are going to be written.
+    /// Counts bytes that are about to be written.
     ///
     /// # Errors
     /// If there are too many.
@@ -87,7 +88,7 @@ impl Allowance {
         self.header.set(Some(HEADERS));
     }
 
-    /// Counts bytes as content from here on.
+    /// Counts bytes as content from now on.
     pub(crate) fn begin_content(&self) {
         self.header.set(None);
     }
@@ -98,7 +99,7 @@ impl Allowance {
     }
 }
 
-/// A reader that fails when more than is allowed is read.
+/// A reader that fails when the allowance is exceeded.
 pub(crate) struct Metered<'a, R> {
     reader: R,
     allowance: &'a Allowance,
@@ -108,7 +109,7 @@ impl<R: Read> Read for Metered<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.reader.read(buffer)?;
         let taken = length as u64;
-        // Headers and padding count as well, but a tree of empty files is no bomb by its size alone.
+        // Headers and padding are counted too, but a tree of empty files is not a bomb because of its size alone.
         self.allowance.take(&self.allowance.unpacked, taken)?;
         if let Some(left) = self.allowance.header.get() {
             let Some(left) = left.checked_sub(taken) else {

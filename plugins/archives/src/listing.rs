@@ -1,4 +1,4 @@
-//! Lists of the paths of an archive, as they are and as they would be: the form in which a change of one is shown.
+//! Lists of the paths of an archive in two states, for displaying changes.
 
 use bstr::ByteSlice;
 use holo_change::manifest::{EntryKind, ManifestEntry, Ownership};
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The number of digits of a digest that are shown.
+/// The number of displayed digits of a digest.
 const DIGITS: usize = 16;
 
-/// The paths of which there is one thing and was, or would be, another.
+/// Paths with differing states.
 #[derive(Debug, Default)]
 pub(crate) struct Listing(BTreeMap<PathBuf, Change>);
 
@@ -19,41 +19,42 @@ pub(crate) struct Listing(BTreeMap<PathBuf, Change>);
 struct Change {
     before: Side,
     after: Side,
-    /// The lines of both, where these are shown.
+    /// The lines of both files, if displayed.
     texts: (String, String),
 }
 
 #[derive(Debug)]
 enum Side {
     Known(Option<ManifestEntry>),
-    /// All that can be said of it.
+    /// A description of an unknown state.
     Unknown(String),
 }
 
 impl Listing {
-    /// Adds a path. What an earlier step would have made of it does not count.
+    /// Adds a path. The result of an earlier operation on the same path is replaced.
     pub(crate) fn add(&mut self, PendingEntry { path, before, after }: PendingEntry) {
         self.set(path, Side::Known(before), Side::Known(after));
     }
 
-    /// Adds a path of which it cannot be told what it would be.
+    /// Adds a path with an unknown resulting state.
     pub(crate) fn add_unknown(&mut self, path: PathBuf, before: Option<ManifestEntry>, reason: &str) {
         self.set(path, Side::Known(before), Side::Unknown(reason.to_owned()));
     }
 
-    /// Adds a download that is not what was downloaded.
+    /// Adds the path of a download whose file has changed.
     pub(crate) fn add_download(&mut self, path: PathBuf, sha256: &str, after: Option<ManifestEntry>) {
         self.set(path, Side::Unknown(format!("sha256:{}", beginning(sha256))), Side::Known(after));
     }
 
-    /// Adds a path that goes, unless something would be made there before.
+    /// Adds a path that is removed, unless an earlier operation creates it.
     pub(crate) fn add_leftover(&mut self, pending: PendingEntry) {
         if !self.0.contains_key(&pending.path) {
             self.add(pending);
         }
     }
 
-    /// Adds the contents of a path that was added, each behind its name. What is not text is not shown.
+    /// Adds the contents of a path that is already in the list, each line prefixed with its name. Only texts are
+    /// displayed.
     pub(crate) fn add_contents(&mut self, path: &Path, before: Option<&[u8]>, after: Option<&[u8]>) {
         if let Some(change) = self.0.get_mut(path) {
             let lines = |content: Option<&[u8]>| content.and_then(as_text).map(|text| quoted(path, text));
@@ -73,7 +74,7 @@ impl Listing {
         self.0.is_empty()
     }
 
-    /// Returns both texts; none if nothing that is shown would change.
+    /// Returns both texts; `None` if there are no visible changes.
     pub(crate) fn into_texts(self) -> Option<(String, String)> {
         let (mut from, mut to) = (String::new(), String::new());
         for (path, Change { before, after, texts }) in self.0 {
@@ -107,12 +108,12 @@ impl Listing {
     }
 }
 
-/// Returns a content as text, if it is that.
+/// Returns a content as text, if it is text.
 pub(crate) fn as_text(content: &[u8]) -> Option<&str> {
     std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
 }
 
-/// Returns the lines of a text, each behind the name of its file.
+/// Returns the lines of a text, each prefixed with its file name.
 fn quoted(path: &Path, text: &str) -> String {
     let name = name(path);
     let mut lines: String = text.split_inclusive('\n').map(|line| format!("{name}| {line}")).collect();
@@ -122,7 +123,7 @@ fn quoted(path: &Path, text: &str) -> String {
     lines
 }
 
-/// Returns the digits of a digest that are shown.
+/// Returns the displayed digits of a digest.
 fn beginning(sha256: &str) -> &str {
     sha256.get(..DIGITS).unwrap_or(sha256)
 }
@@ -144,7 +145,7 @@ fn line(path: &Path, entry: &ManifestEntry, owner: Ownership) -> String {
     line + "\n"
 }
 
-/// A list has a line for a path.
+/// Returns a path as a single line.
 fn name(path: &Path) -> String {
     path_bytes(path).escape_bytes().to_string()
 }

@@ -1,4 +1,4 @@
-//! The program of the plugin `archives`.
+//! The main program of the `archives` plugin.
 
 fn main() -> std::process::ExitCode {
     holo_archives::run()

@@ -1,9 +1,9 @@
-//! Archives of a set, which have their turn at paths that others of the set work on, too.
+//! Archives of a set that wait for others of the set which use the same paths.
 
 use crate::shared::Shared;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output};
 
-/// An archive of a set. The next one that works on the same paths begins when all attempts of this one have ended.
+/// An archive of a set. The next archive that uses the same paths begins when all attempts of this one have ended.
 pub(crate) struct Queued<'a, E> {
     pub(crate) id: &'a str,
     pub(crate) entity: &'a E,

@@ -7,11 +7,11 @@ use holo_plugin::definitions::Globs;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The record of an archive, which is on disk before the first change. The bases lie beside it.
+/// The record of an archive, which is on disk before the first change. Bases are stored separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArchiveRecord {
-    /// The download that is, or was, at the path.
+    /// The current or last download at the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) download: Option<DownloadRecord>,
     /// The download that is about to be moved to the path.
@@ -20,13 +20,13 @@ pub(crate) struct ArchiveRecord {
     /// The canonical path of the download.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
-    /// The canonical paths of the directories that something was extracted to.
+    /// The canonical paths of the directories to which it was extracted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) trees: Vec<String>,
     /// The patterns for files that a user may change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) keep: Vec<String>,
-    /// True if there may be directories that are of no use any more.
+    /// True if there may be directories that are no longer needed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) untidy: bool,
 }
@@ -36,13 +36,13 @@ pub(crate) struct ArchiveRecord {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DownloadRecord {
     pub(crate) sha256: String,
-    /// The checksum of the definition that it was found to have.
+    /// The checksum in the definition that it has matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) checksum: Option<String>,
-    /// The SHA-256 of the key by which its signature was verified.
+    /// The SHA-256 of the key that has verified its signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signed_by: Option<String>,
-    /// The SHA-256 of the URL, which may hold secrets.
+    /// The SHA-256 of the URL, which may contain secrets.
     pub(crate) source: String,
     #[serde(default, skip_serializing_if = "Validators::is_empty")]
     pub(crate) validators: Validators,
@@ -54,12 +54,12 @@ impl ArchiveRecord {
         self.downloads().any(|download| download.sha256 == sha256)
     }
 
-    /// Returns the downloads that may be at the path, the latest first.
+    /// Returns the possible downloads at the path, latest first.
     pub(crate) fn downloads(&self) -> impl Iterator<Item = &DownloadRecord> {
         self.incoming.iter().chain(&self.download)
     }
 
-    /// Opens a directory that it was extracted to. Changed files that a user may change are the user's.
+    /// Opens a directory to which it was extracted. Changed files that match `keep` belong to the user.
     pub(crate) fn open_tree(&self, store: &TreeStore, id: &str, directory: &Path) -> Result<OwnedTree, PathError> {
         let mut extracted = OwnedTree::open(store, id, directory)?;
         if !self.keep.is_empty() {
@@ -69,9 +69,9 @@ impl ArchiveRecord {
         Ok(extracted)
     }
 
-    /// Takes changed files that a user may change off the manifest.
+    /// Removes changed files that match `keep` from the manifest.
     pub(crate) fn leave_kept(&self, extracted: &mut OwnedTree, drift: &mut Drift) -> Result<(), PathError> {
-        // They were checked with the definition.
+        // The patterns were validated with the definition.
         let keep = Globs::new(&self.keep).unwrap_or_default();
         extracted.leave_changed(drift, |path| keep.cover(path))
     }
@@ -80,7 +80,7 @@ impl ArchiveRecord {
         self.downloads().next().is_some()
     }
 
-    /// Returns the canonical paths that the archive has worked on.
+    /// Returns the canonical paths that the archive has used.
     pub(crate) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.path.iter().chain(&self.trees).map(PathBuf::from)
     }
@@ -95,7 +95,7 @@ impl ArchiveRecord {
         }
     }
 
-    /// Returns true if there is nothing to be undone.
+    /// Returns true if there are no changes to undo.
     pub(crate) fn is_empty(&self) -> bool {
         !self.has_download() && self.trees.is_empty() && !self.untidy
     }

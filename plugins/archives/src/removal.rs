@@ -1,4 +1,4 @@
-//! Removal of an archive: its download and what was extracted go, and bases are restored.
+//! Removing an archive: the download and the extracted files are removed, and bases are restored.
 
 use crate::error::ArchiveError;
 use crate::listing::Listing;
@@ -12,7 +12,7 @@ use holo_change::{Durability, Kind, PathHandle};
 use holo_plugin::{EntityReport, ForceTo, Output};
 use std::path::{Path, PathBuf};
 
-/// An archive that is to be removed.
+/// An archive to be removed.
 pub(crate) struct Removal<'a> {
     pub(crate) store: &'a Store,
     pub(crate) id: &'a str,
@@ -20,22 +20,22 @@ pub(crate) struct Removal<'a> {
     pub(crate) report: &'a EntityReport,
 }
 
-/// The file at the path.
+/// The file at the path of the download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
     /// Our download.
     Ours,
-    /// The file that was there before us.
+    /// The original file.
     Base,
-    /// A file that is not ours; we have never downloaded anything to the path.
+    /// A file that is not ours; nothing was downloaded to the path.
     Foreign,
-    /// Our download, which a user has changed.
+    /// Our download, with changes of a user.
     Changed,
 }
 
 impl Removal<'_> {
-    /// Removes the download and everything that was extracted. Bases are kept until the definition is gone.
+    /// Removes the download and all extracted files. Bases are kept until the definition is removed.
     pub(crate) fn remove(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut record = self.record()?;
         let file = self.location();
@@ -69,12 +69,13 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    /// Restores everything as it was before us, and forgets the archive.
+    /// Restores the original state, and removes the record of the archive.
     pub(crate) fn scrub(&self, force: bool, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let mut record = self.record()?;
         let (file, path) = (self.location(), self.canonical()?);
         let has_another = self.has_another()?;
-        // A file that another archive has brought there, or taken over from us, belongs to that one, and so does its base.
+        // A file that another archive has created there, or taken over from us, belongs to that archive, together with
+        // its base.
         let found = if has_another { Found::Foreign } else { self.found(&file, &record)? };
         if found == Found::Changed && !force {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
@@ -96,7 +97,7 @@ impl Removal<'_> {
                 changes.push(format!("removed {}", self.path));
             }
         }
-        // From here on, the file at the path is not ours.
+        // From now on, the file at the path is not ours.
         (record.download, record.incoming) = (None, None);
         self.save_record(&record)?;
         if !has_another {
@@ -108,7 +109,7 @@ impl Removal<'_> {
         }
         self.remove_directories()?;
         self.store.forget(self.id)?;
-        // It is forgotten, even if there was nothing left to do.
+        // The record is removed even if there were no other changes.
         if changes.is_empty() {
             changes.push(format!("forgot {}", self.id));
         }
@@ -133,7 +134,7 @@ impl Removal<'_> {
         Ok(changes)
     }
 
-    /// Returns the paths that removing or scrubbing it by force would change.
+    /// Returns the paths that a forced removal or scrub would change.
     pub(crate) fn preview(&self, scrubs: bool) -> Result<Listing, ArchiveError> {
         let (record, mut listing) = (self.record()?, Listing::default());
         for directory in &record.trees {
@@ -153,7 +154,7 @@ impl Removal<'_> {
         Ok(listing)
     }
 
-    /// Returns true if only files under overlays are left.
+    /// Returns true if only files with overlays are left.
     fn waits(&self, record: &ArchiveRecord) -> Result<bool, PathError> {
         for directory in &record.trees {
             if OwnedTree::open(&self.store.trees, self.id, Path::new(directory))?.has_nothing_but_waiting()? {
@@ -226,15 +227,15 @@ impl Removal<'_> {
         would.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the directories that archives have made, and none needs any more.
+    /// Removes directories that were created by archives, and are no longer needed.
     fn remove_directories(&self) -> Result<(), ArchiveError> {
-        // An earlier run may have left part of a download there.
+        // An earlier run may have left an incomplete download.
         self.location().temporary(holo_download::PART_SUFFIX).remove()?;
         self.store.remove_directories(self.id, None, false)
     }
 
-    /// Returns true if another archive has brought something to the path, or it is that of an entity of another plugin: one that has taken it
-    /// over, or one that it was about to be taken over from when a run was killed.
+    /// Returns true if another archive has created a file at the path, or the path belongs to an entity of another
+    /// plugin: one that has taken it over, or one from which a killed run was about to take it over.
     fn has_another(&self) -> Result<bool, ArchiveError> {
         let (path, trees) = (self.canonical()?, &self.store.trees);
         Ok(self.store.owners_below(self.id, &path)?.has(&path)?
@@ -246,9 +247,9 @@ impl Removal<'_> {
         self.store.trees.root().canonical(Path::new(self.path), false)
     }
 
-    /// Reduces the record to what is needed for restoring bases.
+    /// Reduces the record to the data that is needed to restore bases.
     fn end(&self, record: &mut ArchiveRecord, changed: bool) -> Result<(), ArchiveError> {
-        // There is no record, or nothing in it but that there is a base.
+        // There is no record, or it only shows that there is a base.
         if record.is_empty() && !changed {
             return Ok(());
         }

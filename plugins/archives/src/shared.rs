@@ -1,4 +1,4 @@
-//! State that the archives of one process share.
+//! State that the archives in one process share.
 
 use holo_change::Tree;
 use holo_change::error::Result;
@@ -11,20 +11,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Shared {
     state: Mutex<StateLock>,
     pub(crate) queue: PathQueue,
-    /// Held while directories are made or removed that more than one archive may need.
+    /// Held while directories that several archives may need are created or removed.
     pub(crate) directories: Arc<Mutex<()>>,
 }
 
-/// The lock of the state directory: the plugin of a dispatcher that was killed may still work in it, and other plugins take paths over.
+/// The lock of the state directory. The plugin of a killed dispatcher may still be using it, and other plugins take
+/// over paths.
 #[derive(Debug, Default)]
 struct StateLock {
     locked: Option<OwnedFd>,
-    /// The number of archives that are being worked on.
+    /// The number of archives that are being processed.
     users: usize,
     is_tidy: bool,
 }
 
-/// Keeps the state directory locked.
+/// A guard that keeps the state directory locked.
 pub(crate) struct LockedState<'a>(&'a Shared);
 
 impl Drop for LockedState<'_> {
@@ -38,8 +39,8 @@ impl Drop for LockedState<'_> {
 }
 
 impl Shared {
-    /// Keeps other processes out of the state directory, until no archive is worked on any more. The first time, `tidy` removes what killed
-    /// ones have left.
+    /// Locks the state directory against other processes, until no archive is being processed any more. The first call
+    /// removes incomplete files of killed processes with `tidy`.
     pub(crate) fn lock_state(&self, host: &Host, tidy: impl FnOnce() -> Result<()>) -> Result<LockedState<'_>> {
         let mut state = self.state();
         if !state.is_tidy {
@@ -58,12 +59,12 @@ impl Shared {
     }
 }
 
-/// The canonical paths that an archive works on: its download, and the directories that it is, or was, extracted to.
+/// The canonical paths that an archive uses: its download, and its current and former target directories.
 pub(crate) type WorkPaths = Vec<PathBuf>;
 
-/// A queue that lets archives of one set that work on the same paths do so one after the other, in the plan's order.
+/// A queue that serializes archives of a set that use the same paths, in the order of the plan.
 ///
-/// An archive is not begun before all that precede it have been, so that waiting for those comes to an end.
+/// An archive is only begun after all preceding ones have been, so waiting for them cannot cause a deadlock.
 #[derive(Debug, Default)]
 pub(crate) struct PathQueue {
     waiting: Mutex<Vec<(String, WorkPaths)>>,
@@ -71,12 +72,12 @@ pub(crate) struct PathQueue {
 }
 
 impl PathQueue {
-    /// Enters the archives of a set, in their order.
+    /// Enters the archives of a set, in order.
     pub(crate) fn enter(&self, set: impl IntoIterator<Item = (String, WorkPaths)>) {
         *self.waiting() = set.into_iter().collect();
     }
 
-    /// Waits until all archives have left that precede this one and work on some of its paths.
+    /// Waits until all preceding archives that use some of the same paths have left.
     pub(crate) fn wait(&self, id: &str) {
         let is_free = |waiting: &Vec<(String, WorkPaths)>| {
             let before = waiting.iter().position(|(other, _)| other == id).unwrap_or(0);
@@ -89,7 +90,7 @@ impl PathQueue {
         }
     }
 
-    /// Removes an archive whose work has ended, successfully or not.
+    /// Removes an archive that was processed, successfully or not.
     pub(crate) fn leave(&self, id: &str) {
         self.waiting().retain(|(other, _)| other != id);
         self.left.notify_all();
@@ -104,7 +105,7 @@ fn overlap(one: &[PathBuf], other: &[PathBuf]) -> bool {
     one.iter().any(|one| other.iter().any(|other| are_nested(one, other)))
 }
 
-/// Returns true if two paths are the same, or one is in the other.
+/// Returns true if two paths are equal, or one is below the other.
 fn are_nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
@@ -125,7 +126,7 @@ mod tests {
             ("b".to_owned(), paths(&["/srv/b", "/usr"])),
             ("c".to_owned(), paths(&["/srv/c", "/opt/app"])),
         ]);
-        // Neither the first ones nor those that have not entered wait for anything.
+        // Neither the first archives nor those that have not entered have to wait.
         ["a", "b", "x"].iter().for_each(|id| queue.wait(id));
         thread::scope(|scope| {
             let (sender, come) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! Signatures of downloads, and of lists of checksums: those of minisign, and those of OpenPGP, for which `gpgv` is run.
+//! Verifying signatures of downloads and checksum lists, made with minisign or OpenPGP. The latter are verified by
+//! `gpgv`.
 
 use holo_change::PathHandle;
 use holo_change::error::{PathError, reason};
@@ -10,10 +11,10 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest time that `gpgv` may take.
+/// The timeout for `gpgv`.
 const GPGV_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// The reason that a signature is not accepted.
+/// A signature was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignatureError {
     #[error("its signature is not one of minisign: {0}")]
@@ -36,22 +37,22 @@ pub(crate) enum SignatureError {
     Path(#[from] PathError),
 }
 
-/// Whoever has to have signed something.
+/// The required signer.
 pub(crate) enum Signer<'a> {
-    /// The owner of a key of minisign.
+    /// The owner of a minisign key.
     Minisign(&'a str),
-    /// The owner of a key in this file, which `gpg --export` has written.
+    /// The owner of a key in this file, which was created by `gpg --export`.
     Keyring(&'a str),
 }
 
 impl Signer<'_> {
-    /// Returns a text that another signer does not have.
+    /// Returns a text that identifies the signer.
     pub(crate) fn identity(&self) -> String {
         let (Signer::Minisign(text) | Signer::Keyring(text)) = self;
         sha256(text.as_bytes())
     }
 
-    /// Fails unless this is a signature of a file's content. It is for `gpgv` that the files have paths.
+    /// Fails unless this is a signature of the content of a file. The paths are needed for `gpgv`.
     pub(crate) fn verify(
         &self,
         content: &mut impl Read,
@@ -69,7 +70,7 @@ impl Signer<'_> {
     }
 }
 
-/// Fails if a text is not a key of minisign.
+/// Fails if a text is not a minisign key.
 pub(crate) fn validate_key(key: &str) -> Result<(), SignatureError> {
     PublicKey::from_base64(key).map(drop).map_err(SignatureError::Key)
 }
@@ -113,12 +114,12 @@ fn verify_openpgp(keyring: PathBuf, signature: PathBuf, signed: PathBuf) -> Resu
     Ok(())
 }
 
-/// The status lines of gpgv, which ends with 0 for signatures by revoked and expired keys as well.
+/// The status lines of gpgv, which exits with 0 even for signatures by revoked or expired keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Status {
-    /// The reason why a signature that matches the content is not trusted.
+    /// The reason why a matching signature is not trusted.
     distrust: Option<String>,
-    /// Numbers of lines `GOODSIG`, of lines `VALIDSIG`, and of signatures that do not match or cannot be verified.
+    /// The numbers of `GOODSIG` lines, of `VALIDSIG` lines, and of signatures that do not match or cannot be verified.
     good: usize,
     valid: usize,
     bad: usize,
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(status(&["NEWSIG", good, valid]), Status { good: 1, valid: 1, ..Status::default() });
         let bad = status(&[good, valid, good, valid, "BADSIG 1 x", "ERRSIG 1 22 8 00 1 9 1"]);
         assert_eq!(bad, Status { good: 2, valid: 2, bad: 2, distrust: None });
-        // Text without the prefix is no status.
+        // Text without the prefix is not a status line.
         assert_eq!(Status::parse(&format!("{good}\n{valid}\n")), Status::default());
     }
 

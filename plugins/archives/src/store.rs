@@ -1,4 +1,4 @@
-//! The files in which the records of archives are.
+//! The stores with the records of archives.
 
 use crate::error::ArchiveError;
 use crate::inventory::{Inventory, PREFIX};
@@ -19,22 +19,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub(crate) struct Store {
-    /// The directories that archives were extracted to, and the bases of what is in them and of downloads.
+    /// The target directories of archives, and the bases of extracted files and of downloads.
     pub(crate) trees: TreeStore,
     pub(crate) memory: BaseStore,
     pub(crate) checksums: Rc<ChecksumCache>,
     pub(crate) inventory: Arc<Inventory>,
     pub(crate) shared: Arc<Shared>,
-    /// True if anything outside of the state directory has been changed.
+    /// True if any file outside of the state directory was changed.
     pub(crate) has_changed: Rc<Cell<bool>>,
     host: Host,
 }
 
-/// The folder of the caches of digests.
+/// The directory of the digest caches.
 const CHECKSUMS: &str = "known";
 
 impl Store {
-    /// Opens the store for an archive.
+    /// Opens the stores for an archive.
     pub(crate) fn open(
         host: &Host,
         id: &str,
@@ -57,32 +57,34 @@ impl Store {
         })
     }
 
-    /// Waits until no archive before this one works on the same paths. What those have removed and made again is opened anew.
+    /// Waits until no preceding archive uses the same paths. Cached directories, which those may have removed and
+    /// created again, are dropped.
     pub(crate) fn wait_for_turn(&self, id: &str) {
         self.shared.queue.wait(id);
         self.trees.forget_directories();
         self.memory.forget_directories();
     }
 
-    /// Removes what killed processes have not completed.
+    /// Removes incomplete files of killed processes.
     pub(crate) fn tidy(&self) -> Result<(), PathError> {
         self.memory.tidy()?;
         self.trees.tidy()
     }
 
-    /// Forgets an archive of which nothing is left.
+    /// Removes the record of an archive without files.
     pub(crate) fn forget(&self, id: &str) -> Result<(), PathError> {
         holo_download::remove_cache(&self.trees.state(&checksums_location(id)))?;
         self.memory.forget(id)
     }
 
-    /// Returns the paths in an area that all archives but one have brought.
+    /// Returns the paths in an area that belong to other archives.
     pub(crate) fn owners_below(&self, id: &str, area: &Path) -> Result<PathOwners, ArchiveError> {
         Ok(PathOwners::read(&self.trees, id, &self.other_owners(id)?, area)?)
     }
 
-    /// Returns the paths in the directory of an archive, except those that it was itself extracted to this directory. If it was extracted to
-    /// another directory before, which contains this one or is in it, those paths count as an orphan's.
+    /// Returns the paths in the directory of an archive, except those that the archive itself has extracted to this
+    /// directory. If it was extracted before to another directory, which contains this one or is below it, those paths
+    /// count as an orphan's.
     pub(crate) fn read_owners_in_tree(&self, id: &str, tree: &Path) -> Result<PathOwners, ArchiveError> {
         let mut owners = self.other_owners(id)?;
         if let Some(own) = self.memory.recall::<ArchiveRecord>(id)? {
@@ -106,7 +108,7 @@ impl Store {
     /// Returns the records of other archives.
     ///
     /// # Errors
-    /// If one cannot be read: it may be about the same paths.
+    /// If a record cannot be read, because it may be for the same paths.
     pub(crate) fn others(&self, id: &str) -> Result<Vec<Remembered<ArchiveRecord>>, ArchiveError> {
         let mut problems = Problems::default();
         let all = self.memory.all::<ArchiveRecord>(&mut Output::new(&mut problems))?;
@@ -121,8 +123,9 @@ impl Store {
         claims::all(self.host.locations()).into_iter().filter(|claim| !claim.id.starts_with(PREFIX)).collect()
     }
 
-    /// Removes directories that archives have made, are empty, and that no archive needs. The record is that of the archive with this ID; none
-    /// if it is about to be forgotten. If `is_going_on`, the archive needs the directories on the way to its paths.
+    /// Removes empty directories that were created by archives, and that no archive needs. `record` is that of the
+    /// archive with this ID; `None` if it is about to be removed. If `is_going_on` is set, the archive needs the
+    /// parents of its paths.
     pub(crate) fn remove_directories(
         &self,
         id: &str,
@@ -137,7 +140,7 @@ impl Store {
         let others = self.others(id)?;
         let all = || others.iter().map(|other| (&*other.id, &other.base)).chain(record.map(|record| (id, record)));
         let used = all().filter(|(of, record)| !record.is_empty() && (is_going_on || *of != id));
-        // The directory that is extracted to, and the one that the download is in.
+        // The target directory, and the directory of the download.
         let needed: Vec<PathBuf> = used
             .flat_map(|(_, record)| {
                 let folder = record.path.as_deref().and_then(|path| Path::new(path).parent());
@@ -151,7 +154,7 @@ impl Store {
     }
 }
 
-/// Returns the path, in the state directory, of the digests of an archive's files.
+/// Returns the path of an archive's digest cache in the state directory.
 fn checksums_location(id: &str) -> PathBuf {
     let name: String = sha256(format!("{id}\0").as_bytes()).chars().take(32).collect();
     Path::new(CHECKSUMS).join(name)

@@ -1,4 +1,4 @@
-//! The directories that archives are extracted to: their removal, and words for what keeps them from being changed.
+//! The target directories of archives: removing their trees, and explaining why they cannot be changed.
 
 use crate::error::ArchiveError;
 use crate::record::ArchiveRecord;
@@ -8,18 +8,18 @@ use holo_change::tree_store::{PendingEntry, TreeError};
 use holo_plugin::{ForceTo, Output};
 use std::path::{Path, PathBuf};
 
-/// The number of changed files that are named.
+/// The maximum number of changed files that are named.
 const NAMED: usize = 10;
 
-/// The outcome of removing everything that was extracted to a directory.
+/// The result of removing the tree in a directory.
 pub(crate) struct RemovedTree {
-    /// True if there was something to remove.
+    /// True if there were files to remove.
     pub(crate) has_changed: bool,
-    /// True if something is left, because overlays lie over it.
+    /// True if files are left because of overlays.
     pub(crate) waits: bool,
 }
 
-/// Removes everything that was extracted to a directory, and restores bases. Files under overlays stay, with a warning.
+/// Removes the tree in a directory, and restores bases. Files with overlays are kept, with a warning.
 pub(crate) fn remove_tree(
     store: &Store,
     (id, record): (&str, &ArchiveRecord),
@@ -39,7 +39,7 @@ pub(crate) fn remove_tree(
     Ok(RemovedTree { has_changed, waits: !waiting.is_empty() })
 }
 
-/// Returns the description of what [`remove_tree`] would do, if there is anything to remove.
+/// Returns a description of the effect of [`remove_tree`], if there are files to remove.
 pub(crate) fn would_remove_tree(
     store: &Store,
     (id, record): (&str, &ArchiveRecord),
@@ -57,7 +57,7 @@ pub(crate) fn would_remove_tree(
     Err(explain(TreeError::LosesChanges(losses), directory, output))
 }
 
-/// Returns the paths that [`remove_tree`] would change by force.
+/// Returns the paths that a forced [`remove_tree`] would change.
 pub(crate) fn pending_removal(
     store: &Store,
     (id, record): (&str, &ArchiveRecord),
@@ -68,14 +68,14 @@ pub(crate) fn pending_removal(
     Ok(extracted.pending(&Table::default(), &owners, &store.claims())?)
 }
 
-/// Names files that stay until no overlay lies over them.
+/// Prints warnings for files that are kept because of overlays.
 pub(crate) fn warn_of_waiting(paths: &[PathBuf], output: &mut Output<'_>) {
     for path in paths {
         output.warning(format!("{} comes back when nothing is laid over it any more", path.display()));
     }
 }
 
-/// Turns an error into one of the archive. Changes that would be lost are named, but not all of them if there are many.
+/// Converts an error to one of the archive. Manual changes that would be lost are printed, up to a limit.
 pub(crate) fn explain(error: TreeError, directory: &str, output: &mut Output<'_>) -> ArchiveError {
     match error {
         TreeError::LosesChanges(paths) => {

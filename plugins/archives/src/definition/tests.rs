@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 const VECTORS: &str = include_str!("vectors.tsv");
 
-/// Rows that say otherwise than holo-archives(8) does: by their property, value and note.
+/// Rows that contradict holo-archives(8), by property, value and note.
 const OVERRULED: [(&str, &str, &str); 11] = [
-    // The format is found from the content, whatever the names are.
+    // The format is detected from the content, regardless of the name.
     ("url", "\"https://example.com/archive.exe\"", "url with .exe extension"),
     ("url", "\"https://example.com/archive.tar.xz\"", "url with .tar.xz extension"),
     ("path", "\"/tmp/archive.bin\"", "name with invalid extension"),
@@ -14,9 +14,9 @@ const OVERRULED: [(&str, &str, &str); 11] = [
     ("url", "\"https://example.com/archive.zip\"", "zip url with tar.gz name"),
     ("url", "\"https://example.com/archive.tar\"", "tar url with tar.gz name"),
     ("url", "\"https://example.com/archive.tar.gz\"", "tar.gz url with tar name"),
-    // Extraction is recorded without `creates`.
+    // Extraction is recorded even without `creates`.
     ("cleanup", "true", "cleanup without creates"),
-    // Paths are absolute, and ftp is no scheme of ours.
+    // Paths must be absolute, and ftp is not supported.
     ("extract_to", "\"opt/app\"", "derived from code"),
     ("creates", "\"app/bin\"", "derived from code"),
     ("url", "\"ftp://example.com/archive.tar.gz\"", "derived"),

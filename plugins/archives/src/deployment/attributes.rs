@@ -1,4 +1,4 @@
-//! Owner, group and mode of a download that is there already.
+//! The owner, group and mode of an existing download.
 
 use super::Deployment;
 use super::state::CurrentState;
@@ -19,7 +19,7 @@ impl Deployment<'_> {
         })
     }
 
-    /// Changes owner and mode of the download without downloading it again.
+    /// Sets the owner and mode of the download without downloading it again.
     pub(super) fn set_attributes(
         &self,
         state: &mut CurrentState,
@@ -43,7 +43,7 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Saves the base of a file that was there before us, and records it as our download.
+    /// Saves the base of an existing file, and records the file as our download.
     pub(super) fn adopt(&self, state: &mut CurrentState, force: bool) -> Result<(), ArchiveError> {
         let current = state.current.as_ref().filter(|_| !state.record.has_download());
         let Some(sha256) = current.map(|current| current.digests.sha256.clone()) else { return Ok(()) };
@@ -60,12 +60,12 @@ impl Deployment<'_> {
         self.release(&taken, state)
     }
 
-    /// Returns descriptions of those of owner, group and mode that are not as desired.
+    /// Returns descriptions of the attributes that differ from the desired ones.
     pub(super) fn attributes_to_change(&self, state: &CurrentState) -> Vec<String> {
         let Some(current) = &state.current else { return Vec::new() };
         let path = &self.archive.path;
         let mut wrong = Vec::new();
-        // A user that does not exist yet owns nothing.
+        // A user that does not exist yet cannot own files.
         let owner = self.owner().ok();
         if owner.is_none_or(|owner| owner.uid.is_some_and(|uid| uid != current.stat.uid)) {
             wrong.push(format!("the owner of {path}"));

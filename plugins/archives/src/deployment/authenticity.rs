@@ -1,4 +1,4 @@
-//! The checksum that a list on a server has of the download, and signatures of either.
+//! Verifying a download: its checksum in a list on a server, and signatures of the download or the list.
 
 use super::Deployment;
 use crate::checksum_list::{self, Contradiction};
@@ -14,12 +14,12 @@ use holo_plugin::Output;
 use std::io::{Read, Seek};
 use std::path::Path;
 
-/// The number of bytes that a list of checksums or a signature may have.
+/// The maximum size of a checksum list or signature, in bytes.
 const LIMIT: u64 = 4 << 20;
 
 impl Deployment<'_> {
-    /// Returns the definition with the checksum that the list has, if it names one. Unless the server may be asked, or answers, it is the one
-    /// of the last time.
+    /// Returns the definition with the checksum from the list, if the definition names a list. If the server must not
+    /// be contacted, or does not respond, the last known checksum is used.
     pub(crate) fn listed(&self, asks: bool, output: &mut Output<'_>) -> Result<Option<Archive>, ArchiveError> {
         let Some(address) = self.archive.checksum_list() else { return Ok(None) };
         let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
@@ -62,7 +62,7 @@ impl Deployment<'_> {
         }
     }
 
-    /// Fails if the download has to be signed, and is not. Of a list of checksums, the signature is that of the list.
+    /// Fails if the download must be signed, but is not. With a checksum list, the signature is that of the list.
     pub(super) fn verify_download(
         &self,
         complete: &CompleteDownload,
@@ -81,7 +81,7 @@ impl Deployment<'_> {
         })
     }
 
-    /// Returns the one who has to have signed the download itself.
+    /// Returns the required signer of the download itself.
     pub(super) fn signer(&self) -> Option<Signer<'_>> {
         self.archive.signer().filter(|_| self.archive.checksum_url.is_none())
     }
@@ -96,7 +96,8 @@ impl Deployment<'_> {
         Ok(verified?)
     }
 
-    /// Downloads a small file to the cache directory. Headers and passwords go with it only to the server that the download is on.
+    /// Downloads a small file to the cache directory. Headers and passwords are only sent to the server of the
+    /// download.
     fn fetch_small(&self, address: &Address, name: &str, output: &mut Output<'_>) -> Result<PathHandle, ArchiveError> {
         let cache = Tree::open(self.host.cache_dir())?;
         let target = cache.place(&Path::new("small").join(sha256(self.id.as_bytes())).join(name));

@@ -1,4 +1,4 @@
-//! The contents of files as the archive has them.
+//! The contents of files in the archive.
 
 use super::Deployment;
 use crate::error::ArchiveError;
@@ -10,7 +10,8 @@ use holo_download::Address;
 use std::path::Path;
 
 impl Deployment<'_> {
-    /// Finds contents in the archive that was extracted, if that is still here: at its path, or where it was copied from. Asks no server.
+    /// Finds contents in the extracted archive if it still exists locally: at its path, or at the path from which it
+    /// was copied. No server is contacted.
     pub(crate) fn find_contents(&self, record: &ArchiveRecord, contents: &mut Contents) -> Result<(), ArchiveError> {
         let (Some(recorded), Some(directory)) = (&record.download, &self.archive.extract_to) else { return Ok(()) };
         let source = self.archive.addresses().first().and_then(Address::file);

@@ -1,4 +1,4 @@
-//! Extraction of a download to its directory.
+//! Extracting a download to its directory.
 
 use super::Deployment;
 use super::fetch::LocalArchive;
@@ -14,12 +14,12 @@ use holo_plugin::Output;
 use std::io::Seek;
 use std::path::Path;
 
-/// The mode of the directory that is extracted to, if we make it.
+/// The mode of the target directory if it is created.
 const DIRECTORY_MODE: u32 = 0o755;
 
 impl Deployment<'_> {
-    /// Returns true if the directory is not what an extraction of the local download would make of it. If the download is still missing, that
-    /// is not known yet.
+    /// Returns true if the directory does not match an extraction of the local download. Unknown, and therefore true,
+    /// if the download is missing.
     pub(super) fn must_extract(&self, state: &CurrentState) -> bool {
         let Some(extracted) = &state.extracted else { return false };
         let recipe = match (&state.current, state.download) {
@@ -30,7 +30,7 @@ impl Deployment<'_> {
         recipe.is_none_or(|recipe| must_make(extracted, &recipe, &state.drift))
     }
 
-    /// Returns everything that decides about the extracted tree.
+    /// Returns all inputs that determine the extracted tree.
     pub(super) fn recipe(&self, sha256: &str) -> Result<String, ArchiveError> {
         let Ownership { uid, gid } = self.owner()?;
         let mut recipe = format!("sha256:{sha256} strip={}", self.archive.strip_components);
@@ -50,7 +50,7 @@ impl Deployment<'_> {
         Ok(recipe)
     }
 
-    /// Returns the options of an extraction to a directory.
+    /// Returns the options for an extraction to a directory.
     pub(super) fn extraction<'e>(
         &'e self,
         directory: &'e str,
@@ -96,7 +96,7 @@ impl Deployment<'_> {
             let _ = extracted.clear_staging();
             error.extracting(state.path.shown())
         };
-        // Another archive may have made the directory while this one was waiting.
+        // Another archive may have created the directory while this one was waiting.
         extracted.reopen()?;
         let owners = self.store.owners_in_tree(self.id, Path::new(&self.tree()?.unwrap_or_default()))?;
         let mut staged = extracted.staging()?;
@@ -148,7 +148,7 @@ impl Deployment<'_> {
         }
     }
 
-    /// Removes what was extracted to directories that the definition does not name any more.
+    /// Removes trees in directories that are no longer in the definition.
     pub(super) fn remove_other_trees(
         &self,
         state: &mut CurrentState,
@@ -179,7 +179,7 @@ impl Deployment<'_> {
     }
 }
 
-/// Returns true if a tree is not what was extracted by this recipe.
+/// Returns true if a tree does not match an extraction with this recipe.
 pub(super) fn must_make(extracted: &OwnedTree, recipe: &str, drift: &Drift) -> bool {
     let is_same = extracted.manifest().is_some_and(|manifest| manifest.recipe == recipe);
     !is_same || extracted.is_unfinished() || drift.is_missing || !drift.changed.is_empty()

@@ -1,4 +1,4 @@
-//! Gets the download: the file that is there, or what the server has.
+//! Obtaining the download: the existing file, or one from the server.
 
 use super::Deployment;
 use super::state::{CurrentFile, CurrentState, DownloadState};
@@ -21,7 +21,7 @@ pub(super) struct LocalArchive {
 }
 
 impl Deployment<'_> {
-    /// Puts the desired download into place. Returns it if anything is still to be done with it.
+    /// Puts the desired download into place. Returns it if further work is needed.
     pub(super) fn fetch(
         &self,
         state: &mut CurrentState,
@@ -30,7 +30,7 @@ impl Deployment<'_> {
         output: &mut Output<'_>,
     ) -> Result<Option<LocalArchive>, ArchiveError> {
         if state.download == DownloadState::Present && self.archive.checksum.is_none() {
-            // The same URL may lead to something else by now.
+            // The content of the URL may have changed.
             if let Some(complete) = self.revalidate(state, output)? {
                 return self.put_into_place(complete, state, force, (changes, output)).map(Some);
             }
@@ -65,8 +65,8 @@ impl Deployment<'_> {
         }
     }
 
-    /// Asks the server for something newer than the local download, and downloads it. If no server answers, that is not an error: the local
-    /// download is there.
+    /// Downloads a newer version from the server, if there is one. It is no error if no server responds, because the
+    /// local download exists.
     fn revalidate(
         &self,
         state: &mut CurrentState,
@@ -74,7 +74,7 @@ impl Deployment<'_> {
     ) -> Result<Option<CompleteDownload>, ArchiveError> {
         let Some(recorded) = state.recorded().cloned() else { return Ok(None) };
         let is_file = self.is_local();
-        // Without validators, it would be downloaded every time.
+        // Without validators, the file would be downloaded every time.
         if recorded.validators.is_empty() && !is_file && !self.must_extract(state) {
             return Ok(None);
         }
@@ -85,7 +85,7 @@ impl Deployment<'_> {
         match self.download(previous, state, output) {
             Ok(Download::Unmodified) => Ok(None),
             Ok(Download::Complete(complete)) if complete.digests.sha256 == sha256 => {
-                // The server has ignored the validators, or they have changed and the content has not.
+                // The server has ignored the validators, or they have changed without a change of the content.
                 complete.path.remove()?;
                 if let Some(download) = &mut state.record.download {
                     download.validators = complete.validators;
@@ -112,7 +112,8 @@ impl Deployment<'_> {
         holo_download::download(&request, &state.path, self.host, output)
     }
 
-    /// Returns true if there is something new to download; none if only the server knows, and a check must not ask it.
+    /// Returns true if there is a new version to download; `None` if only the server knows, and a check must not
+    /// contact it.
     pub(super) fn has_source_changed(&self, state: &CurrentState) -> Result<Option<bool>, ArchiveError> {
         let is_there = matches!(state.download, DownloadState::Present | DownloadState::CleanedUp);
         let Some(recorded) = state.recorded().filter(|_| is_there && self.archive.checksum.is_none()) else {
@@ -120,7 +121,7 @@ impl Deployment<'_> {
         };
         let addresses = self.archive.addresses();
         let is_file = self.is_local();
-        // As in an apply: without validators, it is downloaded once.
+        // As in an apply: without validators, the file is downloaded only once.
         if recorded.validators.is_empty() && !is_file {
             return Ok(Some(false));
         }
@@ -129,16 +130,16 @@ impl Deployment<'_> {
         }
         let previous = PreviousDownload { sha256: recorded.sha256.clone(), validators: recorded.validators.clone() };
         let request = self.request(Some(previous), &addresses)?;
-        // An apply does not fail either if no server answers.
+        // An apply does not fail either if no server responds.
         Ok(holo_download::is_unmodified(&request, self.host).ok().map(|is_unmodified| !is_unmodified))
     }
 
-    /// Returns true if the download is a file of this machine.
+    /// Returns true if the URL refers to a local file.
     pub(super) fn is_local(&self) -> bool {
         self.archive.addresses().first().is_some_and(|address| address.file().is_some())
     }
 
-    /// Moves a download to its path, after the base of the file there has been saved.
+    /// Moves a download to its path, after saving the base of the existing file.
     fn put_into_place(
         &self,
         mut complete: CompleteDownload,
@@ -176,7 +177,7 @@ impl Deployment<'_> {
         Ok(local)
     }
 
-    /// Fails if another archive has brought something to the path of the download.
+    /// Fails if another archive has created a file at the path of the download.
     fn reject_conflict(&self) -> Result<(), ArchiveError> {
         let path = PathBuf::from(self.path()?);
         let owners = self.store.owners_below(self.id, &path)?;
@@ -189,8 +190,8 @@ impl Deployment<'_> {
         }
     }
 
-    /// Saves the base of the file at the path, unless it is a download of ours. Returns what is taken over from an entity of another plugin,
-    /// which has to be released as soon as the download is on record.
+    /// Saves the base of the file at the path, unless it is our download. Returns the takeover from an entity of
+    /// another plugin, which must be released as soon as the download is recorded.
     pub(super) fn save_base_of_download(
         &self,
         state: &mut CurrentState,
@@ -210,18 +211,19 @@ impl Deployment<'_> {
             return Ok(Some(adoption));
         }
         if state.path.stat()?.is_none() {
-            // A killed run may have saved the base of a file that was there then.
+            // A killed run may have saved the base of a file that existed then.
             self.store.trees.bases().remove(Path::new(&path))?;
             return Ok(None);
         }
-        // The base is removed with the record, if this run is killed before it is needed.
+        // If this run is killed before the base is needed, the base is removed with the record.
         state.record.path = Some(path.clone());
         self.save_record(state)?;
         self.store.trees.bases().save([(Path::new(&path), state.path.clone())])?;
         Ok(None)
     }
 
-    /// Completes the takeover of the path, if a run was killed when it had recorded the download, and had not told the entity that had the path.
+    /// Completes the takeover of the path by a run that was killed after it had recorded the download, and before it
+    /// had updated the record of the previous owner.
     pub(super) fn complete_takeover(&self) -> Result<(), ArchiveError> {
         let (path, trees) = (self.path()?, &self.store.trees);
         let path = Path::new(&path);
@@ -235,7 +237,7 @@ impl Deployment<'_> {
         Ok(trees.release(&adoption)?)
     }
 
-    /// Tells the entity that had the path, which may be this one with a tree, that it is that of the download.
+    /// Removes the path from the record of its previous owner, which may be a tree of this archive.
     pub(super) fn release(&self, taken: &Option<Adoption>, state: &mut CurrentState) -> Result<(), ArchiveError> {
         self.store.trees.release(taken)?;
         if let Some(tree) = self.tree()?.filter(|_| taken.is_some()) {

@@ -18,16 +18,16 @@ use std::path::{Path, PathBuf};
 
 /// The content of the download after an apply.
 enum Content {
-    /// It is there, or on this machine.
+    /// It exists locally.
     Local { file: File, digests: Digests },
-    /// It was extracted and removed before, and stays so.
+    /// It was extracted and removed, and remains so.
     CleanedUp,
-    /// It has to be downloaded first.
+    /// It must be downloaded first.
     Unknown(String),
 }
 
 impl Deployment<'_> {
-    /// Returns the paths that an apply by force would change.
+    /// Returns the paths that a forced apply would change.
     pub(crate) fn preview(&self) -> Result<Listing, ArchiveError> {
         let mut listing = Listing::default();
         self.check_claims()?;
@@ -58,7 +58,7 @@ impl Deployment<'_> {
         }
     }
 
-    /// Returns what would be downloaded, if that is a file of this machine.
+    /// Returns the content to be downloaded, if it is a local file.
     fn source_content(&self) -> Result<Content, ArchiveError> {
         let addresses = self.archive.addresses();
         let Some(address) = addresses.first() else { return Ok(Content::Unknown("unknown".to_owned())) };

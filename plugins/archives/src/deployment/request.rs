@@ -1,4 +1,4 @@
-//! The request for a download, with what proves who asks.
+//! The request for a download, including credentials.
 
 use super::Deployment;
 use holo_change::error::PathError;
@@ -7,7 +7,8 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
 
-/// The number of bytes of a file with a password or certificates that are read, as it might be anything.
+/// The maximum number of bytes that are read from a file with a password or certificates, because the file could be
+/// anything.
 const SMALL_FILE: u64 = 4 << 20;
 
 impl Deployment<'_> {
@@ -36,7 +37,7 @@ impl Deployment<'_> {
         let password = match (&self.archive.password, &self.archive.password_file) {
             (Some(password), _) => password.clone(),
             (None, Some(path)) => self.read_password(path)?,
-            // Rejected when the definition was read.
+            // Rejected by the validation of the definition.
             (None, None) => return Ok(None),
         };
         Ok(Some(Credentials { username, password }))
@@ -48,7 +49,7 @@ impl Deployment<'_> {
         Ok(text.lines().next().unwrap_or_default().to_owned())
     }
 
-    /// Reads a small file of this machine that the definition names.
+    /// Reads a small local file that the definition names.
     fn read_bounded(&self, path: &str) -> Result<Vec<u8>, PathError> {
         let path = self.store.trees.root().place(Path::new(path)).followed()?;
         let mut content = Vec::new();

@@ -12,13 +12,13 @@ use std::fs::File;
 use std::path::Path;
 
 pub(super) struct CurrentState {
-    /// True if the path of `creates` exists, so that there is nothing to do. The rest is not filled in then.
+    /// True if the path of `creates` exists, so that no work is needed. The other fields are not set then.
     pub(super) is_created: bool,
     pub(super) path: PathHandle,
     pub(super) current: Option<CurrentFile>,
     pub(super) download: DownloadState,
     pub(super) record: ArchiveRecord,
-    /// The record as it is on disk.
+    /// The record on disk.
     pub(super) stored: Option<ArchiveRecord>,
     pub(super) extracted: Option<OwnedTree>,
     pub(super) drift: Drift,
@@ -33,18 +33,18 @@ pub(super) struct CurrentFile {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DownloadState {
-    /// The desired download is there.
+    /// The desired download exists.
     Present,
-    /// It was extracted, and removed after that.
+    /// It was removed after its extraction.
     CleanedUp,
-    /// It has to be downloaded, and no changes of a user are lost.
+    /// It must be downloaded, and no manual changes are lost.
     Missing,
-    /// It has to be downloaded, and a user has changed the file that is there.
+    /// It must be downloaded, and a user has changed the existing file.
     Modified,
 }
 
 impl CurrentState {
-    /// Returns the record of the download that is there.
+    /// Returns the record of the existing download.
     pub(super) fn recorded(&self) -> Option<&DownloadRecord> {
         match &self.current {
             Some(current) if self.download == DownloadState::Present => {
@@ -102,7 +102,7 @@ impl Deployment<'_> {
         Ok(state)
     }
 
-    /// Returns true if the path of `creates` exists, and no killed apply has to be continued.
+    /// Returns true if the path of `creates` exists, and no killed apply must be completed.
     fn is_created(&self, state: &CurrentState) -> Result<bool, PathError> {
         let Some(path) = &self.archive.creates else { return Ok(false) };
         let is_unfinished = state.extracted.as_ref().is_some_and(OwnedTree::is_unfinished);
@@ -155,12 +155,12 @@ impl Deployment<'_> {
         if !exists || is_ours || !record.has_download() {
             return Ok(DownloadState::Missing);
         }
-        // The base may be there again, if an apply was killed or a user has restored it.
+        // The base may be in place again, if an apply was killed or a user has restored it.
         let is_base = self.store.trees.bases().is_base(Path::new(&self.path()?), &state.path)?;
         Ok(if is_base { DownloadState::Missing } else { DownloadState::Modified })
     }
 
-    /// Returns true if a download has been extracted, and everything is still there.
+    /// Returns true if a download was extracted, and its files are unchanged.
     fn is_extracted(&self, state: &CurrentState, recorded: &DownloadRecord) -> bool {
         let Some(manifest) = state.extracted.as_ref().and_then(OwnedTree::manifest) else {
             return false;

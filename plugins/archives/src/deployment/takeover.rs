@@ -1,4 +1,5 @@
-//! Takeover from an archive whose definition got another ID: the new one owns what the old one has made, and its bases.
+//! Taking over from an archive whose definition has a new ID: the new entity owns the files of the old one, and their
+//! bases.
 
 use super::Deployment;
 use super::state::CurrentState;
@@ -18,7 +19,7 @@ pub(super) fn warn_of_takeover(id: &str, orphan: &str, output: &mut Output<'_>) 
 }
 
 impl Deployment<'_> {
-    /// Returns the orphans that this archive takes something over from, as they are now.
+    /// Returns the current records of the orphans from which this archive takes over.
     fn predecessors(&self) -> Result<Vec<Remembered<ArchiveRecord>>, ArchiveError> {
         if self.store.inventory.orphans.is_empty() {
             return Ok(Vec::new());
@@ -32,10 +33,12 @@ impl Deployment<'_> {
         Ok(all)
     }
 
-    /// Takes over what orphans have extracted to our directory, or have downloaded to our path. Returns the IDs of those orphans.
+    /// Takes over trees that orphans have extracted to our directory, and downloads at our path. Returns the IDs of the
+    /// orphans.
     ///
-    /// Bases stay where they are: they belong to paths, not to archives. Our own record is written first, then the manifest is renamed in one
-    /// step, and the orphan's record is written last. After a kill in between, the same is done again.
+    /// Bases remain in place, because they belong to paths and not to archives. Our own record is written first, then
+    /// the manifest is renamed atomically, and the record of the orphan is written last. After a kill in between, the
+    /// takeover is repeated.
     pub(super) fn take_over(&self, output: &mut Output<'_>) -> Result<Vec<String>, ArchiveError> {
         let predecessors = self.predecessors()?;
         if !predecessors.is_empty() {
@@ -52,7 +55,7 @@ impl Deployment<'_> {
         Ok(taken)
     }
 
-    /// Returns true if there was something to take over.
+    /// Returns true if there was anything to take over.
     fn take_over_from(&self, mut orphan: Remembered<ArchiveRecord>) -> Result<bool, ArchiveError> {
         let remembered: Option<Remembered<ArchiveRecord>> = self.store.memory.recall(self.id)?;
         let mut record = remembered.map(|remembered| remembered.base).unwrap_or_default();
@@ -66,7 +69,8 @@ impl Deployment<'_> {
         }
         record.path = Some(self.path()?);
         record.untidy = true;
-        // An archive that removes directories must not miss the manifest between the two.
+        // While the directories are locked, an archive that removes directories cannot miss the manifest between both
+        // paths.
         let _locked = self.store.trees.lock_directories();
         self.store.memory.keep(&Remembered::new(self.report, record.clone()))?;
         if let Some(tree) = &tree {
@@ -83,7 +87,8 @@ impl Deployment<'_> {
     fn take_manifest(&self, orphan: &str, tree: &Path) -> Result<(), ArchiveError> {
         let theirs = self.store.trees.manifest(orphan, tree);
         let ours = self.store.trees.manifest(self.id, tree);
-        // Until the new version is known, other archives may bring its paths too: one archive may have become several.
+        // Until the new version is known, other archives may create its paths too, because one archive may have been
+        // split into several.
         if let Some(mut manifest) = Manifest::load(&theirs)? {
             manifest.leave_all()?;
             manifest.save(&theirs)?;
@@ -92,7 +97,8 @@ impl Deployment<'_> {
         Ok(Durability::Each.sync([], [&ours])?)
     }
 
-    /// Copies the download of an orphan to a record, if it is at our path or was removed from its own. Returns true if it is at our path.
+    /// Copies the download of an orphan to a record, if it is at our path, or was removed from its own. Returns true if
+    /// it is at our path.
     fn take_download(
         &self,
         record: &mut ArchiveRecord,
@@ -103,7 +109,7 @@ impl Deployment<'_> {
             return Ok(false);
         }
         let is_at_path = theirs.path.as_deref() == Some(&*self.path()?);
-        // A file of a user at our path becomes a base.
+        // A user's file at our path becomes a base.
         if is_at_path || (self.tree_of(orphan)?.is_some() && self.location().stat()?.is_none()) {
             (record.download, record.incoming) = (theirs.download.clone(), theirs.incoming.clone());
             return Ok(is_at_path);
@@ -111,7 +117,7 @@ impl Deployment<'_> {
         Ok(false)
     }
 
-    /// Returns our directory, if an orphan has extracted something to it and we have not.
+    /// Returns our directory, if an orphan has extracted files to it, and this archive has not.
     fn tree_of(&self, orphan: &Remembered<ArchiveRecord>) -> Result<Option<String>, ArchiveError> {
         let Some(tree) = self.tree()?.filter(|tree| orphan.base.trees.contains(tree)) else { return Ok(None) };
         let has_manifest = |id: &str| self.store.trees.manifest(id, Path::new(&tree)).exists();
@@ -147,7 +153,7 @@ impl Deployment<'_> {
             let digests = self.store.checksums.digests(&location, self.archive.checksum().as_ref())?;
             let is_desired = match self.archive.checksum() {
                 Some(checksum) => digests.mismatch(&checksum).is_none(),
-                // A file is read as fast where it comes from, and may have changed.
+                // A local source is just as fast to read, and may have changed.
                 None => recorded.source == self.source() && !self.is_local(),
             };
             if !is_desired || !orphan.base.knows(&digests.sha256) {
@@ -171,7 +177,8 @@ impl Deployment<'_> {
         self.tree().ok().flatten().is_some_and(|tree| theirs.trees.contains(&tree))
     }
 
-    /// Scrubs the rest of orphans that something was taken over from. Files that a user has changed are left to the orphan's own apply.
+    /// Scrubs the remaining files of orphans from which this archive has taken over. Files with manual changes are left
+    /// to the apply of the orphan.
     pub(super) fn scrub_rest(
         &self,
         orphans: &[String],
@@ -191,7 +198,7 @@ impl Deployment<'_> {
         Ok(())
     }
 
-    /// Returns descriptions of the takeovers that an apply would begin with.
+    /// Returns descriptions of the takeovers at the start of an apply.
     pub(super) fn would_take_over(&self) -> Result<Vec<String>, ArchiveError> {
         let mut changes = Vec::new();
         for orphan in self.predecessors()? {

@@ -1,4 +1,4 @@
-//! The difference between what was downloaded and extracted, and what is there now.
+//! The differences between the download and its extracted files, and their current state.
 
 use super::{ArchiveEntity, Desired};
 use crate::definition::Ensure;
@@ -13,8 +13,8 @@ use holo_plugin::{Entity, FilePair, Host, Preview, Shown};
 use std::io::Read;
 use std::path::Path;
 
-/// Returns the two files, if it was applied. If only the content of one short text was changed, they are that file; otherwise each lists all
-/// paths that differ, with the lines of short texts.
+/// Returns the two files, if the archive was applied. If only the content of one short text has changed, they are that
+/// file. Otherwise each lists all differing paths, with the lines of short texts.
 pub(super) fn find(entity: &ArchiveEntity, host: &Host) -> Result<Option<FilePair>, ArchiveError> {
     let store = entity.store(host)?;
     let Some(record) = store.memory.recall::<ArchiveRecord>(&entity.id)?.map(|remembered| remembered.base) else {
@@ -45,7 +45,7 @@ pub(super) fn find(entity: &ArchiveEntity, host: &Host) -> Result<Option<FilePai
     Ok(Preview::texts(host, &entity.id, &from, &to).ok().map(|pair| pair.with_applied_label(&entity.id)))
 }
 
-/// Adds the download to a list, if it is not what was downloaded.
+/// Adds the path of the download to a list, if its file has changed.
 fn add_download(
     entity: &ArchiveEntity,
     (store, record): (&Store, &ArchiveRecord),
@@ -59,7 +59,7 @@ fn add_download(
     };
     let is_known = match &found {
         Some(entry) => sha256(Some(entry)).is_some_and(|sha256| record.knows(sha256)),
-        // It is not known of each if it was there in the end.
+        // It is not recorded whether the download existed at the end of the apply.
         None => !is_kept,
     };
     if !is_known {
@@ -68,7 +68,8 @@ fn add_download(
     Ok(())
 }
 
-/// Returns what the archive has of changed files, as far as that is short. Where it cannot be had, the list has no lines of files.
+/// Returns the original contents of changed files from the archive, if they are short. If the archive is unavailable,
+/// the list contains no lines of files.
 fn contents(
     entity: &ArchiveEntity,
     host: &Host,
@@ -81,19 +82,19 @@ fn contents(
     if let (Desired::Defined(archive, timeout), false) = (&entity.desired, contents.is_empty()) {
         let report = entity.report();
         let deployment = entity.deployment((host, store), archive, *timeout, &report);
-        // All that was found before an error is right.
+        // Contents that were found before an error are valid.
         let _ = deployment.find_contents(record, &mut contents);
     }
     contents
 }
 
-/// Returns the two files for a path, if they show all that is different.
+/// Returns the two files for a path, if they show all differences.
 fn pair(entity: &ArchiveEntity, host: &Host, entry: &ChangedEntry, contents: &Contents) -> Option<FilePair> {
     let (EntryKind::File { mode, .. }, made) = (&entry.made.kind, content(entry, contents)?) else { return None };
     as_text(made)?;
     match &entry.found {
         Some(_) => drop(as_text(&short_content(entry)?)?),
-        // Something that cannot be read is not shown as nothing.
+        // A file that cannot be read must not be shown as missing.
         None if entry.location.as_ref().is_some_and(|location| !matches!(location.stat(), Ok(None))) => return None,
         None => {}
     }
@@ -104,18 +105,18 @@ fn pair(entity: &ArchiveEntity, host: &Host, entry: &ChangedEntry, contents: &Co
     Some(FilePair::new(copy, there).with_applied_label(&entity.id))
 }
 
-/// Returns the content that was made, if it is known, and another one is there.
+/// Returns the installed content, if it is known and differs from the current one.
 fn content<'c>(entry: &ChangedEntry, contents: &'c Contents) -> Option<&'c [u8]> {
     let made = sha256(Some(&entry.made))?;
     contents.get(made).filter(|_| sha256(entry.found.as_ref()) != Some(made))
 }
 
-/// Returns the content that is there, if it is short.
+/// Returns the current content, if it is short.
 fn short_content(entry: &ChangedEntry) -> Option<Vec<u8>> {
     entry.found.as_ref().filter(|found| is_short(found))?;
     let file = entry.location.as_ref()?.open_if_file().ok()??;
     let mut content = Vec::new();
-    // It may have grown since.
+    // The file may have grown in the meantime.
     file.take(MAX_SHOWN as u64 + 1).read_to_end(&mut content).ok()?;
     (content.len() <= MAX_SHOWN).then_some(content)
 }

@@ -1,4 +1,4 @@
-//! Applying, checking and showing an archive.
+//! Applying, checking and displaying an archive.
 
 use super::{ArchiveEntity, Desired, difference, report};
 use crate::definition::Ensure;
@@ -63,7 +63,7 @@ impl Entity for ArchiveEntity {
         }
     }
 
-    /// The checksum may be in the definition.
+    /// The definition may contain the checksum.
     fn foresee(&self, _: &Host, names: &[BString], output: &mut Output<'_>) {
         if let Desired::Defined(archive, _) = &self.desired
             && archive.ensure == Ensure::Present
@@ -97,7 +97,7 @@ impl ArchiveEntity {
         let changes = match &self.desired {
             Desired::Undefined(_) => {
                 store.wait_for_turn(&self.id);
-                // An archive that has taken over everything has also removed the record.
+                // An archive that has taken over all files has also removed the record.
                 if self.is_forgotten(store)? || self.has_successor(store)? {
                     return Ok(Vec::new());
                 }
@@ -155,7 +155,7 @@ impl ArchiveEntity {
                     self.deployment((host, &store), archive, *timeout, &report).listed(archive.online, output)?;
                 let listed = listed.as_ref().unwrap_or(archive);
                 let changes = self.deployment((host, &store), listed, *timeout, &report).check(output)?;
-                // Only the list could tell if there is something new.
+                // Only the list shows whether there is a new version.
                 let is_unknown = archive.checksum_list().is_some_and(|list| list.file().is_none() && !archive.online);
                 Ok(changes.filter(|changes| !changes.is_empty() || !is_unknown))
             }

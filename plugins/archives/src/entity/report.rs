@@ -33,7 +33,7 @@ pub(super) fn report(entity: &ArchiveEntity) -> EntityReport {
     edges.provides.extend(provided.iter().map(|path| asset("path", path)));
     let file = archive.addresses().first().and_then(Address::file);
     let file = file.as_ref().and_then(|file: &PathBuf| file.to_str());
-    // It says what there shall be as much as the definition does.
+    // It determines the desired state as much as the definition.
     report.sources.extend(entity.local_source.iter().map(|source| holo_change::path_bytes(source)));
     let parents = provided.iter().filter_map(|path| parent(path));
     let needed = parents
@@ -42,7 +42,7 @@ pub(super) fn report(entity: &ArchiveEntity) -> EntityReport {
         .chain(archive.keyring.as_deref())
         .chain(file);
     for path in needed {
-        // It does not depend on what it makes itentity.
+        // The archive does not depend on its own paths.
         let is_own = provided.iter().any(|own| Path::new(path).starts_with(own));
         let need = asset("path", path);
         if !is_own && !edges.needs.contains(&need) {

@@ -1,13 +1,14 @@
-//! The contents of files of an archive that are small enough to be shown.
+//! The contents of files in an archive that are small enough to be displayed.
 
 use std::collections::BTreeMap;
 
-/// The length up to which a content is shown.
+/// The maximum length of a displayed content.
 pub(crate) const MAX_SHOWN: usize = 64 << 10;
-/// The length of all contents together.
+/// The maximum total length of all contents.
 const MAX_TOGETHER: usize = 4 << 20;
 
-/// Contents by their SHA-256. What is too long is not kept while it is read, so that no file of an archive is in memory as a whole.
+/// Contents by their SHA-256. Contents that are too long are dropped while they are read, so that no file is in memory
+/// completely.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     wanted: BTreeMap<String, Option<Vec<u8>>>,
@@ -15,7 +16,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Returns a place for the contents with these digests.
+    /// Creates an empty collection for contents with these digests.
     pub(crate) fn new(wanted: impl IntoIterator<Item = String>) -> Contents {
         Contents { wanted: wanted.into_iter().map(|sha256| (sha256, None)).collect(), length: 0 }
     }
@@ -24,12 +25,12 @@ impl Contents {
         self.wanted.is_empty()
     }
 
-    /// Returns the content with this digest, if it is among those that were found.
+    /// Returns the content with this digest, if it was found.
     pub(crate) fn get(&self, sha256: &str) -> Option<&[u8]> {
         self.wanted.get(sha256)?.as_deref()
     }
 
-    /// Keeps a content if it is wanted.
+    /// Stores a content if it is wanted.
     pub(super) fn offer(&mut self, sha256: &str, content: Vec<u8>) {
         if let Some(wanted @ None) = self.wanted.get_mut(sha256)
             && self.length + content.len() <= MAX_TOGETHER
@@ -40,11 +41,11 @@ impl Contents {
     }
 }
 
-/// A copy of a content that is read, until it is too long.
+/// A copy of a content that is being read, until it is too long.
 pub(super) struct ShortCopy(Option<Vec<u8>>);
 
 impl ShortCopy {
-    /// Returns one that copies nothing, unless it is wanted.
+    /// Creates a copy; disabled unless it is wanted.
     pub(super) fn new(is_wanted: bool) -> ShortCopy {
         ShortCopy(is_wanted.then(Vec::new))
     }
@@ -57,7 +58,7 @@ impl ShortCopy {
         });
     }
 
-    /// Returns the whole content, if it is short.
+    /// Returns the complete content, if it is short.
     pub(super) fn into_content(self) -> Option<Vec<u8>> {
         self.0
     }

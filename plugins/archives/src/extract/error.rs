@@ -6,7 +6,7 @@ use holo_change::error::{PathError, reason};
 use std::io;
 use zip::result::ZipError;
 
-/// The reason that an archive could not be extracted.
+/// An archive could not be extracted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExtractError {
     #[error("it is none of tar, tar.gz, tar.xz, tar.zst, tar.bz2, zip, gz, xz, zst, bz2")]
@@ -27,12 +27,12 @@ pub(crate) enum ExtractError {
     TooMany(io::Error),
     #[error(transparent)]
     Listing(PathError),
-    /// The name may hold anything, so it is shown as in source code.
+    /// The name may contain any bytes, so it is displayed as a string literal.
     #[error("{:?}: {error}", .name.as_bstr())]
     Entry { name: BString, error: EntryError },
 }
 
-/// A problem with an entry.
+/// The error of an entry.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EntryError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Names in archives: destinations of entries, and symlinks that lead out.
+//! Names in archives: destinations of entries, and symlinks that lead out of the tree.
 
 use holo_change::PathError;
 use std::ffi::{OsStr, OsString};
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::limits::{DEPTH, PATH_LENGTH};
 
-/// The reason that the name of an entry is not usable.
+/// The error for an unusable name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NameError {
     #[error("its name is absolute")]
@@ -22,13 +22,13 @@ pub(crate) enum NameError {
     TooLong,
 }
 
-/// The number of symlinks that the kernel follows in one path.
+/// The maximum number of symlinks that the kernel follows in a path.
 const MAX_SYMLINKS: u32 = 40;
 
-/// Returns the path of an entry below the directory that is extracted to; none if its name has no more parts than are stripped.
+/// Returns the path of an entry relative to the target directory; `None` if all components of its name are stripped.
 ///
 /// # Errors
-/// If the name could lead anywhere else, or is too long.
+/// If the name could lead out of the directory, or is too long.
 pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, NameError> {
     if name.starts_with(b"/") {
         return Err(NameError::Absolute);
@@ -40,7 +40,7 @@ pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, Na
     if parts.contains(&&b".."[..]) {
         return Err(NameError::Parent);
     }
-    // As in tar, a leading "." counts.
+    // As in tar, a leading "." counts as a component.
     let kept = parts.iter().skip(usize::try_from(strip).unwrap_or(usize::MAX)).filter(|part| **part != b".");
     let path: PathBuf = kept.map(|part| OsStr::from_bytes(part)).collect();
     if path.components().count() > DEPTH {
@@ -52,10 +52,10 @@ pub(crate) fn destination(name: &[u8], strip: u32) -> Result<Option<PathBuf>, Na
     Ok((!path.as_os_str().is_empty()).then_some(path))
 }
 
-/// Returns the target of the symlink at a path of the tree, if there is one.
+/// Returns the target of the symlink at a path of the tree, if it is one.
 pub(crate) type SymlinkAt<'a> = &'a dyn Fn(&Path) -> Result<Option<Vec<u8>>, PathError>;
 
-/// Returns true if a symlink leads out of the tree, by itself or through other symlinks. `top` is the path of the tree.
+/// Returns true if a symlink leads out of the tree, directly or through other symlinks. `top` is the path of the tree.
 ///
 /// # Errors
 /// If a symlink cannot be read.
@@ -94,11 +94,12 @@ pub(crate) fn leads_out(link: &Path, target: &[u8], symlink_at: SymlinkAt<'_>, t
     Ok(false)
 }
 
-/// Adds the parts of a symlink's target to those that are to be walked next. Returns false if it is an absolute path outside of the tree.
+/// Adds the components of a symlink's target to the pending ones. Returns false if it is an absolute path outside of
+/// the tree.
 fn follow(target: &[u8], top: &Path, way: &mut Vec<OsString>, open: &mut Vec<OsString>) -> bool {
     let path = Path::new(OsStr::from_bytes(target));
     let below = if path.is_absolute() {
-        // One with ".." is rejected without a closer look.
+        // Absolute targets with ".." are rejected without further examination.
         if path.components().any(|part| part == Component::ParentDir) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Extraction of a file that is compressed by itself.
+//! Extracting a single compressed file.
 
 use super::error::{EntryError, ExtractError};
 use super::staging::Staging;
@@ -6,15 +6,15 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The endings of names that a compressed file loses.
+/// The suffixes that are removed from the name of a compressed file.
 const ENDINGS: [&str; 4] = ["gz", "xz", "zst", "bz2"];
 
-/// Returns the name of the file in a download with this path; none if that is named like no compressed file.
+/// Returns the file name for a download with this path; `None` if its suffix is not that of a compressed file.
 pub(crate) fn name(download: &Path) -> Option<PathBuf> {
     let is_ending = |ending: &str| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known));
     download.extension()?.to_str().filter(|ending| is_ending(ending))?;
     let stem = Path::new(download.file_stem()?);
-    // A file that is named like a tar and is none is damaged.
+    // A file that is named like a tar, but is none, is damaged.
     let is_tar = stem.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tar"));
     (!is_tar).then(|| stem.to_owned())
 }

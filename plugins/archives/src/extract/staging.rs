@@ -1,4 +1,4 @@
-//! The staging directory while entries are extracted into it.
+//! The staging directory during an extraction.
 
 use super::contents::ShortCopy;
 use super::error::{EntryError, ExtractError};
@@ -14,23 +14,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// The permissions that extracted files may have: not to run as others, nor to be written by them.
+/// The permitted mode bits of extracted files, which exclude set-user-ID and set-group-ID, and writing by others.
 const ALLOWED_MODE: u32 = 0o755;
 
-/// The staging directory while entries are extracted into it. Looking there is quicker than in a list that is not in memory.
+/// The staging directory during an extraction. Examining it is faster than a list that is not in memory.
 pub(super) struct Staging<'a, 'o> {
     pub(super) target: Target<'a>,
     pub(super) extraction: Extraction<'a>,
     pub(super) allowance: &'a Allowance,
     pub(super) progress: Progress<'a, 'o>,
     pub(super) buffer: Vec<u8>,
-    /// The directory that the last entry is in.
+    /// The directory of the last entry.
     pub(super) last_directory: Option<PathBuf>,
 }
 
 /// The progress of reading the archive.
 pub(super) struct Progress<'a, 'o> {
-    /// A second descriptor of the archive, with the same position.
+    /// A duplicated descriptor of the archive, which shares its position.
     pub(super) file: File,
     pub(super) meter: Meter,
     pub(super) output: &'a mut Output<'o>,
@@ -47,7 +47,7 @@ impl Progress<'_, '_> {
 }
 
 impl Staging<'_, '_> {
-    /// Returns the path of the entry with this name, if it is to be extracted.
+    /// Returns the path for the entry with this name, if it is extracted.
     pub(super) fn destination(&self, name: &[u8]) -> Result<Option<PathBuf>, ExtractError> {
         self.allowance.count_entry().map_err(ExtractError::TooMany)?;
         let destination = names::destination(name, self.extraction.strip);
@@ -61,7 +61,7 @@ impl Staging<'_, '_> {
         self.make_directory(path, (mode | 0o700) & ALLOWED_MODE)
     }
 
-    /// Makes the directories above a path that are not entries of the archive.
+    /// Creates the parent directories that are not entries of the archive.
     fn make_parents(&mut self, path: &Path) -> Result<(), EntryError> {
         let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else { return Ok(()) };
         if self.last_directory.as_deref() == Some(parent) {
@@ -87,14 +87,14 @@ impl Staging<'_, '_> {
     }
 
     fn make_directory(&mut self, path: &Path, mode: u32) -> Result<(), EntryError> {
-        // It is private in the staging directory; it gets its mode where it is going to be.
+        // It is private in the staging directory, and gets its mode at its final path.
         if let Some(location) = self.location(path) {
             location.create_directory(0o700)?;
         }
         self.add(path, EntryKind::Directory { mode })
     }
 
-    /// Returns the location of a path, if that is to be written.
+    /// Returns the path to be written, if files are written.
     fn location(&self, path: &Path) -> Option<PathHandle> {
         self.target.tree.as_ref().map(|tree| tree.place(path))
     }
@@ -110,7 +110,7 @@ impl Staging<'_, '_> {
         }))
     }
 
-    /// Returns the target of the symlink at a path, if there is one.
+    /// Returns the target of the symlink at a path, if it is one.
     fn symlink_at(&self, path: &Path) -> Result<Option<Vec<u8>>, PathError> {
         let Some(location) = self.location(path) else {
             let target = |entry: ManifestEntry| match entry.kind {
@@ -123,11 +123,11 @@ impl Staging<'_, '_> {
         is_symlink.then(|| location.read_link()).transpose()
     }
 
-    /// Returns the location of a file or symlink, if it is to be written, after the directories above it have been made.
+    /// Creates the parents of a file or symlink. Returns the path to be written, if files are written.
     fn free_location(&mut self, path: &Path) -> Result<Option<PathHandle>, EntryError> {
         self.make_parents(path)?;
         let location = self.location(path);
-        // Where it is written, the attempt tells.
+        // If files are written, creating the file detects this.
         if location.is_none() && self.kind(path)? == Some(Kind::Directory) {
             return Err(EntryError::AlsoDirectory);
         }
@@ -164,7 +164,7 @@ impl Staging<'_, '_> {
         self.add(path, EntryKind::File { mode, size: actual, sha256 })
     }
 
-    /// Gives a file that was written its properties, and takes note of its digests.
+    /// Sets the metadata of a written file, and caches its digests.
     fn complete(
         &self,
         location: &PathHandle,
@@ -179,7 +179,7 @@ impl Staging<'_, '_> {
         if let Some(time) =
             modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
         {
-            // A time that the file system cannot hold is no reason to fail.
+            // Times that the file system cannot represent are ignored.
             let _ = file.set_times(FileTimes::new().set_modified(time));
         }
         Ok(self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests)?)
@@ -197,7 +197,7 @@ impl Staging<'_, '_> {
         self.add(path, EntryKind::Symlink { target: target.to_owned() })
     }
 
-    /// Makes another name of a file that was extracted before.
+    /// Creates a hard link to a file that was already extracted.
     pub(super) fn hard_link(&mut self, path: &Path, target: &Path) -> Result<(), EntryError> {
         let is_file = |entry: &ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
         let Some(entry) = self.target.entries.get(target)?.filter(is_file) else {
@@ -214,7 +214,8 @@ impl Staging<'_, '_> {
         self.add(path, entry.kind)
     }
 
-    /// Returns the reason that something could not be made. As with tar, the last entry of a name counts, but for directories.
+    /// Returns the error for a file that could not be created. As with tar, the last entry with a name is used, except
+    /// for directories.
     fn not_made<T>(&self, path: &Path, error: PathError) -> Result<T, EntryError> {
         Err(if self.kind(path)? == Some(Kind::Directory) { EntryError::AlsoDirectory } else { error.into() })
     }
@@ -242,7 +243,7 @@ impl Staging<'_, '_> {
     }
 }
 
-/// A reader of a content that also writes it to a file, if there is one, and copies what is short.
+/// A reader that also writes the content to a file, if there is one, and copies short contents.
 struct Tee<'a, 'p, 'o, R> {
     content: &'a mut R,
     file: Option<&'a mut File>,

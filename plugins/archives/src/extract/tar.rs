@@ -1,4 +1,4 @@
-//! Extraction of tars.
+//! Extracting tar archives.
 
 use super::error::{EntryError, ExtractError};
 use super::names;
@@ -24,17 +24,17 @@ pub(super) fn read(unpacked: impl Read, staging: &mut Staging<'_, '_>) -> Result
         // The rest of the content would be counted as headers.
         io::copy(&mut entry, &mut io::sink()).map_err(ExtractError::Unreadable)?;
     }
-    // A compressed tar that is cut off right here, or damaged after it, is not the whole archive.
+    // A compressed tar that is truncated here, or damaged later, is incomplete.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(ExtractError::Unreadable)?;
     Ok(())
 }
 
 fn extract(entry: &mut tar::Entry<'_, impl Read>, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {
-    // The name of a sparse file and the map of its content are in the headers.
+    // The name and the map of a sparse file are in the headers.
     let sparse = sparse_name(entry).map_err(ExtractError::Unreadable)?;
     let kind = entry.header().entry_type();
     if matches!(kind, EntryType::XGlobalHeader) || kind.as_byte() == b'V' {
-        // Neither attributes of all entries nor the label of the volume are entries.
+        // Global attributes and volume labels are not entries.
         return Ok(());
     }
     let name = sparse.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
@@ -55,7 +55,7 @@ fn extract_to(
     let mode = entry.header().mode()?;
     match kind {
         EntryType::Directory => staging.directory(path, mode),
-        // Before there were types, a slash at the end made a directory.
+        // Before types were introduced, a trailing slash indicated a directory.
         EntryType::Regular if name.ends_with(b"/") => staging.directory(path, mode),
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
             let (size, modified) = (Some(entry.size()), entry.header().mtime().ok());

@@ -1,4 +1,4 @@
-//! Extraction of zips.
+//! Extracting zip archives.
 
 use super::error::{EntryError, ExtractError};
 use super::staging::Staging;
@@ -8,12 +8,12 @@ use std::path::Path;
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
-/// The bits of a Unix mode that are the type of a file.
+/// The file type bits of a Unix mode.
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
-/// The longest target of a symlink.
+/// The maximum length of a symlink's target.
 const TARGET_LENGTH: u64 = 4096;
 
 pub(super) fn read(file: &File, staging: &mut Staging<'_, '_>) -> Result<(), ExtractError> {

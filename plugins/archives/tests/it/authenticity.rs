@@ -1,4 +1,4 @@
-//! Checksums from a list beside the download, and signatures by minisign and OpenPGP.
+//! Checksums from a list next to the download, and signatures by minisign and OpenPGP.
 
 use crate::support::{apply, define, fails, root, settled, sha256};
 use holo_download::testing::{Reply, Server};
@@ -7,10 +7,10 @@ use libtest_mimic::Trial;
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-/// A case: its claim, its needs, and the test.
+/// A case: its claim, its requirements, and the test.
 type Case = (&'static str, &'static [Need], fn());
 
-/// The contents that a server has by now; the last one of a path counts.
+/// The current contents on a server; the last one for a path is used.
 type Contents = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -80,7 +80,7 @@ fn listed() {
     assert!(check.stdout_lossy().contains("would download"), "{check}");
     apply(&root);
     assert_eq!(root.read("srv/app.tar"), "two");
-    // What the list does not fit is not taken.
+    // A download that does not match the list is refused.
     set(&files, "/SUMS", &list(b"three"));
     fails(&root, "the checksum is sha256:");
     set(&files, "/SUMS", b"nothing\n");
@@ -114,7 +114,7 @@ fn contradictions() {
     let other_spelling = format!("{}  ./dist/app.tar\n", &sha256(b"two")[7..]);
     set(&files, "/SUMS", &[&list(b"one"), other_spelling.as_bytes()].concat());
     fails(&root, words);
-    // A line that is there twice is no contradiction.
+    // A duplicated line is not a contradiction.
     set(&files, "/SUMS", &[list(b"one"), list(b"one")].concat());
     apply(&root);
     assert_eq!(root.read("srv/app.tar"), "one");
@@ -132,7 +132,7 @@ fn forms_of_lists() {
     ];
     for (name, path) in names {
         home.write(name.trim_start_matches("./"), BODY);
-        // The digest of another file stands first, as do digests of other algorithms.
+        // The digest of another file comes first, as do digests of other algorithms.
         home.write("other", "other");
         for command in ["sha256sum", "sha256sum --binary", "sha256sum --tag", "sha512sum", "sha512sum --tag"] {
             let script = format!("b2sum --tag -- \"$1\"; {command} -- other \"$1\"");
@@ -174,7 +174,7 @@ fn minisign() {
     settled(&root);
     fs::remove_file(root.join("srv/app.tar")).unwrap();
     fails(&root, "its signature is not one of minisign");
-    // A file with the right checksum was not signed by that.
+    // A matching checksum does not imply a signature.
     root.write("srv/app.tar", BODY);
     define(&root, &format!("{keys}\nchecksum = {:?}", sha256(BODY)));
     set(&files, "/app.tar.minisig", SIGNATURE.as_bytes());
@@ -200,12 +200,12 @@ fn signed_list() {
     ));
     fails(&root, &format!("{}: its signature is wrong", server.url("/SUMS")));
     assert!(!root.exists("srv/app.tar"));
-    // What was signed is a list with no checksum in it.
+    // The signed file is a list without checksums.
     set(&files, "/SUMS", BODY);
     fails(&root, "has no checksum of app.tar");
 }
 
-/// A home of GnuPG with a body to sign.
+/// A GnuPG home directory with a body to sign.
 struct Gpg(ScratchRoot);
 
 impl Gpg {
@@ -213,7 +213,7 @@ impl Gpg {
         Gpg(ScratchRoot::new().dir("keys").mode("keys", 0o700).file("body", BODY))
     }
 
-    /// Runs gpg, and returns what it writes to stdout.
+    /// Runs gpg, and returns its stdout.
     fn run(&self, arguments: &[&str]) -> Vec<u8> {
         let common = ["--homedir", "keys", "--batch", "--quiet", "--passphrase", "", "--pinentry-mode", "loopback"];
         let run = self.0.run("gpg", &[&common, arguments].concat());
@@ -221,7 +221,7 @@ impl Gpg {
         run.stdout.into()
     }
 
-    /// Makes a key of this user at this time, and returns its fingerprint.
+    /// Creates a key for this user at this time, and returns its fingerprint.
     fn key(&self, user: &str, time: &str, expiry: &str) -> String {
         self.run(&["--faked-system-time", time, "--quick-generate-key", user, "ed25519", "sign", expiry]);
         let listed = String::from_utf8(self.run(&["--list-keys", "--with-colons", user])).unwrap();
@@ -236,7 +236,7 @@ impl Gpg {
 
 impl Drop for Gpg {
     fn drop(&mut self) {
-        // An agent that is left would end by itself when the directory is gone.
+        // A remaining agent ends by itself when the directory is removed.
         let _ = self.0.run("gpgconf", &["--homedir", "keys", "--kill", "all"]);
     }
 }
@@ -295,7 +295,7 @@ fn untrustworthy_signatures() {
             gpg.sign(&["--local-user", &foreign]),
             "its signature is not accepted by gpgv: Can't check signature: No public key".to_owned(),
         ),
-        // A signed message is no signature of another file.
+        // A signed message is not a signature of another file.
         (
             gpg.run(&["--local-user", &good, "--output", "-", "--sign", "body"]),
             "its signature is not accepted by gpgv: not a detached signature".to_owned(),

@@ -1,7 +1,8 @@
-//! Kills applies at every system call that changes something: the next apply completes them.
+//! Kills applies at each system call that changes files, and lets the next apply complete them.
 //!
-//! `strace` does it: to the N-th call of a kind, for every N there is. Afterwards no file is torn, what was there before us is still
-//! somewhere, and one more apply ends with exactly the tree that an undisturbed one makes, without anybody being asked for force.
+//! This is done with `strace`, for the N-th call of each kind and all N. Afterwards no file is torn, the original files
+//! still exist in some place, and one more apply produces exactly the tree of an undisturbed one, without requiring
+//! force.
 
 use crate::authenticity::{BODY, KEY, SIGNATURE};
 use crate::support::samples::{Tar, gzip, zstd};
@@ -16,7 +17,7 @@ use std::fs;
 /// An apply that is killed.
 struct Case {
     name: &'static str,
-    /// Makes the root as it is before the apply that is killed.
+    /// Creates the root before the apply that is killed.
     before: fn(&ScratchRoot, &Server),
     /// Changes the definitions after the apply that is killed.
     then: fn(&ScratchRoot),
@@ -83,7 +84,7 @@ fn first(root: &ScratchRoot, _: &Server) {
     root.write("srv/app.tar", "a person's\n");
 }
 
-/// Another archive stays, whatever becomes of the first one.
+/// Another archive remains, whatever happens to the first one.
 fn first_of_two(root: &ScratchRoot, server: &Server) {
     first(root, server);
     root.write("usr/share/other", Tar::new().file("x", "one\n").end());
@@ -93,7 +94,7 @@ fn first_of_two(root: &ScratchRoot, server: &Server) {
     root.write("opt/other/x", "a person's\n");
 }
 
-/// A person's file is the desired download, but for its mode.
+/// A user's file is the desired download, except for its mode.
 fn there_already(root: &ScratchRoot, server: &Server) {
     first_of_two(root, server);
     root.write("srv/app.tar", version_1());
@@ -106,14 +107,14 @@ fn undefine(root: &ScratchRoot) {
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
 }
 
-/// Another archive, which comes first, brings the files that the new version does not have.
+/// Another archive, which comes first, contains the files that the new version lacks.
 fn with_the_rest(root: &ScratchRoot) {
     root.write("usr/share/rest", Tar::new().file("etc/app.conf", "one\n").file("old/gone", "gone\n").end());
     let rest = "[[archive]]\npath = \"/srv/a.tar\"\nurl = \"file:///usr/share/rest\"\nextract_to = \"/opt/app\"\n";
     root.write("usr/share/holo/archives/05-rest.toml", rest);
 }
 
-/// This version does not have the person's file.
+/// This version does not contain the user's file.
 fn second_version(root: &ScratchRoot) {
     root.write("usr/share/app", version_2());
 }
@@ -129,13 +130,13 @@ fn served(root: &ScratchRoot, server: &Server) {
     );
 }
 
-/// A person's file is where something with a signature goes.
+/// A user's file is at the path of a signed download.
 fn signed(root: &ScratchRoot, server: &Server) {
     root.write("srv/app.tar", "a person's\n");
     define_signed(root, server);
 }
 
-/// What was downloaded before had no signature, and was extracted.
+/// The previous download had no signature, and was extracted.
 fn upgrade_to_signed(root: &ScratchRoot, server: &Server) {
     applied(root, server);
     define_signed(root, server);
@@ -162,7 +163,7 @@ fn upgrade_and_clean_up(root: &ScratchRoot, server: &Server) {
     define(root, &format!("{FILE}\ncleanup = true\nchecksum = {:?}", sha256(&version_2())));
 }
 
-/// The file that was there before the first version is not needed any more, as a person has changed what came after it.
+/// The original file is no longer needed, because a user has changed its replacement.
 fn beside_kept(root: &ScratchRoot, server: &Server) {
     applied(root, server);
     define(root, &format!("{FILE}\nkeep = [\"etc\"]"));
@@ -195,14 +196,14 @@ fn scrubbed(root: &ScratchRoot, server: &Server) {
     undefine(root);
 }
 
-/// The definition gets another ID, which comes after the old one.
+/// The definition gets another ID, which sorts after the old one.
 fn renamed(root: &ScratchRoot, server: &Server) {
     applied(root, server);
     root.write("srv/other/x", "");
     root.write("usr/share/holo/archives/10-test.toml", format!("[[archive]]\npath = \"/srv/x.tar\"\n{FILE}\n"));
 }
 
-/// The paths of one archive are brought by two, in one apply.
+/// The paths of one archive are split between two, in one apply.
 fn split(root: &ScratchRoot, server: &Server) {
     applied(root, server);
     let part = |name: &str, text: &str| {
@@ -216,7 +217,7 @@ fn split(root: &ScratchRoot, server: &Server) {
     root.write("usr/share/holo/archives/10-test.toml", two);
 }
 
-/// Of two archives in one directory, one goes.
+/// Of two archives in one directory, one is removed.
 fn sharing(root: &ScratchRoot, server: &Server) {
     root.write("usr/share/other", Tar::new().file("bin/other", "one\n").file("mine/x", "one\n").end());
     let other =
@@ -226,7 +227,7 @@ fn sharing(root: &ScratchRoot, server: &Server) {
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
 }
 
-/// A person's file is where a directory of ours is.
+/// A user's file is at the path of a directory in the archive.
 fn turned(root: &ScratchRoot, server: &Server) {
     root.write("opt/app/turns", "a person's\n");
     upgrade(root, server);
@@ -234,7 +235,7 @@ fn turned(root: &ScratchRoot, server: &Server) {
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
 }
 
-/// The plugin `files` has laid something over two files, one of which the new version does not have.
+/// The `files` plugin has overlays on two files, one of which the new version lacks.
 fn laid_over(root: &ScratchRoot, server: &Server) {
     upgrade(root, server);
     for path in ["opt/app/bin/app", "opt/app/etc/app.conf"] {
@@ -257,13 +258,13 @@ fn kill_everywhere(case: &Case) {
     (case.then)(&root);
     assert_eq!(root.holo(&["apply"]).status, Some(0));
     let expected = Expected { tree: tree(&root), in_the_end: without_definitions(&root) };
-    // In the middle of a download, too.
+    // Includes kills during a download.
     let calls = [disturb::CALLS, &["recvfrom"]].concat();
     let kills = disturb::everywhere(&calls, |call, number| kill_once(case, &server, call, number, &expected));
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills at one system call. Returns false if there was none.
+/// Kills at one system call. Returns false if it did not occur.
 fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: &Expected) -> bool {
     let root = prepared(case, server);
     let (run, was_killed) = disturb::at(&root, &["apply"], call, number, Disturbance::Kill);
@@ -273,7 +274,7 @@ fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: 
     (case.then)(&root);
     let mut again = root.holo(&["apply"]);
     if again.stderr_lossy().contains("is brought by both") {
-        // Another archive gets the path as soon as the first one has left it.
+        // Another archive gets the path as soon as the first one has released it.
         again = root.holo(&["apply"]);
     }
     assert_eq!(again.status, Some(0), "{moment}: the next apply says\n{again}\n{}", root.dump());
@@ -287,7 +288,7 @@ fn kill_once(case: &Case, server: &Server, call: &str, number: usize, expected: 
 /// The outcome without a kill.
 struct Expected {
     tree: BString,
-    /// The tree when nothing is defined any more.
+    /// The tree after all definitions are removed.
     in_the_end: BString,
 }
 
@@ -316,7 +317,7 @@ fn nothing_is_torn(root: &ScratchRoot, moment: &str) {
     }
 }
 
-/// Everything but what a killed apply must leave behind: logs of ours, and a folder for records without any.
+/// Returns the tree without the files that a killed apply may leave: logs, and a directory without records.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
@@ -326,7 +327,7 @@ fn tree(root: &ScratchRoot) -> BString {
 
 fn is_leftover(section: &[u8]) -> bool {
     let is_folder = |path: &str| section.contains_str(format!("directory 0755 ./var/lib/holo/archives/{path}\n"));
-    // The contents of the cache depend on the time that has passed.
+    // The cache contents depend on the elapsed time.
     section.contains_str(" ./tmp")
         || section.contains_str(" ./var/lib/holo/archives/known/")
         || is_folder("")

@@ -1,4 +1,4 @@
-//! `holo diff`: what somebody has changed of what was downloaded and extracted.
+//! `holo diff`: changes of downloads and extracted files.
 
 use crate::support::samples::{Tar, gzip, zip};
 use crate::support::{apply, in_little_memory, root};
@@ -40,7 +40,7 @@ fn applied(more: &str) -> ScratchRoot {
     root
 }
 
-/// Returns what is shown, without the temporary part of paths.
+/// Returns the output, without the temporary parts of paths.
 #[track_caller]
 fn diff(root: &ScratchRoot) -> String {
     let run = root.holo(&["diff", "archive:/srv/app.tar"]);
@@ -48,7 +48,7 @@ fn diff(root: &ScratchRoot) -> String {
     run.stdout_lossy().to_string()
 }
 
-/// Returns the lines that are removed and added.
+/// Returns the removed and added lines.
 fn changes(root: &ScratchRoot) -> Vec<String> {
     let shown = diff(root);
     let lines = shown.lines().filter(|line| line.starts_with(['-', '+']));
@@ -58,7 +58,7 @@ fn changes(root: &ScratchRoot) -> Vec<String> {
 fn nothing_that_is_as_it_was_extracted_is_shown() {
     let root = applied("");
     assert_eq!(diff(&root), "");
-    // Its writer and its time are of no account.
+    // The owner and the time are irrelevant.
     fs::write(root.join("opt/app/etc/app.conf"), "listen 80\nname one\n").unwrap();
     root.write("opt/app/another", "a person's");
     assert_eq!(diff(&root), "");
@@ -113,7 +113,7 @@ fn what_is_no_short_text_is_listed_alone() {
         shown.len() == 2 && shown.iter().all(|line| line.contains("/opt/app/bin/app  0755  10 bytes")),
         "{shown:?}"
     );
-    // A text that has become long is shown by what it was.
+    // For a text that has become long, only the original is shown.
     let root = applied("");
     root.write("opt/app/etc/app.conf", "x\n".repeat(100_000));
     let shown = changes(&root);
@@ -130,7 +130,7 @@ fn without_the_archive_there_are_no_lines_of_it() {
     root.write("opt/app/etc/app.conf", "listen 8080\n");
     let shown = changes(&root);
     assert!(shown.len() == 3 && shown[2] == "+/opt/app/etc/app.conf| listen 8080", "{shown:?}");
-    // Neither are there those of another archive.
+    // Nor are there lines of another archive.
     root.write("usr/share/app", gzip(&Tar::new().file("app/etc/app.conf", "another\n").end()));
     assert_eq!(changes(&root), shown);
 }

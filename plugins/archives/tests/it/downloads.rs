@@ -1,4 +1,4 @@
-//! Downloads from a server that misbehaves: what is kept is what was asked for, or nothing.
+//! Downloads from misbehaving servers: either the requested content is kept, or none.
 
 use crate::support::{apply, define, fails, root, settled, sha256};
 use holo_download::testing::{Reply, Server, closed_port, silent_port};
@@ -49,7 +49,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog.\n";
 
-/// A larger content, of which each part looks different.
+/// A larger content without repetitions.
 fn large() -> Vec<u8> {
     (0..400_000_u32).flat_map(u32::to_le_bytes).collect()
 }
@@ -132,7 +132,7 @@ fn what_broke_off_is_resumed() {
         let cut = 300_000.min(reply.body.len());
         reply.cut(cut)
     });
-    // Neither needs a checksum: the server says itself what belongs together.
+    // Neither requires a checksum, because the server identifies matching parts.
     let root = root(&format!("url = {:?}", server.url("/a")));
     apply(&root);
     assert!(root.read("srv/app.tar") == body);
@@ -330,7 +330,7 @@ fn what_has_not_changed_is_not_downloaded_again() {
     apply(&root);
     assert_eq!(root.read("srv/app.tar"), "two");
     settled(&root);
-    // The same content under another name is no change.
+    // The same content with another validator is not a change.
     version.lock().unwrap().0 = "\"3\"";
     settled(&root);
     assert_eq!(server.asked().last().unwrap().header("if-none-match"), Some("\"2\""));
@@ -357,7 +357,7 @@ fn the_date_of_a_change_will_do_and_without_it_once_is_enough() {
     apply(&bare);
     settled(&bare);
     assert_eq!(server.asked().len(), 3);
-    // Another URL may be another thing.
+    // Another URL may refer to another file.
     define(&bare, &format!("url = {:?}", server.url("/other")));
     apply(&bare);
     assert_eq!(server.asked().len(), 4);
@@ -434,7 +434,7 @@ fn a_definition_says_which_certificates_are_trusted() {
     settled(&root);
 }
 
-/// A proxy for everything, and a definition with a password for the server.
+/// A proxy for all requests, and a definition with a password for the server.
 fn proxied(proxy: &Server, url: &str) -> holo_testing::ScratchRoot {
     let root = root(&format!("url = {url:?}\nusername = \"fred\"\npassword = \"secret\""));
     root.env("http_proxy", proxy.url("/").replace("://", "://me:mine@"))
@@ -568,7 +568,7 @@ fn a_mirror_gets_no_secrets_of_another_server() {
         &format!("url = {:?}\nmirrors = [{with_own:?}]\nheaders = {{ X-Token = \"secret\" }}", server.url("/b")),
     );
     apply(&root);
-    // Headers and credentials go to the server of the URL, and to a mirror on the same server.
+    // Headers and credentials are sent to the server of the URL, and to a mirror on the same server.
     assert_eq!(server.asked().len(), 3);
     assert!(server.asked().iter().all(|asked| asked.header("x-token") == Some("secret")));
     assert!(server.asked().iter().take(2).all(|asked| asked.header("authorization").is_some()));
@@ -580,7 +580,7 @@ fn a_mirror_gets_no_secrets_of_another_server() {
 }
 
 fn a_download_has_a_bound() {
-    // It is not even begun if it is announced, and ended if it is not.
+    // The download is not started if its size is announced, and aborted otherwise.
     let announced = Server::new(|_| Reply::of(vec![b'x'; 100_000]));
     let root = root(&format!("url = {:?}\nmax_size = 50000", announced.url("/a")));
     fails(&root, "it has more than 50000 bytes");

@@ -1,4 +1,4 @@
-//! Extracts archives of every format, upgrades what was extracted, and puts everything back.
+//! Extracting archives of all formats, upgrading them, and restoring the original state.
 
 use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
 use crate::support::{apply, define, fails, root, settled, sha256};
@@ -160,7 +160,7 @@ fn an_upgrade_removes_what_is_gone() {
         ]
     );
     settled(&root);
-    // Back again, as downgrades go.
+    // Downgrades work the same way.
     fs::remove_file(root.join("opt/app/old/mine")).unwrap();
     root.write("usr/share/app", first().end());
     apply(&root);
@@ -249,7 +249,8 @@ fn a_persons_changes_need_force_and_missing_files_do_not() {
 fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     let root = root(DEFINITION).file("usr/share/app", gzip(&first().end()));
     apply(&root);
-    // An extracted file has the time from the archive, and whoever writes to it gives it another one: it is known at once.
+    // An extracted file has the time from the archive, and writing to it changes the time, so that its digest is cached
+    // immediately.
     let sum = sha256(b"one\n").split_off("sha256:".len());
     let known = |root: &ScratchRoot| {
         let records = listing(root, "var/lib/holo/archives/known");
@@ -267,7 +268,7 @@ fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     settled(&root);
     let [record] = &listing(&root, "var/lib/holo/archives/known")[..] else { panic!("{}", root.dump()) };
     let record = format!("var/lib/holo/archives/known/{}", record.split(' ').next().unwrap());
-    // Length and time stay the same, but not what the file system says.
+    // Length and time are unchanged, but other metadata is not.
     let conf = root.join("opt/app/app-1/etc/app.conf");
     let modified = fs::metadata(&conf).unwrap().modified().unwrap();
     let write = |content: &str| {
@@ -278,7 +279,7 @@ fn what_is_known_is_not_read_again_and_a_change_is_seen_all_the_same() {
     fails(&root, "app-1/etc/app.conf");
     write("one\n");
     settled(&root);
-    // The record is believed, unless everything is to be verified.
+    // The cache is used, unless all files are to be verified.
     std::thread::sleep(std::time::Duration::from_secs(4));
     settled(&root);
     let forged = root.read(&record).to_string().replace(&sum, &"0".repeat(sum.len()));
@@ -341,7 +342,7 @@ fn the_old_tree_stays_when_the_new_one_fails() {
         assert_eq!(listing(&root, "opt"), before);
         assert_eq!(root.read("opt/app/bin/app"), "#!/bin/sh\n");
     }
-    // A file that is no archive is a fine download.
+    // A file that is not an archive is a valid download.
     define(&root, "url = \"file:///usr/share/app\"");
     apply(&root);
     assert_eq!(listing(&root, "opt"), [] as [&str; 0], "what the definition does not name any more goes");
@@ -423,7 +424,7 @@ fn the_root_itself_can_be_extracted_to() {
 
 fn owners_are_those_of_the_definition() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // Only root can give files to others.
+        // Only root can change the owner of files.
         return;
     }
     let root = root(&format!("{DEFINITION}\nowner = \"app\"\ngroup = \"4242\"")).file("usr/share/app", first().end());
@@ -443,7 +444,7 @@ fn owners_are_those_of_the_definition() {
 
 fn a_directory_that_hands_its_group_down_does_so() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // Only root can give files to others.
+        // Only root can change the owner of files.
         return;
     }
     let root = root(DEFINITION).file("usr/share/app", first().end());
@@ -462,7 +463,7 @@ fn a_new_directory_comes_as_a_whole() {
     let inode = |path: &str| fs::metadata(root.join(path)).unwrap().ino();
     assert_eq!((mode("opt/app/app-1"), mode("opt/app/app-1/etc")), (0o755, 0o755));
     let there = inode("opt/app/app-1/bin");
-    // Only what is missing is moved into what is there.
+    // Only missing files are moved into existing directories.
     fs::remove_dir_all(root.join("opt/app/app-1/old")).unwrap();
     apply(&root);
     assert_eq!(inode("opt/app/app-1/bin"), there);
@@ -498,7 +499,7 @@ fn below_a_file_nothing_can_be_made() {
         "[[archive]]\npath = \"/etc/file/x\"\nurl = \"file:///srv/none\"\n",
     );
     fails(&root, "etc/file is not a directory");
-    // Nothing was begun, so there is nothing to scrub.
+    // The apply was not started, so there is nothing to scrub.
     root.write("usr/share/holo/archives/10-test.toml", "");
     settled(&root);
 }

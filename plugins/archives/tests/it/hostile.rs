@@ -1,4 +1,4 @@
-//! Archives that no honest tool makes: nothing of them lands outside, and the old tree stays.
+//! Archives that no honest tool creates: no file is created outside of the tree, and the old tree remains.
 
 use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
 use crate::support::{apply, define, fails, in_little_memory, root, settled};
@@ -31,7 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const DEFINITION: &str = "url = \"file:///usr/share/app\"\nextract_to = \"/opt/app\"";
 
-/// A root with an old tree, a directory beside it, and a file that nobody shall write to.
+/// A root with an old tree, a directory next to it, and a file that must not be changed.
 fn with_old_tree(more: &str) -> ScratchRoot {
     let old = Tar::new().file("bin/app", "old\n").file("etc/app.conf", "old\n").symlink("link", "etc/app.conf").end();
     let root = root(&format!("{DEFINITION}\n{more}"))
@@ -42,7 +42,7 @@ fn with_old_tree(more: &str) -> ScratchRoot {
     root
 }
 
-/// Everything but our own state and the download.
+/// Returns all files except our own state and the download.
 fn outside(root: &ScratchRoot) -> String {
     let dump = root.dump().to_string();
     let end = format!("{}\n", "-".repeat(40));
@@ -50,7 +50,7 @@ fn outside(root: &ScratchRoot) -> String {
     dump.split(&end).filter(|section| !ours.iter().any(|ours| section.contains(ours))).collect()
 }
 
-/// Extracts it over the old tree, and demands that it is refused with these words.
+/// Extracts an archive over the old tree, and asserts that it is refused with this message.
 #[track_caller]
 fn refused(archive: &[u8], words: &str) {
     refused_with("", archive, words);
@@ -61,7 +61,7 @@ fn refused_with(more: &str, archive: &[u8], words: &str) {
     let root = with_old_tree(more);
     let before = outside(&root);
     root.write("usr/share/app", archive);
-    // Force is for a person's work, and no way around this.
+    // Force overwrites manual changes, but does not bypass this check.
     for arguments in [&["apply"][..], &["apply", "--force"]] {
         let run = root.holo(arguments);
         assert_eq!(run.status, Some(1), "{words}: {run}");
@@ -83,7 +83,7 @@ fn names_that_lead_out() {
     }
     let long = format!("{}../out", "d/".repeat(60));
     refused(&Tar::new().file(&long, "x").end(), "its name holds \"..\"");
-    // Stripping makes nothing good.
+    // Stripping does not make the name valid.
     refused_with("strip_components = 1", &Tar::new().file("../out", "x").end(), "its name holds \"..\"");
 }
 
@@ -106,7 +106,7 @@ fn writing_through_symlinks() {
         );
     }
     refused(&Tar::new().symlink("s", "../beside").directory("s").end(), "file exists");
-    // A file with the name of a symlink replaces that, and is not written through it.
+    // A file with the name of a symlink replaces the symlink.
     let root = with_old_tree("");
     root.write("usr/share/app", Tar::new().symlink("s", "../../etc/passwd").file("s", "mine\n").end());
     apply(&root);
@@ -126,7 +126,7 @@ fn symlinks_that_were_there_before() {
     assert_eq!(root.read("opt/beside/file"), "beside\n");
     assert_eq!(root.read("opt/app/data/file"), "x");
     settled(&root);
-    // An upgrade from a symlink to a directory does not go through it either.
+    // An upgrade from a symlink to a directory does not follow it either.
     let root = with_old_tree("");
     root.write("usr/share/app", Tar::new().file("etc/app.conf", "new").file("link/app.conf", "x").end());
     apply(&root);
@@ -137,7 +137,7 @@ fn symlinks_that_were_there_before() {
 
 fn symlinks_of_others_on_the_way() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        // Only root can make what belongs to others.
+        // Only root can create files of other users.
         return;
     }
     let root = with_old_tree("");
@@ -194,7 +194,7 @@ fn bombs() {
     // This one is too large to be downloaded.
     refused_with("max_size = 1000000", &big, "it has more than 1000000 bytes");
     refused_with("max_size = 10000", &deflated(&[0; 20_000]), "it would take more than 10000 bytes");
-    // Zeros after the end count as well, here by what is usual.
+    // Zeros after the end are counted too, here with the default limit.
     refused(
         &zstd(&Tar::new().file("x", "x").bytes(&vec![0; 257 << 20]).end()),
         "it would take more than 268435456 bytes",
@@ -203,7 +203,7 @@ fn bombs() {
     refused_with("max_entries = 1000", &many.end(), "it has more than 1000 entries");
     let nested = "d/".repeat(200) + "file";
     refused(&Tar::new().file(&nested, "x").end(), "it is nested deeper than 128 directories");
-    // Each is nested no deeper than is allowed, and yet there are many.
+    // The depth of each entry is permitted, but there are many directories.
     let wide = (0..20).fold(Tar::new(), |tar, number| tar.file(format!("{number}/{}x", "d/".repeat(100)), "x"));
     refused_with("max_entries = 1000", &wide.end(), "it has more than 1000 entries");
     refused(&Tar::new().file("n".repeat(300), "x").end(), "its name is too long");
@@ -228,7 +228,7 @@ fn names_of_any_kind() {
     define(&root, "ensure = \"absent\"");
     assert_eq!(root.holo(&["apply", "--force"]).status, Some(0));
     assert!(!root.exists("opt/app"));
-    // Their names are escaped in messages.
+    // Names are escaped in messages.
     let root = with_old_tree("");
     root.write("usr/share/app", Tar::new().file("../a\n!! all is well", "x").end());
     let run = fails(&root, "its name holds");
@@ -283,7 +283,7 @@ fn archives_of_the_systems_own_tools() {
 
 fn a_sparse_file_in_pax_format_is_refused_by_name() {
     let record = |key: &str, value: &str| {
-        // A record begins with its own length, in three digits here.
+        // A record begins with its own length, which has three digits here.
         let rest = format!(" {key}={value}\n");
         format!("{}{rest}", rest.len() + if rest.len() + 2 < 100 { 2 } else { 3 })
     };

@@ -1,4 +1,4 @@
-//! The integration tests of the plugin `archives`: one module a topic, named in front of its tests.
+//! The integration tests of the `archives` plugin. Each topic is a module, whose name prefixes its tests.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,

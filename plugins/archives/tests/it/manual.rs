@@ -1,4 +1,4 @@
-//! The examples of the man page, as they stand there, with a server of ours in the place of example.org.
+//! The examples of the man page, verbatim, with a test server in place of example.org.
 
 use crate::authenticity;
 use crate::support::samples::{Tar, gzip, xz, zip};
@@ -15,7 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const PAGE: &str = include_str!("../../../../man/holo-archives.8");
 
-/// The definitions in the page.
+/// Returns the definitions in the page.
 fn examples() -> Vec<String> {
     let blocks = PAGE.split(".Bd -literal").skip(1).filter_map(|block| block.split_once('\n')?.1.split_once(".Ed"));
     blocks.map(|(text, _)| text.to_owned()).filter(|text| text.starts_with("[[archive]]")).collect()
@@ -42,7 +42,7 @@ fn the_examples_do_what_the_page_says() {
     let absent = examples.pop().unwrap();
     for example in &mut examples {
         *example = example.replace("https://example.org", &server.url(""));
-        // The service that would be restarted is not defined, which would be a warning.
+        // The service to be restarted is not defined, which would cause a warning.
         *example = example.replace("notifies = [\"service:www\"]\n", "");
         if let Some((before, after)) = example.split_once("\"sha256:") {
             *example = format!("{before}{:?}{}", sha256(&app), after.split_once('"').unwrap().1);

@@ -1,4 +1,4 @@
-//! Previews: the list of paths that is shown before an apply is what it changes, in random cases.
+//! Previews: the displayed list of paths equals the changes of the apply, in random cases.
 
 use crate::support::samples::{Tar, gzip};
 use crate::support::sha256;
@@ -74,7 +74,7 @@ fn vary(root: &ScratchRoot, random: &mut Random) {
     root.write(definition, text);
 }
 
-/// Changes what a person may change.
+/// Makes random manual changes.
 fn disturb(root: &ScratchRoot, random: &mut Random) {
     for directory in DIRECTORIES {
         for name in ["one", "top/two", "sub/three"] {
@@ -86,7 +86,7 @@ fn disturb(root: &ScratchRoot, random: &mut Random) {
     }
 }
 
-/// Describes all paths as lists do, but for the directories that are made on the way to others.
+/// Describes all paths in the format of the lists, except for parent directories that were created.
 fn snapshot(root: &ScratchRoot) -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     for top in ["srv", "opt"] {
@@ -110,7 +110,7 @@ fn snapshot(root: &ScratchRoot) -> BTreeSet<String> {
     lines
 }
 
-/// Returns the lines that begin so in what is shown of an apply: what a person had changed before may be shown above it.
+/// Returns the lines with this sign in the output of an apply, without the preceding diff of manual changes.
 fn listed(shown: &str, sign: char) -> BTreeSet<String> {
     let header = "    diff --holo a/archive:/srv/app.tar b/archive:/srv/app.tar";
     let lines =
@@ -140,7 +140,7 @@ fn what_is_listed_is_what_is_changed() {
             let apply = root.holo(&["apply", "--force", "--diff"]);
             let after = snapshot(&root);
             if apply.status != Some(0) {
-                // What is refused or fails is not previewed.
+                // Refused and failing applies have no preview.
                 continue;
             }
             let definition = root.read("usr/share/holo/archives/10-test.toml");

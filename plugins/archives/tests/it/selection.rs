@@ -1,4 +1,4 @@
-//! Extracts a part of what archives have, leaves what is a person's, and extracts files that are compressed by themselves.
+//! Extracting parts of archives, keeping users' files, and extracting single compressed files.
 
 use crate::support::samples::{Tar, bzip2, gzip, xz, zip, zstd};
 use crate::support::{apply, define, fails, root, settled};
@@ -101,7 +101,7 @@ fn what_is_excluded_need_not_be_supported() {
     root.write("usr/share/app", tar("1").special("app-1/dev/null", tar::EntryType::Char).end());
     apply(&root);
     assert!(root.exists("opt/app/bin/app") && !root.exists("opt/app/dev"));
-    // Its name counts all the same.
+    // Its name is checked nevertheless.
     root.write("usr/share/app", tar("1").file("app-1/dev/../../../x", "x").end());
     fails(&root, "its name holds \"..\"");
 }
@@ -119,7 +119,7 @@ fn a_kept_file_is_a_persons_as_soon_as_it_is_changed() {
     assert_eq!(fs::metadata(root.join("opt/app/etc/app.conf")).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(root.read("opt/app/bin/app"), "2");
     settled(&root);
-    // Other files still need force.
+    // Other files still require force.
     root.write("opt/app/etc/more/other.conf", "a person's\n");
     fails(&root, "changed by user: \"/opt/app/etc/more/other.conf\"");
     assert!(root.holo(&["apply", "--force"]).success());
@@ -144,7 +144,7 @@ fn a_kept_file_that_was_there_before_stays() {
     settled(&root);
     root.write("opt/app/etc/more/other.conf", "a person's\n");
     settled(&root);
-    // What is to be absent goes, but for a person's files.
+    // With `ensure = "absent"`, all files except the user's are removed.
     define(&root, "ensure = \"absent\"");
     apply(&root);
     settled(&root);
@@ -160,7 +160,7 @@ fn a_kept_file_that_nobody_changed_is_upgraded_and_goes() {
     fs::remove_file(root.join("opt/app/etc/app.conf")).unwrap();
     apply(&root);
     assert_eq!(root.read("opt/app/etc/app.conf"), "2", "what is missing is extracted again");
-    // Without the key, a change needs force again.
+    // Without the key, a change requires force again.
     define(&root, DEFINITION);
     root.write("opt/app/etc/app.conf", "a person's\n");
     fails(&root, "changed by user: \"/opt/app/etc/app.conf\"");

@@ -1,5 +1,5 @@
-//! Archives that share a directory, or are extracted into each other's: a path has one owner and one base, and in the end everything is
-//! as it was.
+//! Archives that share a directory, or are extracted into each other's: each path has one owner and one base, and in
+//! the end the original state is restored.
 
 use crate::support::samples::{Tar, gzip};
 use crate::support::{apply, fails, settled, sha256};
@@ -31,7 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A definition in a file of its own: a download named NAME, and more lines.
+/// Writes a definition in its own file, for a download with this path and more lines.
 fn declare(root: &ScratchRoot, file: &str, path: &str, lines: &str) {
     let text = format!("[[archive]]\npath = \"{path}\"\n{lines}\n");
     root.write(format!("usr/share/holo/archives/{file}.toml"), text);
@@ -49,7 +49,7 @@ fn empty_root() -> ScratchRoot {
     ScratchRoot::new().plugin("archives").dir("srv").dir("usr/share/holo/archives")
 }
 
-/// Two archives that share a directory with a person's file in it, which the first of them replaces.
+/// Two archives that share a directory with a user's file, which the first one replaces.
 fn shared() -> ScratchRoot {
     let root = empty_root();
     root.write("usr/local/etc/app.conf", "a person's\n");
@@ -99,7 +99,7 @@ fn what_two_bring_is_an_error_that_names_both() {
         assert_eq!(root.read("usr/local/etc/app.conf"), "a\n");
         assert!(!root.exists("usr/local/bin"), "nothing of the second is touched");
     }
-    // Force is for a person's work.
+    // Force only overwrites manual changes.
     assert_eq!(root.holo(&["apply", "--force"]).status, Some(1));
     assert_eq!(root.read("usr/local/etc/app.conf"), "a\n");
     drop_definition(&root, "10-a");
@@ -120,7 +120,7 @@ fn a_directory_in_anothers_is_shared_too() {
     root.write("usr/share/b", gzip(&Tar::new().file("doc/a", "b\n").file("doc/b", "new\n").end()));
     fails(&root, "/usr/local/share/doc/a is brought by both archive:/srv/a and archive:/srv/b");
     assert_eq!((root.read("usr/local/share/doc/a"), root.read("usr/local/share/doc/b")), ("a\n".into(), "b\n".into()));
-    // A download in another's tree likewise.
+    // The same applies to a download in another archive's tree.
     root.write("usr/share/b", gzip(&Tar::new().file("doc/b", "b\n").end()));
     declare(&root, "30-c", "/usr/local/share/doc/a", "url = \"file:///usr/share/b\"");
     fails(&root, "/usr/local/share/doc/a is brought by both archive:/srv/a and archive:/usr/local/share/doc/a");
@@ -153,7 +153,7 @@ fn a_definition_with_another_path_takes_over() {
         let lines = format!("url = {:?}\nextract_to = \"/usr/local\"\n{more}", server.url("/a"));
         declare(&root, "10-a", "/srv/new/z", &lines);
         apply(&root);
-        // Of the new and the old name, either may come first.
+        // Either the new or the old name may sort first.
         for path in ["/srv/a", "/srv/other/x"] {
             let before = server.asked().iter().filter(|asked| asked.header("if-none-match").is_none()).count();
             let inode = |path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(root.join(path)).unwrap());
@@ -273,7 +273,7 @@ fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
     assert_eq!(root.read("opt/app/conf"), "declared\n");
     assert!(!root.exists("opt/app/d/x"));
     fs::remove_file(root.join("usr/share/holo/files/10-x.toml")).unwrap();
-    // The declared paths are removed by then, or by the next apply.
+    // The declared paths are removed by this apply or the next one.
     let _ = root.holo(&["apply"]);
     apply(&root);
     settled(&root);
@@ -289,7 +289,7 @@ fn what_comes_back_has_its_attributes() {
     for path in ["opt/app/conf", "srv/a"] {
         root.write(path, "a person's\n");
         if setxattr(root.join(path), "user.mine", b"kept", XattrFlags::empty()).is_err() {
-            // The file system has none.
+            // The file system does not support attributes.
             return;
         }
     }
@@ -316,7 +316,7 @@ fn what_is_said_is_what_was_done() {
     assert!(!run.stdout_lossy().contains("removed what was extracted"), "{run}");
 }
 
-/// The paths that random archives bring, such that one may be a file for one and a directory for another.
+/// The paths in random archives, such that a path may be a file in one and a directory in another.
 const NAMES: [&str; 8] = ["f", "g", "d/f", "d/g", "d/e/f", "d/e", "h/i", "h"];
 const DIRECTORIES: [&str; 5] = ["/opt", "/opt/d", "/opt/d/e", "/opt/x", "/link"];
 
@@ -356,7 +356,7 @@ fn redefine(root: &ScratchRoot, random: &mut Random, number: usize) {
     declare(root, &file, &format!("{path}{number}"), &lines);
 }
 
-/// Everything but our own files; the directories that were there, even if they are empty.
+/// Returns all files except our own, including directories that existed before, even if empty.
 fn others_work(root: &ScratchRoot) -> String {
     let dump = root.dump().to_string();
     let end = format!("{}\n", "-".repeat(40));
@@ -372,7 +372,7 @@ fn whatever_archives_do_in_the_end_it_is_as_before() {
         for directory in ["opt/", "opt/d/", "opt/x/"] {
             for name in NAMES.iter().filter(|_| random.chance(15)) {
                 let path = root.join(format!("{directory}{name}"));
-                // An existing path is left as it is.
+                // Existing paths are not changed.
                 if path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok()) && !path.exists() {
                     fs::write(path, format!("a person's {directory}{name}\n")).unwrap();
                 }
@@ -407,7 +407,7 @@ fn whatever_archives_do_in_the_end_it_is_as_before() {
     });
 }
 
-/// An archive that brings a configuration file in a person's place, over which something is laid.
+/// An archive that replaces a user's configuration file, which also has an overlay.
 fn overlaid() -> ScratchRoot {
     let root = ScratchRoot::new().plugin("files").plugin("archives").dir("srv").dir("usr/share/holo/archives");
     root.write("etc/os-release", "ID=unittest\n");
@@ -477,7 +477,7 @@ fn what_the_new_version_lacks_goes_with_what_is_laid_over_it() {
     let _ = apply(&root);
     settled(&root);
     assert_eq!((root.read("etc/app/conf"), root.read("etc/app/other")), ("a person's\n".into(), "two\n".into()));
-    // A file over which something is laid stays one.
+    // A file with an overlay remains a file.
     root.write("usr/share/holo/files/50-x/etc/app/other", "over\n");
     apply(&root);
     root.write("usr/share/a", Tar::new().file("other/x", "three\n").end());

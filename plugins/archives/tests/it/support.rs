@@ -1,4 +1,4 @@
-//! Support of the tests: a server that misbehaves on demand, archives of every format, roots.
+//! Test support: a server that misbehaves on demand, archives of all formats, and roots.
 
 pub(crate) mod samples;
 
@@ -6,7 +6,7 @@ use holo_testing::{Run, ScratchRoot};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
-/// The checksum of bytes, as definitions have it.
+/// Returns the checksum of bytes, in the format of definitions.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
@@ -14,7 +14,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     })
 }
 
-/// A root with the plugin, and one definition with these lines.
+/// Creates a root with the plugin, and one definition with these lines.
 pub(crate) fn root(lines: &str) -> ScratchRoot {
     let root = ScratchRoot::new().plugin("archives").dir("srv");
     define(&root, lines);
@@ -26,7 +26,7 @@ pub(crate) fn define(root: &ScratchRoot, lines: &str) {
     root.write("usr/share/holo/archives/10-test.toml", format!("[[archive]]\npath = \"/srv/app.tar\"\n{lines}\n"));
 }
 
-/// An apply that ends well.
+/// Runs an apply that succeeds.
 #[track_caller]
 pub(crate) fn apply(root: &ScratchRoot) -> Run {
     let run = root.holo(&["apply"]);
@@ -35,18 +35,18 @@ pub(crate) fn apply(root: &ScratchRoot) -> Run {
     run
 }
 
-/// An apply that has nothing to do.
+/// Asserts that an apply makes no changes.
 #[track_caller]
 pub(crate) fn settled(root: &ScratchRoot) {
     let run = apply(root);
     assert_eq!(run.stdout, "", "{run}");
     let check = root.holo(&["check"]);
-    // A check does not ask the server for something new.
+    // A check does not contact the server.
     let is_unknown = check.status == Some(3) && !check.stdout_lossy().contains("would");
     assert!(check.status == Some(0) || is_unknown, "{check}");
 }
 
-/// An apply that fails and says so.
+/// Runs an apply that fails with this message.
 #[track_caller]
 pub(crate) fn fails(root: &ScratchRoot, words: &str) -> Run {
     let run = root.holo(&["apply"]);
@@ -56,10 +56,10 @@ pub(crate) fn fails(root: &ScratchRoot, words: &str) -> Run {
     run
 }
 
-/// The number of KiB that each process may have. The window of the decompressor is a part of it.
+/// The memory limit of each process, in KiB, which includes the window of the decompressor.
 const LITTLE_MEMORY: u32 = 48 << 10;
 
-/// Runs a verb, which succeeds with no more memory than an archive of a few entries needs.
+/// Runs a command that must succeed with the memory that an archive of a few entries needs.
 #[track_caller]
 pub(crate) fn in_little_memory(root: &ScratchRoot, verb: &str) -> Run {
     let holo = holo_testing::binaries::binary("holo").unwrap();

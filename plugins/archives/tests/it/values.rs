@@ -1,4 +1,4 @@
-//! The digest and the validator of a download as others receive them.
+//! The digest and the validator of a download, as received by other entities.
 
 use crate::support::{apply, define, root, settled, sha256};
 use holo_download::testing::{Reply, Server};
@@ -13,7 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A root in which a file receives what the archive sends by this name.
+/// Creates a root in which a file receives the value with this name from the archive.
 fn with_receiver(root: &ScratchRoot, name: &str) {
     let holorc = format!(
         "plugin archives={}\nplugin files={}\n",
@@ -42,7 +42,7 @@ fn digest_and_validator_are_sent() {
     *served.lock().unwrap() = ("\"two\"", "second");
     apply(&root);
     assert_eq!((root.read("etc/sha256"), root.read("etc/etag")), (digest("second").into(), "\"two\"".into()));
-    // A checksum in the definition tells a check what is going to be there.
+    // With a checksum in the definition, a check knows the future digest.
     *served.lock().unwrap() = ("\"three\"", "third");
     define(&root, &format!("url = {:?}\nchecksum = {:?}", server.url("/b"), sha256(b"third")));
     let check = root.holo(&["check", "--diff"]);
@@ -52,7 +52,7 @@ fn digest_and_validator_are_sent() {
     assert_eq!(root.read("etc/sha256"), digest("third"));
 }
 
-/// What is sensitive may be where nothing is ever shown, and nowhere else.
+/// Sensitive values may only be used where they are never displayed.
 fn sensitive() {
     let server = Server::new(|asked| match asked.header("authorization").or(asked.header("x-token")) {
         Some("Basic am9lOmh1bnRlcjI=" | "hunter2") => Reply::of("body"),

@@ -1,10 +1,10 @@
-//! Archives of every format, and such as no honest tool makes.
+//! Archives of all formats, including some that no honest tool creates.
 #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "a test says by panicking what is wrong")]
 
 use std::io::Write;
 use tar::{EntryType, Header};
 
-/// A tar that is written entry by entry, without anybody asking whether it should be.
+/// A tar that is written entry by entry, without validation.
 #[derive(Default)]
 pub(crate) struct Tar(Vec<u8>);
 
@@ -37,7 +37,7 @@ impl Tar {
         self.entry(kind, name.as_ref(), b"", b"", 0o666)
     }
 
-    /// Adds PAX records of the next entry.
+    /// Adds PAX records for the next entry.
     pub(crate) fn pax(self, records: impl AsRef<[u8]>) -> Tar {
         self.raw(EntryType::XHeader, b"./PaxHeaders/x", b"", records.as_ref(), 0o644)
     }
@@ -58,7 +58,7 @@ impl Tar {
         header.set_entry_type(kind);
         header.set_mode(mode);
         header.set_size(content.len() as u64);
-        // Somebody else's, and long ago.
+        // Another user's file, and old.
         header.set_uid(4321);
         header.set_gid(4321);
         header.set_mtime(1_000_000_000);
@@ -72,7 +72,7 @@ impl Tar {
         self
     }
 
-    /// Appends bytes as they are.
+    /// Appends raw bytes.
     pub(crate) fn bytes(mut self, bytes: &[u8]) -> Tar {
         self.0.extend_from_slice(bytes);
         self
@@ -111,10 +111,10 @@ pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
 }
 
-/// An entry of a zip: its name, its mode with its type, its content.
+/// An entry of a zip: its name, its mode with the type, and its content.
 pub(crate) type ZipEntry<'a> = (&'a [u8], u32, &'a [u8]);
 
-/// A zip as written by hand, nothing compressed: so that it can hold what no tool writes.
+/// Creates an uncompressed zip manually, so that it can contain entries that no tool writes.
 pub(crate) fn zip(entries: &[ZipEntry<'_>]) -> Vec<u8> {
     let (mut local, mut central) = (Vec::new(), Vec::new());
     for (name, mode, content) in entries {
