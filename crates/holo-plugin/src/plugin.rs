@@ -99,7 +99,7 @@ pub trait Plugin: Sync {
         Ok(Vec::new())
     }
 
-    /// Turns the current state of an entity into resource files, so that applying them would change nothing. Only the
+    /// Turns the current state of an entity into resource files, so that applying them has no effect. Only the
     /// directory in the request is modified.
     fn adopt(&self, _: &Host, _: Adoption<'_>, _: &mut Output<'_>) -> Adopted {
         Adopted::Unknown

@@ -1,4 +1,4 @@
-//! The origins of the lines of a file of a scaffold.
+//! The origins of the lines of a scaffold's files.
 
 use crate::entity::Scaffold;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use holo_plugin::{Host, Origin, Span};
 use std::io::Read;
 use std::path::Path;
 
-/// Returns the origins, if the file at a path is one of the scaffold's.
+/// Returns the origins of the lines of a file, or `None` if the path is not a file of the scaffold.
 pub(crate) fn blame(entity: &Scaffold, path: &Path, host: &Host) -> Result<Option<Vec<Span>>> {
     let Some(definition) = entity.wanted() else { return Ok(None) };
     let executor = Executor::open(host)?;
@@ -21,7 +21,7 @@ pub(crate) fn blame(entity: &Scaffold, path: &Path, host: &Host) -> Result<Optio
     let mut current = Vec::new();
     let read = place.open()?.read_to_end(&mut current);
     read.map_err(|error| PathError::new("read", place.shown(), error))?;
-    // Programs of its own may work on what was rendered.
+    // Programs that are run after rendering may have changed the rendered file.
     let record = executor.recall(entity)?.map(|remembered| remembered.base);
     let provisioned = record.as_ref().and_then(|record| record.tracks().get(&path)?.provisioned.clone());
     let is_as_made = provisioned.is_some_and(|made| executor.tracker.state(&path).is_ok_and(|state| state == made));

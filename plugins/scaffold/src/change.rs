@@ -1,4 +1,4 @@
-//! The changes that a plan makes of paths.
+//! The changes that a plan makes to paths.
 
 use holo_change::tracked::State;
 
@@ -7,7 +7,7 @@ use holo_change::tracked::State;
 pub(crate) enum Change {
     Make,
     Write,
-    /// These, as a fragment such as `the mode`.
+    /// A change of these attributes, as a fragment such as `the mode`.
     Attributes(&'static str),
     Remove,
     Restore,
@@ -15,7 +15,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// In the past tense.
+    /// Returns the verb in the past tense.
     pub(crate) fn done(self) -> String {
         let words = match self {
             Change::Make => "made",
@@ -28,7 +28,7 @@ impl Change {
         words.to_owned()
     }
 
-    /// In the conditional: `would …`.
+    /// Returns the verb in the conditional: `would …`.
     pub(crate) fn doing(self) -> String {
         let words = match self {
             Change::Make => "would make",

@@ -11,51 +11,51 @@ use std::path::Path;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScaffoldDefinition {
-    /// The directory that is rendered, an absolute path.
+    /// The absolute path of the directory that is rendered.
     pub(crate) target: String,
     /// The desired presence of the target.
     #[serde(default)]
     pub(crate) ensure: Ensure,
-    /// The directory of templates: below the resource directory, or an absolute path.
+    /// The directory of templates: a path below the resource directory, or an absolute path.
     pub(crate) source: Option<String>,
     /// The language of the templates.
     #[serde(default)]
     pub(crate) engine: Language,
     /// The delimiters of a value in a template, such as `["[[", "]]"]`.
     pub(crate) delimiters: Option<[String; 2]>,
-    /// The data of these templates, instead of all other data. Texts may hold expressions, such as `{{ Facts.os.id }}`.
+    /// The data for these templates, instead of all other data. Strings may contain expressions, such as `{{ Facts.os.id }}`.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, serde_json::Value>"))]
     pub(crate) data: toml::Table,
-    /// Merges `data` with all other data, over which it prevails.
+    /// Merges `data` with all other data; the values in `data` take precedence.
     #[serde(default)]
     pub(crate) data_merge: bool,
-    /// Patterns for names in the source that are no templates, or for paths below it if they have a slash. Instead of `.git`.
+    /// Patterns for entries of the source that are ignored, instead of `.git`: for names, or with a slash for paths.
     pub(crate) ignore: Option<Vec<String>>,
-    /// Leaves out files that nothing but white space is rendered into.
+    /// Omits files whose rendered content is empty or only white space.
     #[serde(default)]
     pub(crate) skip_empty: bool,
-    /// Removes from the target whatever the source does not make.
+    /// Removes paths from the target that the source does not contain.
     #[serde(default)]
     pub(crate) purge: bool,
-    /// The owner of everything that is made, by name or number.
+    /// The owner of the rendered files and directories: a name or a number.
     pub(crate) owner: Option<String>,
-    /// The group that owns what is made, by name or number.
+    /// The group of the rendered files and directories: a name or a number.
     pub(crate) group: Option<String>,
     /// The mode of files, as an octal number such as `0640` or `0o640`.
     pub(crate) mode: Option<String>,
     /// The mode of directories.
     pub(crate) dir_mode: Option<String>,
-    /// Programs that have to find files well before anything is in place.
+    /// Programs that must accept the rendered files before any file is changed.
     #[serde(default)]
     pub(crate) validate: Vec<FileCommand>,
-    /// Programs that are called for files that have changed.
+    /// Programs that are run for files that have changed.
     #[serde(default)]
     pub(crate) post: Vec<FileCommand>,
-    /// Leaves out the newline behind a block.
+    /// Removes the newline after a block.
     #[serde(default)]
     pub(crate) trim_blocks: bool,
-    /// Leaves out the white space before a block that begins a line.
+    /// Removes the white space before a block at the start of a line.
     #[serde(default)]
     pub(crate) lstrip_blocks: bool,
 }
@@ -72,14 +72,14 @@ pub(crate) enum Ensure {
     Absent,
 }
 
-/// A program that is called for files.
+/// A program that is run for files.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileCommand {
-    /// A pattern for names, or for paths below the target if it has a slash.
+    /// A pattern for names, or, if it has a slash, for paths below the target.
     pub(crate) glob: String,
-    /// The program and its arguments; `{}` is the path of the file, which is the last argument if there is none.
+    /// The program and its arguments. `{}` stands for the path of the file, which is appended if there is no `{}`.
     pub(crate) command: Command,
 }
 
@@ -138,7 +138,8 @@ fn validate_delimiters([open, close]: &[String; 2]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// A validation that is not told of the file would always find the same.
+/// Validates that a validation command contains `{}`: without the path of the file, its result would always be the
+/// same.
 fn validate_validation(validation: &FileCommand) -> Result<(), Invalid> {
     if validation.command.words().iter().any(|word| word.contains("{}")) {
         return Ok(());
@@ -162,22 +163,22 @@ fn validate_source(source: &str) -> Result<(), Invalid> {
 }
 
 impl ScaffoldDefinition {
-    /// The directory that is rendered.
+    /// Returns the directory that is rendered.
     pub(crate) fn target(&self) -> &Path {
         Path::new(&self.target)
     }
 
-    /// The directory of templates: below the resource directory, or an absolute path.
+    /// Returns the directory of templates: a path below the resource directory, or an absolute path.
     pub(crate) fn source(&self) -> &Path {
         Path::new(self.source.as_deref().unwrap_or_default())
     }
 
-    /// The form that the templates are written in.
+    /// Returns the syntax options of the templates.
     pub(crate) fn form(&self) -> Form {
         Form { delimiters: self.delimiters.clone(), trim_blocks: self.trim_blocks, lstrip_blocks: self.lstrip_blocks }
     }
 
-    /// Returns the declared keys, for people.
+    /// Returns the declared keys, as displayed to the user.
     pub(crate) fn summary(&self) -> String {
         let mut words = vec![format!("engine: {}", self.engine.0.name())];
         let keys = [("owner", &self.owner), ("group", &self.group), ("mode", &self.mode), ("dir_mode", &self.dir_mode)];

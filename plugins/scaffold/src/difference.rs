@@ -1,4 +1,4 @@
-//! The difference between a target as it was made and as it is, as two files that can be compared.
+//! The difference between a target as provisioned and its current state, as two files that can be compared.
 
 use crate::entity::Scaffold;
 use crate::error::Result;
@@ -13,8 +13,9 @@ use std::io::{Read, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The two files, if anything was changed since it was made. If that is the content of one file, they are that file; otherwise each lists
-/// all paths that differ, with the lines of files, so that each line says where it is.
+/// Returns the two files, or `None` if the target was not changed since it was provisioned. If only the content of one
+/// file differs, the pair consists of that file's two versions. Otherwise each file lists all paths that differ, with
+/// the lines of their files, and each line begins with its path.
 pub(crate) fn find(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     let executor = Executor::open(host)?;
     let Some(remembered) = executor.recall(entity)? else { return Ok(None) };
@@ -40,7 +41,7 @@ pub(crate) fn find(entity: &Scaffold, host: &Host) -> Result<Option<FilePair>> {
     }
 }
 
-/// Returns true if a difference of two files shows all that is different.
+/// Returns true if a difference of the two contents shows the complete change.
 fn is_shown_by_content(made: &State, current: &State) -> bool {
     let is_file = |state: &State| matches!(state, State::File { .. } | State::Absent);
     is_file(made) && is_file(current) && made.content() != current.content()
@@ -72,7 +73,7 @@ fn all(
     Ok(pair.with_to_label(tracker.place(target).shown().as_os_str().as_bytes()))
 }
 
-/// Describes what is at a path, line by line.
+/// Appends a description of the state at a path, line by line.
 fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::File>, text: &mut Vec<u8>) {
     let mut head = format!("{name}: {}", state.kind());
     if let State::Symlink { target, .. } = state {
@@ -81,7 +82,7 @@ fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::Fi
     }
     if let Some(attributes) = state.attributes() {
         let _ = write!(head, ", mode {:04o}", attributes.mode);
-        // An owner is not shown if it is root, or in test mode the user who runs this.
+        // The owner is omitted if it is root, or in test mode the user who runs this process.
         if attributes.uid != rustix::process::geteuid().as_raw() {
             let _ = write!(head, ", owner {}", attributes.uid);
         }

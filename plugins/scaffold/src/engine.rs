@@ -1,4 +1,4 @@
-//! The interface to a language that templates are written in.
+//! The interface to a template language.
 
 use crate::reach::Reach;
 use crate::renderer::Render;
@@ -6,30 +6,31 @@ use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::Provider;
 use std::sync::Arc;
 
-/// The form that templates of a scaffold are written in, as its definition has it.
+/// The syntax options of a scaffold's templates, as specified by its definition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Form {
-    /// The delimiters of values, if they are others than usual.
+    /// The delimiters of values, if they are not the default ones.
     pub(crate) delimiters: Option<[String; 2]>,
-    /// True if the newline behind a block is left out.
+    /// True if the newline after a block is removed.
     pub(crate) trim_blocks: bool,
-    /// True if the white space before a block that begins a line is left out.
+    /// True if the white space before a block at the start of a line is removed.
     pub(crate) lstrip_blocks: bool,
 }
 
-/// A language of templates.
+/// A template language.
 pub(crate) trait Engine: Provider {
-    /// Returns the suffixes that names of templates may have, and names of files do not.
+    /// Returns the suffixes that are removed from the names of templates.
     fn suffixes(&self) -> &'static [&'static str];
 
-    /// Returns true if the language tells blocks from values, so that the white space around them can be left out.
+    /// Returns true if the language distinguishes blocks from values, so that the white space around blocks can be
+    /// removed.
     fn has_blocks(&self) -> bool {
         false
     }
 
-    /// Returns what renders the templates of one scaffold.
+    /// Returns the renderer for the templates of one scaffold.
     ///
     /// # Errors
-    /// If its delimiters cannot be such.
+    /// If the delimiters are not valid.
     fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError>;
 }

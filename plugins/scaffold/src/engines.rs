@@ -1,4 +1,4 @@
-//! The languages that templates are written in, a file each.
+//! The template languages, one module each.
 
 mod go;
 pub(crate) mod jet;
@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// All of them, the default first.
+/// All languages, the default first.
 static ALL: Providers<dyn Engine> = Providers::new(&[&jinja::Jinja, &go::Go, &jet::Jet]);
 
 static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| ALL.iter().map(Provider::name).collect());
 
-/// Returns what renders templates in the language of a name, if there is one.
+/// Returns a renderer for the language of this name, or `None` if there is no such language.
 pub(crate) fn renderer(
     name: &str,
     reach: Arc<Reach>,
@@ -29,7 +29,7 @@ pub(crate) fn renderer(
     Some(ALL.named(name).ok()?.renderer(reach, &form))
 }
 
-/// The engine that a definition names.
+/// The language that a definition names.
 #[derive(Clone, Copy)]
 pub(crate) struct Language(pub(crate) &'static dyn Engine);
 

@@ -9,28 +9,28 @@ use holo_plugin::{Asset, EntityReport, Host};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The beginning of IDs.
+/// The prefix of entity IDs.
 pub(crate) const PREFIX: &str = "scaffold:";
 
-/// A directory that is rendered, or was.
+/// A scaffold, or an orphaned one.
 #[derive(Debug)]
 pub(crate) struct Scaffold {
     pub(crate) target: PathBuf,
-    /// The same without symlinks in its parents, as it was when the entities were listed.
+    /// The canonical path of the target when the entities were listed.
     pub(crate) canonical: PathBuf,
-    /// Its definition; none for an orphan.
+    /// The definition, or `None` for an orphan.
     pub(crate) definition: Option<ScaffoldDefinition>,
-    /// The file that declares it, as the user knows it.
+    /// The file that declares the scaffold, as displayed to the user.
     pub(crate) file: PathBuf,
-    /// The path of its templates, as the user knows it.
+    /// The path of the templates, as displayed to the user.
     pub(crate) source: PathBuf,
-    /// The time limit of a program.
+    /// The timeout for programs.
     pub(crate) timeout: Option<Duration>,
     /// The targets of other scaffolds.
     pub(crate) others: Vec<PathBuf>,
-    /// The reason why it is left alone, if it is.
+    /// The reason why the scaffold is not applied, if there is one.
     pub(crate) problem: Option<String>,
-    /// What it shares with the others of a set.
+    /// The state that it shares with the other scaffolds of a set.
     pub(crate) together: Together,
     /// The last report of an orphan, with its dependencies.
     pub(crate) orphan: Option<EntityReport>,
@@ -57,7 +57,7 @@ impl Scaffold {
         }
     }
 
-    /// One that nothing defines any more.
+    /// Returns a scaffold that is no longer defined.
     pub(crate) fn orphan(target: PathBuf, report: EntityReport) -> Scaffold {
         Scaffold {
             canonical: target.clone(),
@@ -81,14 +81,14 @@ impl Scaffold {
         self.problem.clone().map_or(Ok(()), |problem| Err(ScaffoldError::Never(problem)))
     }
 
-    /// Returns the claim of its paths, for other plugins.
+    /// Returns the claim to its paths, for other plugins.
     pub(crate) fn claim(&self, sources: &[PathBuf]) -> Claim {
         let mut claim = Claim::new(&self.id(), &self.canonical, sources);
         (claim.is_tree, claim.is_directory) = (true, true);
         claim
     }
 
-    /// Returns the definition of the target; none if the state before the first apply is to come back.
+    /// Returns the definition of the target, or `None` if the state before the first apply should be restored.
     pub(crate) fn wanted(&self) -> Option<&ScaffoldDefinition> {
         self.definition.as_ref().filter(|definition| definition.ensure == Ensure::Present)
     }
@@ -111,7 +111,7 @@ impl Scaffold {
         report.edges.needs.extend(self.target.parent().map(path));
         if let Some(source) = definition.source.as_deref().filter(|source| source.starts_with('/')) {
             report.edges.needs.push(Asset::new("path", source));
-            // It says what the target shall be as much as the definition does.
+            // The templates specify the desired state of the target as well as the definition.
             report.sources.push(holo_change::path_bytes(&self.source));
         }
         for (kind, name) in [("user", &definition.owner), ("group", &definition.group)] {

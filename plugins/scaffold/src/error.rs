@@ -1,14 +1,14 @@
-//! The reasons why a scaffold cannot become as declared.
+//! The reasons why a scaffold cannot be applied.
 
 use holo_change::tracked::Unmanaged;
 use std::fmt::Display;
 
-/// The reason why a scaffold cannot become as declared; the text is a fragment.
+/// The reason why a scaffold cannot be applied; the text is a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScaffoldError {
-    /// It could by force.
+    /// The scaffold can be applied with `--force`.
     NeedsForce(String),
-    /// It cannot.
+    /// The scaffold cannot be applied.
     Never(String),
 }
 
@@ -29,5 +29,5 @@ pub(crate) fn of_change(error: Unmanaged) -> ScaffoldError {
     }
 }
 
-/// A result that something may stand in the way of.
+/// The result of an operation on a scaffold.
 pub(crate) type Result<T> = std::result::Result<T, ScaffoldError>;

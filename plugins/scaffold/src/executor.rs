@@ -1,4 +1,4 @@
-//! Works on a scaffold: checks and applies what is declared, and puts back what was there before.
+//! Checks, applies and scrubs scaffolds.
 
 mod provision;
 mod scrub;
@@ -22,24 +22,24 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use work::Work;
 
-/// Everything that is needed to work on a scaffold.
+/// The context for operations on a scaffold.
 pub(crate) struct Executor<'a> {
     host: &'a Host,
     pub(crate) memory: BaseStore,
     pub(crate) tracker: Tracker,
-    /// True if something may have been changed.
+    /// True if a path may have been changed.
     has_begun: Cell<bool>,
     warnings: RefCell<Vec<String>>,
 }
-/// The record of a scaffold.
+/// The loaded record of a scaffold.
 struct Remembrance {
     remembered: Remembered<Record>,
-    /// The entities that it takes over from.
+    /// The entities that it takes over paths from.
     takes_over: Vec<String>,
 }
 
 impl<'a> Executor<'a> {
-    /// Everything that is needed, of which some is shared with the other scaffolds of a set.
+    /// Returns the context for a scaffold of a set; a part of it is shared with the other scaffolds.
     pub(crate) fn in_set(host: &'a Host, shared: &Shared) -> Result<Executor<'a>> {
         let executor = Executor::open(host)?;
         Ok(Executor { tracker: executor.tracker.with_held(shared.held.clone()), ..executor })
@@ -51,12 +51,12 @@ impl<'a> Executor<'a> {
         Ok(Executor { host, memory, tracker, has_begun: Cell::new(false), warnings: RefCell::default() })
     }
 
-    /// Returns the warnings that have come up.
+    /// Returns the warnings so far, and removes them.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         self.warnings.take()
     }
 
-    /// Returns true if something may have been changed by now.
+    /// Returns true if a path may have been changed.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.get()
     }
@@ -65,7 +65,7 @@ impl<'a> Executor<'a> {
         Ok(self.memory.recall(&entity.id())?)
     }
 
-    /// Returns a tracker of paths that does not leave the target.
+    /// Returns a tracker that cannot leave the target.
     pub(crate) fn inside(&self, target: &Path) -> Result<Tracker> {
         let kind = self.tracker.place(target).stat()?.map(|stat| stat.kind);
         let wrong = match kind {
@@ -94,7 +94,7 @@ impl<'a> Executor<'a> {
         Ok(Verdict::WouldChange(plan.shown(self.host, Change::doing)))
     }
 
-    /// Returns the directories that show what the target is, and what it would be, if they differ.
+    /// Returns two directories with the current and the desired content of the target, if they differ.
     pub(crate) fn preview(&self, entity: &Scaffold) -> Result<Option<FilePair>> {
         let target = self.tracker.canonical(&entity.target)?;
         let tracker = self.inside(&target)?;
@@ -130,15 +130,15 @@ impl<'a> Executor<'a> {
     }
 
     pub(crate) fn apply(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
-        // Work that takes time, and touches nothing that others hold, comes first.
+        // Rendering takes time and needs no lock, so it comes first.
         let work = entity.wanted().map(|definition| Work::new(entity, definition, self)).transpose()?;
-        // Of two dispatchers, one may have been killed while its plugin still works.
+        // If a dispatcher was killed, its plugin may still be running when the next dispatcher starts.
         let _held = Tree::open(self.host.state_dir())?.hold()?;
         let applied = match work {
             Some(work) => self.provision(&work, mode, output)?,
             None => self.scrub(entity, mode, output)?,
         };
-        // A set is tidied up after when all of it has been done.
+        // For a set, this is done once, after its last entity.
         if !entity.together.is_set() {
             let id = entity.id();
             self.tidy_held(|other| other == id, output);
@@ -146,7 +146,7 @@ impl<'a> Executor<'a> {
         Ok(applied)
     }
 
-    /// Removes what these entities do not need any more.
+    /// Removes stored content and records that these entities no longer need.
     pub(crate) fn tidy(&self, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) -> Result<()> {
         let _held = Tree::open(self.host.state_dir())?.hold()?;
         self.tidy_held(is_ours, output);
@@ -166,7 +166,7 @@ impl<'a> Executor<'a> {
         Ok(Some(known))
     }
 
-    /// Returns the record of a scaffold, and that of its paths if another entity had them before.
+    /// Returns the record of a scaffold, including the records of its paths that other entities owned before.
     fn known(&self, work: &Work<'_>, known: Option<Remembered<Record>>) -> Result<Remembrance> {
         work.check_claims(self)?;
         let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.to_report(), Record::default()));

@@ -6,7 +6,7 @@ use holo_plugin::facts::LocatedError;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The delimiters of an expression.
+/// The delimiters of expressions.
 const DELIMITERS: [(&str, &str); 2] = [("{{", "}}"), ("${", "}")];
 
 /// The reason why a text with expressions has no value.
@@ -18,7 +18,8 @@ enum ExpressionError {
     Value(String, EvalError),
 }
 
-/// Puts values for the expressions in all texts. A text that is one expression has its value as it is. `shown` names the data in errors.
+/// Replaces the expressions in all strings with their values. A string that consists of one expression is replaced with
+/// its value, whatever its type. `shown` names the data in error messages.
 ///
 /// # Errors
 /// If an expression has no value, or no end.
@@ -71,12 +72,12 @@ fn text_of(text: String, reach: &Arc<Reach>) -> Result<Value, ExpressionError> {
     Ok(Value::String(result))
 }
 
-/// The place of the first expression, with its delimiters.
+/// Returns the position of the first expression, with its delimiters.
 fn first(text: &str) -> Option<(usize, &'static str, &'static str)> {
     DELIMITERS.iter().filter_map(|(open, close)| Some((text.find(open)?, *open, *close))).min()
 }
 
-/// The end of an expression; delimiters within its strings are not meant.
+/// Returns the position of the end of an expression. Delimiters in string literals are skipped.
 fn end(text: &str, close: &str) -> Option<usize> {
     let (mut quote, mut escaped) = (None, false);
     for (at, letter) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Files of scaffolds that are known to be as they were made, and need not be read.
+//! Files of scaffolds that are known to be unchanged since they were provisioned, and need not be read.
 
 use holo_change::tracked::{State, Track, Tracker, Unmanaged};
 use holo_change::{Fingerprint, PathHandle, Stamp, Tree, UnchangedRecord};
@@ -8,17 +8,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The file of the record, in the state directory.
+/// The name of the record in the state directory.
 const RECORD: &str = ".unchanged";
 
-/// The record of what is known to be unchanged. All scaffolds of a run share it: it is read before the first of them, and written after the
-/// last one. A run that is killed before that loses a shortcut alone, as what it has changed has other stamps.
+/// The record of files that are known to be unchanged. All scaffolds of a run share it: it is read before the first
+/// one, and written after the last one. A run that is killed before that only loses the shortcut, as the files that it
+/// changed have other stamps.
 #[derive(Debug)]
 pub(crate) struct Known {
     record: RwLock<UnchangedRecord>,
-    /// The place of its file; none if it is not kept.
+    /// The path of the record's file, or `None` if the record is not saved.
     place: Option<PathHandle>,
-    /// True if scaffolds were applied: a run that only reads keeps nothing.
+    /// True if scaffolds were applied: a run that only reads does not save the record.
     is_to_keep: AtomicBool,
 }
 
@@ -35,12 +36,12 @@ impl Known {
         self.record.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Knows nothing, so that everything is read.
+    /// Returns an empty record, so that all files are read.
     pub(crate) fn nothing() -> Known {
         Known::new(UnchangedRecord::none(), None)
     }
 
-    /// Reads what earlier applies have recorded. In test mode that is done only where it is asked for.
+    /// Reads the record of earlier applies. In test mode, this must be enabled by an environment variable.
     pub(crate) fn open(host: &Host) -> Known {
         let asked_for = || std::env::var_os("HOLO_SCAFFOLD_RECORD").is_some_and(|value| value == "1");
         if host.test_mode() && !asked_for() {
@@ -55,7 +56,7 @@ impl Known {
         Known::new(record, Some(place))
     }
 
-    /// Returns the state of a path. A file that is known to be as it was made is not read.
+    /// Returns the state of a path. A file that is known to be unchanged is not read.
     pub(crate) fn state(&self, path: &Path, track: Option<&Track>, tracker: &Tracker) -> Result<State, Unmanaged> {
         let made = track.and_then(|track| track.provisioned.as_ref());
         let Some(made @ State::File { .. }) = made.filter(|_| self.place.is_some()) else { return tracker.state(path) };
@@ -73,18 +74,18 @@ impl Known {
         Ok(state)
     }
 
-    /// Forgets what is about to be changed.
+    /// Removes paths that are about to be changed.
     pub(crate) fn forget<P: AsRef<Path>>(&self, paths: impl IntoIterator<Item = P>) {
         let mut record = self.record_mut();
         paths.into_iter().for_each(|path| record.forget(path.as_ref().as_os_str().as_bytes()));
     }
 
-    /// Has what is learned kept for the next apply, when all is done.
+    /// Requests that the record is saved at the end of the run.
     pub(crate) fn note_applied(&self) {
         self.is_to_keep.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps for the next apply what this one has learned.
+    /// Saves the record for the next apply.
     pub(crate) fn keep(&self, host: &Host) {
         let Some(place) = self.place.as_ref().filter(|_| self.is_to_keep.load(Ordering::Relaxed)) else { return };
         let Ok(_held) = Tree::open(host.state_dir()).and_then(|state| state.hold()) else { return };

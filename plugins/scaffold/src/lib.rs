@@ -1,4 +1,4 @@
-//! The `scaffold` plugin: directories of templates, rendered into directories.
+//! The `scaffold` plugin, which renders directories of templates into directories.
 
 mod blame;
 mod change;
@@ -25,7 +25,7 @@ mod scaffolds;
 mod source;
 mod together;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin, as specified by the arguments and the environment.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&scaffolds::Scaffolds::default())

@@ -1,4 +1,4 @@
-//! The program of the plugin `scaffold`.
+//! The main program of the `scaffold` plugin.
 
 fn main() -> std::process::ExitCode {
     holo_scaffold::run()

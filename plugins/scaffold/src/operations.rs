@@ -1,4 +1,4 @@
-//! The operations on a scaffold: it is reported, checked, applied, and compared.
+//! The operations on a scaffold: report, check, apply and compare.
 
 use crate::blame;
 use crate::difference;

@@ -1,4 +1,4 @@
-//! The plan of the steps that make a target as it was rendered; nothing is changed here.
+//! Plans the steps that provision a target, without changing anything.
 
 use crate::change::Change;
 use crate::circumstances::Circumstances;
@@ -18,29 +18,29 @@ const FILE_MODE: u32 = 0o644;
 const SENSITIVE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// The steps to take.
+/// The steps of an apply.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The paths that go, the deepest first: those that are purged, and those in the way of something else.
+    /// The paths to remove, the deepest first: purged paths, and obstacles to other paths.
     pub(crate) clear: Vec<PathBuf>,
-    /// Of these, what somebody has put where we had removed something: that is what comes back one day.
+    /// The paths to remove that users created where a file had been removed before. They become the new base states.
     pub(crate) found_anew: Vec<PathBuf>,
-    /// The paths that the source has no more, and that become as they were before.
+    /// The paths to restore, as the source no longer contains them.
     pub(crate) restore: Vec<PathBuf>,
-    /// All that is wanted, each directory before what is in it.
+    /// All desired states; each directory precedes its entries.
     pub(crate) make: Vec<(PathBuf, State)>,
-    /// The changes to be shown, in the order of the paths.
+    /// The changes to display, sorted by path.
     pub(crate) changes: BTreeMap<PathBuf, Change>,
-    /// Files that are as they should be, but whose programs are still due.
+    /// Files that are in their desired states, but whose programs must still be run.
     pub(crate) due: BTreeSet<PathBuf>,
-    /// The states that all of this was decided on.
+    /// The states that the plan is based on.
     pub(crate) found: Found,
-    /// The paths at which a person's work would be lost.
+    /// The paths at which manual changes would be lost.
     refused: Vec<PathBuf>,
 }
 
 impl Plan {
-    /// Finds out what has to be done.
+    /// Determines the steps.
     pub(crate) fn new(circumstances: &Circumstances<'_>) -> Result<Plan> {
         let mut plan = Plan::default();
         let target = circumstances.target;
@@ -61,32 +61,32 @@ impl Plan {
             plan.clear.extend(purge::purge(circumstances, &wanted, &mut plan.changes)?);
         }
         plan.make_way(circumstances, &in_the_way)?;
-        // The deepest paths have the last names.
+        // Sorted by name, a directory precedes its entries.
         plan.clear.sort();
         plan.clear.dedup();
         plan.clear.reverse();
         Ok(plan)
     }
 
-    /// Returns true if everything is as it should be.
+    /// Returns true if the target is in its desired state.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.refused.is_empty()
     }
 
-    /// Returns the reason for which it needs force, if it does.
+    /// Returns the reason why the plan needs force, if it does.
     pub(crate) fn refusal(&self, host: &Host) -> Option<String> {
         let words = |path: &PathBuf| format!("{} has been changed", host.below_root(path).display());
         (!self.refused.is_empty()).then(|| self.refused.iter().map(words).collect::<Vec<_>>().join(", "))
     }
 
-    /// All changes, each with these words before its path.
+    /// Returns all changes, each with a verb before its path.
     pub(crate) fn shown(&self, host: &Host, words: fn(Change) -> String) -> Vec<String> {
         let shown =
             |(path, change): (&PathBuf, &Change)| format!("{} {}", words(*change), host.below_root(path).display());
         self.changes.iter().map(shown).collect()
     }
 
-    /// Adds the steps for one path that is wanted.
+    /// Adds the steps for a desired path.
     fn want(
         &mut self,
         circumstances: &Circumstances<'_>,
@@ -118,10 +118,10 @@ impl Plan {
         self.found.insert(path, current);
     }
 
-    /// Adds the steps for one path that the source has no more.
+    /// Adds the steps for a path that the source no longer contains.
     fn give_up(&mut self, circumstances: &Circumstances<'_>, path: PathBuf, track: &Track) -> Result<()> {
         if circumstances.tracker.is_overlaid(&path) {
-            // It comes back when nothing is laid over it any more.
+            // The path is restored when there is no overlay on it any more.
             return Ok(());
         }
         let current = circumstances.tracker.state_of(circumstances.record.tracks(), &path)?;
@@ -130,7 +130,7 @@ impl Plan {
         let purges = circumstances.definition.purge && is_inside && purge::may_go(circumstances, &path)?;
         let wanted = if purges { &State::Absent } else { &track.base };
         if current == *wanted {
-            // Then only what we know of it goes, when there is something else to do.
+            // Only the record of the path must be removed, and this can wait for another change.
             if current == track.base {
                 self.restore.push(path);
             }
@@ -138,7 +138,7 @@ impl Plan {
         }
         let is_directory = matches!(current, State::Directory { .. });
         if *wanted == State::Absent && is_directory {
-            // It stays where somebody has something in it; what is purged of that is not known yet.
+            // The directory is kept if it contains files of others. Whether purging empties it is not known yet.
             if !purges {
                 if purge::empties(circumstances, &self.changes, &path)? {
                     self.changes.insert(path.clone(), Change::Remove);
@@ -159,7 +159,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Sees to it that nothing is lost of what is in the way: a directory may have to make way for a file.
+    /// Adds the steps that remove obstacles. A directory may only be replaced by a file if no content is lost.
     fn make_way(&mut self, circumstances: &Circumstances<'_>, in_the_way: &[PathBuf]) -> Result<()> {
         for path in in_the_way {
             if matches!(circumstances.tracker.state(path)?, State::Directory { .. })
@@ -177,17 +177,17 @@ impl Plan {
     }
 }
 
-/// A path that is wanted, as it is, and what follows from that.
+/// The current and desired states of a path, and the decision about it.
 struct Look {
     current: State,
     rendered: State,
-    /// What its programs have made of what was rendered, which is as good.
+    /// The file after its programs were run on the rendered one, which is accepted as well.
     programs_made: Option<State>,
     decision: Decision,
 }
 
 impl Circumstances<'_> {
-    /// Looks at all paths that are wanted.
+    /// Inspects all desired paths.
     fn look_at(&self, all: &[(PathBuf, &Item)], attributes: &Wanted) -> Vec<Result<Look>> {
         let (known, record) = (self.known, self.record);
         let (host, tracker) = (self.host, self.tracker);
@@ -213,7 +213,7 @@ impl Circumstances<'_> {
 
 /// The declared modes and owners.
 struct Wanted {
-    /// The owner and group that files have without any declaration.
+    /// The default attributes of files.
     ours: Attributes,
     uid: Option<u32>,
     gid: Option<u32>,
@@ -236,7 +236,7 @@ impl Wanted {
         Ok(Wanted { ours, uid, gid, mode, dir_mode })
     }
 
-    /// Returns the desired state. Without a declaration, mode and owner are those from before the first apply, or the usual ones.
+    /// Returns the desired state. Undeclared attributes are those from before the first apply, or the defaults.
     fn state(&self, item: &Item, base: &State) -> State {
         let usual = Attributes {
             mode: match item {
@@ -261,7 +261,7 @@ impl Wanted {
             Item::Symlink(target) => State::Symlink { target: target.clone().into(), uid, gid },
             Item::File { bytes, executable, .. } => {
                 let mode = self.mode.unwrap_or(start.mode);
-                // Everybody who may read a program may execute it.
+                // Users who may read an executable file may also execute it.
                 let mode = if *executable { mode | (mode & 0o444) >> 2 } else { mode };
                 State::File { content: Digest::of_bytes(bytes), attributes: Attributes { mode, uid, gid } }
             }

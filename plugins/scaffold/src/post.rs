@@ -1,4 +1,4 @@
-//! Programs that are called for files: before they are in place, and when they have changed.
+//! Programs that are run for files: before the files are written, and after they have changed.
 
 use crate::definition::FileCommand;
 use crate::error::{Result, ScaffoldError};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The placeholder of the file's path.
+/// The placeholder for the path of the file.
 const PLACEHOLDER: &[u8] = b"{}";
 
 /// The programs of a scaffold.
@@ -21,13 +21,13 @@ pub(crate) struct Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// Those that are defined. One may take as long as this.
+    /// Returns the defined programs. The timeout applies to each of them.
     pub(crate) fn new(defined: &'a [FileCommand], target: &Path, timeout: Option<Duration>) -> Result<Programs<'a>> {
         let programs = defined.iter().map(|command| Ok((Glob::new(&command.glob)?, command)));
         Ok(Programs { target: target.to_owned(), timeout, programs: programs.collect::<Result<_>>()? })
     }
 
-    /// Returns true if there is a program to be called for this file.
+    /// Returns true if a program must be run for this file.
     pub(crate) fn are_for(&self, path: &Path) -> bool {
         self.of_file(path).next().is_some()
     }
@@ -37,10 +37,10 @@ impl<'a> Programs<'a> {
         self.programs.iter().filter_map(move |(glob, command)| glob.matches(&below).then_some(*command))
     }
 
-    /// Has the programs for a file look at what it shall be.
+    /// Runs the validation programs for the new content of a file.
     ///
     /// # Errors
-    /// If one of them finds something wrong.
+    /// If one of them rejects the content.
     pub(crate) fn validate(
         &self,
         path: &Path,
@@ -54,7 +54,7 @@ impl<'a> Programs<'a> {
         self.of_file(path).try_for_each(|command| validation(command).run(path, content, host, output))
     }
 
-    /// Calls the programs for a file, or says what would be called where that is not the system that is running.
+    /// Runs the programs for a file. In test mode, only prints the commands.
     pub(crate) fn call(&self, path: &Path, is_sensitive: bool, host: &Host, output: &mut Output<'_>) -> Result<()> {
         for post in self.of_file(path) {
             let program = program(post.command.words(), path, self.timeout);

@@ -1,4 +1,4 @@
-//! Previews: the files of a target that would change, as they are and as they would be.
+//! Previews: the current and the desired versions of the files that would change.
 
 use crate::entity::Scaffold;
 use crate::error::Result;
@@ -11,17 +11,17 @@ use holo_plugin::{FilePair, Host, Output, Preview, SENSITIVE, Shown};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A path as it would be.
+/// The desired version of a path.
 pub(crate) enum After {
-    /// The content that was rendered.
+    /// The rendered content.
     Item(Item),
-    /// What was there before; nothing if it is not known, or goes.
+    /// The state before the first apply; `None` if it is unknown, or if the path is removed.
     State(Option<State>),
-    /// Something that is not to be shown.
+    /// Content that must not be displayed.
     Sensitive,
 }
 
-/// Writes both directories. There is no pair without anything in them.
+/// Writes both directories. Returns `None` if both are empty.
 pub(crate) fn write(
     entity: &Scaffold,
     host: &Host,
@@ -53,7 +53,7 @@ pub(crate) fn write(
     Ok((!is_empty).then(|| preview.pair(Path::new(""), &host.below_root(target))))
 }
 
-/// Keeps files that are about to be changed, for the record of the run.
+/// Saves files that are about to be changed for the record of the run.
 pub(crate) fn keep_replaced<'p>(
     paths: impl Iterator<Item = &'p Path>,
     tracker: &Tracker,
@@ -62,7 +62,7 @@ pub(crate) fn keep_replaced<'p>(
 ) {
     for path in paths {
         let place = tracker.place(path);
-        // There is nothing to read in a directory.
+        // Directories have no content to save.
         let is_directory = || place.stat().is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == Kind::Directory));
         if !is_directory() {
             host.keep_replaced(path, || found(&place), output);
@@ -90,7 +90,7 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
     })
 }
 
-/// What is shown instead of a content.
+/// Returns the replacement for sensitive content.
 fn sensitive() -> Shown {
     Shown::File { content: SENSITIVE.to_vec(), mode: 0 }
 }

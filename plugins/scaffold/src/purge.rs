@@ -1,4 +1,4 @@
-//! The removal of paths in a target that its source did not make.
+//! The removal of paths in a target that its source does not contain.
 
 use crate::change::Change;
 use crate::circumstances::Circumstances;
@@ -7,7 +7,8 @@ use holo_change::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Returns true if a path that the source has no more is purged: it is neither another entity's nor behind a mount point.
+/// Returns true if a path that the source no longer contains is purged: it neither belongs to another entity nor is
+/// at or below a mount point.
 pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<bool> {
     if circumstances.is_others(path) {
         return Ok(false);
@@ -22,7 +23,8 @@ pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<b
     Ok(true)
 }
 
-/// Adds to the changes the removal of all paths that are not wanted, and returns these. Tracked paths are among the changes already.
+/// Adds the removal of all undesired paths to the changes, and returns these paths. The changes already contain the
+/// tracked paths.
 pub(crate) fn purge(
     circumstances: &Circumstances<'_>,
     wanted: &BTreeSet<PathBuf>,
@@ -37,7 +39,7 @@ pub(crate) fn purge(
             let place = circumstances.tracker.place(&path);
             let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
             let Some(looks) = place.stat()? else { continue };
-            // A file can be mounted on a file.
+            // A file can be a mount point, too.
             if circumstances.is_others(&path) || circumstances.tracker.is_overlaid(&path) || place.is_mount_point()? {
                 continue;
             }
@@ -57,7 +59,7 @@ pub(crate) fn purge(
             }
         }
     }
-    // The deepest first: whether one gets empty depends on those in it.
+    // The deepest directories come first: a directory is empty if its subdirectories are removed.
     foreign_directories.sort();
     for directory in foreign_directories.into_iter().rev() {
         if empties(circumstances, changes, &directory)? {
@@ -68,14 +70,14 @@ pub(crate) fn purge(
     Ok(purged)
 }
 
-/// Returns true if this is a file that a killed apply has begun to write.
+/// Returns true if this is a temporary file of a killed apply.
 fn is_temporary(circumstances: &Circumstances<'_>, wanted: &BTreeSet<PathBuf>, path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     let of = bytes.strip_suffix(b".holonew").and_then(|of| std::str::from_utf8(of).ok());
     circumstances.record.tracks().is_temporary(path) || of.is_some_and(|of| wanted.contains(Path::new(of)))
 }
 
-/// Returns true if everything in a directory goes.
+/// Returns true if all entries of a directory are removed.
 pub(crate) fn empties(
     circumstances: &Circumstances<'_>,
     changes: &BTreeMap<PathBuf, Change>,

@@ -1,4 +1,4 @@
-//! Everything beyond its own text that a template may use, in whichever language it is written.
+//! The values and files that templates can access, in all languages.
 
 use crate::renderer::{Dot, Render};
 use crate::source::{Files, Partial};
@@ -12,25 +12,25 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The maximal number of templates that render each other.
+/// Maximum number of templates that render each other.
 const MAX_CHAIN: usize = 10;
 
-/// Returns what renders templates in the language of a name, if there is one.
+/// A function that returns a renderer for the language of this name, or `None` if there is no such language.
 pub(crate) type FindRenderer =
     fn(&str, Arc<Reach>, Option<&[String; 2]>) -> Option<Result<Box<dyn Render>, LocatedError>>;
 
-/// Facts, data, environment and files, as the templates of one scaffold see them; and the files that they write.
+/// The facts, data, environment and files that the templates of one scaffold can access, and the files that they write.
 pub(crate) struct Reach {
     knowledge: Knowledge,
     files: Files,
     renderers: FindRenderer,
     environment: OnceLock<Value>,
-    /// All data, with what is encrypted in them.
+    /// All data, with the encrypted values opened.
     data: OnceLock<Result<Value, LocatedError>>,
-    /// The templates that are being rendered by others, the outermost first.
+    /// The templates that are being rendered by other templates, the outermost first.
     chain: Mutex<Vec<String>>,
     written: Mutex<BTreeMap<PathBuf, Written>>,
-    /// The files that templates have taken in.
+    /// The files that templates have included.
     included: Mutex<Vec<TemplateText>>,
     warnings: Mutex<Vec<String>>,
 }
@@ -38,13 +38,13 @@ pub(crate) struct Reach {
 /// A file that a template writes.
 #[derive(Debug)]
 pub(crate) struct Written {
-    /// The template.
+    /// The name of the template.
     pub(crate) by: String,
-    /// Its content.
+    /// The content of the file.
     pub(crate) content: String,
 }
 
-/// The reason why a template is not given what it asks for.
+/// The reason why a request of a template fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReachError {
     #[error(transparent)]
@@ -88,7 +88,7 @@ impl Reach {
         &self.knowledge
     }
 
-    /// Returns one of the values that are there from the beginning, if it is one.
+    /// Returns the predefined variable of this name, if there is one.
     pub(crate) fn global(&self, name: &str) -> Result<Option<&Value>, LocatedError> {
         Ok(match name {
             "facts" | "Facts" => Some(self.knowledge.facts().value()),
@@ -98,11 +98,11 @@ impl Reach {
         })
     }
 
-    /// The names of all of them.
+    /// The names of all predefined variables.
     pub(crate) const GLOBALS: [&'static str; 6] = ["facts", "Facts", "data", "Data", "environ", "Environ"];
 
-    /// Returns the value at a key that begins with `facts`, `data` or `environ`; any other is one of data. The default counts if there
-    /// is none.
+    /// Returns the value at a key that begins with `facts`, `data` or `environ`; any other key is one of the data. The
+    /// default is used if there is no such value.
     pub(crate) fn lookup(&self, key: &str, default: Option<Value>) -> Result<Value, ReachError> {
         self.find(key)?.or(default).ok_or_else(|| ReachError::Missing(key.to_owned()))
     }
@@ -127,7 +127,7 @@ impl Reach {
         Ok(counted(found, counts))
     }
 
-    /// Returns the value at a key of data. What is encrypted elsewhere does not have to be known for it.
+    /// Returns the value at a key of the data. Encrypted values at other keys are not opened.
     fn find_data(&self, key: &str, counts: bool) -> Result<Option<Value>, ReachError> {
         let data = self.knowledge.data()?;
         let found = key::find(data.sealed(), key)?.map(|value| data.open(key, value)).transpose()?;
@@ -142,13 +142,13 @@ impl Reach {
         self.data.get_or_init(open).as_ref().map_err(Clone::clone)
     }
 
-    /// Returns the text of a file: below the source directory, or at an absolute path.
+    /// Returns the text of a file below the source directory, or at an absolute path.
     pub(crate) fn read_file(&self, path: &str) -> Result<String, ReachError> {
         let read = self.files.read(path).map_err(|error| ReachError::File(path.to_owned(), error))?;
         read.map(|partial| self.take_in(partial)).ok_or_else(|| ReachError::NoFile(path.to_owned()))
     }
 
-    /// Returns the text of a template that others include by name.
+    /// Returns the text of a template that other templates include by name.
     pub(crate) fn partial(&self, name: &str, suffixes: &[&str]) -> Result<Option<String>, ReachError> {
         let found = self.files.partial(name, suffixes).map_err(|error| ReachError::File(name.to_owned(), error))?;
         Ok(found.map(|partial| self.take_in(partial)))
@@ -162,7 +162,7 @@ impl Reach {
         text
     }
 
-    /// Returns the files that templates have taken in since this was asked last.
+    /// Returns the files that templates have included since the last call.
     pub(crate) fn take_included(&self) -> Vec<TemplateText> {
         std::mem::take(&mut *lock(&self.included))
     }
@@ -173,7 +173,7 @@ impl Reach {
         self.render_text(engine, path, &text, dot)
     }
 
-    /// Renders a text, within the template that asks for it.
+    /// Renders a text, on behalf of another template.
     pub(crate) fn render_text(
         &self,
         engine: &dyn Render,
@@ -193,7 +193,7 @@ impl Reach {
         Ok(rendered?)
     }
 
-    /// Renders a text in a language, which is the content of a file if it is the name of one.
+    /// Renders a text in a language. If the text is the name of a template file, that file is rendered.
     pub(crate) fn render_in(
         self: &Arc<Reach>,
         language: &str,
@@ -231,12 +231,12 @@ impl Reach {
         Ok(())
     }
 
-    /// Returns the files that templates have written since this was asked last, by their paths below the target.
+    /// Returns the files that templates have written since the last call, by their paths below the target.
     pub(crate) fn take_written(&self) -> BTreeMap<PathBuf, Written> {
         std::mem::take(&mut *lock(&self.written))
     }
 
-    /// Adds a warning, once.
+    /// Adds a warning, unless it was added before.
     pub(crate) fn warn(&self, text: String) {
         let mut warnings = lock(&self.warnings);
         if !warnings.contains(&text) {
@@ -244,7 +244,7 @@ impl Reach {
         }
     }
 
-    /// Returns the warnings that have come up since this was asked last.
+    /// Returns the warnings since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.warnings))
     }
@@ -254,7 +254,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a value, or how many items it has if that is asked for.
+/// Returns a value, or its number of items if that is requested.
 fn counted(found: Option<&Value>, counts: bool) -> Option<Value> {
     match found {
         Some(Value::Array(list)) if counts => Some(list.len().into()),
@@ -263,7 +263,7 @@ fn counted(found: Option<&Value>, counts: bool) -> Option<Value> {
     }
 }
 
-/// Returns the environment without the variables of this run, which differ from one to the next.
+/// Returns the environment without the variables of this run, whose values differ between runs.
 fn environment() -> Value {
     let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     let variables = variables.filter(|(name, _)| !name.starts_with("HOLO_"));
@@ -273,7 +273,8 @@ fn environment() -> Value {
         .into()
 }
 
-/// Returns true if a key has signs, outside of quotes, by which the path language of the peer asks for more than one value.
+/// Returns true if a key contains unquoted query characters of the path language of the similar program, which select
+/// more than one value.
 fn is_query(key: &str) -> bool {
     let mut quoted = false;
     let mut letters = key.chars();

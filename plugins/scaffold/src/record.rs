@@ -12,17 +12,17 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// The states before the first apply, and those that were made.
+    /// The states before the first apply, and the provisioned states.
     tracks: Tracks,
-    /// The files whose programs have not all ended well since the file was written.
+    /// The files whose programs have not all succeeded since the file was written.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     due: BTreeSet<Text>,
-    /// The files that their programs have changed, as they were before that.
+    /// The rendered states of the files that programs have changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rendered: Vec<Rendered>,
 }
 
-/// A file as it was rendered.
+/// The rendered state of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rendered {
@@ -37,38 +37,38 @@ impl HasTracks for Record {
 }
 
 impl Record {
-    /// Returns the states before the first apply, and those that were made.
+    /// Returns the states before the first apply, and the provisioned states.
     pub(crate) fn tracks(&self) -> &Tracks {
         &self.tracks
     }
 
-    /// The same, to be changed.
+    /// Like [`Record::tracks`], but mutable.
     pub(crate) fn tracks_mut(&mut self) -> &mut Tracks {
         &mut self.tracks
     }
 
-    /// Returns true if a file's programs have not all ended well since it was written.
+    /// Returns true if a file's programs have not all succeeded since it was written.
     pub(crate) fn is_due(&self, path: &Path) -> bool {
         self.due.contains(&Text(bytes(path)))
     }
 
-    /// Sets whose programs are to be called.
+    /// Sets the files whose programs must be run.
     pub(crate) fn set_due(&mut self, paths: &BTreeSet<&Path>) {
         self.due = paths.iter().map(|path| Text(bytes(path))).collect();
     }
 
-    /// Returns the state as which a file was rendered, if a program has changed it since.
+    /// Returns the rendered state of a file, if a program has changed it since.
     pub(crate) fn rendered(&self, path: &Path) -> Option<&State> {
         self.rendered.iter().find(|rendered| rendered.path.0 == bytes(path)).map(|rendered| &rendered.state)
     }
 
-    /// Remembers what a file was rendered as, and that this is what its programs have made of it.
+    /// Records the rendered state of a file, and its state after its programs were run.
     pub(crate) fn set_rendered(&mut self, path: &Path, rendered: State, made: State) {
         self.tracks.set_provisioned(path, made);
         self.rendered.push(Rendered { path: Text(bytes(path)), state: rendered });
     }
 
-    /// Forgets what files were rendered as, but for these.
+    /// Removes the rendered states of all files except these.
     pub(crate) fn forget_rendered(&mut self, keep: &BTreeSet<&Path>) {
         let keep: BTreeSet<BString> = keep.iter().map(|path| bytes(path)).collect();
         self.rendered.retain(|rendered| keep.contains(&rendered.path.0));

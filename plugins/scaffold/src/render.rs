@@ -1,4 +1,4 @@
-//! A directory of templates becomes a tree of files, in memory.
+//! Renders a directory of templates into a tree of files in memory.
 
 use crate::definition::ScaffoldDefinition;
 use crate::engines;
@@ -17,10 +17,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The rendered items by their paths below the target; the target itself is not among them.
+/// The rendered items by their paths below the target, without the target itself.
 pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 
-/// Renders all templates; nothing is written. Warnings come beside it.
+/// Renders all templates in memory. Returns the items and the warnings.
 pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<(Rendered, Vec<String>)> {
     let rendered = render_with(host.knowledge(), definition, (file, host), &mut |_, _| {});
     let Some(disguised) = host.knowledge().disguised() else {
@@ -51,7 +51,7 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
     }
 }
 
-/// Notes which files are to be shown nowhere.
+/// Marks files whose content must not be displayed.
 fn hide(rendered: &mut Rendered, is_meant: impl Fn(&Path, &[u8]) -> bool) {
     for (path, item) in rendered {
         if let Item::File { bytes, sensitive, .. } = item {
@@ -60,8 +60,8 @@ fn hide(rendered: &mut Rendered, is_meant: impl Fn(&Path, &[u8]) -> bool) {
     }
 }
 
-/// Renders all templates, and follows the lines of the file at a path below the target to where they have come from; none if there is no such
-/// file.
+/// Renders all templates, and traces the lines of the file at a path below the target to their origins. Returns `None`
+/// if there is no such file.
 pub(crate) fn trace(
     definition: &ScaffoldDefinition,
     (file, host): (&Path, &Host),
@@ -83,7 +83,8 @@ pub(crate) fn trace(
     Ok(Some(template.trace(&reach.take_included(), delimiters, bytes.clone())))
 }
 
-/// Renders all templates, and hands on each entry of the source with its path below the target before its content is rendered.
+/// Renders all templates. Calls `observe` for each entry of the source with its path below the target, before its
+/// content is rendered.
 fn render_with(
     knowledge: &Knowledge,
     definition: &ScaffoldDefinition,
@@ -95,7 +96,7 @@ fn render_with(
     let engine = definition.engine.0.renderer(Arc::clone(&reach), &definition.form())?;
     let mut rendered = Vec::new();
     let is_opened = || reach.knowledge().take_unopened().map_or(Ok(()), Err);
-    // The names of the source's directories in the target; none if they are left out.
+    // The paths of the source's directories in the target, or `None` if the directory is omitted.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
     let mut made_of: HashMap<PathBuf, PathBuf> = HashMap::new();
     for entry in source.entries(host.jobs())? {
@@ -118,7 +119,7 @@ fn render_with(
         }
         rendered.push((path, item));
     }
-    // Nearly always they are in their order already.
+    // They are nearly always sorted already.
     let mut rendered = Rendered::from_iter(rendered);
     add_written(&mut rendered, &made_of, &reach)?;
     if definition.skip_empty {
@@ -127,7 +128,8 @@ fn render_with(
     Ok((rendered, reach))
 }
 
-/// Returns what templates may use. The file of the definition, as the user knows it, is where its own data come from.
+/// Returns the values and files that templates can access. The definition's own data have its file, as displayed to the
+/// user, as their origin.
 fn reach(
     knowledge: &Knowledge,
     definition: &ScaffoldDefinition,
@@ -169,13 +171,13 @@ fn add_written(rendered: &mut Rendered, made_of: &HashMap<PathBuf, PathBuf>, rea
     Ok(())
 }
 
-/// Returns the name of an entry in the target; none if its name is rendered into nothing.
+/// Returns the name of an entry in the target, or `None` if its name is rendered to an empty text.
 fn name(entry: &Entry, definition: &ScaffoldDefinition, engine: &dyn Render) -> Result<Option<OsString>> {
     let raw = entry.path.file_name().unwrap_or_default();
     let suffixes = definition.engine.0.suffixes().iter().filter(|_| matches!(entry.item, Item::File { .. }));
     let without = |suffix: &&str| raw.as_bytes().strip_suffix(suffix.as_bytes()).filter(|name| !name.is_empty());
     let raw = suffixes.filter_map(without).next().map_or(raw, OsStr::from_bytes);
-    // A name that is not text is not that of a template.
+    // A name that is not valid UTF-8 is not a template.
     let Some(text) = raw.to_str() else { return Ok(Some(raw.to_owned())) };
     let rendered = engine.render(&format!("name of {}", entry.shown.display()), text, Dot::All)?;
     match rendered.as_str() {
@@ -195,10 +197,10 @@ fn wrong_name(entry: &Entry, rendered: &str) -> ScaffoldError {
     ))
 }
 
-/// Renders an item; none if it is left out.
+/// Renders an item. Returns `None` if it is omitted.
 fn content(item: Item, shown: &Path, definition: &ScaffoldDefinition, engine: &dyn Render) -> Result<Option<Item>> {
     let Item::File { mut bytes, executable, sensitive } = item else { return Ok(Some(item)) };
-    // A file that is not text is copied.
+    // A binary file is copied.
     if !bytes.contains(&0)
         && let Ok(text) = bytes.to_str()
     {

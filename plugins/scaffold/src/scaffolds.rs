@@ -1,4 +1,4 @@
-//! The plugin: which scaffolds there are.
+//! The plugin, which lists the scaffolds.
 
 use crate::definition::ScaffoldDefinition;
 use crate::entity::{PREFIX, Scaffold};
@@ -18,7 +18,7 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// The plugin `scaffold`.
+/// The `scaffold` plugin.
 #[derive(Default)]
 pub(crate) struct Scaffolds {
     together: Together,
@@ -32,7 +32,7 @@ impl Plugin for Scaffolds {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Scaffold>>, ScanError> {
         let definitions = definitions::read::<ScaffoldDefinition>(host, output);
         let store = BaseStore::open(host.locations());
-        // Of those that have a definition, the record of each path is read when they are worked on.
+        // For defined scaffolds, the record of each path is read when the scaffold is processed.
         let known = match store.as_ref().map_err(Clone::clone).and_then(|store| store.all::<IgnoredAny>(output)) {
             Ok(known) => known,
             Err(error) => {
@@ -41,10 +41,10 @@ impl Plugin for Scaffolds {
             }
         };
         let target = |id: &String| id.strip_prefix(PREFIX).map(PathBuf::from);
-        // Those whose definition is broken have their files all the same.
+        // Scaffolds whose definition is invalid keep their files.
         let living = definitions.valid.keys().chain(known.keys().filter(|id| !definitions.is_orphan(id)));
         let targets: BTreeSet<PathBuf> = living.filter_map(target).collect();
-        // Those whose definition is broken keep what they have.
+        // Scaffolds whose definition is invalid keep their claims.
         let is_known = |id: &&String| definitions.valid.contains_key(*id) || definitions.is_orphan(id);
         let holders: Vec<String> = known.keys().filter(is_known).cloned().collect();
         let mut orphans: Vec<Remembered<Record>> = Vec::new();
@@ -73,7 +73,7 @@ impl Plugin for Scaffolds {
             .map(|declared| declared.entity.claim(&declared.common.sources))
             .collect();
         find_overlaps(&mut scaffolds, &claims, host, output);
-        // A path that one of them has made may be another entity's by now.
+        // A path that a scaffold created may belong to another entity by now.
         if (!claims.is_empty() || !holders.is_empty())
             && let Err(error) = claims::publish(host.locations(), &claims, &holders)
         {
@@ -98,7 +98,7 @@ impl Plugin for Scaffolds {
         self.together.begin(&ids);
         apply_concurrently(host, set, host.jobs(), answers);
         self.together.end();
-        // Nobody listens any more. What cannot be removed is found, and said, by the next apply.
+        // There is no output any more. The next apply finds and reports what could not be removed.
         let _ = Executor::open(host)
             .and_then(|executor| executor.tidy(|id| ids.contains(id), &mut Output::new(&mut Silence)));
     }
@@ -118,7 +118,8 @@ fn ids(set: &[Job<'_, Declared<Scaffold>>]) -> BTreeSet<String> {
     set.iter().map(|job| job.entity.entity.id()).collect()
 }
 
-/// Finds scaffolds of which one is in the other. Under version 4, the dispatcher compares what entities own.
+/// Finds scaffolds that are nested in each other. From version 4 on, the dispatcher compares the paths that entities
+/// own.
 fn find_overlaps(scaffolds: &mut [Declared<Scaffold>], claims: &[Claim], host: &Host, output: &mut Output<'_>) {
     if host.api_version() >= 4 {
         return;

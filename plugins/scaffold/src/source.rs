@@ -1,4 +1,4 @@
-//! The directory of templates, as it is found.
+//! The directory of templates.
 
 use crate::error::{Result, ScaffoldError};
 use holo_change::error::PathError;
@@ -12,13 +12,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder of templates that others include, which is not rendered itself.
+/// The folder of templates that other templates include, which is not rendered itself.
 const PARTIALS: &str = "_partials";
 
-/// The patterns for what is not rendered, unless others are given.
+/// The default patterns for ignored entries.
 const IGNORED: [&str; 1] = [".git"];
 
-/// The greatest size of a file that templates read, in bytes.
+/// Maximum size of a file that templates read, in bytes.
 const MAX_TEXT: u64 = 16 << 20;
 
 /// A directory of templates. Symlinks in it are not followed.
@@ -27,44 +27,45 @@ pub(crate) struct Source {
     ignored: Vec<Glob>,
 }
 
-/// The part of it in one resource directory. Of files at the same path, that in the first counts.
+/// The part of the source in one resource directory. If several layers have a file at the same path, the first one is
+/// used.
 #[derive(Clone)]
 struct Layer {
     tree: Arc<Tree>,
     shown: PathBuf,
 }
 
-/// The numbers of the layers that have something at a path, each with its type if the file system lists it.
+/// The indices of the layers that have an entry at a path, each with its type if the file system lists it.
 type Kinds = Vec<(usize, Option<Kind>)>;
 
-/// A path in the directory, before it is read.
+/// A path in the source, before it is read.
 struct Listed {
     path: PathBuf,
-    /// The number of the layer that it counts in.
+    /// The index of the layer that it is read from.
     layer: usize,
     is_directory: bool,
-    /// True if weaker layers have something at the path.
+    /// True if layers of lower precedence have an entry at the path.
     hides: bool,
 }
 
-/// Something in the directory.
+/// An entry of the source.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its path below the directory.
+    /// The path below the source.
     pub(crate) path: PathBuf,
-    /// Its path as the user knows it.
+    /// The path as displayed to the user.
     pub(crate) shown: PathBuf,
     pub(crate) item: Item,
 }
 
-/// Its content.
+/// The content of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Directory,
     File {
         bytes: Vec<u8>,
         executable: bool,
-        /// True if something in it is to be shown nowhere.
+        /// True if the content must not be displayed.
         sensitive: bool,
     },
     Symlink(Vec<u8>),
@@ -76,27 +77,28 @@ impl Item {
     }
 }
 
-/// A template that another one includes.
+/// A template that another template includes.
 pub(crate) struct Partial {
-    /// Its path as the user knows it.
+    /// The path as displayed to the user.
     pub(crate) shown: PathBuf,
     pub(crate) text: String,
 }
 
-/// Returns the path of a directory of templates, as the user knows it.
+/// Returns the path of a directory of templates, as displayed to the user.
 pub(crate) fn shown(source: &Path, host: &Host) -> PathBuf {
     if source.is_absolute() { host.below_root(source) } else { host.resources().shown(source) }
 }
 
 impl Layer {
-    /// Opens the same once more, for another thread.
+    /// Opens the layer again, for another thread.
     fn reopen(&self) -> std::result::Result<Layer, PathError> {
         Ok(Layer { tree: self.tree.reopen()?, shown: self.shown.clone() })
     }
 }
 
 impl Source {
-    /// Opens the directory at a path. What the patterns are for is left out, or else what usually is.
+    /// Opens the directory at a path. Entries that match the patterns are ignored; `None` stands for the default
+    /// patterns.
     pub(crate) fn open(path: &Path, ignored: Option<&[String]>, host: &Host) -> Result<Source> {
         let shown = shown(path, host);
         let directories: Vec<&Path> =
@@ -125,7 +127,8 @@ impl Source {
         Ok(Source { layers, ignored })
     }
 
-    /// Everything in it but the partials, each directory before what is in it; read by so many threads.
+    /// Returns all entries except the partials; each directory precedes its entries. They are read by up to this number
+    /// of threads.
     pub(crate) fn entries(&self, threads: usize) -> Result<Vec<Entry>> {
         let listed = self.list()?;
         let reopen = || self.layers.iter().map(Layer::reopen).collect::<std::result::Result<Vec<_>, _>>();
@@ -143,7 +146,7 @@ impl Source {
         Ok(entries)
     }
 
-    /// Returns the paths of everything in it but the partials, in their order. Nothing but directories is read.
+    /// Returns the sorted paths of all entries except the partials. Only directories are read.
     fn list(&self) -> Result<Vec<Listed>> {
         let mut all = Vec::new();
         let top = Listed { path: PathBuf::new(), layer: 0, is_directory: true, hides: false };
@@ -163,7 +166,7 @@ impl Source {
         Ok(all)
     }
 
-    /// Returns the names in a directory, each with the numbers of the layers that have it, and its types there.
+    /// Returns the names in a directory, each with the indices of the layers that have it, and its types there.
     fn names(&self, directory: &Path, layers: &[usize]) -> Result<BTreeMap<OsString, Kinds>> {
         let mut names: BTreeMap<OsString, Kinds> = BTreeMap::new();
         for &number in layers {
@@ -175,7 +178,7 @@ impl Source {
         Ok(names)
     }
 
-    /// Returns what is at a path, if it is not left out, and the layers of what is in it.
+    /// Returns the entry at a path unless it is ignored, and the layers of its own entries.
     fn list_one(&self, path: PathBuf, kinds: &[(usize, Option<Kind>)]) -> Result<Option<(Listed, Vec<usize>)>> {
         let is_left_out = path == Path::new(PARTIALS) || self.ignored.iter().any(|glob| glob.matches(&path));
         let Some(((layer, kind), weaker)) = kinds.split_first().filter(|_| !is_left_out) else { return Ok(None) };
@@ -193,13 +196,13 @@ impl Source {
         Ok(Some((listed, united)))
     }
 
-    /// Asks a file system that does not list the types of what is in a directory.
+    /// Queries the type of an entry, for file systems that do not list it.
     fn is_directory(&self, layer: usize, path: &Path) -> Result<bool> {
         let stat = self.layers.get(layer).map(|layer| layer.tree.place(path).stat()).transpose()?.flatten();
         Ok(stat.is_some_and(|stat| stat.kind == Kind::Directory))
     }
 
-    /// Returns true if it stands for nothing, as [`ResourceDirs`](holo_plugin::definitions::ResourceDirs) has it.
+    /// Returns true if the item masks a path, as specified by [`ResourceDirs`](holo_plugin::definitions::ResourceDirs).
     fn is_mask(&self, item: &Item, listed: &Listed) -> bool {
         let is_weakest = listed.layer + 1 == self.layers.len();
         match item {
@@ -222,17 +225,19 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files below a directory, which is the root too.
+    /// Returns the files below a directory, which is also used as the root.
     #[cfg(test)]
     pub(crate) fn below_directory(directory: &Path) -> Files {
         let tree = Tree::open(directory).unwrap();
         Files { layers: vec![Layer { tree: Arc::clone(&tree), shown: directory.to_owned() }], root: tree }
     }
 
-    /// Returns the text of a file; none if there is none. Symlinks below the source directory are not followed.
+    /// Returns the text of a file, or `None` if it does not exist. Symlinks below the source directory are not
+    /// followed.
     ///
     /// # Errors
-    /// If it cannot be read, is not text, or too large; or if a relative path leads out of the source directory.
+    /// If the file cannot be read, is not text, or is too large; or if a relative path leads out of the source
+    /// directory.
     pub(crate) fn read(&self, path: &str) -> io::Result<Option<Partial>> {
         let name = Path::new(path);
         if name.is_absolute() {
@@ -248,7 +253,8 @@ impl Files {
         Ok(None)
     }
 
-    /// Returns the text of a template by the name that others include it by: with or without a suffix, or `_partials/` before.
+    /// Returns the text of the template that others include by this name: with or without a suffix, or with the prefix
+    /// `_partials/`.
     pub(crate) fn partial(&self, name: &str, suffixes: &[&str]) -> io::Result<Option<Partial>> {
         let name = Path::new(name).strip_prefix(PARTIALS).unwrap_or(Path::new(name));
         self.below(name)?;

@@ -1,4 +1,4 @@
-//! What the scaffolds of a set or of a run share while they are worked on: reading it for each of them would take more than linear time.
+//! State that the scaffolds of a set or of a run share. Reading it for each of them would take more than linear time.
 
 use crate::known::Known;
 use holo_change::claims::{self, Claim, Claims};
@@ -7,16 +7,16 @@ use holo_plugin::Host;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What the scaffolds of a plugin share.
+/// The state that the scaffolds of the plugin share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Together {
-    /// As long as a set of them is worked on.
+    /// The state of the current set.
     set: Arc<Mutex<Option<Arc<Shared>>>>,
-    /// For the whole run.
+    /// The state of the whole run.
     known: Arc<OnceLock<Known>>,
 }
 
-/// The records that are read once.
+/// The records that are read once per set.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// The paths that entities hold.
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 /// The claims of a run's entities.
 #[derive(Debug)]
 pub(crate) struct RunClaims {
-    /// Those to single paths.
+    /// The claims to single paths.
     pub(crate) paths: Claims,
     pub(crate) all: Claims,
 }
@@ -37,34 +37,34 @@ impl Together {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is known to be unchanged.
+    /// Returns the record of unchanged files.
     pub(crate) fn known(&self, host: &Host) -> &Known {
         self.known.get_or_init(|| Known::open(host))
     }
 
-    /// Keeps what the run has learned.
+    /// Saves the record of unchanged files.
     pub(crate) fn end_run(&self, host: &Host) {
         self.known.get().iter().for_each(|known| known.keep(host));
     }
 
-    /// Begins a set of these.
+    /// Starts a set with these IDs.
     pub(crate) fn begin(&self, ids: &BTreeSet<String>) {
         let only = ids.first().filter(|_| ids.len() == 1);
         let held = only.map_or_else(HeldPaths::default, |id| HeldPaths::of_others_than(id));
         *self.set() = Some(Arc::new(Shared { held, ..Shared::default() }));
     }
 
-    /// Ends it.
+    /// Ends the set.
     pub(crate) fn end(&self) {
         *self.set() = None;
     }
 
-    /// Returns true if the scaffold is one of a set.
+    /// Returns true if a set has been started.
     pub(crate) fn is_set(&self) -> bool {
         self.set().is_some()
     }
 
-    /// Returns what is shared with the others of the set; a scaffold by itself shares nothing.
+    /// Returns the state that is shared within the set. Without a set, it is shared with no other scaffold.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.set().clone().unwrap_or_default()
     }

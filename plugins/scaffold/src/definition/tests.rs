@@ -1,11 +1,12 @@
-//! Definitions that are valid, and those that are not.
+//! Definitions that are valid, and definitions that are rejected.
 use super::*;
 use serde_json::{Value, json};
 
-/// `type property value context verdict note`: definitions of a peer that has much the same keys.
+/// `type property value context verdict note`: definitions of a similar program, whose keys are nearly the same.
 const VECTORS: &str = include_str!("validation.tsv");
 
-/// Sources of the peer that we have not: URLs. With a directory in its place, each of its verdicts is ours.
+/// Marks URLs, which the similar program supports as sources and this plugin does not. If the URL is replaced by a
+/// directory, both programs agree on each verdict.
 const URL: &str = "://";
 
 fn judge(json: &Value) -> Result<ScaffoldDefinition, String> {
@@ -13,7 +14,7 @@ fn judge(json: &Value) -> Result<ScaffoldDefinition, String> {
     definition.invalid().first().map_or(Ok(definition), |invalid| Err(format!("{invalid:?}")))
 }
 
-/// A definition of the peer in our words: another key for the target, and a table for each program.
+/// Converts a definition of the similar program: the target has another key, and each program becomes a table.
 fn in_our_words(context: &str) -> Value {
     let mut json: Value = serde_json::from_str(context).unwrap();
     let object = json.as_object_mut().unwrap();
@@ -37,7 +38,8 @@ fn judges_as_others_do_but_of_urls() {
         assert_eq!(kind, "scaffold");
         let mut json = in_our_words(context);
         if property == "engine" && value == "\"\"" {
-            // The peer's default cannot be reached, as the engine is looked at before it is filled in; ours can.
+            // In the similar program, the default is unreachable, because the engine is validated before the default is
+            // set. Here, the default applies.
             assert!(json.get("engine").is_none() && judge(&json).is_ok(), "{line}");
             json["engine"] = json!("");
         }

@@ -1,7 +1,9 @@
-//! The language of Go's `text/template`, by the crate gotmpl, with functions of Sprig and those that all engines have.
+//! The language of Go's `text/template`, implemented by the crate gotmpl, with functions of Sprig and the functions
+//! that all engines provide.
 //!
-//! Values are printed by [`values`], and [`tree`] prepares what was parsed: it notes the lines that errors are in, and says early what
-//! there is no function for. Nothing is silently different from Go: `tests/it/go.rs` compares.
+//! [`values`] prints values, and [`tree`] prepares the parsed templates: it records the lines for error messages, and
+//! reports unknown functions early. A template never renders to a different text than in Go; an unsupported one is an
+//! error. `tests/it/go.rs` compares both.
 
 mod functions;
 mod hidden;
@@ -50,11 +52,11 @@ impl Engine for Go {
 struct Templates {
     reach: Arc<Reach>,
     delimiters: [String; 2],
-    /// All values there are, once somebody has asked for them.
+    /// All values, once they have been requested.
     all: Arc<OnceLock<Value>>,
 }
 
-/// The place of the action that is rendered.
+/// The template and line of the action that is being rendered.
 type Place = Arc<Mutex<(Arc<str>, usize)>>;
 
 impl Render for Templates {
@@ -95,7 +97,7 @@ impl Templates {
     }
 }
 
-/// Returns the words of an error, whose place is said elsewhere.
+/// Returns the text of an error without its position, which is reported separately.
 fn words(error: &TemplateError) -> String {
     match error {
         TemplateError::Parse { message, .. } | TemplateError::Lex { message, .. } | TemplateError::Exec(message) => {

@@ -1,7 +1,7 @@
-//! A part of the language of Jet: what configuration files need of it, over facts and data.
+//! A subset of the language Jet that suffices for configuration files, with access to facts and data.
 //!
-//! What is read by [`lexer`] and [`parser`] is rendered by [`eval`]. What is undefined is an error, and so is what is not supported.
-//! Values are never rendered themselves.
+//! [`eval`] renders the templates that [`lexer`] and [`parser`] read. Undefined names and unsupported syntax are
+//! errors. Values are never rendered as templates.
 
 mod eval;
 mod functions;
@@ -50,10 +50,10 @@ impl Engine for Jet {
     }
 }
 
-/// Evaluates one expression over the values that templates see.
+/// Evaluates a single expression with the values that templates can access.
 ///
 /// # Errors
-/// The reason why it has no value.
+/// The reason if the expression has no value.
 pub(crate) fn evaluate(text: &str, reach: &Arc<Reach>) -> Result<Value, EvalError> {
     let jets = Jets { delimiters: (String::new(), String::new()), reach: Arc::clone(reach) };
     let expression = lexer::words(text).and_then(parser::expression).map_err(|wrong| EvalError(wrong.text))?;
@@ -65,7 +65,7 @@ pub(crate) fn evaluate(text: &str, reach: &Arc<Reach>) -> Result<Value, EvalErro
 struct TemplateError {
     line: usize,
     text: String,
-    /// The template that it is in, if it is not the one that is rendered.
+    /// The template with the error, if it is not the one that is rendered.
     place: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl TemplateError {
     }
 }
 
-/// The reason why an expression has no value. Whoever knows the line makes it an error of the template.
+/// The reason why an expression has no value. The caller adds the line, which makes it a [`TemplateError`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct EvalError(String);

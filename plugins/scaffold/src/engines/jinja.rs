@@ -1,4 +1,4 @@
-//! The language of Jinja, which facts and data have templates in anyway.
+//! The language Jinja, which is also that of templates in facts and data.
 
 use crate::engine::{Engine, Form};
 use crate::reach::{Reach, ReachError};
@@ -40,7 +40,7 @@ impl Engine for Jinja {
             templates = templates.with_delimiters(open, close)?;
         }
         templates = templates.with_trimmed_blocks(form.trim_blocks, form.lstrip_blocks)?;
-        // Facts and data are there already.
+        // The templates already provide facts and data.
         for name in Reach::GLOBALS.into_iter().filter(|name| !["facts", "data"].contains(name)) {
             let reach = Arc::clone(&reach);
             templates = templates.with_value(name, move || Ok(reach.global(name)?.cloned().unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! Templates of Jet and of Go, with what becomes of them.
+//! Templates of Jet and Go, with their results.
 use super::*;
 use crate::reach::Reach;
 use crate::renderer::Dot;
@@ -56,7 +56,7 @@ fn render_with(language: &str, delimiters: Option<&[String; 2]>, template: &str)
     let root = tempfile::tempdir().unwrap();
     files(root.path());
     let engine = renderer(language, reach(root.path()), delimiters).unwrap().unwrap();
-    // Only one of both languages is meant in files that serve both.
+    // In files that serve both languages, only one of them is used.
     let rendered = engine.render("a.conf", template, Dot::All);
     rendered.map_err(|fault| fault.to_string())
 }
@@ -106,7 +106,7 @@ fn go() {
             ("{{ .data.port | printf \"%s:%d%%\" .data.name | printf \"%q\" }}", "\"web:8080%\""),
             ("{{ print 1 \"a\" }}{{ println \"b\" -2 }}", "1ab -2\n"),
             ("{{ template \"head\" .data }}", "head of web\n"),
-            // Text that comes from data is not rendered.
+            // Text from data is not rendered again.
             ("{{ .data.text }}", "{{ .data.name }}[[ data.name ]]"),
         ],
     );

@@ -1,4 +1,4 @@
-//! Carries out the plan of what is declared.
+//! Carries out the plan of a defined scaffold.
 
 use super::work::Work;
 use super::{Executor, Remembrance, is_known_sensitive};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 impl Executor<'_> {
-    /// Makes the target as it was rendered.
+    /// Provisions the target.
     pub(super) fn provision(&self, work: &Work<'_>, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
         let known = work.entity.together.known(self.host);
@@ -46,7 +46,7 @@ impl Executor<'_> {
             return Ok(Applied::Unchanged);
         }
         self.call_programs(work, &plan, &mut remembered, output)?;
-        // A second plan has to find everything as wanted.
+        // A second plan must be empty.
         let left = self.plan(work, &remembered.base, &Known::nothing())?;
         if !left.is_empty() {
             let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
@@ -55,7 +55,7 @@ impl Executor<'_> {
         Ok(Applied::Changed(plan.shown(self.host, Change::done)))
     }
 
-    /// Has programs look at all files that would be written, before the first one is.
+    /// Runs the validation programs for all files that would be written, before the first file is written.
     fn validate(&self, work: &Work<'_>, plan: &Plan, record: &Record, output: &mut Output<'_>) -> Result<()> {
         let mut problems = Vec::new();
         for (path, _) in plan.changes.iter().filter(|(_, change)| matches!(change, Change::Make | Change::Write)) {
@@ -69,7 +69,8 @@ impl Executor<'_> {
         if problems.is_empty() { Ok(()) } else { Err(ScaffoldError::Never(problems.join("; "))) }
     }
 
-    /// Carries a plan out. A kill at any moment does no harm: what was begun is known as ours, and the rest is still to be done.
+    /// Carries out a plan. A kill at any time is harmless: the next apply recognizes its own changes, and makes the
+    /// remaining ones.
     fn make(&self, work: &Work<'_>, plan: &Plan, remembered: &mut Remembered<Record>, force: bool) -> Result<()> {
         let files = work.rendered.values().filter_map(|item| match item {
             Item::File { bytes, .. } => Some(bytes.as_slice()),
@@ -88,13 +89,13 @@ impl Executor<'_> {
         let found = if force { &nothing } else { &plan.found };
         let sensitive: BTreeSet<PathBuf> = work.sensitive().collect();
         let change = |path: &PathBuf, state: &State| PathChange {
-            // A path that is cleared away is not there any more.
+            // A path that is cleared no longer exists.
             found: found.get(path).filter(|_| !plan.clear.contains(path)).cloned(),
             sensitive: sensitive.contains(path),
             ..PathChange::new(path, state.clone())
         };
         let wanted: Vec<PathChange> = plan.make.iter().map(|(path, state)| change(path, state)).collect();
-        // Without a target there is nothing to stay inside of.
+        // A tracker inside the target requires that the target exists.
         if let Some(first) = wanted.first() {
             self.tracker.make(remembered, std::slice::from_ref(first)).map_err(of_change)?;
         }
@@ -114,7 +115,7 @@ impl Executor<'_> {
         tracker.make(remembered, &wanted).map_err(of_change)
     }
 
-    /// Calls the programs of the files that have changed, and takes what they have made of them for ours.
+    /// Runs the programs of the files that have changed, and records their results as provisioned.
     fn call_programs(
         &self,
         work: &Work<'_>,

@@ -1,4 +1,4 @@
-//! Puts back what was there before the first apply.
+//! Restores the state before the first apply.
 
 use super::{Executor, is_known_sensitive};
 use crate::change::Change;
@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 struct Scrubbing {
     changes: Vec<(Change, PathBuf)>,
     found: Found,
-    /// The paths that wait until nothing is laid over them any more.
+    /// The paths that cannot be restored while there is an overlay on them.
     waiting: Vec<PathBuf>,
 }
 
 impl Executor<'_> {
-    /// Says what scrubbing would do.
+    /// Checks what scrubbing would do.
     pub(super) fn check_scrubbing(&self, entity: &Scaffold) -> Result<Verdict> {
         let Some(remembered) = self.recall(entity)? else { return Ok(Verdict::InDesiredState) };
         let scrubbing = self.scrubbing(entity, &remembered.base, false)?;
@@ -31,20 +31,20 @@ impl Executor<'_> {
         Ok(Verdict::WouldChange(scrubbing.changes.iter().map(words).collect()))
     }
 
-    /// Returns the steps of scrubbing, unless it has to be forced to.
+    /// Returns the steps of scrubbing, or an error if it needs force.
     fn scrubbing(&self, entity: &Scaffold, record: &Record, force: bool) -> Result<Scrubbing> {
         let tracker = self.inside(&self.tracker.canonical(&entity.target)?)?;
         let mut scrubbing = Scrubbing { changes: Vec::new(), found: Found::new(), waiting: Vec::new() };
         let mut refused = Vec::new();
         let mut gone = BTreeSet::new();
-        // The content of a directory comes before it: it goes if all of that does.
+        // The entries of a directory come before the directory, which is removed if all of them are.
         for (path, track) in record.tracks().iter().rev() {
             if tracker.is_overlaid(&path) {
                 scrubbing.waiting.push(path);
                 continue;
             }
             let current = tracker.state_of(record.tracks(), &path)?;
-            // A directory of ours goes only if it is empty, so nothing of anybody's is lost.
+            // Provisioned directories are only removed if they are empty, so that no files of others are lost.
             let leaves = matches!(current, State::Directory { .. }) && track.base == State::Absent;
             let decision = self.tracker.decide(&path, Some(track), &current, &track.base)?;
             if decision == Decision::NeedsForce && !leaves && !record.is_due(&path) {
@@ -68,7 +68,7 @@ impl Executor<'_> {
         if refused.is_empty() || force { Ok(scrubbing) } else { Err(ScaffoldError::NeedsForce(refused.join(", "))) }
     }
 
-    /// Puts back what was there before.
+    /// Restores the state before the first apply.
     pub(super) fn scrub(&self, entity: &Scaffold, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Applied> {
         let Some(mut remembered) = self.recovered(entity)? else { return Ok(Applied::Unchanged) };
         let scrubbing = self.scrubbing(entity, &remembered.base, mode.force)?;
@@ -89,7 +89,7 @@ impl Executor<'_> {
         for path in &scrubbing.waiting {
             output.warning(format!("{} comes back when nothing is laid over it any more", self.shown(path)));
         }
-        // Somebody may have put something into a directory on the way.
+        // A file may have been created in a directory in the meantime, and the directory was kept.
         let is_done = |(change, path): &(Change, PathBuf)| *change != Change::Remove || !exists(&tracker, path);
         let done = scrubbing.changes.iter().filter(|change| is_done(change));
         Ok(Applied::Changed(done.map(|(change, path)| format!("{} {}", change.done(), self.shown(path))).collect()))

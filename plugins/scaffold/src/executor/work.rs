@@ -1,4 +1,4 @@
-//! A definition together with what it is rendered into.
+//! A definition together with its rendered items.
 
 use super::Executor;
 use crate::definition::ScaffoldDefinition;
@@ -11,11 +11,11 @@ use holo_change::claims::Claim;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A definition, and the items that it is rendered into.
+/// A definition together with its rendered items.
 pub(super) struct Work<'a> {
     pub(super) entity: &'a Scaffold,
     pub(super) definition: &'a ScaffoldDefinition,
-    /// Without symlinks in its parents.
+    /// The canonical path of the target.
     pub(super) target: PathBuf,
     pub(super) rendered: Rendered,
     pub(super) validations: Programs<'a>,
@@ -37,21 +37,21 @@ impl<'a> Work<'a> {
         Ok(Work { entity, definition, target, rendered, validations, programs, shared: entity.together.shared() })
     }
 
-    /// All paths that are made.
+    /// Returns the paths of the target and of all rendered items.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         std::iter::once(self.target.clone()).chain(self.rendered.keys().map(|path| self.target.join(path)))
     }
 
-    /// The files that are to be shown nowhere.
+    /// Returns the files whose content must not be displayed.
     pub(super) fn sensitive(&self) -> impl Iterator<Item = PathBuf> {
         let sensitive = self.rendered.iter().filter(|(_, item)| item.is_sensitive());
         sensitive.map(|(path, _)| self.target.join(path))
     }
 
-    /// Sees to it that no other entity makes one of the paths too, or something else of one above them.
+    /// Checks that no other entity claims one of the paths, or a parent of one in a conflicting way.
     pub(super) fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
         for path in self.paths() {
-            // The files that somebody makes in a tree are known only when they have been made.
+            // The files that another entity creates in a tree are only known after they have been created.
             let claims = self.shared.claims(executor.host);
             let rival = || executor.tracker.rival(&path, &self.entity.id(), &claims.all);
             let other = claims.paths.conflict(&path, false);

@@ -1,4 +1,4 @@
-//! The origins of the lines of a scaffold's files: templates, partials, what data have filled in, and what a person has changed.
+//! The origins of the lines of a scaffold's files: templates, partials, data and manual changes.
 
 use bstr::ByteSlice;
 use holo_testing::{ScratchRoot, trial_of};

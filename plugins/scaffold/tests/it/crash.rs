@@ -1,4 +1,5 @@
-//! Kills applies at every system call that changes something, and demands that the next apply ends with the tree of an undisturbed one.
+//! Kills applies at each system call that changes the file system, and checks that the next apply results in the same
+//! tree as an uninterrupted one.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
@@ -9,11 +10,11 @@ use std::fs;
 const DEFINITION: &str = "usr/share/holo/scaffold/app.toml";
 const SOURCE: &str = "usr/share/holo/scaffold/app";
 
-/// Something that happens to a root, and is killed on the way.
+/// A change of a root that is interrupted.
 struct Case {
     name: &'static str,
     keys: &'static str,
-    /// Makes the root as it is before the apply that is killed.
+    /// Prepares the root for the apply that is killed.
     before: fn(&ScratchRoot),
     arguments: &'static [&'static str],
 }
@@ -43,7 +44,7 @@ fn kill_everywhere(case: &Case) {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills at one system call; whether there was anything to kill.
+/// Kills a run at one system call. Returns true if the system call occurred.
 fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> bool {
     let root = prepared(case);
     let (run, was_killed) = disturb::at(&root, case.arguments, call, number, Disturbance::Kill);
@@ -57,7 +58,7 @@ fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> bool
             assert!(is_whole || is_temporary, "{moment}: {} is torn: {content:?}", path.display());
         }
     }
-    // Force is for what a person has done, and never for what the kill has left.
+    // Force is needed for manual changes, and never after a kill.
     let edited = root.exists("etc/app/new.sh") && root.read("etc/app/new.sh") == "edited\n";
     let again = root.holo(if edited { case.arguments } else { &["apply"] });
     assert!(again.success(), "{moment}: the next apply says\n{again}\nafter\n{run}");
@@ -66,7 +67,7 @@ fn kill_once(case: &Case, call: &str, number: usize, expected: &BString) -> bool
     was_killed
 }
 
-/// Everything but the empty folder that a kill after the last step of all leaves.
+/// Returns the tree without the empty folder that remains after a kill at the very last step.
 fn tree(root: &ScratchRoot) -> BString {
     let _ = fs::remove_dir(root.join("var/lib/holo/scaffold/base"));
     root.dump()
@@ -119,7 +120,7 @@ fn other_attributes(root: &ScratchRoot) {
     root.write(DEFINITION, format!("{}mode = \"4750\"\ndir_mode = \"0750\"\n{owner}", root.read(DEFINITION)));
 }
 
-/// One definition more, so that the one that is gone has something to hand over, and something to put back.
+/// Adds a second definition, so that the removed one has a path to hand over and a path to restore.
 fn another_target(root: &ScratchRoot) {
     applied(root);
     let text = root.read(DEFINITION).replace("\"/etc/app\"", "\"/etc/app/sub\"").replace("\"app\"", "\"app/sub\"");

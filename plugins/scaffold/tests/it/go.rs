@@ -1,11 +1,11 @@
-//! The engine `go` beside Go itself, and its functions beside Sprig: thousands of templates, each of which becomes the same text, or is
-//! refused. None becomes another text in silence.
+//! Compares the engine `go` with Go, and its functions with Sprig: each of thousands of templates is either rendered to
+//! the same text or rejected. No template is rendered to a different text.
 
 use holo_testing::{Need, Random, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::fmt::Write;
 
-/// Renders each template that stands in a list, as JSON, and writes what becomes of it in the same way.
+/// Renders each template of a JSON list, and writes the results as JSON.
 const PROGRAM: &str = r#"package main
 
 import (
@@ -90,7 +90,7 @@ const DATA: &str = r#"{
     "version": "1.24.3", "number": "017", "lines": "a: 1\nb: 2\n"
 }"#;
 
-/// Templates that say by themselves what they are about.
+/// Templates, each of which tests one feature.
 const LISTED: &[&str] = &[
     "{{ print 1 2 }}",
     "{{ print 1 \"a\" 2 3 nil }}",
@@ -223,7 +223,7 @@ const LISTED: &[&str] = &[
     "{{ uuidv4 }}",
 ];
 
-/// Values and functions for templates by chance.
+/// Values and functions for random templates.
 const VALUES: &[&str] = &[
     "1",
     "0",
@@ -354,7 +354,7 @@ const FUNCTIONS: &[&str] = &[
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = [
         Need::Program("go"),
-        // Of the package golang-github-masterminds-sprig-dev.
+        // From the package golang-github-masterminds-sprig-dev.
         Need::Path("/usr/share/gocode/src/github.com/Masterminds/sprig"),
     ];
     vec![trial_of("no template becomes another text than with Go", &needs, as_go)]
@@ -389,7 +389,7 @@ fn template(random: &mut Random) -> String {
     if random.chance(20) { format!("x \n{} {{{{- \" y\" }}}}", made.replacen("{{ ", "{{- ", 1)) } else { made }
 }
 
-/// What is made of templates: a text, or nothing if it is refused.
+/// Returns the result of each template: its text, or an error if it is rejected.
 fn ours(templates: &[String]) -> Vec<Result<String, String>> {
     let root = ScratchRoot::new().binary(built("holo")).plugin("scaffold").file("etc/holo/data/common.json", DATA);
     let mut definitions = String::new();
@@ -451,7 +451,7 @@ fn as_go() {
         }
     }
     assert!(different.is_empty(), "{}", different.lines().map(|line| format!("{line:.300}\n")).collect::<String>());
-    // What Go renders and we refuse is rare.
+    // Templates that Go renders are rarely rejected.
     assert!(
         refused.len() * 20 < rendered,
         "{rendered} are rendered, and {} refused:\n{}",

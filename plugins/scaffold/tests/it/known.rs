@@ -1,4 +1,4 @@
-//! Files that are known to be as they were made are not read, and what happens to one is noticed.
+//! Files that are known to be unchanged are not read, but a change of a file is detected.
 
 use bstr::ByteSlice;
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
@@ -31,7 +31,7 @@ fn define(root: &ScratchRoot, word: &str) {
     root.write(DEFINITION, format!("[[scaffold]]\ntarget = \"/srv/site\"\nsource = \"site\"\n{data}"));
 }
 
-/// A root on which a scaffold is known to be unchanged.
+/// Returns a root with a scaffold that is known to be unchanged.
 fn settled() -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -54,7 +54,7 @@ fn unchanged(root: &ScratchRoot) {
     assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
 }
 
-/// Runs a command that finds nothing to do, and returns the number of times that a file of this name was read.
+/// Runs a command that finds nothing to do, and returns how often a file of this name was read.
 #[track_caller]
 fn reads(root: &ScratchRoot, command: &str, environment: &str) -> usize {
     let log = root.join("tmp/strace");
@@ -67,7 +67,7 @@ fn reads(root: &ScratchRoot, command: &str, environment: &str) -> usize {
     calls.find_iter("\"page\", O_RDONLY").count()
 }
 
-/// Writes to the made file; the times of its content stay.
+/// Overwrites the provisioned file, but keeps its modification time.
 fn overwrite(root: &ScratchRoot, content: &str) {
     let path = root.join(TARGET);
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
@@ -125,7 +125,7 @@ fn gone() {
     unchanged(&root);
 }
 
-/// The number of system calls that a command makes for so many scaffolds.
+/// Returns the numbers of system calls of two applies and a check for this number of scaffolds.
 fn calls(count: usize) -> [usize; 3] {
     let definitions = (0..count).map(|index| format!("[[scaffold]]\ntarget = \"/srv/{index}\"\nsource = \"site\"\n"));
     let root = ScratchRoot::in_memory()
@@ -154,7 +154,8 @@ fn linear() {
     }
 }
 
-/// The number of system calls that a command makes for so many templates of one scaffold: for the first time, and when nothing has to be done.
+/// Returns the numbers of system calls of the first apply, and of an apply and a check with nothing to do, for this number
+/// of templates in one scaffold.
 fn calls_for_templates(count: usize) -> [usize; 3] {
     let mut root = ScratchRoot::new()
         .binary(built("holo"))
@@ -188,8 +189,8 @@ fn few_calls() {
     }
 }
 
-/// The number of times that a run names the record, of so many scaffolds that come after each other: when they are known for the first time, when
-/// nothing is new, and when all are gone.
+/// Returns how often a run accesses the record, for this number of scaffolds that follow each other: when the
+/// files become known, when nothing is new, and when all definitions were removed.
 fn names_of_record(count: usize) -> [usize; 3] {
     let definition = |index: usize| {
         let after = if index == 0 { String::new() } else { format!("after = [\"scaffold:/srv/{}\"]\n", index - 1) };

@@ -1,4 +1,4 @@
-//! The integration tests of the plugin `scaffold`: one module a topic, named in front of its tests.
+//! The integration tests of the `scaffold` plugin. Each topic is a module, whose name prefixes its tests.
 #![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
 
 mod blame;

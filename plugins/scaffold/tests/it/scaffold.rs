@@ -1,4 +1,4 @@
-//! Trees that are rendered, changed by others, rendered again, and taken away: one case for each rule.
+//! Trees that are rendered, changed by users, rendered again, and removed. Each test covers one rule.
 
 use holo_testing::overlay::NEEDS;
 use holo_testing::{Need, Overlay, Run, ScratchRoot, trial_of};
@@ -55,7 +55,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     cases.map(|(name, needs, test)| trial_of(name, needs, test)).into()
 }
 
-/// A root with one scaffold, `/etc/app` from `app/`, and these keys beside.
+/// Returns a root with one scaffold, `/etc/app` from `app/`, with these additional keys.
 fn lab(keys: &str) -> ScratchRoot {
     let root = ScratchRoot::new().plugin("scaffold").dir(SOURCE).dir("var/lib/holo/scaffold");
     define(&root, keys);
@@ -78,7 +78,7 @@ fn applied(root: &ScratchRoot) -> Run {
     run
 }
 
-/// There is nothing to do.
+/// Checks that there is nothing to do.
 #[track_caller]
 fn settled(root: &ScratchRoot) {
     let before = root.dump();
@@ -89,7 +89,7 @@ fn settled(root: &ScratchRoot) {
     assert_eq!(root.dump(), before);
 }
 
-/// An apply that fails or is refused, says this, and changes nothing.
+/// Checks that an apply fails or needs force, prints these words, and changes nothing.
 #[track_caller]
 fn refused(root: &ScratchRoot, words: &str) {
     let before = root.dump();
@@ -107,13 +107,13 @@ fn forced(root: &ScratchRoot) {
     settled(root);
 }
 
-/// The definition goes, and everything with it.
+/// Removes the definition, and checks that all its paths are removed.
 #[track_caller]
 fn scrubbed(root: &ScratchRoot) {
     fs::remove_file(root.join(DEFINITION)).unwrap();
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
-    // Directories that we have made, with something of others in them, go when that goes.
+    // Provisioned directories that contain files of others stay recorded until they can be removed.
     let left = fs::read_dir(root.join("var/lib/holo/scaffold")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| name == "directories"), "{}", root.dump());
 }
@@ -126,7 +126,7 @@ fn set_mode(root: &ScratchRoot, path: &str, mode: u32) {
     fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// All paths below the target, with a slash behind directories.
+/// Returns all paths below the target, with a slash after directories.
 fn tree(root: &ScratchRoot) -> String {
     fn walk(folder: &Path, below: &str, found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -269,7 +269,7 @@ fn go() {
     assert!(run.stderr_lossy().contains("now: the file becomes another one with each apply"), "{run}");
 }
 
-/// A directory as users of CCM have it: partials, names from facts, a program for scripts, and what is in the way.
+/// A realistic directory for users of CCM: partials, names from facts, a program for scripts, and obstacles.
 fn as_the_peer_has_it() {
     for (engine, open, close, suffix, dot) in [("go", "{{", "}}", ".tmpl", "."), ("jet", "[[", "]]", ".jet", "")] {
         let root = lab(&format!(
@@ -303,14 +303,14 @@ fn as_the_peer_has_it() {
         assert_eq!(root.read("etc/app/more/a.txt"), "written");
         assert!(!root.exists("etc/app/old"));
         settled(&root);
-        // Two files at one path are nobody's.
+        // Two templates that provide the same path are an error.
         template(&root, "more/a.txt", "");
         refused(&root, "writes more/a.txt, which");
         template(&root, "second", format!("{open} {write} {close}"));
         fs::remove_dir_all(root.join(SOURCE).join("more")).unwrap();
         refused(&root, "both write more/a.txt");
         fs::remove_file(root.join(SOURCE).join("second")).unwrap();
-        // Without the call, its file goes.
+        // If the call is removed, its file is, too.
         template(&root, "run.sh", "#!/bin/sh\n");
         applied(&root);
         assert!(!root.exists("etc/app/more"));
@@ -402,11 +402,11 @@ fn changed_by_person() {
     forced(&root);
     assert_eq!((root.read("etc/app/a"), root.read("etc/app/d")), ("a\n".into(), "new\n".into()));
     assert_eq!(mode(&root, "etc/app/c"), 0o644);
-    // A missing file is nobody's work.
+    // A missing file is not a manual change.
     fs::remove_file(root.join("etc/app/b")).unwrap();
     applied(&root);
     assert_eq!(root.read("etc/app/b"), "b\n");
-    // A path that somebody else has made as it should be is left as it is.
+    // A path that already has the desired state is not changed.
     root.write("etc/app/a", "soon\n");
     template(&root, "a", "soon\n");
     settled(&root);
@@ -490,7 +490,7 @@ fn edited_and_gone() {
     refused(&root, "etc/app/a has been changed");
     forced(&root);
     assert_eq!(tree(&root), "b");
-    // A path that somebody else has removed already is gone.
+    // If a path was already removed manually, there is nothing to do.
     fs::remove_file(root.join(SOURCE).join("b")).unwrap();
     fs::remove_file(root.join("etc/app/b")).unwrap();
     settled(&root);
@@ -657,7 +657,7 @@ fn symlink_inside() {
     refused(&root, "etc/app/sub has been changed");
     forced(&root);
     assert_eq!((tree(&root).as_str(), root.read("srv/file")), ("sub/ sub/file sub/other", "theirs\n".into()));
-    // The same where there is nothing to be made, only something to be taken away.
+    // The same if there are only paths to remove.
     fs::remove_dir_all(root.join("etc/app/sub")).unwrap();
     fs::rename(root.join("srv/file"), root.join("srv/other")).unwrap();
     root.write("srv/file", "ours\n");
@@ -696,7 +696,8 @@ fn orphan() {
     root.write("etc/app/found", "mine\n");
     fs::remove_file(root.join(DEFINITION)).unwrap();
     refused(&root, "etc/app/found has been changed");
-    // A directory is announced if it goes: not the one with somebody's file in it.
+    // The removal of a directory is only announced if it takes place, which it does not while there is a file of others
+    // in it.
     let of = |words: &str, name: &str| format!("{words} {}\n", root.join("etc/app").join(name).display());
     root.write("etc/app/found", "ours\n");
     let run = root.holo(&["check"]);
@@ -785,20 +786,20 @@ post = [
     let run = system.holo(&["apply"]);
     assert!(run.success(), "{run}");
     assert_eq!(log(), "/etc/app/a.conf\n/etc/app/b.conf\nchecked /etc/app/sub/x.sh\n");
-    // The result of a program counts as made by the scaffold.
+    // The result of a program counts as provisioned.
     assert_eq!(system.read("/etc/app/a.conf"), "a\nb\n");
     settled();
     let system = system.resource("scaffold/app/a.conf", "d\nc\n");
     let log = || system.must("touch /opt/log; cat /opt/log; rm /opt/log").to_string();
     assert!(system.holo(&["apply"]).success());
     assert_eq!((log().as_str(), system.read("/etc/app/a.conf")), ("/etc/app/a.conf\n", "c\nd\n".into()));
-    // The change of a person does not.
+    // A manual change does not.
     system.write("/etc/app/a.conf", "c\n");
     let run = system.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("/etc/app/a.conf has been changed (use --force to proceed)"), "{run}");
     assert!(system.holo(&["apply", "--force"]).success());
     assert_eq!((log().as_str(), system.read("/etc/app/a.conf")), ("/etc/app/a.conf\n", "c\nd\n".into()));
-    // A program that fails is called again, until it does not.
+    // A program that fails is run again, until it succeeds.
     let system = system.resource("scaffold/app/sub/x.sh", "bad\n");
     let log = || system.must("touch /opt/log; cat /opt/log; rm /opt/log").to_string();
     for _ in 0..2 {
@@ -816,7 +817,7 @@ post = [
     assert!(run.success() && run.stdout_lossy().contains("ran the programs for /etc/app/sub/x.sh"), "{run}");
     let run = system.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
-    // One that does not end is ended.
+    // A program that exceeds the timeout is killed.
     let system = system.resource("scaffold/app/sub/x.sh", "good\n");
     system.write("/opt/check", "sleep 1000");
     let run = system.holo(&["apply"]);
@@ -833,7 +834,7 @@ fn validated() {
     template(&root, "sub/c", "x");
     let run = applied(&root);
     assert!(run.stdout_lossy().contains("a.conf\n") && !run.stdout_lossy().contains("b.txt\n\n"), "{run}");
-    // Of what is wrong, all is said, and nothing is touched.
+    // All problems are reported, and no file is changed.
     template(&root, "a.conf", "bad\n");
     template(&root, "b.txt", "new\n");
     template(&root, "sub/c", "");
@@ -843,7 +844,7 @@ fn validated() {
     assert!(run.status == Some(1) && said.contains("/etc/app/a.conf: validation by `sh -c"), "{run}");
     assert!(said.contains("/etc/app/sub/c: validation by `test -s {}` failed: exit status 1"), "{run}");
     assert_eq!(root.dump(), before);
-    // A file that stays as it is is not validated again.
+    // A file that does not change is not validated again.
     template(&root, "a.conf", "good\n");
     template(&root, "sub/c", "x");
     let run = applied(&root);
@@ -902,7 +903,7 @@ fn many() {
     assert!(!root.exists("srv"), "{}", root.dump());
 }
 
-/// The files that the examples show, by their paths.
+/// Returns the files in the examples, by their paths.
 fn examples() -> Vec<(String, String)> {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../man/holo-scaffold.8")).unwrap();
     let examples = page.split(".Sh EXAMPLES\n").nth(1).unwrap().split(".Sh ").next().unwrap();
@@ -923,7 +924,7 @@ fn man_page() {
     }
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");
-    // The service of the example is none of this plugin's.
+    // This plugin does not provide the service of the example.
     let stderr = run.stderr.to_string();
     assert_eq!(stderr.trim().lines().count(), 1, "{run}");
     assert!(stderr.trim().ends_with("notifies service:web, which does not exist"), "{run}");

@@ -1,4 +1,4 @@
-//! The functions of templates: those of all engines, and those of Sprig. Go's own are gotmpl's.
+//! The functions of templates: those of all engines, and those of Sprig. gotmpl provides Go's own functions.
 
 use super::sprig::{self, Arguments};
 use super::{Place, Templates, hidden, values};
@@ -8,13 +8,13 @@ use gotmpl::{TemplateError, Value, ValueFunc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-/// Go's own.
+/// Go's own functions.
 const BUILT_IN: [&str; 19] = [
     "and", "call", "eq", "ge", "gt", "html", "index", "js", "le", "len", "lt", "ne", "not", "or", "print", "printf",
     "println", "slice", "urlquery",
 ];
 
-/// Those that all engines have.
+/// The functions that all engines provide.
 const COMMON: [&str; 6] = ["lookup", "readFile", "file", "render", "write", "jet"];
 
 /// Returns true if there is a function of this name.
@@ -22,7 +22,7 @@ pub(super) fn is_known(name: &str) -> bool {
     BUILT_IN.contains(&name) || COMMON.contains(&name) || sprig::find(name).is_some()
 }
 
-/// Returns all functions, as a template that is rendered sees them.
+/// Returns all functions for the rendering of a template.
 pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<String, ValueFunc> {
     let mut functions: BTreeMap<String, ValueFunc> = BTreeMap::new();
     for function in sprig::all() {
@@ -67,7 +67,7 @@ fn show(arguments: &[Value]) -> Result<Value, TemplateError> {
     Ok(Value::String(shown.into()))
 }
 
-/// Gives a format back, unless it is about Go's types.
+/// Returns a format unchanged, or an error if it refers to Go's types.
 fn format(arguments: &[Value]) -> Result<Value, TemplateError> {
     let format = arguments.first().cloned().unwrap_or(Value::Nil);
     let text = format.as_str().unwrap_or_default();
@@ -78,7 +78,8 @@ fn format(arguments: &[Value]) -> Result<Value, TemplateError> {
     Ok(format)
 }
 
-/// As Go's `Sprint` and `Sprintln`: the one has blanks only between what is no text.
+/// Formats values like Go's `Sprint` and `Sprintln`. `Sprint` separates two operands by a space only if neither is a
+/// string.
 fn print(name: &str, arguments: &[Value]) -> Value {
     let mut text = String::new();
     let is_text = |value: Option<&Value>| matches!(value, Some(Value::String(_)));
@@ -148,7 +149,7 @@ fn common(templates: &Templates, name: &str, functions: &mut BTreeMap<String, Va
     });
 }
 
-/// The reason why a function has no value.
+/// The error of a function call.
 struct Failure(TemplateError);
 
 impl From<TemplateError> for Failure {

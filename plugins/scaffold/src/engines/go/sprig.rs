@@ -1,4 +1,4 @@
-//! Functions of Sprig, as version 3 of it has them.
+//! The functions of Sprig, version 3.
 
 mod encodings;
 mod lists;
@@ -15,20 +15,20 @@ use gotmpl::{TemplateError, Value};
 pub(super) struct Function {
     pub(super) name: &'static str,
     pub(super) call: fn(&Arguments<'_>) -> Result<Value, TemplateError>,
-    /// The reason why one hardly wants it in a file that is kept as it is.
+    /// A warning if the function is unsuitable for files that should not change with each apply.
     pub(super) warning: Option<&'static str>,
 }
 
 /// The functions that change their first argument.
 pub(super) const CHANGING: [&str; 3] = ["set", "unset", "merge"];
 
-/// The greatest number of items, or of bytes, that a function makes.
+/// Maximum number of items, or of bytes, that a function may create.
 const MAX_SIZE: usize = 16 << 20;
 
 const GROUPS: [&[Function]; 7] =
     [strings::ALL, lists::ALL, tables::ALL, numbers::ALL, encodings::ALL, times::ALL, versions::ALL];
 
-/// The rest of Sprig.
+/// The functions of Sprig that are not supported.
 const UNSUPPORTED: &str = "abbrev abbrevboth adler32sum addf add1 add1f ago all any base b32dec b32enc bcrypt biggest \
     buildCustomCert camelcase chunk clean compact concat date_in_zone dateModify date_modify decryptAES deepCopy deepEqual \
     derivePassword dig dir divf duration durationRound encryptAES expandenv ext genCA genCAWithKey genPrivateKey \
@@ -41,17 +41,17 @@ const UNSUPPORTED: &str = "abbrev abbrevboth adler32sum addf add1 add1f ago all 
     regexReplaceAllLiteral regexSplit sha1sum shuffle snakecase splitn subf substring swapcase toDate toDecimal \
     toStrings trimall tuple typeIs typeIsLike untilStep untitle urlJoin urlParse uuidv4 wrap wrapWith";
 
-/// All functions that there are.
+/// Returns all supported functions.
 pub(super) fn all() -> impl Iterator<Item = &'static Function> {
     GROUPS.iter().copied().flatten()
 }
 
-/// Returns the function of a name.
+/// Returns the function of this name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
     all().find(|function| function.name == name)
 }
 
-/// Returns true if Sprig has a function of this name, and we have not.
+/// Returns true if this is a function of Sprig that is not supported.
 pub(super) fn is_unsupported(name: &str) -> bool {
     UNSUPPORTED.split_whitespace().any(|unsupported| unsupported == name)
 }
@@ -88,7 +88,7 @@ impl<'a> Arguments<'a> {
         self.values.get(index).ok_or_else(|| self.error(&format!("wants {} arguments at least", index + 1)))
     }
 
-    /// Returns a text; what is none is refused, as Go does by the type.
+    /// Returns a string argument. Any other type is an error, as in Go, where the parameter is typed.
     pub(super) fn text(&self, index: usize) -> Result<&'a str, TemplateError> {
         match self.value(index)? {
             Value::String(text) => Ok(text),
@@ -96,7 +96,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns a whole number, where Go wants one by the type.
+    /// Returns an integer argument. Any other type is an error, as in Go, where the parameter is typed.
     pub(super) fn integer(&self, index: usize) -> Result<i64, TemplateError> {
         match self.value(index)? {
             Value::Int(number) => Ok(*number),
@@ -118,7 +118,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns a size that is not beyond what is reasonable.
+    /// Returns a size, or an error if it exceeds the limit.
     fn size(&self, size: usize) -> Result<usize, TemplateError> {
         if size > MAX_SIZE { Err(self.error(&format!("would make more than {MAX_SIZE}"))) } else { Ok(size) }
     }
@@ -133,7 +133,7 @@ fn text(text: impl AsRef<str>) -> Result<Value, TemplateError> {
     Ok(Value::String(text.as_ref().into()))
 }
 
-/// Returns the texts of a list's items, or of a single value; nothing is left out but nil.
+/// Returns the texts of a list's items, or of a single value. Only nil is omitted.
 fn texts_of(value: &Value) -> Vec<String> {
     match value {
         Value::List(list) => list.iter().filter(|item| !matches!(item, Value::Nil)).map(text_of).collect(),

@@ -1,4 +1,5 @@
-//! What was parsed, made ready: each action notes its line, what it prints is printed as Go does it, and names are known.
+//! Prepares parsed templates: each action records its line, its value is printed as in Go, and unknown functions are
+//! errors.
 
 use super::hidden::{AT, FORMAT, NOTHING, SHOW};
 use super::{SUFFIXES, Templates, functions, sprig, words};
@@ -10,13 +11,13 @@ use holo_plugin::facts::LocatedError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The letter that is put behind each template.
+/// The character that is appended to each template.
 const END: char = '\0';
 
-/// Parses a template with all others that it names, each under its name.
+/// Parses a template and all templates that it calls, each under its name.
 ///
 /// # Errors
-/// The mistake, with the template and the line.
+/// The first mistake, with the template and the line.
 pub(super) fn all(templates: &Templates, name: &str, text: &str) -> Result<BTreeMap<String, ListNode>, LocatedError> {
     let mut trees = BTreeMap::new();
     let mut wanted = parse(templates, name, text, &mut trees)?;
@@ -38,7 +39,8 @@ pub(super) fn all(templates: &Templates, name: &str, text: &str) -> Result<BTree
     Ok(trees)
 }
 
-/// Parses a text; returns the names of the templates that it asks for, with the lines that do.
+/// Parses a text, and returns the names of the templates that it calls, each with the template and the line of the
+/// call.
 fn parse(
     templates: &Templates,
     name: &str,
@@ -65,8 +67,8 @@ fn parse(
     Ok(preparation.wanted)
 }
 
-/// Takes the end off that was put behind a template. gotmpl ends blocks that are open with the text, and the text with an end too many:
-/// then it is not where it was put.
+/// Removes the end marker that was appended to a template. For a block that is not closed or a superfluous `end`,
+/// gotmpl ends the block or the template early, and the marker is not in its place; this is an error.
 fn without_end(tree: &mut ListNode) -> Result<(), (&'static str, Option<usize>)> {
     let last = tree.nodes.last_mut();
     if let Some(Node::Text(text)) = last
@@ -97,7 +99,7 @@ fn line(node: &Node) -> usize {
 
 struct Preparation<'a> {
     name: Arc<str>,
-    /// The template, which says how its literals are written.
+    /// The text of the template, from which the notation of its literals is determined.
     text: &'a str,
     wanted: Vec<(String, String, usize)>,
 }
@@ -119,7 +121,7 @@ impl Preparation<'_> {
                 Node::Template(template) => {
                     let pos = template.pos;
                     self.wanted.push((template.name.to_string(), self.name.to_string(), pos.line));
-                    // gotmpl hands `.` over where Go hands nothing over.
+                    // Without an argument, gotmpl passes `.`, and Go passes nil.
                     let nothing = || Ok(action_of(pos, vec![Expr::Identifier(pos, NOTHING.into())]));
                     let value = template.pipe.as_ref().map_or_else(nothing, |pipe| self.pipe(pipe))?;
                     let template = TemplateNode { pipe: Some(value), ..template.clone() };
@@ -136,7 +138,7 @@ impl Preparation<'_> {
         Ok(BranchNode { pos: branch.pos, pipe, body: self.list(&branch.body)?, else_body: otherwise })
     }
 
-    /// An action that prints nothing, and notes where we are.
+    /// Returns an action that prints nothing and records the current line.
     fn note(&self, pos: Pos) -> Node {
         let line = i64::try_from(pos.line).unwrap_or_default();
         let arguments = vec![
@@ -150,7 +152,7 @@ impl Preparation<'_> {
     fn action(&mut self, action: &ActionNode, nodes: &mut Vec<Node>) -> Result<(), LocatedError> {
         let (pos, mut changed) = (action.pos, action.pipe.clone());
         if let Some((variable, command)) = changes(&action.pipe) {
-            // The function gives back what it makes of the table, which Go would have changed itself.
+            // The function returns a new table; Go would modify the existing one.
             let assigned = PipeNode { decl: vec![variable.clone()], is_assign: true, ..action_of(pos, command) };
             nodes.push(Node::Action(ActionNode { pos, pipe: self.pipe(&assigned)? }));
             let value = action_of(pos, vec![Expr::Variable(pos, variable, Vec::new())]);
@@ -164,7 +166,8 @@ impl Preparation<'_> {
         Ok(())
     }
 
-    /// Sees to it that there are all functions, which Go does before anything is rendered, and that literals are what they are for Go.
+    /// Checks that all functions exist, as Go does before rendering, and corrects literals that gotmpl parses
+    /// differently from Go.
     fn pipe(&self, pipe: &PipeNode) -> Result<PipeNode, LocatedError> {
         let mut made = pipe.clone();
         for command in &mut made.commands {
@@ -190,13 +193,13 @@ impl Preparation<'_> {
         Ok(match argument {
             Expr::Pipe(pos, pipe) => Expr::Pipe(*pos, self.pipe(pipe)?),
             Expr::Chain(pos, inner, fields) => Expr::Chain(*pos, Box::new(self.argument(inner)?), fields.clone()),
-            // gotmpl makes a whole number of 1e6.
+            // gotmpl parses 1e6 as an integer.
             Expr::Number(pos, Number::Int(number)) if self.is_floating(*pos) => {
                 #[expect(clippy::cast_precision_loss, reason = "it was written as a floating number")]
                 let floating = *number as f64;
                 Expr::Number(*pos, Number::Float(floating))
             }
-            // gotmpl lets a text between quotes have several lines.
+            // gotmpl accepts quoted strings that contain line breaks.
             Expr::String(pos, _) if self.has_lines(*pos) => {
                 return Err(LocatedError::new(&self.name, "\" is not closed").at(Some(pos.line)));
             }
@@ -246,7 +249,7 @@ impl Preparation<'_> {
     }
 }
 
-/// Returns the variable whose table an action changes, and the command that makes the new one.
+/// Returns the variable whose table an action changes, and the command that creates the new table.
 fn changes(pipe: &PipeNode) -> Option<(SmolStr, Vec<Expr>)> {
     let [command] = &pipe.commands[..] else { return None };
     let [Expr::Identifier(pos, name), Expr::Variable(at, variable, fields), rest @ ..] = &command.args[..] else {

@@ -1,11 +1,11 @@
-//! Values, as Go writes them.
+//! Values, as Go prints them.
 
 use gotmpl::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Converts a value of facts and data.
+/// Converts a value of facts or data.
 pub(super) fn of_json(value: &serde_json::Value) -> Value {
     convert(value, &|number| match (number.as_i64(), number.as_u64()) {
         (Some(number), _) => Value::Int(number),
@@ -14,7 +14,7 @@ pub(super) fn of_json(value: &serde_json::Value) -> Value {
     })
 }
 
-/// Converts a value of JSON as Go reads it: all numbers are floating.
+/// Converts a JSON value as Go reads it: all numbers are floating-point numbers.
 pub(super) fn of_read_json(value: &serde_json::Value) -> Value {
     convert(value, &|number| Value::Float(number.as_f64().unwrap_or_default()))
 }
@@ -33,14 +33,15 @@ fn convert(value: &serde_json::Value, number: &dyn Fn(&serde_json::Number) -> Va
     }
 }
 
-/// Converts a value for other engines and formats; none if it holds what is no value, such as a function.
+/// Converts a value for other engines and formats. Returns `None` if it contains a value without a representation, such
+/// as a function.
 pub(super) fn to_json(value: &Value) -> Option<serde_json::Value> {
     Some(match value {
         Value::Nil => serde_json::Value::Null,
         Value::Bool(truth) => (*truth).into(),
         Value::Int(number) => (*number).into(),
         Value::Uint(number) => (*number).into(),
-        // Go writes a whole number without a point, as long as it is no larger than this.
+        // Go writes integral numbers below this limit without a decimal point.
         #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within the limits")]
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => (*number as i64).into(),
         Value::Float(number) => serde_json::Number::from_f64(*number)?.into(),
@@ -100,7 +101,7 @@ fn write_text(value: &Value, text: &mut String) {
     }
 }
 
-/// The shortest text of a number, with an exponent below 1e-4 and from 1e6 on.
+/// Returns the shortest text of a number, with an exponent below 1e-4 and from 1e6 on.
 pub(super) fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

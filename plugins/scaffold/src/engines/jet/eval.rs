@@ -1,4 +1,4 @@
-//! Renders a template that has been read.
+//! Renders a parsed template.
 
 use super::syntax::{Expression, Names, Node, Operator};
 use super::{EvalError, Jets, SUFFIXES, TemplateError, functions};
@@ -7,10 +7,10 @@ use crate::renderer::Dot;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// So deep templates may include each other.
+/// Maximum depth of templates that include each other.
 const MAX_INCLUDES: usize = 8;
 
-/// A value, or everything there is: that is not put together unless somebody wants it.
+/// A value, or all values. The latter are only assembled when they are needed.
 #[derive(Clone, Debug)]
 enum Item<'a> {
     Root,
@@ -34,7 +34,7 @@ pub(super) fn render(jets: &Jets, name: &str, nodes: &[Node], dot: Dot<'_>) -> R
     Ok(rendering.text)
 }
 
-/// Returns the value of an expression alone.
+/// Returns the value of a single expression.
 pub(super) fn value(jets: &Jets, expression: &Expression) -> Result<Value, EvalError> {
     let rendering = Rendering { jets, name: "", variables: Vec::new(), text: String::new(), includes: 0 };
     Ok(rendering.value(expression, &Item::Root)?.into_owned())
@@ -42,7 +42,7 @@ pub(super) fn value(jets: &Jets, expression: &Expression) -> Result<Value, EvalE
 
 struct Rendering<'a> {
     jets: &'a Jets,
-    /// The template, for errors.
+    /// The name of the template, for error messages.
     name: &'a str,
     variables: Vec<(String, Item<'a>)>,
     text: String,
@@ -50,7 +50,7 @@ struct Rendering<'a> {
 }
 
 impl<'a> Rendering<'a> {
-    /// Renders nodes; variables that they declare are gone afterwards.
+    /// Renders nodes. Variables that the nodes declare are dropped afterwards.
     fn all(&mut self, nodes: &[Node], dot: &Item<'a>) -> Result<(), TemplateError> {
         let known = self.variables.len();
         nodes.iter().try_for_each(|node| self.one(node, dot))?;
@@ -260,7 +260,7 @@ impl<'a> Rendering<'a> {
         functions::call(name, &values).map(Item::owned)
     }
 
-    /// Returns true if all of these are defined.
+    /// Returns true if all arguments are defined.
     fn is_set(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
         for argument in arguments {
             let mut inner = argument;
@@ -268,7 +268,7 @@ impl<'a> Rendering<'a> {
                 inner = of;
             }
             match inner {
-                // Data that cannot be read are not data that are not set.
+                // Data that cannot be read are an error, and not undefined.
                 Expression::Variable(name) => drop(self.global(name)?),
                 Expression::Dot => {}
                 _ => return Err("isset wants names".into()),
@@ -280,14 +280,14 @@ impl<'a> Rendering<'a> {
         Ok(Item::owned(true.into()))
     }
 
-    /// Returns the value that the data have for a key, or a default if they have none.
+    /// Returns the value for a key of the data, or the default if there is no such key.
     fn lookup(&self, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
         let [wanted, default @ ..] = arguments else { return Err("lookup wants a key".into()) };
         if default.len() > 1 {
             return Err("lookup wants a key, and what counts if there is nothing".into());
         }
         let wanted = self.text_of("the key", wanted, dot)?;
-        // What is not needed need not be defined.
+        // The default is not evaluated unless it is needed.
         match (self.jets.reach.lookup(&wanted, None), default.first()) {
             (Err(ReachError::Missing(_)), Some(default)) => self.item(default, dot),
             (found, _) => Ok(Item::owned(found?)),
@@ -302,13 +302,13 @@ impl<'a> Rendering<'a> {
             .ok_or_else(|| EvalError(format!("{what} is a string, and not {}", functions::kind(&value))))
     }
 
-    /// Returns a variable that is there from the beginning.
+    /// Returns a predefined variable.
     fn global(&self, name: &str) -> Result<Option<&'a Value>, EvalError> {
         Ok(self.jets.reach.global(name)?)
     }
 }
 
-/// A part of a value, borrowed where that is.
+/// Returns a part of a value, borrowed if the value is.
 fn child<'a>(value: Cow<'a, Value>, find: impl Fn(&Value) -> Option<&Value>) -> Option<Cow<'a, Value>> {
     match value {
         Cow::Borrowed(value) => find(value).map(Cow::Borrowed),
@@ -316,7 +316,7 @@ fn child<'a>(value: Cow<'a, Value>, find: impl Fn(&Value) -> Option<&Value>) -> 
     }
 }
 
-/// Returns the item of a list at an index, or of a table for a key.
+/// Returns the list item at an index, or the table entry for a key.
 fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, EvalError> {
     let kind = functions::kind(&value);
     let found = match index {
@@ -329,7 +329,7 @@ fn at<'a>(value: Cow<'a, Value>, index: &Value) -> Result<Cow<'a, Value>, EvalEr
     found.ok_or_else(|| EvalError(format!("{kind} has nothing at {index}")))
 }
 
-/// Returns true if the item is neither false, nor 0, nor empty, nor missing.
+/// Returns true if the item is neither false, 0, empty nor null.
 fn is_true(item: &Item<'_>) -> bool {
     match item {
         Item::Root => true,
@@ -344,7 +344,7 @@ fn is_true(item: &Item<'_>) -> bool {
     }
 }
 
-/// A value where a template shows it; what it is, if it cannot be shown.
+/// Returns the text of a value, or the kind of a value that cannot be printed.
 fn written(item: &Item<'_>) -> Result<String, &'static str> {
     match item {
         Item::Root => Err("all values there are"),

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 const ALL: &str = "file, hasPrefix, hasSuffix, isset, json, len, lookup, lower, raw, readFile, render, replace, split, template, \
                    trimSpace, unsafe, upper, write";
 
-/// Returns the kind of a value, for errors.
+/// Returns the kind of a value, for error messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -21,7 +21,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The text of a value; what it is, if it has none.
+/// Returns the text of a value, or the kind of a value that has no text.
 pub(super) fn text(value: &Value) -> Result<String, &'static str> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -30,7 +30,7 @@ pub(super) fn text(value: &Value) -> Result<String, &'static str> {
     }
 }
 
-/// Calls a function that looks at all of its arguments.
+/// Calls a function that evaluates all its arguments.
 pub(super) fn call(name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, EvalError> {
     let strings = || -> Result<Vec<&str>, EvalError> {
         let of = |value: &'_ Cow<'_, Value>| value.is_string();
@@ -44,13 +44,13 @@ pub(super) fn call(name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, Ev
         ("len", [value]) => match &**value {
             Value::Array(list) => Ok(list.len().into()),
             Value::Object(table) => Ok(table.len().into()),
-            // As Go counts.
+            // The length in bytes, as in Go.
             Value::String(text) => Ok(text.len().into()),
             other => Err(EvalError(format!("{} has no length", kind(other)))),
         },
         ("len", _) => wants("one value"),
         ("json", [value]) => Ok(value.to_string().into()),
-        // Nothing is escaped here, so nothing has to be kept from it.
+        // Values are never escaped here, so there is nothing to turn off.
         ("raw" | "unsafe", [value]) => Ok(value.clone().into_owned()),
         ("lower" | "upper" | "trimSpace", [_]) => {
             let texts = strings()?;
@@ -87,7 +87,7 @@ pub(super) fn call(name: &str, arguments: &[Cow<'_, Value>]) -> Result<Value, Ev
     }
 }
 
-/// The value of two values with an operator between them, but for those that may not look at the second one.
+/// Returns the result of a binary operator, except of those that may not evaluate the second operand.
 pub(super) fn calculate(left: &Value, operator: Operator, right: &Value) -> Result<Value, EvalError> {
     let cannot = || EvalError(format!("{} and {} cannot be compared or put together so", kind(left), kind(right)));
     match operator {
@@ -95,7 +95,7 @@ pub(super) fn calculate(left: &Value, operator: Operator, right: &Value) -> Resu
             let equal = match (left, right) {
                 (Value::Number(_), Value::Number(_)) => order(left, right) == Some(Ordering::Equal),
                 (Value::Null, _) | (_, Value::Null) => left == right,
-                // A number and a text that looks like it are not the same; to say so is better than to be silent.
+                // A number and a string that looks like it are not equal; an error is better than a silent mismatch.
                 _ if kind(left) == kind(right) => left == right,
                 _ => return Err(cannot()),
             };

@@ -1,9 +1,10 @@
-//! Takes a template apart: text, actions between delimiters, and the words of actions.
+//! Splits a template into text and actions between delimiters, and actions into tokens.
 
 use super::TemplateError;
 use serde_json::Value;
 
-/// So many words an action may have: what it becomes is as deep, and is gone through recursively.
+/// Maximum number of tokens of an action. The nesting of an expression is limited by it, and expressions are processed
+/// recursively.
 const MAX_WORDS: usize = 250;
 
 /// A part of a template.
@@ -13,15 +14,15 @@ pub(super) enum Part {
     Action { line: usize, words: Vec<Word> },
 }
 
-/// A word of an action.
+/// A token of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Word {
     pub(super) kind: Kind,
-    /// True if no space is before it.
+    /// True if there is no space before the token.
     pub(super) glued: bool,
 }
 
-/// The kind of a word.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     Name(String),
@@ -32,7 +33,7 @@ pub(super) enum Kind {
     Symbol(&'static str),
 }
 
-/// The longer ones first.
+/// All symbols; longer ones precede their prefixes.
 const SYMBOLS: [&str; 25] = [
     ":=", "==", "!=", "<=", ">=", "&&", "||", "(", ")", "[", "]", ",", "|", "=", "<", ">", "+", "-", "*", "/", "%",
     "!", "?", ":", ";",
@@ -45,7 +46,7 @@ struct Lexer<'a> {
     close: &'a str,
 }
 
-/// The words of an expression alone.
+/// Returns the tokens of a single expression.
 pub(super) fn words(text: &str) -> Result<Vec<Word>, TemplateError> {
     let mut lexer = Lexer { rest: text, line: 1, open: "", close: "" };
     let (mut words, mut spaced) = (Vec::new(), lexer.skip_space());
@@ -57,7 +58,7 @@ pub(super) fn words(text: &str) -> Result<Vec<Word>, TemplateError> {
     Ok(words)
 }
 
-/// Takes a template apart.
+/// Splits a template into its parts.
 pub(super) fn parts(text: &str, (open, close): (&str, &str)) -> Result<Vec<Part>, TemplateError> {
     let mut lexer = Lexer { rest: text, line: 1, open, close };
     let mut parts = Vec::new();
@@ -103,7 +104,7 @@ impl<'a> Lexer<'a> {
         taken
     }
 
-    /// The text up to what is not text, and what that is.
+    /// Returns the text up to the next action or comment, and which of them follows.
     fn text(&mut self) -> (&'a str, Option<Next>) {
         let action = self.rest.find(self.open);
         let comment = self.rest.find("{*");
@@ -130,7 +131,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// After the opening delimiter: whether the white space before it goes.
+    /// Reads the trim marker after the opening delimiter. Returns true if the white space before the action is removed.
     fn begins_trimming(&mut self) -> bool {
         let trims = self.rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_whitespace()));
         if trims {
@@ -145,7 +146,7 @@ impl<'a> Lexer<'a> {
         length > 0
     }
 
-    /// Returns a value if the action ends here: true if the white space after it goes.
+    /// Reads the closing delimiter, if it is next. Returns true if the white space after the action is removed.
     fn ends(&mut self, spaced: bool) -> Option<bool> {
         let trims = spaced && self.rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(self.close));
         if trims || self.rest.starts_with(self.close) {
@@ -155,7 +156,8 @@ impl<'a> Lexer<'a> {
         None
     }
 
-    /// The words of an action up to its closing delimiter, and whether the white space after it goes.
+    /// Returns the tokens of an action up to its closing delimiter, and whether the white space after the action is
+    /// removed.
     fn action(&mut self, line: usize) -> Result<(Vec<Word>, bool), TemplateError> {
         let mut spaced = self.skip_space();
         let mut words: Vec<Word> = Vec::new();

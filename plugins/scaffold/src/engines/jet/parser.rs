@@ -1,4 +1,4 @@
-//! Makes a template of its parts.
+//! Parses the parts of a template.
 
 use super::lexer::{Kind, Part, Word};
 use super::syntax::{Branch, Expression, Names, Node};
@@ -7,16 +7,16 @@ use super::{TemplateError, values};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// So deep blocks may stand in each other: they are gone through recursively.
+/// Maximum nesting of blocks, which are processed recursively.
 const MAX_DEPTH: usize = 30;
 
-/// The keywords of the language's actions that are not supported.
+/// The keywords of Jet's actions that are not supported.
 const UNSUPPORTED: [&str; 13] = [
     "with", "define", "block", "break", "continue", "extends", "import", "yield", "content", "try", "catch", "return",
     "macro",
 ];
 
-/// Makes a template of its parts.
+/// Parses the parts of a template.
 pub(super) fn parse(parts: Vec<Part>) -> Result<Vec<Node>, TemplateError> {
     let mut parser = Parser { parts: parts.into_iter().peekable(), depth: 0 };
     let (nodes, end) = parser.block()?;
@@ -37,7 +37,7 @@ struct Parser {
 type End = Option<(usize, Words)>;
 
 impl Parser {
-    /// Parses everything up to the `else` or `end` that belongs to it.
+    /// Parses all parts up to the matching `else` or `end`.
     fn block(&mut self) -> Result<(Vec<Node>, End), TemplateError> {
         let mut nodes = Vec::new();
         while let Some(part) = self.parts.next() {
@@ -91,7 +91,7 @@ impl Parser {
         Ok(Node::Print { line, expression })
     }
 
-    /// An expression to the end of the action.
+    /// Parses an expression up to the end of the action.
     fn condition_of(words: &mut Words) -> Result<Expression, TemplateError> {
         if words.assigned().is_some() {
             return Err(TemplateError::new(words.line, "an assignment is not supported here"));
@@ -152,7 +152,7 @@ impl Parser {
         Ok((body, otherwise))
     }
 
-    /// Parses everything between an `else` and its `end`.
+    /// Parses all parts between an `else` and its `end`.
     fn last(&mut self, began: usize, what: &str) -> Result<Vec<Node>, TemplateError> {
         let (nodes, end) = self.block()?;
         let Some((line, mut words)) = end else { return Err(unclosed(began, what)) };
@@ -168,7 +168,7 @@ fn unclosed(line: usize, what: &str) -> TemplateError {
     TemplateError::new(line, format!("this {what} has no end"))
 }
 
-/// Makes an expression of its words, which are on one line.
+/// Parses the tokens of an expression, all of which are on one line.
 pub(super) fn expression(words: Vec<Word>) -> Result<Expression, TemplateError> {
     let mut words = Words::new(words, 1);
     let expression = values::expression(&mut words)?;

@@ -10,7 +10,7 @@ pub(super) enum Node {
         line: usize,
         expression: Expression,
     },
-    /// `declare`: a new variable, otherwise one that is there.
+    /// An assignment, which declares a new variable if `declare` is true.
     Assign {
         line: usize,
         name: String,
@@ -35,7 +35,7 @@ pub(super) enum Node {
     },
 }
 
-/// A part that is rendered if a condition holds.
+/// A part that is rendered if a condition is true.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) line: usize,
@@ -43,17 +43,17 @@ pub(super) struct Branch {
     pub(super) body: Vec<Node>,
 }
 
-/// The names of an item of a list or table in the body of a loop.
+/// The variables for the items of a list or table in the body of a loop.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Its place in the list, or its key.
+    /// The variable for the index in the list, or for the key.
     pub(super) key: Option<String>,
     pub(super) value: Option<String>,
     /// True if `.` is the item.
     pub(super) dot: bool,
 }
 
-/// Something that has a value.
+/// An expression.
 #[derive(Debug)]
 pub(super) enum Expression {
     Literal(Value),
@@ -69,7 +69,7 @@ pub(super) enum Expression {
     Choice(Box<[Expression; 3]>),
 }
 
-/// An operator between two values.
+/// A binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     And,
@@ -88,7 +88,7 @@ pub(super) enum Operator {
 }
 
 impl Expression {
-    /// As it is written, for errors.
+    /// Returns the expression as it is written, for error messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Expression::Dot => ".".to_owned(),

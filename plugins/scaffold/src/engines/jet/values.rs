@@ -1,4 +1,4 @@
-//! Values as Jet writes them: expressions with operators, calls, and pipes.
+//! Expressions of Jet, with operators, calls and pipes.
 
 use super::TemplateError;
 use super::lexer::Kind;
@@ -15,7 +15,7 @@ const LEVELS: [&[(&str, Operator)]; 6] = [
     &[("*", Operator::Times), ("/", Operator::Over), ("%", Operator::Modulo)],
 ];
 
-/// An expression, and functions that it goes through: `VALUE | FUNCTION | FUNCTION: ARGUMENT, …`.
+/// Parses an expression and the functions it is piped through: `VALUE | FUNCTION | FUNCTION: ARGUMENT, …`.
 pub(super) fn expression(words: &mut Words) -> Result<Expression, TemplateError> {
     let mut value = choice(words)?;
     if words.take(":") {
@@ -65,7 +65,7 @@ fn call(function: Expression, arguments: Vec<Expression>, words: &Words) -> Resu
     }
 }
 
-/// `CONDITION ? VALUE : VALUE`
+/// Parses `CONDITION ? VALUE : VALUE`.
 fn choice(words: &mut Words) -> Result<Expression, TemplateError> {
     let condition = binary(words, 0)?;
     if !words.take("?") {
@@ -97,7 +97,7 @@ fn unary(words: &mut Words) -> Result<Expression, TemplateError> {
     operand(words)
 }
 
-/// One value, with its fields, indices and arguments.
+/// Parses a single value with its fields, indices and arguments.
 pub(super) fn operand(words: &mut Words) -> Result<Expression, TemplateError> {
     let mut value = match words.peek().cloned() {
         Some(Kind::Symbol("(")) => {

@@ -1,14 +1,14 @@
-//! The words of an action, read one after the other.
+//! A reader of the tokens of an action.
 
 use super::TemplateError;
 use super::lexer::{Kind, Word};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// The greatest depth to which values may be nested, in parentheses and the like.
+/// Maximum nesting of values, in parentheses and the like.
 const MAX_NESTING: usize = 30;
 
-/// The words of an action, from the first that is not read yet.
+/// The remaining tokens of an action.
 pub(super) struct Words {
     words: Peekable<IntoIter<Word>>,
     pub(super) line: usize,
@@ -24,7 +24,7 @@ impl Words {
         self.words.peek().map(|word| &word.kind)
     }
 
-    /// The next word if no space is before it.
+    /// Returns the next token if there is no space before it.
     pub(super) fn peek_glued(&mut self) -> Option<&Kind> {
         self.words.peek().filter(|word| word.glued).map(|word| &word.kind)
     }
@@ -49,7 +49,7 @@ impl Words {
         Some(name)
     }
 
-    /// Returns the error for the word that is next.
+    /// Returns the error for the next token.
     pub(super) fn unexpected(&mut self, hint: &str) -> TemplateError {
         let what = match self.peek() {
             None => "the end".to_owned(),
@@ -63,7 +63,7 @@ impl Words {
         TemplateError::new(self.line, format!("unexpected {what}{hint}"))
     }
 
-    /// Reads something that may hold itself, unless it is nested too deep.
+    /// Calls a function that may recurse, or returns an error if values are nested too deep.
     pub(super) fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Words) -> Result<T, TemplateError>,
@@ -81,7 +81,7 @@ impl Words {
         if self.peek().is_none() { Ok(()) } else { Err(self.unexpected("")) }
     }
 
-    /// The names before `:=` or `=`, if the action begins with such: `declares` says which of both it was.
+    /// Reads the names before `:=` or `=` if the action is an assignment, and returns them with true for `:=`.
     pub(super) fn assigned(&mut self) -> Option<(Vec<String>, bool)> {
         let mut words = self.words.clone();
         let mut names = Vec::new();

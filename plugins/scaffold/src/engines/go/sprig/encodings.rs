@@ -1,4 +1,4 @@
-//! Formats, digests, patterns and the environment.
+//! Formats, digests, regular expressions and the environment.
 
 use super::{Arguments, Function, text, values};
 use data_encoding::BASE64;
@@ -25,7 +25,7 @@ pub(super) const ALL: &[Function] = &[
     }),
     function("fromJson", |a| {
         a.exactly(1)?;
-        // What cannot be read is nothing, as Sprig has it.
+        // Invalid JSON becomes nil, as in Sprig.
         Ok(serde_json::from_str(a.text(0)?).map_or(Value::Nil, |value| values::of_read_json(&value)))
     }),
     function("toYaml", |a| {
@@ -76,7 +76,7 @@ fn compact(a: &Arguments<'_>) -> std::result::Result<String, TemplateError> {
     serde_json::to_string(&json(a)?).map_err(|error| a.error(&error.to_string()))
 }
 
-/// As Go escapes what could end a script in a page.
+/// Escapes the characters that could end a script in an HTML page, as Go does.
 fn escaped(json: &str) -> String {
     let escape = |letter: char| match letter {
         '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", letter as u32),

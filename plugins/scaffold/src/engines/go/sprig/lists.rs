@@ -1,4 +1,4 @@
-//! Lists, and defaults.
+//! Lists and defaults.
 
 use super::{Arguments, Function, texts_of};
 use gotmpl::{TemplateError, Value};

@@ -1,4 +1,4 @@
-//! Numbers. What is no number counts as 0, as Sprig has it.
+//! Numbers. A value that is not a number counts as 0, as in Sprig.
 
 use super::{Arguments, Function, text};
 use gotmpl::{TemplateError, Value};
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Function] = &[
         let on = a.values.get(2).map_or(0.5, floating);
         let power = 10_f64.powi(i32::try_from(a.integer(1)?).unwrap_or(i32::MAX));
         let digits = power * floating(a.value(0)?);
-        // The fraction alone decides, also of negative numbers.
+        // Only the fraction decides, also for negative numbers.
         let rounded = if digits.fract() >= on { digits.ceil() } else { digits.floor() };
         Ok(Value::Float(rounded / power))
     }),
@@ -76,13 +76,13 @@ fn best(a: &Arguments<'_>, with: fn(i64, i64) -> i64) -> Result {
     Ok(Value::Int(a.values.iter().map(whole).reduce(with).unwrap_or_default()))
 }
 
-/// As Sprig makes whole numbers of anything.
+/// Converts any value to an integer, like Sprig.
 #[expect(clippy::cast_possible_truncation, reason = "Go cuts so too")]
 fn whole(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
         Value::Uint(number) => i64::try_from(*number).unwrap_or(i64::MAX),
-        // A number that is too large becomes the least number on the processors that Go is used on most.
+        // A number that is too large becomes the minimum, as in Go on amd64.
         Value::Float(number) if number.is_nan() || number.abs() >= 9_223_372_036_854_775_808.0 => i64::MIN,
         Value::Float(number) => *number as i64,
         Value::Bool(truth) => i64::from(*truth),
@@ -91,7 +91,7 @@ fn whole(value: &Value) -> i64 {
     }
 }
 
-/// A whole number in Go's way of writing: with a prefix of its base, if it has one.
+/// Parses an integer in Go's notation, with an optional prefix for the base.
 fn integer_of(text: &str) -> Option<i64> {
     let text = without_zero_fraction(text);
     let (sign, digits) = match text.strip_prefix('-') {
@@ -112,7 +112,7 @@ fn integer_of(text: &str) -> Option<i64> {
     i64::from_str_radix(digits, base).ok()?.checked_mul(sign)
 }
 
-/// `1.00` is 1.
+/// Removes a fraction of zeros: `1.00` is 1.
 fn without_zero_fraction(text: &str) -> &str {
     match text.split_once('.') {
         Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|digit| digit == b'0') => whole,

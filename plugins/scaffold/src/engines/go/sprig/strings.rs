@@ -1,4 +1,4 @@
-//! Texts.
+//! Strings.
 
 use super::{Arguments, Function, text, text_of, texts_of};
 use gotmpl::{TemplateError, Value};
@@ -96,7 +96,7 @@ fn is(a: &Arguments<'_>, holds: fn(&str, &str) -> bool) -> Result {
     Ok(Value::Bool(holds(a.text(0)?, a.text(1)?)))
 }
 
-/// The first letter of each word in upper case.
+/// Converts the first letter of each word to upper case.
 fn title(it: &str) -> String {
     let mut within = false;
     let mut result = String::new();
@@ -111,7 +111,7 @@ fn title(it: &str) -> String {
     result
 }
 
-/// A text between quotes, as Go writes it.
+/// Quotes a string, as Go does.
 fn quoted(it: &str) -> String {
     let mut result = String::from('"');
     for letter in it.chars() {
@@ -138,7 +138,8 @@ fn quoted(it: &str) -> String {
     result
 }
 
-/// Returns true for what Go does not call printable: white space but the blank, and formatting.
+/// Returns true for characters that Go does not treat as printable: white space other than the space, and format
+/// characters.
 fn is_invisible(letter: char) -> bool {
     letter != ' ' && letter.is_whitespace()
         || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -165,7 +166,7 @@ fn substr(a: &Arguments<'_>) -> Result {
     }
 }
 
-/// A part of a text, in bytes as Go counts.
+/// Returns a part of a string. Positions are in bytes, as in Go.
 fn cut(a: &Arguments<'_>, it: &str, start: i64, end: i64) -> Result {
     let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     match range.and_then(|(start, end)| it.get(start..end)) {
@@ -174,7 +175,7 @@ fn cut(a: &Arguments<'_>, it: &str, start: i64, end: i64) -> Result {
     }
 }
 
-/// The parts of a text between separators; all its letters, if there is no separator.
+/// Returns the parts of a string between separators, or each of its characters if the separator is empty.
 fn parts<'a>(separator: &'a str, it: &'a str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
     if separator.is_empty() {
         return Box::new(it.split_inclusive(|_: char| true));

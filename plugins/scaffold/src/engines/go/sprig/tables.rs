@@ -1,4 +1,4 @@
-//! Tables. Those that Go changes are made anew here, and given back: `tree` assigns them.
+//! Tables. The functions that modify a table in Go return a new table here, and `tree` assigns it to the variable.
 
 use super::{Arguments, Function, text_of};
 use gotmpl::{TemplateError, Value};
@@ -27,7 +27,7 @@ pub(super) const ALL: &[Function] = &[
         a.exactly(2)?;
         Ok(Value::Bool(a.table(0)?.contains_key(a.text(1)?)))
     }),
-    // Go gives keys and values in any order: here they are sorted by the keys.
+    // The order of keys and values is undefined in Go. Here they are sorted by key.
     function("keys", |a| {
         let tables = tables(a, 0)?;
         Ok(Value::List(
@@ -69,7 +69,7 @@ fn tables<'a>(a: &Arguments<'a>, from: usize) -> std::result::Result<Vec<&'a Tab
     (from..a.values.len()).map(|index| a.table(index)).collect()
 }
 
-/// Values that are there and not empty stay.
+/// Merges two tables. Existing values that are not empty are kept.
 fn merge(table: &mut Table, other: &Table) {
     for (key, value) in other {
         match (table.get_mut(key), value) {

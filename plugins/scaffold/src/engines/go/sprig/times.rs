@@ -1,4 +1,4 @@
-//! Times, in Go's way of describing their format by an example.
+//! Times. As in Go, their formats are examples.
 
 use super::{Arguments, Function, text};
 use gotmpl::{TemplateError, Value};
@@ -25,7 +25,7 @@ pub(super) const ALL: &[Function] = &[
         let zone = match a.text(2)? {
             "" | "UTC" => TimeZone::UTC,
             "Local" => TimeZone::system(),
-            // Sprig takes what it does not know for UTC, without a word.
+            // Sprig uses UTC for unknown time zones, without an error.
             name => TimeZone::get(name).map_err(|_| a.error(&format!("knows no time zone {name:?}")))?,
         };
         formatted(a, zone)
@@ -36,7 +36,7 @@ pub(super) const ALL: &[Function] = &[
     }),
 ];
 
-/// The parts of an example, the longer first, and what they become.
+/// The parts of an example, the longer ones first, and their conversion specifications.
 const PARTS: [(&str, &str); 29] = [
     ("January", "%B"),
     ("Monday", "%A"),
@@ -69,7 +69,7 @@ const PARTS: [(&str, &str); 29] = [
     ("Z07:00", "\0"),
 ];
 
-/// A time as a template has it: something that has no text, and gives its second when it is asked.
+/// Returns a time as a template value: a function, which has no text and returns the time when it is called.
 fn time(timestamp: Timestamp) -> Value {
     let nanoseconds = i64::try_from(timestamp.as_nanosecond()).unwrap_or(i64::MAX);
     Value::Function(Arc::new(move |_| Ok(Value::Int(nanoseconds))))
@@ -84,7 +84,7 @@ fn timestamp(a: &Arguments<'_>, index: usize) -> std::result::Result<Timestamp, 
         Value::Int(seconds) => Timestamp::from_second(*seconds).ok(),
         _ => None,
     };
-    // Sprig would take the present for everything else.
+    // Sprig would use the current time for all other values.
     found.ok_or_else(|| a.error("wants a time, or seconds since 1970"))
 }
 

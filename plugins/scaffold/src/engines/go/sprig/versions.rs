@@ -39,7 +39,7 @@ pub(super) const ALL: &[Function] = &[
     }),
 ];
 
-/// A version, of which minor and patch may be missing.
+/// Parses a version, whose minor and patch numbers are optional.
 fn version(a: &Arguments<'_>, text: &str) -> std::result::Result<Version, TemplateError> {
     let plain = text.strip_prefix('v').unwrap_or(text);
     let end = plain.find(['-', '+']).unwrap_or(plain.len());
@@ -52,13 +52,14 @@ fn version(a: &Arguments<'_>, text: &str) -> std::result::Result<Version, Templa
     Version::parse(&format!("{core}{rest}")).map_err(|error| a.error(&format!("{text:?} is not a version: {error}")))
 }
 
-/// A constraint, in which a version without an operator stands for itself, and parts are separated by blanks or commas.
+/// Parses a constraint. A version without an operator matches only itself, and the parts are separated by spaces or
+/// commas.
 fn requirement(a: &Arguments<'_>, text: &str) -> std::result::Result<VersionReq, TemplateError> {
     let wrong = |reason: &str| a.error(&format!("{:?} is not a constraint that is supported: {reason}", text.trim()));
     if text.contains(" - ") || text.contains('!') {
         return Err(wrong("neither ranges with - nor != are"));
     }
-    // An operator may stand apart from its version.
+    // An operator may be separated from its version by a space.
     let joined = ["<=", ">=", "<", ">", "=", "~", "^"]
         .iter()
         .fold(text.to_owned(), |text, operator| text.replace(&format!("{operator} "), operator));
