@@ -17,6 +17,7 @@ enum Verb {
     Downgrade,
     Remove,
     Purge,
+    Complete,
     Hold,
     Release,
     Mark,
@@ -33,6 +34,11 @@ impl Action {
     pub(crate) fn replace(name: &str, from: &str, to: &str, is_downgrade: bool) -> Action {
         let verb = if is_downgrade { Verb::Downgrade } else { Verb::Upgrade };
         Action { verb, what: format!("{name} {from} to {to}") }
+    }
+
+    /// An installation that was interrupted is completed.
+    pub(crate) fn complete(name: &str, version: &str) -> Action {
+        Action { verb: Verb::Complete, what: format!("the installation of {}", with_version(name, Some(version))) }
     }
 
     /// A package goes, perhaps with what was configured.
@@ -64,6 +70,7 @@ impl Action {
             Verb::Downgrade => "downgrade",
             Verb::Remove => "remove",
             Verb::Purge => "purge",
+            Verb::Complete => "complete",
             Verb::Hold => "hold",
             Verb::Release => "release",
             Verb::Mark => "mark",
@@ -80,6 +87,7 @@ impl Action {
             Verb::Downgrade => "downgraded",
             Verb::Remove => "removed",
             Verb::Purge => "purged",
+            Verb::Complete => "completed",
             Verb::Hold => "held",
             Verb::Release => "released",
             Verb::Mark => "marked",

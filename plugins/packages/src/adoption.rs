@@ -3,7 +3,7 @@
 use crate::declaration::Package;
 use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Installed, Instance, Key, Status};
+use crate::model::{Installed, Instance, Key};
 use crate::providers;
 use holo_plugin::definitions::Definition;
 use holo_plugin::{Adopted, Candidate, Host, Output};
@@ -41,7 +41,7 @@ pub(crate) fn candidates(host: &Host, known: &Known, defined: &BTreeSet<Key>) ->
 }
 
 fn candidate(key: &Key, installed: &Installed) -> Candidate {
-    let held = instances(key, installed).into_iter().find(|instance| instance.held);
+    let held = installed.present(key).into_iter().find(|instance| instance.held);
     let reason = match held {
         Some(Instance { version, .. }) => format!("installed by hand, and held at {version}"),
         None => "installed by hand".to_owned(),
@@ -78,22 +78,16 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<String, PackageErr
 
 /// Returns the definition of a package as it is; none if it is not installed.
 pub(crate) fn definition(key: &Key, installed: &Installed) -> Option<String> {
-    let instances = instances(key, installed);
+    let instances = installed.present(key);
     let is_held = instances.iter().any(|instance| instance.held);
     let hold = if is_held { "hold = true\n" } else { "" };
     (!instances.is_empty()).then(|| format!("[[{}]]\nname = \"{key}\"\n{hold}", Package::TABLE))
 }
 
-/// Returns the instances that are there, ready for use.
-fn instances<'i>(key: &Key, installed: &'i Installed) -> Vec<&'i Instance> {
-    let mut instances = installed.instances(key);
-    instances.retain(|instance| instance.status == Status::Installed);
-    instances
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Status;
 
     fn installed() -> Installed {
         let mut installed = Installed { native: Some("amd64".into()), ..Installed::default() };

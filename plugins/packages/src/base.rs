@@ -1,6 +1,6 @@
 //! The state of a package before the first change.
 
-use crate::model::{Installed, Key, Status};
+use crate::model::{Installed, Key};
 use crate::provider::PackageProvider;
 use crate::wanted::{Ensure, Wanted};
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,11 @@ pub(crate) struct Base {
     pub(crate) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arch: Option<String>,
-    /// The version that was installed; none if it wasn't.
+    /// The version that was installed, whether or not its installation was complete; none if it was not installed.
     pub(crate) version: Option<String>,
+    /// True if its installation was not complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unfinished: bool,
     pub(crate) held: bool,
     pub(crate) automatic: bool,
     /// The names of packages that came along when it was installed, if it was not there.
@@ -29,15 +32,15 @@ impl Base {
     }
 
     pub(crate) fn new(wanted: &Wanted, provider: &dyn PackageProvider, installed: &Installed) -> Base {
-        let instances = installed.instances(&wanted.key);
-        let present = instances.iter().filter(|instance| instance.status == Status::Installed);
-        let newest = present.clone().max_by(|a, b| provider.compare(&a.version, &b.version));
+        let present = installed.present(&wanted.key);
+        let newest = present.iter().max_by(|a, b| provider.compare(&a.version, &b.version));
         Base {
             provider: provider.name().to_owned(),
             name: wanted.key.name.clone(),
             arch: wanted.key.arch.clone(),
             version: newest.map(|instance| instance.version.clone()),
-            held: present.clone().any(|instance| instance.held),
+            unfinished: newest.is_some_and(|instance| !instance.is_complete()),
+            held: present.iter().any(|instance| instance.held),
             automatic: newest.is_some_and(|instance| instance.automatic),
             brought: Vec::new(),
         }
@@ -50,6 +53,7 @@ impl Base {
             id: id.to_owned(),
             key: self.key(),
             ensure: if was_there { Ensure::Present } else { Ensure::Absent },
+            may_be_unfinished: self.unfinished,
             ours: Vec::new(),
             preferred: self.version.clone(),
             hold: was_there.then_some(self.held),

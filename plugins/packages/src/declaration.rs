@@ -89,6 +89,7 @@ impl Package {
         Wanted {
             id: id.to_owned(),
             key: Key { name, arch },
+            may_be_unfinished: false,
             ours: Vec::new(),
             preferred: None,
             hold: self.hold,

@@ -43,15 +43,31 @@ pub(crate) struct Instance {
     pub(crate) automatic: bool,
 }
 
+impl Instance {
+    /// Returns true if the package counts as installed, whether or not its installation was completed.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self.status, Status::Installed | Status::Unconfigured | Status::Partial)
+    }
+
+    /// Returns true if it is ready for use.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.status == Status::Installed
+    }
+}
+
 /// The extent to which a package is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// All of it, ready for use.
+    /// Ready for use.
     Installed,
-    /// Only what was configured.
+    /// Unpacked, but not configured, or with triggers that are pending.
+    Unconfigured,
+    /// Some of its files, as its installation or upgrade was interrupted.
+    Partial,
+    /// Some of its files, as its removal was interrupted.
+    Removing,
+    /// Only configuration files.
     Leftovers,
-    /// Something in between: it was not unpacked or configured to the end.
-    Broken,
 }
 
 /// All packages that a system has.
@@ -77,6 +93,13 @@ impl Installed {
         self.packages.get(&key.name).into_iter().flatten().filter(fits).collect()
     }
 
+    /// Returns the instances of a package that count as installed.
+    pub(crate) fn present(&self, key: &Key) -> Vec<&Instance> {
+        let mut instances = self.instances(key);
+        instances.retain(|instance| instance.is_there());
+        instances
+    }
+
     /// Returns the architecture of a package for which the package manager is not configured.
     pub(crate) fn unknown_arch<'k>(&self, key: &'k Key) -> Option<&'k str> {
         let arch = key.arch.as_deref().filter(|arch| *arch != "native" && !ANY_ARCH.contains(arch))?;
@@ -87,7 +110,7 @@ impl Installed {
     /// Returns the packages of which an instance is there for its own sake, as they are called on this system.
     pub(crate) fn not_automatic(&self) -> impl Iterator<Item = Key> + '_ {
         self.packages.iter().flat_map(move |(name, instances)| {
-            let asked = instances.iter().filter(|instance| instance.status == Status::Installed && !instance.automatic);
+            let asked = instances.iter().filter(|instance| instance.is_there() && !instance.automatic);
             asked.map(move |instance| self.key(name, instance))
         })
     }
@@ -166,6 +189,8 @@ pub(crate) struct Transaction {
     pub(crate) may_downgrade: bool,
     /// True if an item is held.
     pub(crate) changes_held: bool,
+    /// True if items are installed again that are there in the same version.
+    pub(crate) reinstalls: bool,
     /// True if packages that are not among the items are known to go, and may.
     pub(crate) may_remove: bool,
     /// True if packages come along that are only recommended; none for what the manager does by itself.

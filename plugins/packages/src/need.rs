@@ -31,8 +31,9 @@ impl Need {
         candidate: Option<&str>,
         provider: &dyn PackageProvider,
     ) -> Need {
-        let present: Vec<&Instance> =
-            instances.iter().copied().filter(|instance| instance.status == Status::Installed).collect();
+        let there: Vec<&Instance> = instances.iter().copied().filter(|instance| instance.is_there()).collect();
+        let suffices = |instance: &&Instance| instance.is_complete() || wanted.may_be_unfinished;
+        let present: Vec<&Instance> = there.iter().copied().filter(suffices).collect();
         let main = match &wanted.ensure {
             Ensure::Present => present.is_empty().then_some(Main::Install),
             Ensure::Latest => match (newest(&present, provider), candidate) {
@@ -54,7 +55,7 @@ impl Need {
             }
             Ensure::Purged => (!instances.is_empty()).then_some(Main::Gone(Kind::Purge)),
         };
-        Need { main, marks: marks(wanted, &present, provider) }
+        Need { main, marks: marks(wanted, &there, provider) }
     }
 
     pub(crate) fn is_nothing(&self) -> bool {
@@ -96,7 +97,7 @@ pub(crate) fn installed_version<'a>(
     key: &Key,
     provider: &dyn PackageProvider,
 ) -> Option<&'a str> {
-    let mut present = installed.instances(key);
-    present.retain(|instance| instance.status == Status::Installed);
+    let mut present = installed.present(key);
+    present.retain(|instance| instance.is_complete());
     newest(&present, provider)
 }

@@ -83,6 +83,11 @@ pub(crate) trait PackageProvider: Provider {
     /// Returns the programs that carry out a transaction: one, unless the manager cannot do it in one.
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError>;
 
+    /// Returns the program that completes installations which were interrupted, if a transaction for these packages does not.
+    fn complete(&self, _: &System<'_>) -> Result<Option<Program>, PackageError> {
+        Ok(None)
+    }
+
     /// Returns the program that fetches what a transaction needs, if that is possible: fetching can be cut off, a transaction cannot.
     fn download(&self, _: &System<'_>, _: &Transaction) -> Result<Option<Program>, PackageError> {
         Ok(None)

@@ -1,7 +1,7 @@
 //! From what is wanted to what has to be done: which version, whether it may be, and in which words it is told.
 
 use crate::action::Action;
-use crate::model::{Answers, Installed, Instance, Item, Key, Kind, Mark, Offers, Status};
+use crate::model::{Answers, Installed, Item, Key, Kind, Mark, Offers, Status};
 use crate::need::{Main, Need, newest};
 use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
@@ -23,6 +23,8 @@ pub(crate) struct Task {
     pub(crate) item: Item,
     pub(crate) is_held: bool,
     pub(crate) is_downgrade: bool,
+    /// The way to complete the installation of this version, if it is there already.
+    pub(crate) completion: Option<Completion>,
     pub(crate) is_orphan: bool,
     pub(crate) marks: Vec<Mark>,
     pub(crate) actions: Vec<Action>,
@@ -34,6 +36,15 @@ pub(crate) struct Task {
     pub(crate) brought: Vec<String>,
     /// The answers to what the package asks when it is installed.
     pub(crate) answers: Option<Answers>,
+}
+
+/// The way to complete the installation of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Completion {
+    /// All of its files are there.
+    Configure,
+    /// Some of its files may be missing.
+    Reinstall,
 }
 
 /// The decision about a package that is wanted.
@@ -109,8 +120,7 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     if need.is_nothing() {
         return Resolved::Nothing;
     }
-    let present: Vec<&Instance> =
-        instances.iter().copied().filter(|instance| instance.status == Status::Installed).collect();
+    let present = installed.present(&wanted.key);
     let current = newest(&present, *provider);
     let is_held = present.iter().any(|instance| instance.held);
     let name = wanted.key.to_string();
@@ -120,6 +130,7 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
         item: Item { key: wanted.key.clone(), version: current.map(str::to_owned), exactly: false, file: None },
         is_held,
         is_downgrade: false,
+        completion: None,
         is_orphan: wanted.is_orphan,
         marks: need.marks.clone(),
         actions: Vec::new(),
@@ -136,7 +147,9 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
         }
         Some(Main::Install | Main::Version(_)) => {
             let asked = if let Some(Main::Version(asked)) = &need.main { Some(asked) } else { None };
-            let version = match version(wanted, asked, known) {
+            let unconfigured = present.iter().find(|instance| instance.status == Status::Unconfigured);
+            let unconfigured = unconfigured.map(|instance| instance.version.as_str());
+            let version = match version(wanted, asked, unconfigured, known) {
                 Ok(version) => version,
                 Err(problem) => return Resolved::Unknown(problem),
             };
@@ -149,6 +162,12 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
                 file: file.map(|file| file.path.clone()),
             };
             match (current, &version) {
+                (Some(from), Some(to)) if provider.compare(to, from).is_eq() => {
+                    let is_partial = present.iter().any(|instance| instance.status == Status::Partial);
+                    let completion = if is_partial { Completion::Reinstall } else { Completion::Configure };
+                    task.completion = Some(completion);
+                    task.actions.push(Action::complete(&name, to));
+                }
                 (Some(from), Some(to)) => {
                     task.is_downgrade = provider.compare(to, from).is_lt();
                     task.actions.push(Action::replace(&name, from, to, task.is_downgrade));
@@ -164,10 +183,12 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     Resolved::Task(task)
 }
 
-/// The version to install; none where nobody knows any.
+/// Returns the version to install, or `None` where a stand-in for a package manager has none. A version that only has to be configured is
+/// preferred to the candidate.
 fn version(
     wanted: &Wanted,
     asked: Option<&VersionPattern>,
+    unconfigured: Option<&str>,
     known: &Knowledge<'_>,
 ) -> Result<Option<String>, OfferError> {
     if let (true, Some(asked)) = (known.is_mock, asked) {
@@ -194,7 +215,12 @@ fn version(
             offered: versions.to_vec(),
         });
     }
-    let preferred = wanted.preferred.as_deref().and_then(|version| best(&VersionPattern::Exact(version.to_owned())));
+    // The version that an orphan had before us takes a downgrade, which needs force.
+    let preferred = match wanted.preferred.as_deref() {
+        Some(preferred) if known.force => Some(preferred),
+        preferred => unconfigured.or(preferred),
+    };
+    let preferred = preferred.and_then(|version| best(&VersionPattern::Exact(version.to_owned())));
     let candidate = known.offers.and_then(|offers| offers.candidate.clone());
     preferred.or(candidate).map(Some).ok_or(OfferError::Candidate { manager, key })
 }
@@ -212,7 +238,7 @@ fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn P
         return None;
     }
     let is_our_pin = provider.pins() && task.item.exactly;
-    if task.is_held && task.kind.is_some() && wanted.hold.is_none() && !is_our_pin {
+    if task.is_held && task.kind.is_some() && wanted.hold.is_none() && !is_our_pin && task.completion.is_none() {
         return Some(format!("{name} is held at {current}"));
     }
     None

@@ -4,7 +4,7 @@ use crate::error::PackageError;
 use crate::manager::Manager;
 use crate::model::{Installed, Instance, Item, Key, Kind, Mark, Step, Transaction};
 use crate::need::newest;
-use crate::resolve::Task;
+use crate::resolve::{Completion, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason why a task is left out of a transaction.
@@ -90,6 +90,7 @@ pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Tran
         items,
         may_downgrade: tasks.iter().any(|task| task.is_downgrade),
         changes_held: tasks.iter().any(|task| task.is_held),
+        reinstalls: tasks.iter().any(|task| task.completion == Some(Completion::Reinstall)),
         may_remove,
         recommends: tasks.iter().find_map(|task| task.recommends),
         cleans: false,
@@ -98,10 +99,12 @@ pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Tran
 }
 
 /// Returns the tasks in parts, each of which can be one transaction: what comes along with a package is not known to be another one's.
+/// Packages are only reinstalled together with others that have to be.
 pub(crate) fn parts<'t>(tasks: &[&'t Task]) -> Vec<Vec<&'t Task>> {
-    let mut parts: BTreeMap<Option<bool>, Vec<&Task>> = BTreeMap::new();
+    let mut parts: BTreeMap<(bool, Option<bool>), Vec<&Task>> = BTreeMap::new();
     for task in tasks {
-        parts.entry(task.recommends).or_default().push(task);
+        let reinstalls = task.completion == Some(Completion::Reinstall);
+        parts.entry((reinstalls, task.recommends)).or_default().push(task);
     }
     parts.into_values().collect()
 }
@@ -216,8 +219,10 @@ impl Simulator<'_> {
     fn loss(&self, step: &Step) -> Option<String> {
         let name = &step.name;
         let is_held = self.installed.is_held(name);
+        let instances = self.installed.packages.get(name).map_or(&[][..], Vec::as_slice);
+        let is_going = !instances.is_empty() && !instances.iter().any(Instance::is_there);
         match (&step.from, &step.to) {
-            (from, None) if !self.names.unwanted.contains(name) => {
+            (from, None) if !self.names.unwanted.contains(name) && !is_going => {
                 Some(format!("remove {}", crate::action::with_version(name, from.as_deref())))
             }
             (Some(from), Some(to)) if self.manager.provider.compare(to, from).is_lt() => {

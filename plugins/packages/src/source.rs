@@ -3,7 +3,7 @@
 use crate::error::PackageError;
 use crate::intent::Intent;
 use crate::manager::Manager;
-use crate::model::{Installed, PackageFile, Status};
+use crate::model::{Installed, PackageFile};
 use crate::pattern::VersionPattern;
 use crate::wanted::{Ensure, Wanted};
 use holo_change::Tree;
@@ -122,7 +122,7 @@ impl<'m> Sources<'m> {
             self.installed = Some(self.manager.installed()?);
         }
         let instances = self.installed.iter().flat_map(|installed| installed.instances(&wanted.key));
-        let mut present = instances.filter(|instance| instance.status == Status::Installed);
+        let mut present = instances.filter(|instance| instance.is_complete());
         Ok(present.any(|instance| self.manager.provider.matches(version, &instance.version)))
     }
 

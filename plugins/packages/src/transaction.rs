@@ -16,7 +16,7 @@ use crate::query::{Request, Requests, Resolution, query};
 use crate::resolve::{RequestIndex, Resolved, Task};
 use crate::source::Sources;
 use crate::wanted::{OURS, VERSION, Wanted};
-use executor::Executor;
+use executor::{Executor, installation};
 use holo_change::PathError;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::index::Table;
@@ -143,7 +143,12 @@ impl<'a> Group<'a> {
                 }
                 Resolved::Nothing => {
                     self.keep(request, &resolution.installed, false, &mut answers.output(index));
-                    Applied::Unchanged
+                    // The repair may have completed it.
+                    let key = &self.wanted(request).key;
+                    let installation = before
+                        .as_ref()
+                        .and_then(|before| installation(before, &resolution.installed, key, self.provider));
+                    installation.map_or(Applied::Unchanged, |action| Applied::Changed(vec![action.done()]))
                 }
                 Resolved::Forgotten(why) => {
                     answers.output(index).warning(why);

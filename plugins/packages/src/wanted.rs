@@ -50,6 +50,8 @@ pub(crate) struct Wanted {
     pub(crate) id: String,
     pub(crate) key: Key,
     pub(crate) ensure: Ensure,
+    /// True if its installation need not be complete, as it was not before us.
+    pub(crate) may_be_unfinished: bool,
     /// The versions that we have installed last, or set out to, if the system is brought back to an earlier state: they may be replaced by
     /// older ones.
     pub(crate) ours: Vec<String>,

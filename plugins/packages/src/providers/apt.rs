@@ -145,14 +145,13 @@ impl PackageProvider for Apt {
         if !fs::read_dir(system.path(JOURNAL)).into_iter().flatten().flatten().any(is_journal) {
             return Ok(None);
         }
-        let mut options = apt(system, "apt-config")?;
-        options.args(["--format", "%v%n", "dump", "DPkg::Options"]);
-        let options = system.read(&mut options)?;
-        let mut program = apt(system, "dpkg")?;
-        program.args(String::from_utf8_lossy(&options.stdout).lines().filter(|line| line.starts_with('-')));
-        program.args(["--force-confdef", "--force-confold", "--configure", "--pending"]);
         let said = "dpkg had been interrupted; what it had begun was finished by dpkg --configure --pending".to_owned();
-        Ok(Some(Repair { said, by: RepairBy::Running(Box::new(program)) }))
+        Ok(Some(Repair { said, by: RepairBy::Running(Box::new(configure_pending(system)?)) }))
+    }
+
+    /// apt processes pending triggers only if it has something else to do.
+    fn complete(&self, system: &System<'_>) -> Result<Option<Program>, PackageError> {
+        configure_pending(system).map(Some)
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
@@ -232,6 +231,17 @@ fn query(system: &System<'_>, format: &str) -> Result<String, PackageError> {
     }
     query.args(["--show", format]);
     Ok(String::from_utf8_lossy(&system.read_local(&mut query)?.stdout).into_owned())
+}
+
+/// Returns the program that configures every unpacked package, and processes all triggers.
+fn configure_pending(system: &System<'_>) -> Result<Program, PackageError> {
+    let mut options = apt(system, "apt-config")?;
+    options.args(["--format", "%v%n", "dump", "DPkg::Options"]);
+    let options = system.read(&mut options)?;
+    let mut program = apt(system, "dpkg")?;
+    program.args(String::from_utf8_lossy(&options.stdout).lines().filter(|line| line.starts_with('-')));
+    program.args(["--force-confdef", "--force-confold", "--configure", "--pending"]);
+    Ok(program)
 }
 
 /// One of apt's programs, made to work on the system's root, and to ask nobody anything.

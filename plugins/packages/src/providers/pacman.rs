@@ -9,6 +9,7 @@ use crate::provider::{PackageProvider, Repair, RepairBy, rank};
 use crate::repository::{Repository, RepositoryFile};
 use crate::system::System;
 use crate::version::pacman;
+use holo_change::error::PathError;
 use holo_plugin::Host;
 use holo_plugin::definitions::{Globs, Invalid};
 use holo_plugin::process::{Captured, Program};
@@ -68,12 +69,13 @@ impl PackageProvider for Pacman {
         let automatic = list(system, "-Qqd")?;
         let automatic: BTreeSet<&str> = automatic.lines().collect();
         let ignored = ignored(system)?;
+        let partial = partial(system)?;
         for line in list(system, "-Q")?.lines() {
             let Some((name, version)) = line.split_once(' ') else { continue };
             let instance = Instance {
                 version: version.to_owned(),
                 arch: "any".to_owned(),
-                status: Status::Installed,
+                status: if partial.contains_key(name) { Status::Partial } else { Status::Installed },
                 held: ignored.cover(Path::new(name)),
                 automatic: automatic.contains(name),
             };
@@ -140,6 +142,17 @@ impl PackageProvider for Pacman {
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
+        if transaction.kind == Kind::Install {
+            let partial = partial(system)?;
+            let folder = transaction.items.iter().find_map(|item| partial.get_key_value(&item.key.name));
+            if let Some((name, folder)) = folder {
+                let folder = folder.display();
+                return Err(PackageError::new(format!(
+                    "{name} is only half installed: {folder}/desc is missing; \
+                     remove {folder}, and run pacman -S --overwrite '*' {name}"
+                )));
+            }
+        }
         simulation::simulate(system, transaction)
     }
 
@@ -187,6 +200,26 @@ impl PackageProvider for Pacman {
     }
 }
 
+/// Returns the directories in the database of packages that were being installed when pacman was killed, by the names of the packages:
+/// their descriptions are written at the end.
+fn partial(system: &System<'_>) -> Result<BTreeMap<String, PathBuf>, PackageError> {
+    let local = system.path(DATABASE).join("local");
+    let failed = |error| PackageError::new(PathError::new("read", &local, error).to_string());
+    let mut partial = BTreeMap::new();
+    for entry in fs::read_dir(&local).map_err(failed)? {
+        let folder = entry.map_err(failed)?.path();
+        let package = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // The version and the release follow the name.
+        if let Some((name, _)) = package.rsplit_once('-').and_then(|(rest, _)| rest.rsplit_once('-'))
+            && folder.is_dir()
+            && !folder.join("desc").exists()
+        {
+            partial.insert(name.to_owned(), folder);
+        }
+    }
+    Ok(partial)
+}
+
 /// Returns true if a process has a file open, or if that cannot be seen.
 fn is_open(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
@@ -204,7 +237,9 @@ fn is_open(path: &Path) -> bool {
 fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     let mut program = pacman(system);
     let captured = system.run(program.arg(query))?;
-    let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).contains("error:");
+    // The description of a package may be missing, see `partial`.
+    let is_fatal = |line: &str| line.contains("error:") && !line.contains("/desc: ");
+    let is_empty = captured.stdout.is_empty() && !String::from_utf8_lossy(&captured.stderr).lines().any(is_fatal);
     match captured.ended.failure() {
         Some(failure) if !is_empty || captured.ended.code() != Some(1) => {
             Err(PackageError::from_program(&program, &failure, &captured))

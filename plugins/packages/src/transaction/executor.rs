@@ -2,12 +2,14 @@
 
 mod outcome;
 
+pub(super) use outcome::installation;
+
 use crate::error::PackageError;
 use crate::manager::Manager;
-use crate::model::{Installed, Item, Kind, Mark, Status};
+use crate::model::{Installed, Item, Kind, Mark};
 use crate::need::{Need, newest};
 use crate::query::Requests;
-use crate::resolve::{RequestIndex, Task};
+use crate::resolve::{Completion, RequestIndex, Task};
 use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts, transaction};
 use holo_plugin::Output;
 use std::collections::BTreeMap;
@@ -92,7 +94,7 @@ impl<'a> Executor<'a> {
             self.refusals.contains_key(&task.request)
                 && self.goes_first(task)
                 && self.requests[task.request].wanted.hold != Some(false)
-                && instances.iter().any(|instance| instance.status == Status::Installed)
+                && instances.iter().any(|instance| instance.is_there())
                 && !instances.iter().any(|instance| instance.held)
         };
         let lost: Vec<&Task> = tasks.iter().filter(has_lost_hold).collect();
@@ -182,7 +184,9 @@ impl<'a> Executor<'a> {
             {
                 self.manager.fetch(&mut download, output)?;
             }
-            for mut program in programs {
+            let configures = accepted.iter().any(|task| task.completion == Some(Completion::Configure));
+            let completion = if configures { self.manager.provider.complete(&self.manager.system)? } else { None };
+            for mut program in programs.into_iter().chain(completion) {
                 self.manager.transact(&mut program, output)?;
             }
             self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.transact(&transaction))

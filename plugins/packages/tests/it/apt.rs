@@ -152,7 +152,7 @@ fn culprits(root: &ScratchRoot) {
     let run = apply(root, &["bar", "baz", "broken", "foo", "plus"], &[], 1);
     assert!(deeds_of(&run).contains(&"installed bar 1.0".to_owned()), "{run}");
     must(root, "touch $R/mended");
-    applied(root, &["bar", "baz", "broken", "foo", "plus"], &["installed broken 1.0"]);
+    applied(root, &["bar", "baz", "broken", "foo", "plus"], &["completed the installation of broken 1.0"]);
 }
 
 fn removals(root: &ScratchRoot) {
@@ -495,7 +495,7 @@ fn fails_again(root: &ScratchRoot) {
     }
     must(root, "rmdir $R/var/lib/dpkg/status; mv $R/status $R/var/lib/dpkg/status; touch $R/mended");
     let run = apply(root, &wanted, &[], 1);
-    assert!(run.stdout_lossy().contains("installed broken 1.0\n") && is_refreshed(&run), "{run}");
+    assert!(run.stdout_lossy().contains("completed the installation of broken 1.0\n") && is_refreshed(&run), "{run}");
 }
 
 fn other_version(_: &ScratchRoot) {

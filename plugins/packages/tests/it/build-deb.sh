@@ -3,7 +3,7 @@ set -eu
 REPO=$R/repo
 mkdir -p "$REPO/pool"
 
-# make NAME VERSION [ARCH [CONTROL-LINES [POSTINST [TEMPLATES]]]]
+# make NAME VERSION [ARCH [CONTROL-LINES [POSTINST [TEMPLATES]]]]; $EXTRA is a directory with other control files.
 make() {
     d=$(mktemp -d "$R/tmp/deb.XXXXXX")
     mkdir -p "$d/DEBIAN" "$d/usr/share/doc/$1" "$d/etc"
@@ -21,6 +21,7 @@ make() {
         printf '#!/bin/sh\n%s\n' "$5" >"$d/DEBIAN/postinst"
         chmod 755 "$d/DEBIAN/postinst"
     fi
+    if [ -n "${EXTRA:-}" ]; then cp -R "$EXTRA/." "$d/DEBIAN"; fi
     if [ -n "${6:-}" ]; then
         printf "$6\n" >"$d/DEBIAN/templates"
         # Every question is asked, of nobody.

@@ -14,6 +14,7 @@ mod pacman;
 mod repositories;
 mod rpm;
 mod sources;
+mod states;
 mod support;
 mod system;
 mod together;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ("repositories", repositories::trials()),
         ("rpm", rpm::trials()),
         ("sources", sources::trials()),
+        ("states", states::trials()),
         ("system", system::trials()),
         ("disturbances", disturbances::trials()),
         ("names", names::trials()),

@@ -115,13 +115,15 @@ pub(crate) fn checked_and_applied(root: &ScratchRoot, lines: &[&str], deeds: &[&
     applied(root, lines, deeds);
 }
 
-/// `would install foo with bar` as `installed foo`.
+/// `would install foo with bar, changing baz` as `installed foo`.
 fn past(would: &str) -> String {
     let would = would.split_once(" with ").map_or(would, |(own, _)| own);
+    let would = would.split_once(", changing ").map_or(would, |(own, _)| own);
     let verbs = [("would hold", "held"), ("would mark", "marked"), ("would upgrade", "upgraded")];
     let verbs = verbs.into_iter().chain([("would install", "installed"), ("would remove", "removed")]);
     let verbs =
         verbs.chain([("would purge", "purged"), ("would release", "released"), ("would downgrade", "downgraded")]);
+    let verbs = verbs.chain([("would complete", "completed")]);
     let mut verbs = verbs.filter_map(|(would_do, done)| Some(format!("{done}{}", would.strip_prefix(would_do)?)));
     verbs.next().unwrap_or_else(|| would.to_owned())
 }

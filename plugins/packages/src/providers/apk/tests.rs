@@ -71,6 +71,7 @@ fn keeps_to_a_version_only_if_it_was_asked_for() {
         may_remove: false,
         recommends: None,
         cleans: false,
+        reinstalls: false,
         given: Vec::new(),
     };
     let mut program = Program::new("apk");

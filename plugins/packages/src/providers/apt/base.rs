@@ -17,7 +17,10 @@ impl<'t> Base<'t> {
         let mut pending: Vec<&str> = Vec::new();
         for line in text.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
-            let ["installed", name, essential, priority, depends] = fields[..] else { continue };
+            let [status, name, essential, priority, depends] = fields[..] else { continue };
+            if ["not-installed", "config-files"].contains(&status) {
+                continue;
+            }
             dependencies.insert(name, depends);
             if essential == "yes" || ["required", "important"].contains(&priority) {
                 pending.push(name);

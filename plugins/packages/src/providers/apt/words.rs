@@ -19,9 +19,11 @@ pub(super) fn read_packages(text: &str, installed: &mut Installed) -> Result<(),
         };
         let status = match status {
             "installed" => Status::Installed,
+            "unpacked" | "half-configured" | "triggers-awaited" | "triggers-pending" => Status::Unconfigured,
+            "half-installed" if ["deinstall", "purge"].contains(&want) => Status::Removing,
             "config-files" => Status::Leftovers,
             "not-installed" => continue,
-            _ => Status::Broken,
+            _ => Status::Partial,
         };
         let instance = Instance {
             version: version.to_owned(),
@@ -106,6 +108,9 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     if transaction.changes_held {
         program.arg("--allow-change-held-packages");
     }
+    if transaction.reinstalls {
+        program.arg("--reinstall");
+    }
     if let Some(recommends) = transaction.recommends {
         program.arg(if recommends { "--install-recommends" } else { "--no-install-recommends" });
     }
@@ -162,6 +167,31 @@ pub(super) fn says_general(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_state_of_dpkg_has_a_meaning() {
+        let wants = ["unknown", "install", "hold", "deinstall", "purge"];
+        let (unconfigured, partial) = (Some(Status::Unconfigured), Some(Status::Partial));
+        let removing = Some(Status::Removing);
+        for (state, meanings) in [
+            ("not-installed", [None; 5]),
+            ("config-files", [Some(Status::Leftovers); 5]),
+            ("half-installed", [partial, partial, partial, removing, removing]),
+            ("unpacked", [unconfigured; 5]),
+            ("half-configured", [unconfigured; 5]),
+            ("triggers-awaited", [unconfigured; 5]),
+            ("triggers-pending", [unconfigured; 5]),
+            ("installed", [Some(Status::Installed); 5]),
+        ] {
+            for (want, meaning) in wants.into_iter().zip(meanings) {
+                let mut installed = Installed::default();
+                read_packages(&format!("foo\tall\t1.0\t{want}\t{state}\n"), &mut installed).unwrap();
+                let instance = installed.packages.get("foo").and_then(|instances| instances.first());
+                assert_eq!(instance.map(|instance| instance.status), meaning, "{want} {state}");
+                assert_eq!(instance.is_some_and(|instance| instance.held), want == "hold" && instance.is_some());
+            }
+        }
+    }
 
     #[test]
     fn a_maintainer_script_does_not_speak_for_the_machine() {

@@ -5,6 +5,7 @@ use super::Executor;
 use crate::action::Action;
 use crate::model::{Installed, Instance, Key, Kind, Status};
 use crate::need::{Main, Need, newest};
+use crate::provider::PackageProvider;
 use crate::resolve::Task;
 use crate::simulate::SimulationError;
 use holo_plugin::{Applied, ForceTo, Output};
@@ -43,21 +44,15 @@ impl Executor<'_> {
     fn done(&self, task: &Task) -> Vec<Action> {
         let key = &task.item.key;
         let name = key.to_string();
-        let (before, now) = (present(&self.before, key), present(&self.installed, key));
-        let from = newest(&before, self.manager.provider);
-        let come: Vec<&Instance> =
-            now.into_iter().filter(|instance| before.iter().all(|before| before.version != instance.version)).collect();
+        let provider = self.manager.provider;
         let main = match task.kind {
             None => None,
-            Some(Kind::Install) => newest(&come, self.manager.provider).map(|to| match from {
-                Some(from) => Action::replace(&name, from, to, self.manager.provider.compare(to, from).is_lt()),
-                None => Action::install(&name, Some(to)),
-            }),
-            Some(kind) => Some(Action::remove(&name, from, kind == Kind::Purge)),
+            Some(Kind::Install) => installation(&self.before, &self.installed, key, provider),
+            Some(kind) => Some(Action::remove(&name, newest(&self.before.present(key), provider), kind == Kind::Purge)),
         };
         let companions = self.companions.get(&task.request).into_iter().flatten();
         let companions = companions
-            .filter(|item| present(&self.installed, &item.key).is_empty())
+            .filter(|item| self.installed.present(&item.key).is_empty())
             .map(|item| Action::remove(&item.key.to_string(), item.version.as_deref(), task.kind == Some(Kind::Purge)));
         let marks = task.marks.iter().map(|&mark| Action::mark(&name, mark));
         main.into_iter().chain(companions).chain(marks).collect()
@@ -68,12 +63,10 @@ impl Executor<'_> {
         let (manager, key) = (self.manager.provider.name(), &task.item.key);
         let instances = self.installed.instances(key);
         let state = match newest(&instances, self.manager.provider) {
-            Some(_) if instances.iter().all(|instance| instance.status == Status::Broken) => {
-                "only half installed".to_owned()
-            }
             Some(_) if instances.iter().all(|instance| instance.status == Status::Leftovers) => {
                 "not installed".to_owned()
             }
+            Some(_) if !instances.iter().any(|instance| instance.is_complete()) => "only half installed".to_owned(),
             Some(version) => format!("installed as {version}"),
             None => "not installed".to_owned(),
         };
@@ -92,8 +85,22 @@ impl Executor<'_> {
     }
 }
 
-/// The instances of a package that are installed completely.
-fn present<'i>(installed: &'i Installed, key: &Key) -> Vec<&'i Instance> {
-    let instances = installed.instances(key).into_iter();
-    instances.filter(|instance| instance.status == Status::Installed).collect()
+/// Returns the words for a version of a package that was not installed completely before, and is now.
+pub(in crate::transaction) fn installation(
+    before: &Installed,
+    now: &Installed,
+    key: &Key,
+    provider: &dyn PackageProvider,
+) -> Option<Action> {
+    let (name, before) = (key.to_string(), before.present(key));
+    let was_complete =
+        |version: &str| before.iter().any(|instance| instance.is_complete() && instance.version == version);
+    let is_new = |instance: &&Instance| instance.is_complete() && !was_complete(&instance.version);
+    let come: Vec<&Instance> = now.present(key).into_iter().filter(is_new).collect();
+    let to = newest(&come, provider)?;
+    Some(match newest(&before, provider) {
+        Some(from) if from == to => Action::complete(&name, to),
+        Some(from) => Action::replace(&name, from, to, provider.compare(to, from).is_lt()),
+        None => Action::install(&name, Some(to)),
+    })
 }
