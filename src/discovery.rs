@@ -26,8 +26,9 @@ use crate::scan::{self, Scanned};
 use crate::sent;
 use crate::settings::Settings;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -147,8 +148,7 @@ impl<'a> Discovery<'a> {
         let handshakes = self.shake_hands(lines, at_once)?;
         self.check_resource_directories(&handshakes)?;
         // Generators find them, too, and they stay if one of those fails.
-        let prepared = handshakes.into_iter().map(|(id, handshake)| self.prepare(id, handshake, &cache));
-        let prepared: Vec<Prepared> = prepared.collect::<Result<_, _>>()?;
+        let prepared = self.prepare(handshakes, &cache)?;
         let generated = generators::run(self.settings, &cache, self.interrupt, &mut self.remarks)?;
         let versions = prepared.iter().map(|plugin| (plugin.id.as_str(), plugin.handshake.api_version));
         let resources = Arc::new(Resources::prepare(&self.settings.root, &cache, generated, versions)?);
@@ -250,24 +250,61 @@ impl<'a> Discovery<'a> {
         if all_there { Ok(()) } else { Err(FatalError::Reported) }
     }
 
-    /// Finds the directories of a plugin, or makes them.
-    fn prepare(&mut self, id: String, handshake: Handshake, cache: &CacheDirectory) -> Result<Prepared, FatalError> {
-        let state = self.state_directory(&id, cache)?;
-        Ok(Prepared { cache: cache.subdirectory(&id)?, id, handshake, state })
+    /// Finds the directories of the plugins, or makes them.
+    fn prepare(
+        &mut self,
+        handshakes: Vec<(String, Handshake)>,
+        cache: &CacheDirectory,
+    ) -> Result<Vec<Prepared>, FatalError> {
+        let mut unreadable = Vec::new();
+        let prepared = handshakes.into_iter().map(|(id, handshake)| {
+            let state = self.state_directory(&id, cache, &mut unreadable)?;
+            Ok(Prepared { cache: cache.subdirectory(&id)?, id, handshake, state })
+        });
+        let prepared = prepared.collect::<Result<_, _>>();
+        if let Some((_, reason)) = unreadable.first() {
+            let ids: Vec<&str> = unreadable.iter().map(|(id, _)| id.as_str()).collect();
+            let have = match &ids[..] {
+                [others @ .., last] if !others.is_empty() => format!("{} and {last} have", others.join(", ")),
+                ids => format!("{} has", ids.concat()),
+            };
+            self.remarks.warning(format!("{reason}; what {have} applied before is not known"));
+        }
+        if self.purpose == Purpose::Apply {
+            self.close_states();
+        }
+        prepared
     }
 
-    fn state_directory(&mut self, id: &str, cache: &CacheDirectory) -> Result<PathBuf, FatalError> {
+    /// Returns the state directory of a plugin, or an empty one for what cannot be read.
+    fn state_directory(
+        &self,
+        id: &str,
+        cache: &CacheDirectory,
+        unreadable: &mut Vec<(String, IoError)>,
+    ) -> Result<PathBuf, FatalError> {
         let state = self.settings.root.state(id);
         if self.purpose == Purpose::Apply {
-            create_directories(&state).map_err(|error| FatalError::io("mkdir", &state, error))?;
+            let created = self.settings.root.create_states().and_then(|()| create_directories(&state));
+            created.map_err(|error| FatalError::io("mkdir", &state, error))?;
             return Ok(state);
         }
         let Err(error) = check_readable(&state) else { return Ok(state) };
         if error.kind() != io::ErrorKind::NotFound {
-            let reason = IoError::new("open", &state, error);
-            self.remarks.warning(format!("{reason}; what {id} has applied before is not known"));
+            unreadable.push((id.to_owned(), IoError::new("open", &state, error)));
         }
         cache.state_substitute(id)
+    }
+
+    /// Closes state directories to other users: new ones, and those of earlier versions.
+    fn close_states(&mut self) {
+        for (path, mode) in self.settings.root.open_states() {
+            if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(mode)) {
+                let reason = IoError::new("chmod", &path, error);
+                self.remarks
+                    .warning(format!("{reason}; other users may be able to read copies of private files there"));
+            }
+        }
     }
 
     fn options(&self, room_for_all: bool) -> RunOptions {

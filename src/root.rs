@@ -1,6 +1,9 @@
 //! Every path below `$HOLO_ROOT_DIR`, and how it is shown.
 
 use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The root of the system that is managed.
@@ -101,6 +104,37 @@ impl Root {
     #[must_use]
     pub fn states(&self) -> PathBuf {
         self.join("var/lib/holo")
+    }
+
+    /// Creates the directory of the state directories if it is missing. Only its owner can enter it: state contains copies of private files.
+    ///
+    /// # Errors
+    /// If it cannot be created.
+    pub fn create_states(&self) -> io::Result<()> {
+        let states = self.states();
+        states.parent().map_or(Ok(()), fs::create_dir_all)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(states)
+    }
+
+    /// Returns the directories below [`states`](Self::states), and that itself, whose modes allow too much to other users, with the modes that
+    /// they should have.
+    ///
+    /// Below another root than that of the system there are none: version 3 and its test runner have a contract about modes there.
+    #[must_use]
+    pub fn open_states(&self) -> Vec<(PathBuf, u32)> {
+        if self.is_test() {
+            return Vec::new();
+        }
+        // Inputs of a generation in use can be read by those who could read the originals.
+        let on_the_way = if self.pin().exists() { 0o711 } else { 0o700 };
+        let entries = fs::read_dir(self.states()).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let modes = directories.map(|entry| match entry.path() {
+            engine if engine == self.engine_state() => (engine, on_the_way),
+            state => (state, 0o700),
+        });
+        let is_open = |path: &Path, mode: u32| path.metadata().is_ok_and(|found| found.mode() & 0o777 & !mode != 0);
+        [(self.states(), on_the_way)].into_iter().chain(modes).filter(|(path, mode)| is_open(path, *mode)).collect()
     }
 
     /// Returns the directory that the dispatcher keeps for later runs.

@@ -112,10 +112,11 @@ impl Pin {
         let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
         let all = root.pinned_inputs();
         fs::create_dir_all(&all).map_err(|error| io("mkdir", &all, error))?;
-        // Whoever may read an input may read it there; what else is there is nobody's business.
-        for (directory, mode) in [(all.parent().unwrap_or(&all), 0o711), (&all, 0o755)] {
-            let opened = fs::set_permissions(directory, Permissions::from_mode(mode));
-            opened.map_err(|error| io("chmod", directory, error))?;
+        // Whoever can read an input can read it there. The state directories of plugins are closed on the system itself alone.
+        let states = (!root.is_test()).then(|| (root.states(), 0o711));
+        for (directory, mode) in states.into_iter().chain([(root.engine_state(), 0o711), (all.clone(), 0o755)]) {
+            let opened = fs::set_permissions(&directory, Permissions::from_mode(mode));
+            opened.map_err(|error| io("chmod", &directory, error))?;
         }
         let inputs = pin.inputs(root);
         store.check_out(&generation, root, &inputs)?;

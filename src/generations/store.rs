@@ -101,8 +101,6 @@ impl Store {
         if self.directory.is_dir() {
             return Ok(());
         }
-        let engine = self.directory.parent().unwrap_or(&self.directory);
-        fs::create_dir_all(engine.parent().unwrap_or(engine))?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
     }
 

@@ -246,7 +246,7 @@ fn make_directories(root: &Root) -> io::Result<()> {
     if runs.is_dir() {
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o755).create(root.states())?;
+    root.create_states()?;
     // Records show what is in files that not everybody may read.
     DirBuilder::new().recursive(true).mode(0o700).create(runs)
 }

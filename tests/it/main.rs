@@ -29,6 +29,7 @@ mod plan;
 mod plugin_check;
 mod power_loss;
 mod previews;
+mod privacy;
 mod reading;
 mod report;
 mod scenarios;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         ("plugin_check", plugin_check::trials()),
         ("power_loss", power_loss::trials()),
         ("previews", previews::trials()),
+        ("privacy", privacy::trials()),
         ("reading", reading::trials()),
         ("report", report::trials()),
         ("scenarios", scenarios::trials()),

@@ -6,7 +6,7 @@ use holo_testing::{Need, Run, ScratchRoot, binaries::built, copy_program, trial}
 use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PLUGINS: [&str; 10] = [
@@ -224,8 +224,13 @@ fn state_directories_are_made() -> Result<(), Failed> {
     ensure(run.status == Some(1) && !PLUGINS.iter().any(is_there), "a check should make none", &run)?;
     let run = root.holo(&["apply"]);
     ensure(run.status == Some(1) && PLUGINS.iter().all(is_there), "an apply should make all", &run)?;
-    let mode = fs::metadata(root.join("var/lib/holo/files")).unwrap().permissions().mode();
-    ensure(mode & 0o7777 == 0o755, &format!("they should have mode 0755, not {mode:o}"), &run)
+    // Below another root, existing modes stay, as version 3 has them; a new directory of all state is closed.
+    let mode = |path: &str| format!("{:o}", fs::metadata(root.join(path)).unwrap().mode() & 0o7777);
+    let modes = || ["var/lib", "var/lib/holo", "var/lib/holo/files"].map(mode).join(" ");
+    ensure(modes() == "755 755 755", &format!("modes should stay: {}", modes()), &run)?;
+    fs::remove_dir_all(root.join("var")).unwrap();
+    let run = root.holo(&["apply"]);
+    ensure(modes() == "755 700 755", &format!("no other user should enter: {}", modes()), &run)
 }
 
 /// Holo as a user who has no rights here, whose cache is where everybody may write.

@@ -1,8 +1,11 @@
 //! Runs every scenario below `test-scenarios/`, each as a test of its own, and sees to it that each says what it proves.
 //!
+//! The directory of state is created with the mode that an apply gives it. After each scenario, the user nobody looks for state that can be read.
+//!
 //! Those of the plugins that version 3 has are run a second time with the plugin as one process an operation, as version 3 has it: nobody
 //! may be able to tell the difference.
 
+use bstr::ByteSlice;
 use holo_testing::require::ANSIBLE;
 use holo_testing::{Need, ScratchRoot, binaries::built};
 use libtest_mimic::{Failed, Trial};
@@ -71,8 +74,42 @@ fn scenario(folder: &Path) -> Trial {
     holo_testing::trial(&name, needs, move || {
         let root = ScratchRoot::new();
         let copy = copied(&folder, &root)?;
-        passes(&root, &copy)
+        let is_closed = close_states(&copy)?;
+        passes(&root, &copy)?;
+        if is_closed { hides_states(&root, &copy) } else { Ok(()) }
     })
+}
+
+/// Adds to the trees of a scenario that only its owner can enter the directory of state. Returns false if the scenario has another mode for it.
+fn close_states(copy: &Path) -> std::io::Result<bool> {
+    let dashes = format!("{}\n", "-".repeat(40));
+    let section = format!("directory 0700 ./var/lib/holo/\n{dashes}");
+    let [source, expected] = ["source-tree", "expected-tree"].map(|name| copy.join(name));
+    let mut tree = fs::read(&source)?;
+    if tree.contains_str(" ./var/lib/holo/\n") {
+        return Ok(false);
+    }
+    tree.extend_from_slice(section.as_bytes());
+    fs::write(source, tree)?;
+    // Scenarios of steps compare no tree.
+    let Ok(tree) = fs::read(&expected) else { return Ok(true) };
+    let mut headers = tree.find_iter(&dashes).map(|at| at + dashes.len());
+    let is_below =
+        |at: &usize| tree[*at..].lines().next().is_some_and(|header| header.contains_str(" ./var/lib/holo/"));
+    let Some(first) = headers.find(is_below) else { return Ok(false) };
+    fs::write(expected, [&tree[..first], section.as_bytes(), &tree[first..]].concat())?;
+    Ok(true)
+}
+
+/// Asserts that the user nobody can read nothing in the directory of state. Only root can become that user.
+fn hides_states(root: &ScratchRoot, copy: &Path) -> Result<(), Failed> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    // The directories above may be closed to that user, too, which would hide what is tested.
+    let script = "cd \"$1\" && exec setpriv --reuid=65534 --regid=65534 --clear-groups find holo -readable -print";
+    let run = root.run("sh", &["-c".as_ref(), script.as_ref(), "sh".as_ref(), copy.join("target/var/lib").as_os_str()]);
+    if run.stdout.is_empty() && run.stderr.contains_str("holo") { Ok(()) } else { Err(run.to_string().into()) }
 }
 
 /// Copies a scenario to where its run may leave what it makes: nothing is written into the sources, and two runs do not meet. What is beside

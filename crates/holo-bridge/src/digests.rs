@@ -7,9 +7,9 @@ use holo_plugin::Host;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -73,7 +73,11 @@ impl DigestStore {
         let Some(lasting) = lasting.filter(|_| host.only_reads() && !host.state_dir().starts_with(&states)) else {
             return Ok(());
         };
-        let made = std::fs::create_dir_all(&lasting).map_err(|error| PathError::new("mkdir", &lasting, error));
+        // As the dispatcher creates them: only their owner can enter the directory of all state.
+        let made = states.parent().map_or(Ok(()), fs::create_dir_all);
+        let made = made.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(&states));
+        let made = made.and_then(|()| fs::create_dir_all(&lasting));
+        let made = made.map_err(|error| PathError::new("mkdir", &lasting, error));
         let noted = made.and_then(|()| Known::read(&lasting, self.file)?.note(name, digest));
         noted.map_err(|error| error.to_string())
     }
@@ -179,7 +183,7 @@ mod tests {
     fn what_has_to_last_is_noted_even_in_a_run_that_only_reads() {
         let folder = tempfile::tempdir().unwrap();
         let (root, lent) = (folder.path().join("root"), folder.path().join("lent/promises"));
-        std::fs::create_dir_all(&lent).unwrap();
+        fs::create_dir_all(&lent).unwrap();
         let host = |state: &Path, read_only: &str| {
             let variable = |name: &str| match name {
                 "HOLO_ROOT_DIR" => Some(root.clone().into()),
@@ -190,11 +194,12 @@ mod tests {
             Host::from_environment(variable).unwrap()
         };
         let lasting = root.join("var/lib/holo/promises");
+        let mode = || std::os::unix::fs::MetadataExt::mode(&fs::metadata(root.join("var/lib/holo")).unwrap()) & 0o777;
         DigestStore::for_mocks().note_for_good(&host(&lent, "0"), "a", "1").unwrap();
         assert!(!lasting.exists());
         let store = DigestStore::for_mocks();
         store.note_for_good(&host(&lent, "1"), "a", "1").unwrap();
-        assert_eq!(store.is_known(&host(&lent, "1"), "a", "1"), Ok(true));
+        assert_eq!((store.is_known(&host(&lent, "1"), "a", "1"), mode()), (Ok(true), 0o700));
         assert_eq!(DigestStore::for_mocks().is_known(&host(&lasting, "1"), "a", "1"), Ok(true));
     }
 
@@ -205,10 +210,10 @@ mod tests {
         for number in 0..100 {
             store.note(&host, "a:b", &number.to_string()).unwrap();
         }
-        assert!(std::fs::read_to_string(&file).unwrap().lines().count() <= 2);
-        let mut text = std::fs::read_to_string(&file).unwrap();
+        assert!(fs::read_to_string(&file).unwrap().lines().count() <= 2);
+        let mut text = fs::read_to_string(&file).unwrap();
         text.push_str("12345 a:cu");
-        std::fs::write(&file, text).unwrap();
+        fs::write(&file, text).unwrap();
         let store = DigestStore::for_mocks();
         assert_eq!((store.is_known(&host, "a:b", "99"), store.is_known(&host, "a:cu", "12345")), (Ok(true), Ok(false)));
         store.note(&host, "a:c", "1").unwrap();

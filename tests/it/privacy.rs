@@ -1,0 +1,159 @@
+//! State on a real system: other users can read none of it, and can still run the commands that only read.
+
+use bstr::ByteSlice;
+use holo_testing::overlay::NEEDS;
+use holo_testing::{Need, Overlay, binaries::built, trial};
+use libtest_mimic::Trial;
+
+const NEEDED: &[Need] = &[NEEDS[0], NEEDS[1], Need::Program("setpriv")];
+/// The word that all private files contain.
+const SECRET: &str = "do-not-tell";
+/// Becomes the user nobody.
+const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases: [(&str, fn()); 5] = [
+        ("copies_of_private_files_cannot_be_read_by_others", copies_of_private_files),
+        ("state_that_an_earlier_version_left_open_is_closed", state_is_closed),
+        ("inputs_of_a_generation_in_use_can_be_read_by_others_and_nothing_else", inputs_in_use),
+        ("other_users_can_run_commands_that_only_read", commands_of_others),
+        ("other_users_cannot_lock_the_lock_of_a_killed_apply", lock_of_a_killed_apply),
+    ];
+    let trials = cases.map(|(name, test)| {
+        trial(name, NEEDED, move || {
+            test();
+            Ok(())
+        })
+    });
+    trials.into()
+}
+
+/// Returns a system with private files, which everyone could read in a directory that others can enter, and definitions that change them.
+fn system() -> Overlay {
+    let system = Overlay::new();
+    system.must(&format!(
+        "mkdir -m 700 /srv/private && cd /srv/private && mkdir tree
+         for file in overlay declared edited tree/file; do echo '{SECRET} before' >$file; done
+         tar cf tree.tar -C tree file && echo '{SECRET} there' >tree/file
+         rm -rf /etc/holorc.d && printf 'plugin %s\\n' files archives exec >/etc/holorc"
+    ));
+    for binary in ["holo", "holo-files", "holo-archives", "holo-exec"] {
+        // Those that were built may be where only root can go.
+        system.must(&format!("cp {} /usr/bin", built(binary).display()));
+    }
+    let declared = "path = \"/srv/private/declared\"\ncontent = \"after\"\nsensitive = true\nmode = \"0644\"";
+    let edited = "path = \"/srv/private/edited\"\nline = \"after\"";
+    let archive =
+        "path = \"/srv/private/copy.tar\"\nurl = \"file:///srv/private/tree.tar\"\nextract_to = \"/srv/private/tree\"";
+    // While state is being written, and the cache is in use, another user looks for it.
+    let spy = format!("grep -rls {SECRET} /run /tmp /var/lib; true");
+    let spy = format!("[[exec]]\nname = \"spy\"\nshell = true\ncommand = \"{spy}\"\nuser = \"nobody\"\n");
+    system.script("/usr/share/holo/files/10-ours/srv/private/overlay.holoscript", "#!/bin/sh\nsed s/before/after/\n");
+    system
+        .resource("files/10-ours/etc/motd", "ours\n")
+        .resource("files/a.toml", format!("[[file]]\n{declared}\n[[line]]\n{edited}\n"))
+        .resource("archives/a.toml", format!("[[archive]]\n{archive}\n"))
+        .resource("exec/spy.toml", spy)
+}
+
+fn apply(system: &Overlay) {
+    let run = system.run("holo", &["apply", "--force"]);
+    let is_found = run.stdout.lines().any(|line| line.starts_with(b"/"));
+    assert!(run.success() && !is_found, "another user found private files: {run}");
+}
+
+/// Asserts that there are copies of private files, and that the user nobody cannot read any of them.
+fn is_private(system: &Overlay) {
+    let search = format!("grep -rls {SECRET} /run /tmp /var/lib | sort");
+    let copies = system.must(&search).to_string();
+    for copy in ["files/base/srv/private/overlay", "files/provisioned/srv/private/overlay", "archives/"] {
+        assert!(copies.contains(copy), "{copy}: {copies}");
+    }
+    assert_eq!(system.must(&format!("{NOBODY} sh -c '{search}'")), "");
+    // A generation in use is for everyone who could read the originals.
+    let others = format!(
+        "{NOBODY} find /var/lib/holo -type f -readable 2>/dev/null | grep -Ev '/(inputs/.*|pinned.json)$' || true"
+    );
+    assert_eq!(system.must(&others), "");
+}
+
+fn modes(system: &Overlay) -> String {
+    system.must("cd /var/lib && stat -c '%a %n' holo holo/.engine holo/[a-z]*").to_string()
+}
+
+fn copies_of_private_files() {
+    let system = system();
+    apply(&system);
+    is_private(&system);
+    assert_eq!(modes(&system), "700 holo\n700 holo/.engine\n700 holo/archives\n700 holo/exec\n700 holo/files\n");
+}
+
+fn state_is_closed() {
+    let system = system();
+    apply(&system);
+    system.must("chmod 755 /var/lib/holo /var/lib/holo/.engine /var/lib/holo/*; mkdir /var/lib/holo/gone");
+    system.must("ln -s /srv /var/lib/holo/link; chmod 755 /srv");
+    assert!(system.run("holo", &["check", "files"]).success());
+    assert!(modes(&system).starts_with("755 holo\n"));
+    apply(&system);
+    is_private(&system);
+    let closed =
+        "700 holo\n700 holo/.engine\n700 holo/archives\n700 holo/exec\n700 holo/files\n700 holo/gone\n777 holo/link\n";
+    assert_eq!(modes(&system), closed);
+    assert_eq!(system.must("stat -c %a /srv"), "755\n");
+}
+
+fn inputs_in_use() {
+    let system = system();
+    apply(&system);
+    system.write("/usr/share/holo/files/10-ours/etc/motd", "newer\n");
+    apply(&system);
+    let run = system.run("holo", &["rollback", "--force"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(system.read("/etc/motd"), "ours\n");
+    system.write("/usr/share/holo/files/10-ours/etc/issue", "not in use\n");
+    for _ in 0..2 {
+        is_private(&system);
+        let [states, engine] = ["holo\n", "holo/.engine\n"].map(|name| format!("711 {name}"));
+        assert!(modes(&system).starts_with(&format!("{states}{engine}700 holo/archives\n")), "{}", modes(&system));
+        let entities = system.must(&format!("{NOBODY} holo scan -s"));
+        assert!(entities.contains_str("file:/etc/motd\n") && !entities.contains_str("file:/etc/issue\n"), "{entities}");
+        apply(&system);
+    }
+    assert!(system.run("holo", &["rollback", "--release"]).success());
+    apply(&system);
+    assert!(modes(&system).starts_with("700 holo\n700 holo/.engine\n"), "{}", modes(&system));
+}
+
+fn commands_of_others() {
+    let system = system();
+    apply(&system);
+    let as_nobody = |command: &str| system.sh(&format!("{NOBODY} holo {command}"));
+    let warning = ">> open /var/lib/holo/files: permission denied; what files, archives and exec have applied before is not known\n";
+    let run = as_nobody("scan -s");
+    assert_eq!((run.status, &*run.stderr_lossy()), (Some(0), warning), "{run}");
+    assert!(run.stdout.contains_str("file:/etc/motd\n"), "{run}");
+    for (command, status) in [("check file:/etc/motd", 0), ("diff file:/etc/motd", 0), ("why /etc/motd", 0)] {
+        let run = as_nobody(command);
+        assert_eq!(run.status, Some(status), "{run}");
+        assert_eq!(run.stderr_lossy().matches(warning).count(), 1, "{run}");
+    }
+    assert!(!as_nobody("apply").success());
+}
+
+fn lock_of_a_killed_apply() {
+    let system = system();
+    system.write(
+        "/usr/share/holo/exec/spy.toml",
+        "[[exec]]\nname = \"kill\"\nshell = true\ncommand = \"kill -9 $(cat /run/holo.pid)\"\n",
+    );
+    assert!(!system.run("holo", &["apply"]).success());
+    assert_eq!(system.must("stat -c %a /run/holo.pid"), "600\n");
+    assert!(!system.sh(&format!("{NOBODY} flock -s /run/holo.pid true")).success());
+    // Version 3 leaves a file that everyone can read.
+    system.must("chmod 644 /run/holo.pid; rm /usr/share/holo/exec/spy.toml");
+    system
+        .write("/usr/share/holo/exec/look.toml", "[[exec]]\nname = \"look\"\ncommand = \"stat -c %a /run/holo.pid\"\n");
+    let run = system.run("holo", &["apply"]);
+    assert!(run.success() && run.stdout.contains_str("\n600\n"), "{run}");
+}
