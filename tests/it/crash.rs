@@ -10,7 +10,8 @@ use holo_testing::disturb;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The content of the targets before anything was applied, and the one that the package has later.
@@ -726,7 +727,8 @@ fn not_declared(root: &ScratchRoot) {
     std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
 }
 
-/// A directory with everything below, a file that is there, and one that is made; as root, with another group.
+/// A directory with everything below, two files that are there, one of them with another mode, and one that is made; as root, with another
+/// group.
 fn declare_access(root: &ScratchRoot, mode: &str, permissions: &str, group: u32) {
     let group = if rustix::process::geteuid().is_root() { format!("group = \"{group}\"\n") } else { String::new() };
     let definitions = format!(
@@ -742,19 +744,27 @@ path = "/etc/plain.conf"
 acl = ["user:12345:{permissions}"]
 
 [[file]]
+path = "/etc/with-mode.conf"
+mode = "{mode}"
+content = "{}"
+acl = ["user:12345:{permissions}"]
+
+[[file]]
 path = "/etc/with-acl.conf"
 content = "{}"
 acl = ["user:12345:{permissions}", "user:12346:r"]
 "#,
+        WANTED.escape_default(),
         WANTED.escape_default()
     );
     root.write("usr/share/holo/files/a.toml", definitions);
 }
 
 fn access(root: &ScratchRoot) {
-    for path in ["etc/plain.conf", "etc/tree/one", "etc/tree/below/two"] {
+    for path in ["etc/plain.conf", "etc/with-mode.conf", "etc/tree/one", "etc/tree/below/two"] {
         root.write(path, STOCK);
     }
+    std::fs::set_permissions(root.join("etc/with-mode.conf"), Permissions::from_mode(0o444)).unwrap();
     declare_access(root, "2750", "rw", 12345);
 }
 

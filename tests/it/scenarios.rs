@@ -31,7 +31,11 @@ const DIFFERENT: &[&str] = &[
 ];
 
 /// The beginnings of the names of scenarios that start programs that not every system has.
-const NEEDING: &[(&str, &[Need])] = &[("promises/", &[Need::Program("python3")]), ("ansible/02", &[ANSIBLE])];
+const NEEDING: &[(&str, &[Need])] = &[
+    ("promises/", &[Need::Program("python3")]),
+    ("ansible/02", &[ANSIBLE]),
+    ("files/45", &[Need::ExtendedAttributes, Need::Program("setfacl"), Need::Program("getfacl")]),
+];
 
 pub(crate) fn trials() -> Vec<Trial> {
     let topics = folders_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios"));
@@ -68,10 +72,13 @@ fn topic_of(folder: &Path) -> Cow<'_, str> {
     folder.parent().map_or(Cow::Borrowed(""), name_of)
 }
 
+fn needs_of(name: &str) -> &'static [Need] {
+    NEEDING.iter().find(|(begin, _)| name.starts_with(begin)).map_or(&[], |(_, needs)| needs)
+}
+
 fn scenario(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}", topic_of(folder), name_of(folder)), folder.to_owned());
-    let needs = NEEDING.iter().find(|(begin, _)| name.starts_with(begin)).map_or(&[][..], |(_, needs)| needs);
-    holo_testing::trial(&name, needs, move || {
+    holo_testing::trial(&name, needs_of(&name), move || {
         let root = ScratchRoot::new();
         let copy = copied(&folder, &root)?;
         let is_closed = close_states(&copy)?;
@@ -146,7 +153,7 @@ fn passes(root: &ScratchRoot, folder: &Path) -> Result<(), Failed> {
 /// The scenario, beside a configuration that has the plugin speak version 3 only.
 fn scenario_as_version_3(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}/as_version_3", topic_of(folder), name_of(folder)), folder.to_owned());
-    Trial::test(name, move || {
+    holo_testing::trial(&name, needs_of(&name), move || {
         let id = topic_of(&folder);
         let plugin = built(&format!("holo-{id}"));
         let info = r"[ $1 != info ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n'; exit; }";

@@ -89,8 +89,10 @@ impl AccessTrack {
 
     /// Decides on a change to the desired metadata: values that were neither set by us nor found originally are manual
     /// changes.
+    ///
+    /// `modes` are the modes that the path was given as part of its state: a chmod to one of them also changes the ACL.
     #[must_use]
-    pub fn decide(&self, current: &Access, desired: &Access) -> Decision {
+    pub fn decide(&self, current: &Access, desired: &Access, modes: &[u32]) -> Decision {
         let missing = desired.missing_in(current);
         if missing.is_empty() {
             return Decision::Nothing;
@@ -108,7 +110,11 @@ impl AccessTrack {
                     known.mode.is_some_and(|known| known & !ID_BITS == mode & !ID_BITS || narrowed(known))
                 })
             })
-            && (ours.acl.is_none() || is_known(&|known| known.acl == ours.acl))
+            && (ours.acl.is_none()
+                || is_known(&|known| {
+                    let after_chmod = |mode: &u32| known.acl.clone().map(|acl| acl.with_mode(*mode)) == ours.acl;
+                    known.acl == ours.acl || modes.iter().any(after_chmod)
+                }))
             && (ours.default_acl.is_none() || is_known(&|known| known.default_acl == ours.default_acl))
             && (ours.selinux.is_none() || is_known(&|known| known.selinux == ours.selinux));
         if ours_alone { Decision::Change } else { Decision::NeedsForce }

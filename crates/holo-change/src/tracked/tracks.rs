@@ -115,6 +115,12 @@ impl Track {
         Track { base: see(&self.base), ..self.seen_as(see) }
     }
 
+    /// Returns the mode of the provisioned state and that of the intent.
+    pub fn modes(&self) -> impl Iterator<Item = u32> {
+        let states = [self.provisioned.as_ref(), self.intent.as_ref()];
+        states.into_iter().flatten().filter_map(State::attributes).map(|attributes| attributes.mode)
+    }
+
     /// Sets the provisioned state, except for a content that is not managed.
     pub(super) fn set_provisioned(&mut self, state: State) {
         let ours = self.provisioned.as_ref().unwrap_or(&self.base);

@@ -16,7 +16,7 @@ use super::inspection::Inspection;
 use super::wanted::DeclaredError;
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::base_store::{BaseStore, Remembered};
-use holo_change::tracked::{Decision, Tracks};
+use holo_change::tracked::{Decision, Track, Tracks};
 use holo_change::{FileStat, Kind, PathHandle, Tree};
 use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
 use plan::Step;
@@ -70,6 +70,12 @@ impl<'a> Accesses<'a> {
         Ok(known.unwrap_or_else(|| Remembered::new(&entity.report(), AccessTracks::default())))
     }
 
+    /// Returns the modes that the entity's own path has been given as a part of its state.
+    fn modes(&self, entity: &DeclaredFile, path: &Path) -> Result<Vec<u32>, DeclaredError> {
+        let record = self.inspection.recall(entity)?;
+        Ok(record.iter().filter_map(|record| record.base.get(path)).flat_map(Track::modes).collect())
+    }
+
     /// Keeps the access to what is at the entity's path, before that is replaced; and takes over what is known of others' paths.
     pub(super) fn keep_base(
         &self,
@@ -121,7 +127,7 @@ impl<'a> Accesses<'a> {
         Ok(wanted)
     }
 
-    /// Finds out what has to be done once the path is what it shall be.
+    /// Finds out what has to be done for the path as it is now.
     pub(super) fn plan(
         &self,
         entity: &DeclaredFile,
@@ -142,11 +148,12 @@ impl<'a> Accesses<'a> {
             found.push((path.to_owned(), place.clone(), Access::of_attributes(&place, &stat)?, own));
         }
         let mut record = self.remembered(entity)?;
+        let modes = self.modes(entity, path)?;
         let mut steps = Vec::new();
         for (path, place, current, desired) in found {
             let missing = desired.missing_in(&current);
             let track = record.base.get(&path);
-            if !force && track.is_some_and(|track| track.decide(&current, &missing) == Decision::NeedsForce) {
+            if !force && track.is_some_and(|track| track.decide(&current, &missing, &modes) == Decision::NeedsForce) {
                 return Err(changed_by_others(&place, &missing));
             }
             if !missing.is_empty() {
@@ -175,6 +182,7 @@ impl<'a> Accesses<'a> {
             Err(error) if !error.is_missing() => return Err(error.into()),
             tree => tree.ok(),
         };
+        let modes = self.modes(entity, &top)?;
         let mut steps = Vec::new();
         for (path, track) in record.base.iter() {
             // What is below is not followed to where a symlink may lead by now.
@@ -185,7 +193,7 @@ impl<'a> Accesses<'a> {
             };
             let Some((stat, current)) = current(&place, track)? else { continue };
             let missing = track.restoration(&current, stat.kind == Kind::File);
-            if !force && track.decide(&current, &missing) == Decision::NeedsForce {
+            if !force && track.decide(&current, &missing, &modes) == Decision::NeedsForce {
                 return Err(changed_by_others(&place, &missing));
             }
             if !missing.is_empty() {

@@ -18,6 +18,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("an ACL comes, is kept, and goes", &ACL, an_acl),
         trial_of("where the mode is declared, it is the mask", &ACL, the_mask),
         trial_of("an ACL that somebody has changed is overwritten by force only", &ACL, changed_acl),
+        trial_of(
+            "a declared mode changes the ACL of an existing path, and the ACL is ours",
+            &ACL,
+            mode_of_existing_path,
+        ),
+        trial_of("a manual ACL change is refused before the path is changed", &ACL, manual_change_comes_first),
+        trial_of("a path of another kind gets its ACL", &ACL, another_kind),
+        trial_of("an ACL that an earlier run could not set is set, or scrubbed", &ACL, record_of_earlier_run),
         trial_of("an ACL is known by its meaning, not by its order or spelling", &ACL, spelling),
         trial_of("a file that is as declared gets its ACL, and loses it", &ACL, attributes_only),
         trial_of("a directory has an ACL for what is made in it", &ACL, default_acl),
@@ -148,6 +156,107 @@ fn changed_acl() {
     refused(&root, "somebody has changed the ACL of");
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!(acl(&root, "etc/x"), "user::rw-,group::r--,other::r--");
+}
+
+/// The mode of a path is changed before its ACL, and chmod changes both.
+fn mode_of_existing_path() {
+    for (is_directory, before, after, extra) in [
+        (false, 0o444, "0644", "content = \"new\\n\"\n"),
+        (false, 0o444, "0644", ""),
+        (false, 0o644, "0640", "content = \"new\\n\"\n"),
+        (false, 0o600, "0640", "content = \"old\\n\"\n"),
+        (false, 0o755, "0600", "content = \"new\\n\"\nin_place = true\n"),
+        (true, 0o755, "0700", ""),
+        (true, 0o700, "2750", ""),
+        (true, 0o555, "0775", "recurse = true\n"),
+    ] {
+        for acl_before in [None, Some("u:1002:rx,g:1050:w")] {
+            let root = machine();
+            for path in ["srv/ours", "srv/theirs"] {
+                if is_directory {
+                    fs::create_dir_all(root.join(path)).unwrap();
+                } else {
+                    root.write(path, "old\n");
+                }
+                chmod(&root, path, before);
+                acl_before.iter().for_each(|entries| setfacl(&root, &["-m", entries], path));
+            }
+            let (acl_at_first, mode_at_first) = (acl(&root, "srv/ours"), mode(&root, "srv/ours"));
+            let entries = if is_directory { "\"u:alice:r\", \"d:u:alice:rX\"" } else { "\"u:alice:r\"" };
+            let ensure = if is_directory { "directory" } else { "present" };
+            declare(
+                &root,
+                &format!(
+                    "[[file]]\npath = \"/srv/ours\"\nensure = \"{ensure}\"\nmode = \"{after}\"\nacl = [{entries}]\n{extra}"
+                ),
+            );
+            let run = root.holo(&["apply", "--json"]);
+            let what = format!("{before:o} {acl_before:?} {after} {extra:?}\n{run}");
+            let expected = u32::from_str_radix(after, 8).unwrap();
+            assert!(acl(&root, "srv/ours").contains("user:1001:r--"), "{}\n{what}", acl(&root, "srv/ours"));
+            assert_eq!(mode(&root, "srv/ours"), expected, "{what}");
+            assert!(run.success() && run.stdout_lossy().contains("\"changed\":1"), "{what}");
+            assert_eq!(applied(&root).stdout_lossy().trim(), "", "{what}");
+            undeclare(&root);
+            applied(&root);
+            assert_eq!((acl(&root, "srv/ours"), mode(&root, "srv/ours")), (acl_at_first, mode_at_first), "{what}");
+            assert!(!root.exists("var/lib/holo/files/.access"), "{what}");
+        }
+    }
+}
+
+fn manual_change_comes_first() {
+    let root = machine().file("etc/x", "x\n");
+    declare(&root, "[[file]]\npath = \"/etc/x\"\ncontent = \"y\\n\"\nmode = \"0640\"\nacl = [\"u:alice:r\"]\n");
+    applied(&root);
+    setfacl(&root, &["-m", "u:1002:r"], "etc/x");
+    declare(&root, "[[file]]\npath = \"/etc/x\"\ncontent = \"z\\n\"\nmode = \"0660\"\nacl = [\"u:alice:r\"]\n");
+    assert_eq!(root.holo(&["check"]).status, Some(3));
+    refused(&root, "somebody has changed the ACL of");
+    assert!(root.holo(&["apply", "--force"]).success());
+    assert_eq!((root.read("etc/x"), mode(&root, "etc/x")), ("z\n".into(), 0o660));
+    unchanged(&root);
+}
+
+fn another_kind() {
+    let root = machine().file("srv/x", "x\n");
+    chmod(&root, "srv/x", 0o600);
+    declare(&root, "[[file]]\npath = \"/srv/x\"\nacl = [\"u:alice:rw\"]\n");
+    applied(&root);
+    let acl_of_file = acl(&root, "srv/x");
+    declare(&root, "[[file]]\npath = \"/srv/x\"\nensure = \"directory\"\nacl = [\"u:alice:rwx\"]\n");
+    let run = root.holo(&["apply", "--force"]);
+    assert!(run.success(), "{run}");
+    assert_eq!(acl(&root, "srv/x"), "user::rwx,user:1001:rwx,group::r-x,mask::rwx,other::r-x");
+    unchanged(&root);
+    assert_ne!(acl(&root, "srv/x"), acl_of_file);
+    undeclare(&root);
+    applied(&root);
+    assert_eq!((acl(&root, "srv/x"), root.read("srv/x")), ("user::rw-,group::---,other::---".into(), "x\n".into()));
+}
+
+/// An earlier version took its own change of the mode for a manual change of the ACL, and left the path like this.
+fn record_of_earlier_run() {
+    for is_declared in [true, false] {
+        let root = machine().file("etc/x", "x\n");
+        declare(&root, "[[file]]\npath = \"/etc/x\"\nmode = \"0640\"\nacl = [\"u:alice:r\"]\n");
+        applied(&root);
+        setfacl(&root, &["-b"], "etc/x");
+        chmod(&root, "etc/x", 0o640);
+        let record = "var/lib/holo/files/.access/base/file:%2fetc%2fx.json";
+        let known: serde_json::Value = serde_json::from_slice(root.read(record).as_ref()).unwrap();
+        let old = serde_json::json!(["user::r--", "group::r--", "other::r--"]);
+        let mut known = known;
+        known["base"][0][1] = serde_json::json!({ "base": { "acl": old }, "made": { "acl": old } });
+        root.write(record, known.to_string());
+        if is_declared {
+            applied(&root);
+            assert_eq!(acl(&root, "etc/x"), "user::rw-,user:1001:r--,group::r--,mask::r--,other::---");
+            unchanged(&root);
+        }
+        undeclare(&root);
+        applied(&root);
+    }
 }
 
 fn spelling() {

@@ -30,14 +30,25 @@ impl Executor<'_> {
     ) -> Result<Applied, DeclaredError> {
         let (entity, inspection) = (job.entity, &self.inspection);
         let accesses = Accesses::open(inspection)?;
-        let subject = inspection.subject(entity, inspection.recall(entity)?)?;
-        accesses.keep_base(entity, definition, &subject.path, &subject.takes_over)?;
-        let applied = self.apply_alone(index, job, answers);
-        if !matches!(applied, Applied::Unchanged | Applied::Changed(_) | Applied::ChangedQuietly(_)) {
-            return Ok(applied);
+        let mut record = inspection.recall(entity)?;
+        if let Some(record) = record.as_mut().filter(|record| record.base.have_intents()) {
+            answers.begin(index);
+            inspection.tracker.recover_intents(record)?;
         }
-        let plan = match accesses.plan(entity, definition, &subject.path, job.mode.force) {
-            Err(error) => return Ok(after(error, &applied, &mut answers.output(index))),
+        let subject = inspection.subject(entity, record)?;
+        accesses.keep_base(entity, definition, &subject.path, &subject.takes_over)?;
+        let plan = || accesses.plan(entity, definition, &subject.path, job.mode.force);
+        // A manual change is refused before the path is changed.
+        let before = plan()?;
+        let applied = self.apply_alone(index, job, answers);
+        let planned = match applied {
+            Applied::Unchanged => Ok(before),
+            // Its steps may have changed what is planned.
+            Applied::Changed(_) | Applied::ChangedQuietly(_) => plan(),
+            _ => return Ok(applied),
+        };
+        let plan = match planned {
+            Err(error) => return Ok(after_change(error).tell(&mut answers.output(index))),
             Ok(plan) if plan.is_empty() => return Ok(applied),
             Ok(plan) => plan,
         };
@@ -95,10 +106,12 @@ impl Executor<'_> {
     }
 }
 
-/// Returns the result of an apply whose path is as it shall be, but not the access.
-fn after(error: DeclaredError, applied: &Applied, output: &mut Output<'_>) -> Applied {
-    let told = error.tell(output);
-    if matches!(applied, Applied::Unchanged) { told.with_nothing_changed() } else { told }
+/// Returns the error of an entity whose path has been changed already: it is a failure, even if force would help.
+fn after_change(error: DeclaredError) -> DeclaredError {
+    match error {
+        DeclaredError::NeedsForce(reason) => DeclaredError::Never(format!("{reason} meanwhile")),
+        error => error,
+    }
 }
 
 /// Answers whose end is kept back, as more is done after it.
