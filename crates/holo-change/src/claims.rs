@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 const CLAIMS: &str = "claims.json";
 const HOLDERS: &str = "holders.json";
+const LAYERS: &str = "layers.json";
 
 /// The claim of a defined entity to a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,37 @@ pub fn publish_some(locations: &Locations, claims: &[Claim]) -> Result<()> {
     write(&cache, CLAIMS, &claims)
 }
 
+/// The files of others that have overlays or edits; for a file with edits, the ID of one of them.
+pub type Layers = BTreeMap<PathBuf, Option<String>>;
+
+/// Writes the layers of this plugin's entities to its cache directory. If `adds`, those already written are kept.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn publish_layers(locations: &Locations, mut layers: Layers, adds: bool) -> Result<()> {
+    if adds {
+        layers.extend(layers_in(locations.cache_dir()));
+    }
+    let cache = Tree::open(locations.cache_dir())?;
+    if layers.is_empty() {
+        return cache.place(Path::new(LAYERS)).remove();
+    }
+    let layers: Vec<(Text, Option<String>)> =
+        layers.into_iter().map(|(path, edit)| (Text(path_bytes(&path)), edit)).collect();
+    write(&cache, LAYERS, &layers)
+}
+
+/// Returns the layers of the entities of all plugins.
+#[must_use]
+pub fn layers(locations: &Locations) -> Layers {
+    cache_folders(locations).iter().flat_map(|folder| layers_in(folder)).collect()
+}
+
+fn layers_in(cache: &Path) -> impl Iterator<Item = (PathBuf, Option<String>)> + use<> {
+    let layers: Vec<(Text, Option<String>)> = read(&cache.join(LAYERS)).unwrap_or_default();
+    layers.into_iter().map(|(path, edit)| (path.0.to_path_lossy().into_owned(), edit))
+}
+
 fn write(cache: &Arc<Tree>, name: &str, what: &impl Serialize) -> Result<()> {
     let place = cache.place(Path::new(name));
     match serde_json::to_vec(what) {
@@ -157,11 +189,16 @@ impl FromIterator<Claim> for Claims {
 /// Returns the claims of all plugins that have written them.
 #[must_use]
 pub fn all(locations: &Locations) -> Vec<Claim> {
-    let Some(folder) = locations.cache_dir().parent() else { return Vec::new() };
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    folders.sort();
+    let folders = cache_folders(locations);
     folders.iter().filter_map(|folder| read::<Vec<Claim>>(&folder.join(CLAIMS))).flatten().collect()
+}
+
+/// Returns the cache directories of all plugins.
+fn cache_folders(locations: &Locations) -> Vec<PathBuf> {
+    let entries = locations.cache_dir().parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let mut folders: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    folders
 }
 
 /// Returns the entities of a plugin that have paths to be taken over, or whose paths are only known from their records:

@@ -56,7 +56,7 @@ pub use entity_change::{EntityChange, PathChange};
 pub use made_directories::MadeDirectories;
 pub use restore::Found;
 pub use state::{Attributes, State, Unmanaged};
-pub use stores::Overlays;
+pub use stores::{EditedFiles, Overlays};
 pub use tracks::{HasTracks, Origin, Track, Tracks};
 
 use crate::base_store::BaseStore;
@@ -91,6 +91,7 @@ pub struct Tracker {
     own: PluginStore,
     /// The overlays on paths.
     overlays: Overlays,
+    edited: EditedFiles,
     canonical: CanonicalPaths,
     /// The paths that other entities hold.
     held: HeldPaths,
@@ -115,6 +116,7 @@ impl Tracker {
             contents,
             bases: bases.clone(),
             overlays: Overlays::of(locations),
+            edited: EditedFiles::of(locations),
             own,
             held: HeldPaths::default(),
             locations: Arc::new(locations.clone()),
@@ -161,6 +163,22 @@ impl Tracker {
     #[must_use]
     pub fn is_overlaid(&self, path: &Path) -> bool {
         self.overlays.lie_over(path)
+    }
+
+    /// Returns true if the file at a path contains edits.
+    ///
+    /// # Errors
+    /// If the path or the record cannot be examined.
+    pub fn is_edited(&self, path: &Path) -> Result<bool> {
+        self.edited.contain(path)
+    }
+
+    /// Returns an error if the file at a path, which is about to become a base, contains edits.
+    ///
+    /// # Errors
+    /// The error names one of the edits.
+    pub fn reject_edited(&self, path: &Path) -> std::result::Result<(), Unmanaged> {
+        self.edited.reject(path)
     }
 
     /// Restricts the tracker to a directory, below which no symlinks are followed. If the directory does not exist yet,
@@ -216,6 +234,7 @@ impl Tracker {
             own: self.own.with_bases(&bases),
             bases,
             overlays: self.overlays.reopen()?,
+            edited: self.edited.reopen()?,
             held: self.held.clone(),
             locations: Arc::clone(&self.locations),
             threads: self.threads,

@@ -50,7 +50,7 @@ use crate::error::Result;
 use crate::locations::Locations;
 use crate::manifest::{self, EntryKind, FileDigests, Manifest, ManifestEntry, Ownership};
 use crate::path_handle::{Kind, PathHandle, Tree};
-use crate::tracked::{Held, MadeDirectories, Overlays, PluginStore, Taken};
+use crate::tracked::{EditedFiles, Held, MadeDirectories, Overlays, PluginStore, Taken, Unmanaged};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -63,6 +63,7 @@ pub struct TreeStore {
     state: Arc<Tree>,
     bases: Bases,
     overlays: Overlays,
+    edited: EditedFiles,
     digests: Rc<dyn FileDigests>,
     /// The plugin's state directory.
     plugin: PluginStore,
@@ -92,6 +93,7 @@ impl TreeStore {
             bases: Bases::new(&state),
             state,
             overlays: Overlays::of(locations),
+            edited: EditedFiles::of(locations),
             digests,
             directories: Arc::clone(directories),
         })
@@ -128,6 +130,14 @@ impl TreeStore {
     #[must_use]
     pub fn bases(&self) -> &Bases {
         &self.bases
+    }
+
+    /// Returns an error if the file at a path, which is about to become a base, contains edits.
+    ///
+    /// # Errors
+    /// The error names one of the edits.
+    pub fn reject_edited(&self, path: &Path) -> std::result::Result<(), Unmanaged> {
+        self.edited.reject(path)
     }
 
     /// Returns the paths that others have taken over from an entity, without updating its record before they were

@@ -43,6 +43,9 @@ impl Removal<'_> {
         if found == Found::Changed && !force {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
+        if found == Found::Foreign {
+            self.store.trees.reject_edited(&self.canonical()?)?;
+        }
         let mut changes = self.remove_trees(&mut record, force, output)?;
         if found != Found::Nothing {
             self.save_record(&record)?;

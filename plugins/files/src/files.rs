@@ -8,6 +8,7 @@ use crate::managed::{ManagedFile, tidy_up};
 use crate::overlay::{self, FileEntity};
 use crate::read::Read;
 use bstr::{BStr, BString};
+use holo_change::claims::{self, Layers};
 use holo_plugin::declared::apply_together;
 use holo_plugin::index::Table;
 use holo_plugin::{
@@ -60,8 +61,22 @@ impl Files {
         self.records_in_test_mode || !host.test_mode()
     }
 
-    fn found(&self, files: &[ManagedFile], is_limited: bool) {
-        self.tidying.found(files, is_limited);
+    /// Publishes and notes what a scan has found: files, and those in which edits are made.
+    fn found(
+        &self,
+        host: &Host,
+        (files, mut layers): (&[ManagedFile], Layers),
+        limit: Option<ScanLimit<'_>>,
+        output: &mut Output<'_>,
+    ) {
+        layers.extend(files.iter().flat_map(ManagedFile::layers));
+        if let Some(ScanLimit::Ids(ids)) = limit {
+            layers.extend(overlay::scan::pending_in(host, ids).into_iter().map(|path| (path, None)));
+        }
+        if let Err(error) = claims::publish_layers(host.locations(), layers, limit.is_some()) {
+            output.error(error.to_string());
+        }
+        self.tidying.found(files, limit.is_some());
         if files.iter().any(|file| matches!(file, ManagedFile::Contradicted(_))) {
             self.known_files.forget();
         }
@@ -83,8 +98,10 @@ impl Plugin for Files {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
-        let files = self.read(host, None, output).into_entities(host, overlays, output);
-        self.found(&files, false);
+        let read = self.read(host, None, output);
+        let edited = read.edits.kept();
+        let files = read.into_entities(host, overlays, output);
+        self.found(host, (&files, edited), None, output);
         Ok(files)
     }
 
@@ -106,8 +123,9 @@ impl Plugin for Files {
             }
             _ => overlay::scan::all(host, output)?,
         };
+        let edited = read.edits.kept();
         let files = read.into_entities(host, overlays, output);
-        self.found(&files, true);
+        self.found(host, (&files, edited), Some(limit), output);
         Ok(files)
     }
 

@@ -10,7 +10,7 @@ use holo_change::tracked::Digest;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{HealthCheck, Hindrance};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A managed file.
 pub(crate) enum ManagedFile {
@@ -68,13 +68,31 @@ impl ManagedFile {
         }
     }
 
+    /// Returns the files of others that it is about: by the path as it is defined, and by the one without symlinks. An overlay with a base is
+    /// known by that.
+    pub(crate) fn layers(&self) -> Vec<(PathBuf, Option<String>)> {
+        match self {
+            _ if self.is_left_out() || self.is_orphan() => Vec::new(),
+            ManagedFile::Overlay(entity) if entity.has_base => Vec::new(),
+            ManagedFile::Overlay(_) | ManagedFile::WithSidecar(_) | ManagedFile::OverlayAfter(..) => {
+                self.path().map(|path| (path.to_owned(), None)).into_iter().collect()
+            }
+            ManagedFile::Edit(edit) => {
+                let paths = [edit.entity.path(), edit.entity.file()];
+                paths.map(|path| (path.to_owned(), Some(edit.entity.id().to_owned()))).into()
+            }
+            ManagedFile::Declared(_) | ManagedFile::Contradicted(_) => Vec::new(),
+        }
+    }
+
     /// Returns true if nothing defines it any more.
     pub(crate) fn is_orphan(&self) -> bool {
         match self {
             ManagedFile::Overlay(entity) => entity.is_orphan(),
             ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.entity.is_orphan(),
             ManagedFile::Declared(entity) => entity.entity.definition.is_none(),
-            ManagedFile::Edit(_) | ManagedFile::Contradicted(_) => false,
+            ManagedFile::Edit(entity) => entity.entity.is_orphan(),
+            ManagedFile::Contradicted(_) => false,
         }
     }
 

@@ -1,11 +1,13 @@
 //! The input of a plan.
 
 use crate::definition::ScaffoldDefinition;
+use crate::error::Result;
 use crate::known::Known;
 use crate::record::Record;
 use crate::render::Rendered;
 use holo_change::tracked::Tracker;
 use holo_plugin::Host;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The input of a plan.
@@ -20,17 +22,22 @@ pub(crate) struct Circumstances<'a> {
     /// The files that are known to be unchanged, and need not be read.
     pub(crate) known: &'a Known,
     pub(crate) rendered: &'a Rendered,
-    /// The paths of other entities, which are not purged.
-    pub(crate) others: &'a [PathBuf],
+    /// The paths inside the target that belong to other entities, and are not purged.
+    pub(crate) others: &'a BTreeSet<PathBuf>,
+    /// True if the plan is made by an apply. By then, orphaned edits are reverted, unless that was refused.
+    pub(crate) is_apply: bool,
     /// Returns true if a program must be run for a file.
     pub(crate) has_programs: &'a dyn Fn(&Path) -> bool,
 }
 
 impl Circumstances<'_> {
+    /// Returns true if a file contains edits or has an overlay, and is therefore not purged.
+    pub(crate) fn has_layers(&self, path: &Path) -> Result<bool> {
+        Ok(self.tracker.is_overlaid(path) || (self.is_apply && self.tracker.is_edited(path)?))
+    }
+
     /// Returns true if a path belongs to another entity, which owns a path inside the target.
     pub(crate) fn is_others(&self, path: &Path) -> bool {
-        let target = self.target;
-        let mut inside = self.others.iter().filter(|other| *other != target && other.starts_with(target));
-        inside.any(|other| path.starts_with(other))
+        path.ancestors().take_while(|above| *above != self.target).any(|above| self.others.contains(above))
     }
 }

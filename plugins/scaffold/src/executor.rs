@@ -84,7 +84,7 @@ impl<'a> Executor<'a> {
         let Some(definition) = entity.wanted() else { return self.check_scrubbing(entity) };
         let work = Work::new(entity, definition, self)?;
         let known = self.known(&work, self.recall(entity)?)?;
-        let plan = self.plan(&work, &known.remembered.base, entity.together.known(self.host))?;
+        let plan = self.plan(&work, &known.remembered.base, entity.together.known(self.host), false)?;
         if let Some(reason) = plan.refusal(self.host) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
@@ -104,7 +104,7 @@ impl<'a> Executor<'a> {
             Some(definition) => {
                 let work = Work::new(entity, definition, self)?;
                 let known = self.known(&work, self.recall(entity)?)?.remembered.base;
-                let plan = self.plan(&work, &known, &Known::nothing())?;
+                let plan = self.plan(&work, &known, &Known::nothing(), false)?;
                 for path in
                     plan.changes.iter().filter(|(_, change)| **change != Change::RunPrograms).map(|(path, _)| path)
                 {
@@ -173,17 +173,16 @@ impl<'a> Executor<'a> {
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
         let held = self.tracker.held_below(&work.target, &work.shared.claims(self.host).all);
         let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
+        work.check_edits(remembered.base.tracks(), self)?;
         Ok(Remembrance { remembered, takes_over })
     }
 
-    fn plan(&self, work: &Work<'_>, record: &Record, known: &Known) -> Result<Plan> {
-        let others: Vec<PathBuf> = work
-            .entity
-            .others
-            .iter()
-            .cloned()
-            .chain(work.shared.claims(self.host).paths.paths().map(Path::to_owned))
-            .collect();
+    fn plan(&self, work: &Work<'_>, record: &Record, known: &Known, is_apply: bool) -> Result<Plan> {
+        let claims = work.shared.claims(self.host);
+        let others = work.entity.others.iter().map(PathBuf::as_path);
+        let layers = work.definition.purge.then(|| work.shared.layers(self.host, &self.tracker).keys());
+        let others = others.chain(claims.paths.paths()).chain(layers.into_iter().flatten().map(PathBuf::as_path));
+        let others = others.filter(|other| other.starts_with(&work.target)).map(Path::to_owned).collect();
         Plan::new(&Circumstances {
             host: self.host,
             definition: work.definition,
@@ -193,6 +192,7 @@ impl<'a> Executor<'a> {
             known,
             rendered: &work.rendered,
             others: &others,
+            is_apply,
             has_programs: &|path| work.programs.are_for(path),
         })
     }

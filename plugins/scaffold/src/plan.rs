@@ -189,7 +189,7 @@ struct Look {
 impl Circumstances<'_> {
     /// Inspects all desired paths.
     fn look_at(&self, all: &[(PathBuf, &Item)], attributes: &Wanted) -> Vec<Result<Look>> {
-        let (known, record) = (self.known, self.record);
+        let (known, record, is_apply) = (self.known, self.record, self.is_apply);
         let (host, tracker) = (self.host, self.tracker);
         let look = |(path, item): &(PathBuf, &Item), tracker: &Tracker| {
             let track = record.tracks().get(path);
@@ -199,6 +199,9 @@ impl Circumstances<'_> {
                 let problem =
                     format!("{} would become a directory, and has resource files of its own", shown.display());
                 return Err(ScaffoldError::Never(problem));
+            }
+            if is_apply && track.is_none() {
+                tracker.reject_edited(path)?;
             }
             let rendered = attributes.state(item, track.map_or(&current, |track| &track.base));
             let made = track.and_then(|track| track.provisioned.as_ref());

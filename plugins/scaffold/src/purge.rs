@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Returns true if a path that the source no longer contains is purged: it neither belongs to another entity nor is
 /// at or below a mount point.
 pub(crate) fn may_go(circumstances: &Circumstances<'_>, path: &Path) -> Result<bool> {
-    if circumstances.is_others(path) {
+    if circumstances.is_others(path) || circumstances.has_layers(path)? {
         return Ok(false);
     }
     let target = circumstances.target;
@@ -40,7 +40,7 @@ pub(crate) fn purge(
             let is_known = wanted.contains(&path) || circumstances.record.tracks().get(&path).is_some();
             let Some(looks) = place.stat()? else { continue };
             // A file can be a mount point, too.
-            if circumstances.is_others(&path) || circumstances.tracker.is_overlaid(&path) || place.is_mount_point()? {
+            if circumstances.is_others(&path) || circumstances.has_layers(&path)? || place.is_mount_point()? {
                 continue;
             }
             match looks.kind {

@@ -1,10 +1,11 @@
 //! State that the scaffolds of a set or of a run share. Reading it for each of them would take more than linear time.
 
 use crate::known::Known;
-use holo_change::claims::{self, Claim, Claims};
-use holo_change::tracked::HeldPaths;
+use holo_change::claims::{self, Claim, Claims, Layers};
+use holo_change::tracked::{HeldPaths, Tracker};
 use holo_plugin::Host;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The state that the scaffolds of the plugin share.
@@ -22,6 +23,7 @@ pub(crate) struct Shared {
     /// The paths that entities hold.
     pub(crate) held: HeldPaths,
     claims: OnceLock<RunClaims>,
+    layers: OnceLock<Layers>,
 }
 
 /// The claims of a run's entities.
@@ -71,6 +73,14 @@ impl Together {
 }
 
 impl Shared {
+    /// Returns the files that other entities lay something over, or edit.
+    pub(crate) fn layers(&self, host: &Host, tracker: &Tracker) -> &Layers {
+        self.layers.get_or_init(|| {
+            let canonical = |path: PathBuf| tracker.canonical(&path).unwrap_or(path);
+            claims::layers(host.locations()).into_iter().map(|(path, edit)| (canonical(path), edit)).collect()
+        })
+    }
+
     pub(crate) fn claims(&self, host: &Host) -> &RunClaims {
         self.claims.get_or_init(|| {
             let all = claims::all(host.locations());

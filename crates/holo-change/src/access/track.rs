@@ -132,3 +132,31 @@ impl AccessTrack {
         missing
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acl::{Acl, Tag};
+
+    fn with_acl(acl: Acl) -> Access {
+        Access { acl: Some(acl), ..Access::default() }
+    }
+
+    #[test]
+    fn an_acl_changed_by_our_own_chmod_is_ours() {
+        let named = |mask| {
+            let entries = [(Tag::User(1001), 0o6), (Tag::GroupObj, 0o4), (Tag::Mask, mask)];
+            Acl::new(Acl::of_mode(0o640).entries().chain(entries))
+        };
+        let desired = with_acl(named(0o2));
+        for (made, current) in [(Acl::of_mode(0o444), Acl::of_mode(0o660)), (named(0o4), named(0o6))] {
+            let (track, current) = (AccessTrack::new(with_acl(made)), with_acl(current));
+            assert_eq!(track.decide(&current, &desired, &[0o640, 0o660]), Decision::Change);
+            assert_eq!(track.decide(&current, &desired, &[0o640]), Decision::NeedsForce);
+            assert_eq!(track.decide(&current, &desired, &[]), Decision::NeedsForce);
+        }
+        // Removing the entry of a user is no chmod.
+        let track = AccessTrack::new(with_acl(named(0o6)));
+        assert_eq!(track.decide(&with_acl(Acl::of_mode(0o660)), &desired, &[0o660]), Decision::NeedsForce);
+    }
+}

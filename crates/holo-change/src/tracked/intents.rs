@@ -62,6 +62,9 @@ impl Tracker {
             }
             let key = path_bytes(path);
             let is_known = tracks.0.contains_key(&key);
+            if !is_known {
+                self.reject_edited(path)?;
+            }
             let writes_over = *in_place && writes_in_place(&current, desired);
             let mut is_linked = false;
             if let Some((content, stamp)) = current.content().zip(stamp.as_ref()).filter(|_| !is_known || writes_over) {

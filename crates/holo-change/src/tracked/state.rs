@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Gid, Mode, OFlags, Stat, Uid};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 
 const MODE_BITS: u32 = 0o7777;
 
@@ -96,6 +97,14 @@ pub enum Unmanaged {
     /// The path has an overlay, and its new type would not support one.
     #[error("{0} has resource files, and would not be a file any more")]
     Overlaid(String),
+    /// The path is about to become a base, and contains an edit.
+    #[error("{} is edited by {edit}; one of both has to go", .path.display())]
+    Edited {
+        /// The path below the root.
+        path: PathBuf,
+        /// The ID of the edit.
+        edit: String,
+    },
     /// The path cannot be examined.
     #[error(transparent)]
     Path(#[from] PathError),

@@ -3,10 +3,12 @@
 use super::contents::{Contents, Digest};
 use super::directories::OwnDirectories;
 use super::linking::LINKED;
+use super::state::Unmanaged;
 use super::tracks::Tracks;
 use super::{CONTENTS, DIRECTORIES, UNTIDY};
 use crate::base_store::{BaseStore, Remembered};
 use crate::bases::Bases;
+use crate::canonical::CanonicalPaths;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::Locations;
@@ -64,6 +66,62 @@ impl Overlays {
     #[must_use]
     pub fn lie_over(&self, path: &Path) -> bool {
         self.base(path).is_some()
+    }
+}
+
+/// The files that contain edits. No base may be taken of such a file: it would contain lines of the edits.
+#[derive(Clone, Debug)]
+pub struct EditedFiles(Option<(BaseStore, CanonicalPaths)>);
+
+impl EditedFiles {
+    /// The directory of the records, one per file, in the state directory of `files`.
+    pub const FOLDER: &str = ".edits";
+
+    /// Opens the records of the plugin `files`, if there are any.
+    #[must_use]
+    pub fn of(locations: &Locations) -> EditedFiles {
+        let state = locations.state_dir().parent().map(|all| all.join(OVERLAYS));
+        let state = state.filter(|state| state.join(EditedFiles::FOLDER).is_dir());
+        let trees = state.and_then(|state| Some((Tree::open(&state).ok()?, Tree::open(locations.root()).ok()?)));
+        EditedFiles(
+            trees.map(|(state, root)| {
+                (BaseStore::at(&state, Path::new(EditedFiles::FOLDER)), CanonicalPaths::new(&root))
+            }),
+        )
+    }
+
+    /// Opens the records again, for use by another thread.
+    pub(super) fn reopen(&self) -> Result<EditedFiles> {
+        let reopen = |(records, canonical): &(BaseStore, CanonicalPaths)| Ok((records.reopen()?, canonical.clone()));
+        Ok(EditedFiles(self.0.as_ref().map(reopen).transpose()?))
+    }
+
+    /// Returns the ID of the record of a file, given its path without symlinks.
+    #[must_use]
+    pub fn record_id(path: &Path) -> String {
+        path.display().to_string()
+    }
+
+    /// Returns true if the file at a path contains edits.
+    ///
+    /// # Errors
+    /// If the path or the record cannot be examined.
+    pub fn contain(&self, path: &Path) -> Result<bool> {
+        let Some((records, canonical)) = &self.0 else { return Ok(false) };
+        Ok(records.stamp(&EditedFiles::record_id(&canonical.of(path)?))?.is_some())
+    }
+
+    /// Returns an error if the file at a path contains edits.
+    ///
+    /// # Errors
+    /// The error names one of the edits.
+    pub fn reject(&self, path: &Path) -> std::result::Result<(), Unmanaged> {
+        let Some((records, canonical)) = self.0.as_ref().filter(|_| self.contain(path).unwrap_or(true)) else {
+            return Ok(());
+        };
+        let record = records.recall::<Value>(&EditedFiles::record_id(&canonical.of(path)?))?;
+        let edit = record.and_then(|record| Some(record.base.pointer("/now/edits/0/id")?.as_str()?.to_owned()));
+        Err(Unmanaged::Edited { path: path.to_owned(), edit: edit.unwrap_or_else(|| "an edit".to_owned()) })
     }
 }
 

@@ -215,6 +215,7 @@ impl Deployment<'_> {
             self.store.trees.bases().remove(Path::new(&path))?;
             return Ok(None);
         }
+        self.store.trees.reject_edited(Path::new(&path))?;
         // If this run is killed before the base is needed, the base is removed with the record.
         state.record.path = Some(path.clone());
         self.save_record(state)?;

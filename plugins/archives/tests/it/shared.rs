@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         nothing_is_put_back_through_a_link,
         a_file_comes_back_where_a_directory_was_made,
         what_a_definition_of_another_plugin_is_about_is_not_brought,
+        lines_of_an_edit_become_no_part_of_a_base,
         what_comes_back_has_its_attributes,
         what_is_said_is_what_was_done,
         whatever_archives_do_in_the_end_it_is_as_before,
@@ -281,6 +282,30 @@ fn what_a_definition_of_another_plugin_is_about_is_not_brought() {
     drop_definition(&root, "10-a");
     apply(&root);
     assert!(!root.exists("opt"));
+}
+
+fn lines_of_an_edit_become_no_part_of_a_base() {
+    for (definition, edited) in [
+        (extracted("a", "/opt/app"), "/opt/app/conf"),
+        ("url = \"file:///usr/share/a\"".to_owned(), "/srv/a"),
+        ("ensure = \"absent\"".to_owned(), "/srv/a"),
+    ] {
+        let root = ScratchRoot::new().plugin("files").plugin("archives").file("etc/os-release", "ID=debian\n");
+        root.write("usr/share/a", Tar::new().file("conf", "a\n").end());
+        root.write("opt/app/conf", "a person's\n");
+        root.write("srv/a", "a person's\n");
+        root.write("usr/share/holo/files/10-x.toml", format!("[[line]]\npath = {edited:?}\nline = \"ours\"\n"));
+        apply(&root);
+        declare(&root, "10-a", "/srv/a", &definition);
+        let words = format!("{edited} is edited by line:{edited}; one of both has to go");
+        fails(&root, &words);
+        fs::remove_file(root.join("usr/share/holo/files/10-x.toml")).unwrap();
+        apply(&root);
+        settled(&root);
+        drop_definition(&root, "10-a");
+        apply(&root);
+        assert_eq!((root.read("opt/app/conf"), root.read("srv/a")), ("a person's\n".into(), "a person's\n".into()));
+    }
 }
 
 fn what_comes_back_has_its_attributes() {

@@ -19,6 +19,8 @@ pub(crate) struct EditEntity {
     pub(super) id: String,
     /// The path as it is defined, or of an orphan as it is recorded.
     pub(super) path: PathBuf,
+    /// The path without symlinks, as it was when the entities were listed.
+    pub(super) file: PathBuf,
     /// None for an orphan.
     pub(super) definition: Option<EditDefinition>,
     pub(super) timeout: Option<Duration>,
@@ -58,6 +60,15 @@ impl EditEntity {
     /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the path of the file without symlinks, as it was when the entities were listed.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.definition.is_none()
     }
 
     pub(crate) fn id(&self) -> &str {

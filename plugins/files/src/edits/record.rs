@@ -3,13 +3,11 @@
 use super::entity::EditEntity;
 use super::ledger::{Ledger, Segments};
 use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::tracked::EditedFiles;
 use holo_change::{PathError, Tree, is_between};
 use holo_plugin::{EntityReport, Host, Output, Text};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-
-/// The folder of all records of edited files: version 3 has the rest of the state directory.
-const FOLDER: &str = ".edits";
 
 /// The record of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,7 +53,7 @@ pub(super) struct Records(BaseStore);
 
 impl Records {
     pub(super) fn open(host: &Host) -> Result<Records, PathError> {
-        Ok(Records(BaseStore::open_in(host.locations(), Path::new(FOLDER))?))
+        Ok(Records(BaseStore::open_in(host.locations(), Path::new(EditedFiles::FOLDER))?))
     }
 
     /// Returns the records of all files. What cannot be read is said on `output`.
@@ -64,7 +62,7 @@ impl Records {
     }
 
     pub(super) fn of(&self, path: &Path) -> Result<Option<FileRecord>, PathError> {
-        Ok(self.0.recall::<FileRecord>(&id(path))?.map(|remembered| remembered.base))
+        Ok(self.0.recall::<FileRecord>(&EditedFiles::record_id(path))?.map(|remembered| remembered.base))
     }
 
     /// Removes what killed runs have left.
@@ -76,28 +74,23 @@ impl Records {
     pub(super) fn keep(&self, record: &FileRecord) -> Result<(), PathError> {
         let path = record.path();
         if record.now.edits.is_empty() && record.next.is_none() {
-            return self.0.forget(&id(&path));
+            return self.0.forget(&EditedFiles::record_id(&path));
         }
-        self.0.keep(&Remembered::new(&EntityReport::new(id(&path)), record.clone()))
+        self.0.keep(&Remembered::new(&EntityReport::new(EditedFiles::record_id(&path)), record.clone()))
     }
 }
 
 /// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
 pub(crate) fn remove_empty_folder(host: &Host) {
-    if host.state_dir().join(FOLDER).exists()
+    if host.state_dir().join(EditedFiles::FOLDER).exists()
         && let Ok(state) = Tree::open(host.state_dir())
         && let Ok(_held) = state.hold()
         && let Ok(records) = Records::open(host)
     {
         // The next apply finds what could not be removed.
         let _ = records.tidy();
-        state.place(&Path::new(FOLDER).join("x")).remove_empty_folders(Path::new(""));
+        state.place(&Path::new(EditedFiles::FOLDER).join("x")).remove_empty_folders(Path::new(""));
     }
-}
-
-/// Files have no entities of their own; their records are found by this.
-fn id(path: &Path) -> String {
-    path.display().to_string()
 }
 
 impl FileRecord {

@@ -5,6 +5,7 @@ use super::definition::{BlockDefinition, IniDefinition, LineDefinition};
 use super::entity::{EditEntity, Run};
 use super::inspection::Inspection;
 use super::record::FileRecord;
+use holo_change::claims::Layers;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, Defined, Definitions, Location};
 use holo_plugin::{EntityReport, Host, Output};
@@ -25,6 +26,8 @@ pub(crate) struct Found {
     made_in: BTreeMap<String, PathBuf>,
     secret: BTreeSet<PathBuf>,
     in_place: BTreeSet<PathBuf>,
+    /// The files with edits that are still defined, be that in a broken definition or with a condition that leaves them out.
+    kept: Layers,
 }
 
 /// Another entity that is about the same file.
@@ -55,13 +58,15 @@ impl Found {
         };
         let (lines, (blocks, (inis, ()))) = tables;
         let is_orphan = |id: &str| lines.is_orphan(id) && blocks.is_orphan(id) && inis.is_orphan(id);
-        let (mut orphans, mut made_in) = (Vec::new(), BTreeMap::new());
+        let (mut orphans, mut made_in, mut kept) = (Vec::new(), BTreeMap::new(), Layers::new());
         for record in &records {
             for report in record.reports() {
                 let id = report.id.to_string();
                 made_in.insert(id.clone(), record.path());
                 if is_orphan(&id) {
                     orphans.push((report, record.path()));
+                } else {
+                    kept.insert(record.path(), Some(id));
                 }
             }
         }
@@ -70,7 +75,12 @@ impl Found {
         let defined = as_edits(lines, EditDefinition::Line)
             .chain(as_edits(blocks, EditDefinition::Block))
             .chain(as_edits(inis, EditDefinition::Ini));
-        Found { defined: defined.collect(), orphans, made_in, secret, in_place }
+        Found { defined: defined.collect(), orphans, made_in, secret, in_place, kept }
+    }
+
+    /// Returns the files in which an edit is made that is still defined.
+    pub(crate) fn kept(&self) -> Layers {
+        self.kept.clone()
     }
 
     /// Returns true if there are none, as on a machine that has other files alone.
@@ -114,6 +124,7 @@ impl Found {
             let entity = EditEntity {
                 id: id.clone(),
                 path: definition.path().to_owned(),
+                file: path.clone(),
                 definition: Some(definition.clone()),
                 timeout: common.keys.timeout,
                 made_in: self.made_in.get(id).cloned(),
@@ -141,6 +152,7 @@ impl Found {
                 in_place: in_place.contains(&path),
                 run: Arc::clone(&run),
                 path: path.clone(),
+                file: path.clone(),
             };
             edits.push(FoundEdit { edit: Declared::orphan(entity), path, problem: None });
         }

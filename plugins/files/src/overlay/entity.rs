@@ -30,6 +30,8 @@ pub(crate) struct FileEntity {
     pub(crate) resources: Vec<Resource>,
     /// True if the target is still a file or symlink; looked at only for orphans.
     pub(crate) target_exists: bool,
+    /// True if the scan has seen its base.
+    pub(crate) has_base: bool,
     /// What was said of it beside its resources.
     pub(crate) sidecar: Option<Arc<Sidecar>>,
     /// By which all of this is found.
@@ -60,7 +62,14 @@ pub(crate) enum Kind {
 
 impl FileEntity {
     pub(crate) fn new(path: PathBuf, host: &Arc<Host>) -> FileEntity {
-        FileEntity { path, resources: Vec::new(), target_exists: false, sidecar: None, host: Arc::clone(host) }
+        FileEntity {
+            path,
+            resources: Vec::new(),
+            target_exists: false,
+            has_base: false,
+            sidecar: None,
+            host: Arc::clone(host),
+        }
     }
 
     pub(crate) fn host(&self) -> &Host {

@@ -1,8 +1,10 @@
 //! The places of targets, of their images, and of what they are made of.
 
-use crate::overlay::entity::Resource;
+use crate::overlay::entity::{FileEntity, Resource};
+use crate::overlay::evaluation::EvaluationError;
 use holo_change::error::Result;
 use holo_change::image_store::{ImageStore, path_digest};
+use holo_change::tracked::{EditedFiles, Unmanaged};
 use holo_change::{PathHandle, Tree};
 use holo_plugin::Host;
 use std::path::Path;
@@ -16,6 +18,7 @@ const RECORD: &str = ".unchanged";
 pub(crate) struct Layout {
     /// The targets and their images.
     pub(crate) images: ImageStore,
+    edited: EditedFiles,
     /// By the index of the directory.
     resources: Vec<Arc<Tree>>,
     cache: Arc<Tree>,
@@ -25,9 +28,16 @@ impl Layout {
     pub(crate) fn open(host: &Host) -> Result<Layout> {
         Ok(Layout {
             images: ImageStore::open(host.locations())?,
+            edited: EditedFiles::of(host.locations()),
             resources: host.resources().iter().map(Tree::open).collect::<Result<_>>()?,
             cache: Tree::open(host.cache_dir())?,
         })
+    }
+
+    /// Fails if the target of an entity, which is about to become its base, contains lines of an edit.
+    pub(crate) fn reject_edited(&self, entity: &FileEntity) -> std::result::Result<(), EvaluationError> {
+        let reject = |error: Unmanaged| EvaluationError(format!("skipping target: {error}"));
+        self.edited.reject(&entity.path).map_err(reject)
     }
 
     /// Has changes made by so many threads.

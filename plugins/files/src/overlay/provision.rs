@@ -112,6 +112,9 @@ fn try_prepare(
         base => base,
     };
     let provisioned = Image::load(&layout.images.provisioned(&entity.path))?;
+    if known_base.is_none() {
+        layout.reject_edited(entity)?;
+    }
 
     let found_base = match (known_base, current.as_ref().zip(stamp)) {
         (Some(base), _) => base,

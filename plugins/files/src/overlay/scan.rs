@@ -7,7 +7,7 @@ use holo_change::PathHandle;
 use holo_change::error::PathError;
 use holo_change::image_store::{BASE, PROVISIONED};
 use holo_plugin::definitions::{ListError, ResourceFile};
-use holo_plugin::{Asset, Host, Output, ScanError};
+use holo_plugin::{Asset, Host, Output, ScanError, Silence};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, FileType};
@@ -67,6 +67,16 @@ pub(crate) fn neighbours(
     Ok(found)
 }
 
+/// Returns the targets without a base in the directories that entities of other plugins are named after.
+pub(crate) fn pending_in(host: &Host, ids: &[BString]) -> Vec<PathBuf> {
+    let others = ids.iter().filter(|id| !id.starts_with(PREFIX)).filter_map(|id| Some(id.split_once_str(":/")?.1));
+    let found = others.flat_map(|path| {
+        let within = [path.trim_end_with(|letter| letter == '/'), b"/"].concat();
+        below(host, &within, &mut Output::new(&mut Silence)).unwrap_or_default()
+    });
+    found.filter(|entity| !entity.is_orphan() && !entity.has_base).map(|entity| entity.path).collect()
+}
+
 /// Lists the managed files whose paths, without the slash before them, begin so.
 fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
     let shared = Arc::new(host.clone());
@@ -85,8 +95,9 @@ fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<F
     for folder in folders {
         for path in files_below(&host.state_dir().join(folder), beginning, output)? {
             let target = Path::new("/").join(path);
-            if !entities.contains_key(target.as_os_str()) {
-                entities.insert(target.clone().into(), orphan(target, &shared, &layout, output));
+            match entities.get_mut(target.as_os_str()) {
+                Some(entity) => entity.has_base |= *folder == BASE,
+                None => drop(entities.insert(target.clone().into(), orphan(target, &shared, &layout, output))),
             }
         }
     }

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 24] = [
+    let cases: [Case; 25] = [
         ("several edits of one file are made at once", &[Need::Program("strace")], together),
         ("the examples of the man page do what it says", &[], manual),
         ("a change of our lines is refused, shown, and overwritten by force", &[], changed_by_person),
@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("a sensitive file is shown for no edit", &[], sensitive),
         ("a file that is declared or overlaid is not edited", &[], contradictions),
         ("an edit gives way to a declaration, and the other way round", &[], successions),
+        ("lines of an edit that is not reverted become no part of a base", &[], refused_succession),
         ("an edit follows its definition to another file", &[], moved),
         ("another name is another edit, which makes what the first one takes back", &[], renamed),
         ("a symlink is followed if it is to be trusted", &[], links),
@@ -296,6 +297,33 @@ fn successions() {
     undefine(&root);
     applied(&root);
     assert_eq!(root.read("etc/x"), "a\n#Port 1\n");
+}
+
+fn refused_succession() {
+    const DIRECTORY: &str = "[[file]]\npath = \"/srv/d\"\nensure = \"absent\"\nforce = true\n";
+    const FILE: &str = "[[file]]\npath = \"/srv/d/x\"\ncontent = \"b\\n\"\n";
+    for next in [Some(FILE), Some(DIRECTORY), None] {
+        let root = root().file("srv/d/x", "a\n#Port 1\n");
+        declare(&root, &PORT.replace("/etc/x", "/srv/d/x"));
+        applied(&root);
+        root.write("srv/d/x", "a\nPort 2222\n");
+        match next {
+            Some(definition) => declare(&root, definition),
+            None => {
+                undefine(&root);
+                root.write("usr/share/holo/files/01-x/srv/d/x", "overlaid\n");
+            }
+        }
+        let run = root.holo(&["apply"]);
+        assert_eq!(run.status, Some(1), "{run}");
+        assert!(run.stderr_lossy().contains("/srv/d/x is edited by line:/srv/d/x; one of both has to go"), "{run}");
+        assert_eq!(root.read("srv/d/x"), "a\nPort 2222\n");
+        assert!(root.holo(&["apply", "--force"]).success());
+        declare(&root, "");
+        let _ = fs::remove_dir_all(root.join("usr/share/holo/files/01-x"));
+        applied(&root);
+        assert_eq!(root.read("srv/d/x"), "a\n#Port 1\n");
+    }
 }
 
 fn moved() {

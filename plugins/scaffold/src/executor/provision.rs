@@ -21,7 +21,7 @@ impl Executor<'_> {
         let Remembrance { remembered, takes_over } = self.known(work, self.recovered(work.entity)?)?;
         let known = work.entity.together.known(self.host);
         known.note_applied();
-        let plan = self.plan(work, &remembered.base, known)?;
+        let plan = self.plan(work, &remembered.base, known, true)?;
         if let Some(reason) = plan.refusal(self.host).filter(|_| !mode.force) {
             return Err(ScaffoldError::NeedsForce(reason));
         }
@@ -47,7 +47,7 @@ impl Executor<'_> {
         }
         self.call_programs(work, &plan, &mut remembered, output)?;
         // A second plan must be empty.
-        let left = self.plan(work, &remembered.base, &Known::nothing())?;
+        let left = self.plan(work, &remembered.base, &Known::nothing(), true)?;
         if !left.is_empty() {
             let what = left.refusal(self.host).unwrap_or_else(|| left.shown(self.host, Change::doing).join(", "));
             return Err(ScaffoldError::Never(format!("the target is not as it should be after all: {what}")));

@@ -8,6 +8,7 @@ use crate::post::Programs;
 use crate::render::{self, Rendered};
 use crate::together::Shared;
 use holo_change::claims::Claim;
+use holo_change::tracked::Tracks;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,6 +49,22 @@ impl<'a> Work<'a> {
         sensitive.map(|(path, _)| self.target.join(path))
     }
 
+    /// Returns an error if a file that is to be created has an edit: the base would contain its lines.
+    pub(super) fn check_edits(&self, tracks: &Tracks, executor: &Executor<'_>) -> Result<()> {
+        let layers = self.shared.layers(executor.host, &executor.tracker);
+        let edited = self.paths().filter(|path| tracks.get(path).is_none());
+        let edited = edited.filter_map(|path| Some((executor.shown(&path), layers.get(&path)?.as_ref()?))).next();
+        edited.map_or(Ok(()), |(shown, edit)| {
+            let problem = format!("{shown} is made by {}, and edited by {edit}; one of both has to go", self.shown());
+            Err(ScaffoldError::Never(problem))
+        })
+    }
+
+    /// Returns the ID of the entity and its definition file.
+    fn shown(&self) -> String {
+        Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown()
+    }
+
     /// Checks that no other entity claims one of the paths, or a parent of one in a conflicting way.
     pub(super) fn check_claims(&self, executor: &Executor<'_>) -> Result<()> {
         for path in self.paths() {
@@ -57,10 +74,10 @@ impl<'a> Work<'a> {
             let other = claims.paths.conflict(&path, false);
             if let Some(other) = other.or_else(|| rival().filter(|rival| rival.is_tree)) {
                 let shown = executor.host.below_root(&path);
-                let own = Claim::new(&self.entity.id(), &self.target, std::slice::from_ref(&self.entity.file)).shown();
                 let problem = format!(
-                    "{} is made by {own}, and ruled by {}; one of both has to go",
+                    "{} is made by {}, and ruled by {}; one of both has to go",
                     shown.display(),
+                    self.shown(),
                     other.shown()
                 );
                 return Err(ScaffoldError::Never(problem));

@@ -13,7 +13,7 @@ const SOURCE: &str = "usr/share/holo/scaffold/app";
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 37] = [
+    let cases: [Case; 40] = [
         ("a tree is rendered, names and all, and then there is nothing to do", &[], rendered),
         ("what is undefined is an error with file and line, and nothing is touched", &[], undefined),
         ("data are never templates", &[], rendered_once),
@@ -39,6 +39,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("without purge, what was purged comes back", &[], purge_no_more),
         ("purge does not follow symlinks", &[], purge_symlinks),
         ("purge leaves a scaffold alone whose definition is broken", &[], purge_nested),
+        ("purge spares files with edits, overlays and patches", &[], purge_layers),
+        ("a purged file comes back when it is edited, and goes when the edit is gone", &[], purge_and_edit),
+        ("a file with edits becomes nobody's base", &[], edited_files),
         ("purge leaves sockets and FIFOs alone", &[Need::Program("mkfifo")], purge_special),
         ("purge does not cross mounts, of the same file system neither", NEEDS, purge_mounts),
         ("a symlink inside of the target is not followed", &[], symlink_inside),
@@ -619,6 +622,90 @@ fn purge_nested() {
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("mode"), "{run}");
     assert_eq!(tree(&root), "a sub/ sub/other/ sub/other/x");
+}
+
+const EDIT: &str = "[[line]]\npath = \"/etc/app/edited\"\nname = \"ours\"\nline = \"our line\"\n";
+const EDITS: &str = "usr/share/holo/files/edit.toml";
+
+/// A root with a scaffold that purges, and a plugin that lays files over others and edits them.
+fn lab_with_files(keys: &str) -> ScratchRoot {
+    lab(keys)
+        .plugin("files")
+        .dir("usr/share/holo/files")
+        .dir("var/lib/holo/files/base")
+        .dir("var/lib/holo/files/provisioned")
+        .file("etc/os-release", "ID=debian\n")
+}
+
+fn purge_layers() {
+    let root = lab_with_files("purge = true");
+    template(&root, "made", "made\n");
+    for (path, content) in [("edited", "stock\n"), ("laid", "stock\n"), ("sub/patched", "one\ntwo\n"), ("old", "old\n")]
+    {
+        root.write(Path::new("etc/app").join(path), content);
+    }
+    symlink("edited", root.join("etc/app/link")).unwrap();
+    let before = root.dump();
+    root.write(EDITS, format!("{EDIT}\n{}", EDIT.replace("edited", "link").replace("our line", "another line")));
+    root.write("usr/share/holo/files/01-x/etc/app/laid", "laid over\n");
+    let patch = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
+    root.write("usr/share/holo/files/01-x/etc/app/sub/patched.holopatch", patch);
+    // Before anything is laid over the files, also if the run is about the scaffold alone.
+    let run = root.holo(&["apply", "scaffold:/etc/app"]);
+    assert!(run.success(), "{run}");
+    assert!(!root.exists("etc/app/old") && root.exists("etc/app/edited") && root.exists("etc/app/link"), "{run}");
+    assert!(root.exists("etc/app/laid") && root.exists("etc/app/sub/patched"), "{run}");
+    applied(&root);
+    assert_eq!(root.read("etc/app/edited"), "stock\nour line\nanother line\n");
+    assert_eq!(
+        (root.read("etc/app/laid"), root.read("etc/app/sub/patched")),
+        ("laid over\n".into(), "one\nthree\n".into())
+    );
+    fs::remove_file(root.join(EDITS)).unwrap();
+    fs::remove_dir_all(root.join("usr/share/holo/files/01-x")).unwrap();
+    fs::remove_file(root.join(DEFINITION)).unwrap();
+    applied(&root);
+    define(&root, "purge = true");
+    assert_eq!(root.dump(), before);
+}
+
+fn purge_and_edit() {
+    let root = lab_with_files("purge = true").file("etc/app/edited", "stock\n");
+    template(&root, "made", "made\n");
+    applied(&root);
+    assert!(!root.exists("etc/app/edited"));
+    root.write(EDITS, EDIT);
+    applied(&root);
+    assert_eq!(root.read("etc/app/edited"), "stock\nour line\n");
+    // The edit is reverted first, so that its line does not come back with the rest.
+    fs::remove_file(root.join(EDITS)).unwrap();
+    applied(&root);
+    assert!(!root.exists("etc/app/edited"));
+    fs::remove_file(root.join(DEFINITION)).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/app/edited"), "stock\n");
+}
+
+fn edited_files() {
+    let root = lab_with_files("").file("etc/app/edited", "stock\n");
+    fs::remove_file(root.join(DEFINITION)).unwrap();
+    root.write(EDITS, EDIT);
+    applied(&root);
+    template(&root, "edited", "made\n");
+    define(&root, "");
+    refused(&root, "/etc/app/edited is made by scaffold:/etc/app");
+    refused(&root, "and edited by line:/etc/app/edited#ours; one of both has to go");
+    // An edit that is not reverted, as its line was changed, keeps the file as well.
+    root.write("etc/app/edited", "stock\nour other line\n");
+    fs::remove_file(root.join(EDITS)).unwrap();
+    let run = root.holo(&["apply"]);
+    assert!(run.stderr_lossy().contains("/etc/app/edited is edited by line:/etc/app/edited#ours"), "{run}");
+    assert_eq!((run.status, root.read("etc/app/edited")), (Some(1), "stock\nour other line\n".into()));
+    forced(&root);
+    assert_eq!(root.read("etc/app/edited"), "made\n");
+    fs::remove_file(root.join(DEFINITION)).unwrap();
+    applied(&root);
+    assert_eq!(root.read("etc/app/edited"), "stock\n");
 }
 
 fn purge_special() {

@@ -37,11 +37,12 @@ impl Store for TreeStore {
         let Some(directory) = change.location.directory.clone().filter(|_| needs_bases) else {
             return Ok(Unsynced::default());
         };
+        let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| change.location.full(path)).collect();
+        paths.iter().try_for_each(|path| self.reject_edited(path))?;
         // If this run is killed before files are replaced, the next run removes the bases.
         let manifest = change.manifest.get_or_insert_with(|| Manifest::new(&change.location.spill()));
         manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
         manifest.save(&change.location.manifest)?;
-        let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| change.location.full(path)).collect();
         let files = plan.foreign.iter().map(|path| change.location.at(&directory, path));
         self.bases.save(paths.iter().map(PathBuf::as_path).zip(files))?;
         for (path, (adoption, _)) in &plan.adopted {
