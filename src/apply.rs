@@ -8,7 +8,7 @@ mod outbox;
 
 use crate::entity::Entity;
 use crate::error::{FatalError, IoError};
-use crate::generations::Values;
+use crate::generations::{Fingerprint, Values};
 use crate::index::{EntityIndex, PerEntity, PluginIndex, Table};
 use crate::interrupt::Interrupt;
 use crate::inventory::Inventory;
@@ -67,6 +67,10 @@ pub struct Walk<'a> {
     waiting: HashSet<EntityIndex>,
     /// The plugins of which a check has found an entity that would be changed.
     pending: HashSet<PluginIndex>,
+    /// The inputs that define the entities, if those that nothing defines are only scrubbed as long as they stay the same.
+    inputs: Option<&'a Fingerprint>,
+    /// True if those inputs are known to have changed.
+    inputs_have_changed: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -98,6 +102,8 @@ impl<'a> Walk<'a> {
             begin: Zoned::now(),
             waiting: HashSet::new(),
             pending: HashSet::new(),
+            inputs: None,
+            inputs_have_changed: false,
         }
     }
 
@@ -126,6 +132,12 @@ impl<'a> Walk<'a> {
         Walk { values, ..self }
     }
 
+    /// Leaves orphans alone once these inputs have changed: their definitions may be about to come back.
+    #[must_use]
+    pub fn with_inputs(self, inputs: &'a Fingerprint) -> Walk<'a> {
+        Walk { inputs: Some(inputs), ..self }
+    }
+
     /// Works on the selected entities, in the plan's order.
     ///
     /// # Errors
@@ -150,6 +162,7 @@ impl<'a> Walk<'a> {
         let sets = self.plan.sets(self.selected);
         let sets = if self.fail_fast { sets.into_iter().flatten().map(|entity| vec![entity]).collect() } else { sets };
         for set in sets {
+            self.look_at_inputs(&set);
             for (hold, part) in self.parts(&set) {
                 self.work_on_part(&part, hold, reporter)?;
             }
@@ -168,6 +181,16 @@ impl<'a> Walk<'a> {
             self.refreshes.finish()?;
         }
         Ok(tally)
+    }
+
+    /// Finds out whether the inputs have changed, if entities would be scrubbed.
+    fn look_at_inputs(&mut self, set: &[EntityIndex]) {
+        if let Some(inputs) = self.inputs
+            && !self.inputs_have_changed
+            && set.iter().any(|&entity| self.entities[entity].is_orphan())
+        {
+            self.inputs_have_changed = inputs.changed(self.view.root).is_some();
+        }
     }
 
     /// Writes values down. That they cannot be is said once, and no reason to end the work.

@@ -14,6 +14,7 @@ mod generations;
 mod graph;
 mod health;
 mod history;
+mod inputs;
 mod plugin_check;
 mod report;
 mod rollback;
@@ -129,9 +130,11 @@ fn with_inputs(
 /// Uses the inputs of the generation that the system was brought back to, if it was, and says so.
 fn use_pinned(settings: &mut Settings, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
     settings.root = settings.root.today();
-    let Some(pin) = Pin::read(&settings.root).map_err(FatalError::could_not_run)? else { return Ok(()) };
+    let Some((pin, lock)) = Pin::read_and_lock(&settings.root).map_err(FatalError::could_not_run)? else {
+        return Ok(());
+    };
     let generation = pin.generation(&settings.root).map_err(FatalError::could_not_run)?;
-    settings.root = settings.root.clone().with_inputs(pin.inputs(&settings.root));
+    settings.root = settings.root.clone().with_inputs(pin.inputs(&settings.root), lock);
     let time = Cell::Time(generation.time).for_people();
     let text = format!("using generation {} of {time} until `holo rollback --release`", pin.generation);
     reporter.event(Event::Aside(Severity::Warning, &text));

@@ -61,6 +61,17 @@ impl Entity {
         &self.account.plugin_id
     }
 
+    /// Returns true if no definition is left, so that applying it means scrubbing it. Plugins of version 3 only tell it to people.
+    #[must_use]
+    pub fn is_orphan(&self) -> bool {
+        // There may be very many entities, of which few are orphans.
+        if self.account.version >= API_VERSION_4 {
+            self.has_edges() && self.lines().contains_str("ORPHAN:") && self.edges().orphan
+        } else {
+            self.lines().contains_str("ACTION:") && self.report_as_given().action.verb.starts_with(b"Scrubbing")
+        }
+    }
+
     /// Returns true if lists of entities have it: others have to be selected.
     #[must_use]
     pub fn is_listed(&self) -> bool {

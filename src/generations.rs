@@ -10,10 +10,12 @@
 //!
 //! `values` are what entities have said of the states that they were in, such as versions of packages, which is given back to plugins.
 //!
-//! A `pin` has a generation's inputs used instead of today's, as `checkout` has written them out.
+//! A `pin` has a generation's inputs used instead of today's, as `checkout` has written them out. Runs hold a shared lock on that directory,
+//! without which it is removed. A `fingerprint` tells whether inputs have changed since a run began to read them.
 
 mod checkout;
 mod digest;
+mod fingerprint;
 mod generation;
 mod inputs;
 mod keeper;
@@ -28,10 +30,11 @@ mod version;
 
 pub use checkout::restore_generated;
 pub use digest::Digest;
+pub use fingerprint::{Extent, Fingerprint};
 pub use generation::{Counts, Difference, Generation, How, differences};
 pub use keeper::{Keeper, Observer};
 pub use pack::PackError;
-pub use pin::{Pin, PinError};
+pub use pin::{Pin, PinError, tidy};
 pub use recording::{Reading, Recorded, RecordingError, Request, read};
 pub use store::{GenerationError, Listed, Store};
 pub use tree::{Access, Inputs, Node};

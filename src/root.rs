@@ -1,10 +1,11 @@
 //! Every path below `$HOLO_ROOT_DIR`, and how it is shown.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// The root of the system that is managed.
 #[derive(Clone, Debug)]
@@ -12,6 +13,9 @@ pub struct Root {
     path: PathBuf,
     /// The directory that has the inputs of an earlier run, if they are used instead of today's.
     inputs: Option<PathBuf>,
+    /// Keeps that directory from being removed as long as one of our copies exists.
+    #[expect(dead_code, reason = "the lock is held as long as the file is open")]
+    in_use: Option<Arc<File>>,
 }
 
 impl Root {
@@ -19,13 +23,14 @@ impl Root {
     #[must_use]
     pub fn new(given: Option<OsString>) -> Root {
         let path = given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        Root { path, inputs: None }
+        Root { path, inputs: None, in_use: None }
     }
 
-    /// Returns the same root, with inputs that are read from another directory.
+    /// Returns the same root, with inputs that are read from another directory. `in_use` is the lock on that directory, if it may be removed
+    /// by another run.
     #[must_use]
-    pub fn with_inputs(self, directory: PathBuf) -> Root {
-        Root { inputs: Some(directory), ..self }
+    pub fn with_inputs(self, directory: PathBuf, in_use: Option<File>) -> Root {
+        Root { inputs: Some(directory), in_use: in_use.map(Arc::new), ..self }
     }
 
     /// Returns the directory that has the inputs of an earlier run, if they are used instead of today's.
@@ -37,7 +42,7 @@ impl Root {
     /// Returns the same root with the inputs of today.
     #[must_use]
     pub fn today(&self) -> Root {
-        Root { inputs: None, ..self.clone() }
+        Root { inputs: None, in_use: None, ..self.clone() }
     }
 
     /// Returns the path as it was given, which is what plugins get to see.
@@ -52,8 +57,9 @@ impl Root {
         normalise(&self.path.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
     }
 
-    /// Returns the path of something that says what the system shall be.
-    fn input(&self, below: &str) -> PathBuf {
+    /// Returns the path of an input.
+    #[must_use]
+    pub fn input(&self, below: &str) -> PathBuf {
         self.inputs.as_ref().map_or_else(|| self.join(below), |inputs| inputs.join(below))
     }
 

@@ -1,4 +1,4 @@
-//! The entities that an apply comes to, and does not change: those that are only ever checked, and those whose time it is not.
+//! The entities that an apply only checks: by their definitions, outside of their schedules, and orphans whose definitions may come back.
 
 use super::Walk;
 use crate::index::EntityIndex;
@@ -15,6 +15,8 @@ pub(super) enum Hold {
     Schedule,
     /// It requires an entity that is held.
     Requirement,
+    /// It is an orphan, and the inputs have changed since it was found to be one.
+    Inputs,
 }
 
 impl Walk<'_> {
@@ -22,6 +24,9 @@ impl Walk<'_> {
     pub(super) fn hold(&self, entity: EntityIndex) -> Option<Hold> {
         if self.waiting.contains(&entity) {
             return Some(Hold::Requirement);
+        }
+        if self.inputs_have_changed && self.entities[entity].is_orphan() {
+            return Some(Hold::Inputs);
         }
         let controls = self.entities[entity].controls();
         if controls.noop {
@@ -76,6 +81,7 @@ impl Hold {
             Hold::Noop => "only checked, as its definition says noop",
             Hold::Schedule => "not changed now, as its schedule is for other times",
             Hold::Requirement => "not changed now, as something that it requires is not",
+            Hold::Inputs => "not scrubbed now, as the inputs have changed since they were read; the next apply does it",
         }
     }
 
@@ -85,6 +91,7 @@ impl Hold {
             Hold::Noop => "which is only checked",
             Hold::Schedule => "whose schedule is for other times",
             Hold::Requirement => "which waits itself",
+            Hold::Inputs => "which is not scrubbed now",
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::Context;
 use super::check::Preview;
+use super::inputs::Inputs;
 use crate::apply::Walk;
 use crate::cli::Apply;
-use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
-use crate::generations::{Keeper, Values};
+use crate::generations::{self, Keeper, Values};
 use crate::history::Recorder;
 use crate::interrupt::Interrupt;
 use crate::inventory::Purpose;
@@ -73,12 +73,22 @@ fn walk(
         reporter.warning(format!("Waiting: {survivors}"));
         reporter.end_paragraph();
     })?;
-    let mut inventory = discover(settings, Purpose::Apply, &arguments.selection.selectors, interrupt, reporter)?;
-    let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
+    let mut inputs = Inputs::new(settings, &arguments.selection.selectors);
+    let (mut inventory, selected) = loop {
+        let inventory = inputs.discover(Purpose::Apply, interrupt, reporter)?;
+        let selected = super::select("apply", &inventory, &arguments.selection.selectors, reporter)?;
+        if lock.is_none() {
+            let acquired = lock::acquire_within(patience, &settings.root.lock(), interrupt)?;
+            *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
+            generations::tidy(&settings.root);
+        }
+        if inputs.is_consistent(&inventory, &selected, interrupt, reporter)? {
+            break (inventory, selected);
+        }
+    };
+    let Inputs { settings, fingerprint, .. } = &inputs;
     super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(&arguments.selection);
-    let acquired = lock::acquire_within(patience, &settings.root.lock(), interrupt)?;
-    *lock = Some(take(acquired, &settings.root.lock(), reporter)?);
     let mut refreshes = Refreshes::load(&settings.root)?;
     let mut sent = SentValues::load(&settings.root, inventory.cache())?;
     inventory.hand_over_refreshes(&mut refreshes);
@@ -88,7 +98,8 @@ fn walk(
     let walk = Walk::new(&mut inventory, &selected, settings, interrupt, task, (refreshes, sent))
         .fail_fast(arguments.fail_fast)
         .with_differences(arguments.diff)
-        .with_values(Values::new(settings));
+        .with_values(Values::new(settings))
+        .with_inputs(fingerprint);
     let began = Instant::now();
     let done = walk.go(&mut keeper.observe(reporter));
     keeper.finish(settings, || inventory.sources_elsewhere(&settings.root), reporter);

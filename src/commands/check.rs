@@ -1,9 +1,9 @@
 //! `holo check`
 
 use super::Context;
+use super::inputs::Inputs;
 use crate::apply::Walk;
 use crate::cli::{Check, Selection};
-use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
 use crate::interrupt::Interrupt;
@@ -39,8 +39,15 @@ pub(super) fn walk(
     preview: Preview,
 ) -> Result<Tally, FatalError> {
     reporter.event(Event::RunBegins(&settings.run));
-    let mut inventory = discover(settings, Purpose::Check, &selection.selectors, interrupt, reporter)?;
-    let selected = super::select("check", &inventory, &selection.selectors, reporter)?;
+    let mut inputs = Inputs::new(settings, &selection.selectors);
+    let (mut inventory, selected) = loop {
+        let inventory = inputs.discover(Purpose::Check, interrupt, reporter)?;
+        let selected = super::select("check", &inventory, &selection.selectors, reporter)?;
+        if inputs.is_consistent(&inventory, &selected, interrupt, reporter)? {
+            break (inventory, selected);
+        }
+    };
+    let settings = &inputs.settings;
     let (mut refreshes, hidden) = Refreshes::look(&settings.root)?;
     if let Some(error) = hidden {
         let text = format!("{error}; which refreshes are due is not known");

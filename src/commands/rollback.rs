@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8,
         cache = CacheDirectory::create(&settings.temporary_directory)?;
         let directory = cache.path().join("inputs");
         store.check_out(&generation, &root, &directory).map_err(FatalError::could_not_run)?;
-        settings.root = root.with_inputs(directory);
+        settings.root = root.with_inputs(directory, None);
         let time = Cell::Time(generation.time).for_people();
         say(format!("generation {number} of {time} would be used until `holo rollback --release`"), *reporter);
     } else {

@@ -14,11 +14,11 @@ mod sources;
 mod timers;
 mod writers;
 
+use super::inputs::Inputs;
 use super::{Context, check};
 use crate::apply::Walk;
 use crate::cache::CacheDirectory;
 use crate::cli::{Selection, Watch};
-use crate::discovery::discover;
 use crate::error::FatalError;
 use crate::exit;
 use crate::index::EntityIndex;
@@ -158,17 +158,24 @@ impl Watcher<'_> {
         let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
         super::use_pinned(&mut self.settings, &mut findings)?;
-        let mut inventory =
-            discover(&self.settings, Purpose::Check, &selection.selectors, self.interrupt, &mut findings)?;
-        let selected = super::select("watch", &inventory, &selection.selectors, findings.of_the_run())?;
+        let mut inputs = Inputs::new(&self.settings, &selection.selectors);
+        let (mut inventory, selected, known, paths) = loop {
+            let inventory = inputs.discover(Purpose::Check, self.interrupt, &mut findings)?;
+            let root = &inputs.settings.root;
+            let selected = super::select("watch", &inventory, &selection.selectors, findings.of_the_run())?;
+            let entities: Vec<EntityIndex> = inventory.selected_of(&selected).map(|(entity, _)| entity).collect();
+            let known = Known::new(&inventory, &entities, &self.known);
+            let mut paths = WatchedPaths::new(&absolute(root)?).map_err(FatalError::could_not_run)?;
+            known.watch(&inventory, root, &mut paths)?;
+            watch_definitions(root, &mut paths)?;
+            // Later events are reported, and earlier changes are found below.
+            paths.arm().map_err(FatalError::could_not_run)?;
+            if inputs.is_consistent(&inventory, &selected, self.interrupt, &mut findings)? {
+                break (inventory, selected, known, paths);
+            }
+        };
+        self.settings = inputs.settings;
         super::show_slips(&inventory, &selected, &mut findings);
-        let entities: Vec<EntityIndex> = inventory.selected_of(&selected).map(|(entity, _)| entity).collect();
-        let known = Known::new(&inventory, &entities, &self.known);
-        let mut paths = WatchedPaths::new(&absolute(&self.settings.root)?).map_err(FatalError::could_not_run)?;
-        known.watch(&inventory, &self.settings.root, &mut paths)?;
-        watch_definitions(&self.settings.root, &mut paths)?;
-        // What happens from here on is heard, and what has happened is about to be found.
-        paths.arm().map_err(FatalError::could_not_run)?;
         if let Some(text) = paths.warning() {
             findings.warning(text);
         }

@@ -16,7 +16,8 @@ const GENERATORS: &str = "usr/share/holo/generators";
 /// The directories of resource files, each with those of the plugins.
 const RESOURCES: [&str; 2] = ["etc/holo/resources", "usr/share/holo"];
 /// The files and directories that are read by the dispatcher and by templates, which follow symlinks.
-const FOLLOWED: [&str; 5] = ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
+pub(super) const FOLLOWED: [&str; 5] =
+    ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
 
 /// An input.
 #[derive(Debug)]

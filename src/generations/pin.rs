@@ -7,13 +7,18 @@ use crate::error::IoError;
 use crate::root::Root;
 use holo_protocol::words::reason;
 use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
+/// Maximum number of attempts to lock the inputs of a generation while other runs keep switching to another one.
+const ATTEMPTS: u32 = 100;
+/// The extension of a directory of inputs that is being removed.
+const REMOVED: &str = "removed";
 
 /// A generation whose inputs are used until it is released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +84,36 @@ impl Pin {
         Ok(Some(pin))
     }
 
+    /// Returns the generation whose inputs are used, if they are not today's, with a lock on their directory: as long as the file is open, no
+    /// other run removes them. There is no lock if the file system does not support it.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub fn read_and_lock(root: &Root) -> Result<Option<(Pin, Option<File>)>, PinError> {
+        let mut pin = Pin::read(root)?;
+        for _ in 0..ATTEMPTS {
+            let Some(wanted) = pin else { return Ok(None) };
+            let lock = File::open(wanted.inputs(root)).ok();
+            let lock = lock.filter(|directory| flock(directory, FlockOperation::NonBlockingLockShared).is_ok());
+            // Another run may have switched to another generation, and removed the directory, before it was locked.
+            pin = Pin::read(root)?;
+            if pin.as_ref() == Some(&wanted) {
+                return Ok(Some((wanted, lock)));
+            }
+        }
+        Err(PinError::Unreadable { path: root.pin(), reason: "it keeps changing".to_owned() })
+    }
+
+    /// Returns true if the inputs of this root are still those that a run has to use.
+    #[must_use]
+    pub fn is_current(root: &Root) -> bool {
+        match root.inputs() {
+            // Those of a dry run are used whatever the pin says.
+            Some(inputs) if !inputs.starts_with(root.pinned_inputs()) => true,
+            inputs => Pin::read(root).is_ok_and(|pin| pin.map(|pin| pin.inputs(root)).as_deref() == inputs),
+        }
+    }
+
     /// Returns the directory of its inputs.
     #[must_use]
     pub fn inputs(&self, root: &Root) -> PathBuf {
@@ -126,7 +161,7 @@ impl Pin {
         let written =
             replace_durably(&path, &text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)));
         written.map_err(|error| io("write", &path, error))?;
-        tidy(root, Some(&pin));
+        remove_unused(root, Some(&pin));
         Ok(pin)
     }
 
@@ -144,7 +179,7 @@ impl Pin {
         if removed {
             sync_directory_of(&path).map_err(|error| IoError::new("sync", &path, error))?;
         }
-        tidy(root, None);
+        remove_unused(root, None);
         Ok(removed)
     }
 }
@@ -155,15 +190,40 @@ fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
-/// Removes the inputs of other generations, which may have been left behind half written. The next one tries again.
-fn tidy(root: &Root, pin: Option<&Pin>) {
+/// Removes inputs that are not used any more, such as those that an earlier run could not remove as another one was reading them. It may only be
+/// called by the run that holds the lock of Holo.
+pub fn tidy(root: &Root) {
+    if let Ok(pin) = Pin::read(root) {
+        remove_unused(root, pin.as_ref());
+    }
+}
+
+/// Removes the inputs of all generations but one, if no run reads them. The next call tries again.
+fn remove_unused(root: &Root, pin: Option<&Pin>) {
     let all = root.pinned_inputs();
     for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
         if pin.is_none_or(|pin| entry.file_name() != *pin.directory) {
-            let _ = fs::remove_dir_all(entry.path());
+            remove_unless_in_use(&entry.path());
         }
     }
     if pin.is_none() {
         let _ = fs::remove_dir(all);
     }
+}
+
+/// Removes a directory unless another run has locked it. It is renamed first, so that it is never seen half removed.
+fn remove_unless_in_use(directory: &Path) {
+    let Ok(lock) = File::open(directory) else { return };
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return;
+    }
+    let mut removed = directory.to_owned();
+    if removed.extension().is_none_or(|extension| extension != REMOVED) {
+        removed.as_mut_os_string().push(".");
+        removed.as_mut_os_string().push(REMOVED);
+        if fs::rename(directory, &removed).is_err() {
+            return;
+        }
+    }
+    let _ = fs::remove_dir_all(removed);
 }

@@ -21,6 +21,7 @@ mod from_ansible;
 mod generations;
 mod health;
 mod history;
+mod inputs;
 mod journal;
 mod json;
 mod own_resources;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         ("from_ansible", from_ansible::trials()),
         ("generations", generations::trials()),
         ("history", history::trials()),
+        ("inputs", inputs::trials()),
         ("journal", journal::trials()),
         ("json", json::trials()),
         ("own_resources", own_resources::trials()),

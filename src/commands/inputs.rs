@@ -1,0 +1,156 @@
+//! Discoveries that are based on one view of the inputs: they are repeated if the inputs change meanwhile.
+
+use super::use_pinned;
+use crate::discovery::discover;
+use crate::error::FatalError;
+use crate::generations::{Extent, Fingerprint, Pin};
+use crate::interrupt::Interrupt;
+use crate::inventory::{Inventory, Purpose};
+use crate::report::{Remarks, Reporter, Silence};
+use crate::select::Selected;
+use crate::settings::Settings;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Maximum number of times that the inputs are read because they have changed.
+const ATTEMPTS: u32 = 3;
+/// The time for which inputs that have changed must stay the same before they are read again.
+const QUIET: Duration = Duration::from_millis(100);
+/// Maximum number of times that this time is waited for before each attempt.
+const WAITS: u32 = 20;
+
+/// The inputs of a run, and the discoveries from them.
+///
+/// [`discover`](Self::discover) is repeated until [`is_consistent`](Self::is_consistent) returns true.
+pub(super) struct Inputs<'a> {
+    /// The settings of the run, with the inputs that are used by now.
+    pub(super) settings: Settings,
+    selectors: &'a [OsString],
+    /// The inputs before the last discovery.
+    pub(super) fingerprint: Fingerprint,
+    extent: Extent,
+    attempts: u32,
+    /// True if the next discovery repeats one whose remarks have been reported.
+    repeats: bool,
+}
+
+/// A change of the inputs.
+#[derive(Debug)]
+enum Change {
+    /// Those of another generation are used.
+    Rollback,
+    /// This file or directory is another one.
+    Path(PathBuf),
+}
+
+/// The inputs have changed during every attempt to read them.
+#[derive(Debug, thiserror::Error)]
+#[error("the inputs keep changing while they are read: {0}; run holo again when nothing changes them any more")]
+struct InputsKeepChangingError(Change);
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Rollback => f.write_str("`holo rollback` has switched to others"),
+            Change::Path(path) => write!(f, "{} has changed", path.display()),
+        }
+    }
+}
+
+impl<'a> Inputs<'a> {
+    /// Begins with the inputs as they are now.
+    ///
+    /// A run with selectors does not look at all overlays, unless it would scrub an entity.
+    pub(super) fn new(settings: &Settings, selectors: &'a [OsString]) -> Inputs<'a> {
+        let extent = if selectors.is_empty() { Extent::All } else { Extent::Definitions };
+        let fingerprint = Fingerprint::take(&settings.root, extent);
+        Inputs { settings: settings.clone(), selectors, fingerprint, extent, attempts: 1, repeats: false }
+    }
+
+    /// Returns the entities that the inputs define.
+    ///
+    /// # Errors
+    /// As [`discover`]; if the inputs keep changing.
+    pub(super) fn discover(
+        &mut self,
+        purpose: Purpose,
+        interrupt: &Interrupt,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Inventory, FatalError> {
+        loop {
+            let mut silence = Silence;
+            let reporter_now: &mut dyn Reporter = if self.repeats { &mut silence } else { &mut *reporter };
+            let error = match discover(&self.settings, purpose, self.selectors, interrupt, reporter_now) {
+                Err(error @ (FatalError::CouldNotRun(_) | FatalError::Reported | FatalError::Generator(_))) => error,
+                done => return done,
+            };
+            match self.change() {
+                Some(change) => self.begin_again(change, interrupt, reporter)?,
+                // The error has not been reported.
+                None if self.repeats => self.repeats = false,
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// Returns false if the inputs may not be those of the last discovery, which is to be repeated then.
+    ///
+    /// # Errors
+    /// If the inputs keep changing.
+    pub(super) fn is_consistent(
+        &mut self,
+        inventory: &Inventory,
+        selected: &Selected,
+        interrupt: &Interrupt,
+        reporter: &mut dyn Reporter,
+    ) -> Result<bool, FatalError> {
+        if let Some(change) = self.change() {
+            self.begin_again(change, interrupt, reporter)?;
+            return Ok(false);
+        }
+        if self.extent == Extent::Definitions && inventory.selected_of(selected).any(|(_, entity)| entity.is_orphan()) {
+            self.extent = Extent::All;
+            self.fingerprint = Fingerprint::take(&self.settings.root, self.extent);
+            self.repeats = true;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn change(&self) -> Option<Change> {
+        if Pin::is_current(&self.settings.root) {
+            self.fingerprint.changed(&self.settings.root).map(Change::Path)
+        } else {
+            Some(Change::Rollback)
+        }
+    }
+
+    /// Waits until the inputs stay the same, so that they can be read again.
+    fn begin_again(
+        &mut self,
+        change: Change,
+        interrupt: &Interrupt,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), FatalError> {
+        if self.attempts == ATTEMPTS {
+            return Err(FatalError::could_not_run(InputsKeepChangingError(change)));
+        }
+        self.attempts += 1;
+        self.repeats = false;
+        reporter.warning(format!("Reading the inputs again: {change} in the meantime"));
+        reporter.end_paragraph();
+        if !Pin::is_current(&self.settings.root) {
+            use_pinned(&mut self.settings, reporter)?;
+        }
+        for _ in 0..WAITS {
+            self.fingerprint = Fingerprint::take(&self.settings.root, self.extent);
+            interrupt.pause(QUIET)?;
+            if self.fingerprint.changed(&self.settings.root).is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
