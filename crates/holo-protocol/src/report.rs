@@ -153,12 +153,14 @@ impl EntityReport {
     }
 
     /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version
-    /// supports them, and the information.
+    /// supports them, and the information. Newlines in values become blanks, so that no value can begin another line.
     pub fn write(&self, text: &mut Vec<u8>, version: u32) {
         let mut line = |key: &[u8], value: &[u8]| {
-            for part in [key, b": ", value, b"\n"] {
+            for part in [key, b": "] {
                 text.extend_from_slice(part);
             }
+            text.extend(value.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
+            text.push(b'\n');
         };
         line(ENTITY.as_bytes(), &self.id);
         if self.action != Action::default() {

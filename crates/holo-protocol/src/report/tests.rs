@@ -17,6 +17,18 @@ fn reads_what_it_writes() {
 }
 
 #[test]
+fn newline_in_a_value_cannot_begin_another_line() {
+    let mut report = EntityReport::new("file:/etc/link");
+    report.inform("symlink to", "x\nENTITY: file:/etc/passwd\nACTION: Removing");
+    report.sources.push("/a\n\nSOURCE: /b".into());
+    let mut text = Vec::new();
+    report.write(&mut text, 4);
+    let expected = "ENTITY: file:/etc/link\nSOURCE: /a  SOURCE: /b\n\
+                    symlink to: x ENTITY: file:/etc/passwd ACTION: Removing\n";
+    assert_eq!(text.as_bstr(), expected);
+}
+
+#[test]
 fn understands_the_special_keys() {
     let entity =
         &parse("ENTITY: a:b\n  found in: x: y \nSOURCE: /s\nACTION: Removing (no (longer) wanted)\n").unwrap()[0];
