@@ -2,6 +2,7 @@
 
 use crate::definition::Invalid;
 use crate::glob::Glob;
+use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
 /// Parses a mode: all twelve bits, as an octal number with or without `0o`.
@@ -92,9 +93,47 @@ pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     Err(Invalid::new(key, format!("{name:?} is neither a name nor a number{hint}")))
 }
 
+/// Returns a text as a TOML string: one line without control characters.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// Returns true if a relative path stays, lexically, below the directory that it is relative to.
 #[must_use]
 pub fn is_below(path: &Path) -> bool {
     let mut parts = path.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holo_testing::random;
+
+    #[test]
+    fn quoted_text_is_read_back_from_one_line() {
+        const PIECES: [&str; 16] = [
+            "\n", "\r", "\r\n", "\t", "\u{1b}", "\0", "\u{7f}", "\u{85}", "\u{2028}", "\"", "\\", "'", "\"\"\"", "#",
+            "[[file]]", "é",
+        ];
+        random::cases(2000, |random| {
+            let text: String = (0..random.below(8)).map(|_| *random.pick(&PIECES)).collect();
+            let quoted = quoted(&text);
+            assert!(!quoted.contains(char::is_control), "{quoted:?}");
+            let table: toml::Table = format!("key = {quoted} # comment").parse().unwrap();
+            assert_eq!(table["key"].as_str(), Some(&*text), "{quoted}");
+        });
+    }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// Lists what could be adopted.
 pub(crate) fn candidates(host: &Host, managed: &[ManagedFile], output: &mut Output<'_>) -> Vec<Candidate> {
-    let mut found = search::candidates(host, managed);
+    let mut found = search::candidates(host, managed, output);
     trees::leave_out(&mut found, output);
     found
 }
@@ -31,6 +31,11 @@ pub(crate) fn adopt(
     let id = adoption.id;
     if id.starts_with(b"/") {
         let exists = host.below_root(&id.to_path_lossy()).symlink_metadata().is_ok();
+        // The answer with the ID is one line.
+        if exists && id.contains(&b'\n') {
+            output.error(format!("cannot adopt {id:?}: its path contains control characters"));
+            return Adopted::Failed;
+        }
         let id = [PREFIX, id].concat();
         let is_known = exists || matches!(find(id.as_bstr(), &mut Output::new(&mut Silence)), Ok(Some(_)));
         return if is_known { Adopted::Entity(id.into()) } else { Adopted::Unknown };

@@ -2,6 +2,7 @@
 
 use crate::account::{Account, AccountId, Kind, check_name};
 use crate::accounts::Accounts;
+use crate::document::is_one_field;
 use crate::error::AccountError;
 use crate::images::to_text;
 use crate::origin::Packages;
@@ -71,13 +72,34 @@ pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
         }
     };
     match account {
-        Some(account) => Adopted::Done { definition: definition(&Root::new(host.root()), &account) },
+        Some(account) => match definable(account, output) {
+            Some(account) => Adopted::Done { definition: definition(&Root::new(host.root()), &account) },
+            None => Adopted::Failed,
+        },
         None if is_ours => {
             output.error(format!("{} does not exist", id.replacen(':', " ", 1)));
             Adopted::Failed
         }
         None => Adopted::Unknown,
     }
+}
+
+/// Removes a comment that a definition cannot contain, with a warning. Returns `None`, after an error, if another field is affected.
+fn definable(account: Account, output: &mut Output<'_>) -> Option<Account> {
+    // The reader has replaced bytes that are not UTF-8.
+    let is_odd = |text: &String| !is_one_field(text) || text.contains(char::REPLACEMENT_CHARACTER);
+    let of = account.id.to_string();
+    for (what, text) in [("home directory", &account.home), ("shell", &account.shell), ("group", &account.group)] {
+        if text.as_ref().is_some_and(is_odd) {
+            output.error(format!("cannot adopt {of}: its {what} contains control characters or is not UTF-8"));
+            return None;
+        }
+    }
+    if !account.comment.as_ref().is_some_and(is_odd) {
+        return Some(account);
+    }
+    output.warning(format!("{of} is adopted without its comment, which contains control characters or is not UTF-8"));
+    Some(Account { comment: None, ..account })
 }
 
 /// Lists the accounts of these that people have made, each with a reason, in the order of their names.

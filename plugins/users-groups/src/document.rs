@@ -315,11 +315,15 @@ fn text(value: &Spanned<DeValue<'_>>) -> Result<Option<String>, AttributeError> 
 
 /// A text that may be one field of a line.
 fn checked_text(text: Option<String>) -> Result<Option<String>, AttributeError> {
-    let is_bad = |letter: char| letter == ':' || letter.is_control();
-    if text.as_ref().is_some_and(|text| text.contains(is_bad)) {
-        return Err(AttributeError::SeveralFields);
+    match text {
+        Some(text) if !is_one_field(&text) => Err(AttributeError::SeveralFields),
+        text => Ok(text),
     }
-    Ok(text)
+}
+
+/// Returns true if a text is valid as a single field of an account.
+pub(crate) fn is_one_field(text: &str) -> bool {
+    !text.contains(|letter: char| letter == ':' || letter.is_control())
 }
 
 fn group_name(name: String) -> Result<String, AttributeError> {

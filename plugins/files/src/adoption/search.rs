@@ -1,6 +1,7 @@
 //! The search for what a person has done to files: edits of managed files and of files of packages, and files of nobody's.
 
 use super::exclusions::Exclusions;
+use super::unmanaged;
 use crate::managed::ManagedFile;
 use crate::overlay::{self, FileEntity, PREFIX};
 use bstr::BString;
@@ -27,14 +28,14 @@ const MAX_SIZE: u64 = 16 << 20;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// Lists what could be adopted.
-pub(crate) fn candidates(host: &Host, managed: &[ManagedFile]) -> Vec<Candidate> {
+pub(crate) fn candidates(host: &Host, managed: &[ManagedFile], output: &mut Output<'_>) -> Vec<Candidate> {
     let mut found = edited(host, managed);
     let edited_files = managed.iter().filter_map(|file| match file {
         ManagedFile::Edit(edit) => Some([PREFIX, edit.entity.path().as_os_str().as_bytes()].concat().into()),
         _ => None,
     });
     let managed = managed.iter().map(|file| file.report().id).chain(edited_files).collect();
-    found.extend(Search::new(host, managed).candidates());
+    found.extend(Search::new(host, managed).candidates(output));
     found.sort_by(|one, other| one.id.cmp(&other.id));
     found.dedup_by(|one, other| one.id == other.id);
     found
@@ -84,7 +85,8 @@ impl Search<'_> {
         Search { host, exclusions: Exclusions::read(host), managed, claims, files, packaged }
     }
 
-    fn candidates(&self) -> Vec<Candidate> {
+    /// Lists the files that can be adopted, and warns of paths that a definition cannot contain.
+    fn candidates(&self, output: &mut Output<'_>) -> Vec<Candidate> {
         let candidate = |(path, metadata): (&PathBuf, &Metadata)| {
             let bytes = path.as_os_str().as_bytes();
             // Where it is not known what packages bring, most files are theirs.
@@ -96,6 +98,10 @@ impl Search<'_> {
                 Some(file) => self.changed(path, metadata, file)?,
                 None => self.unowned(path, metadata)?.to_owned(),
             };
+            if let Err(problem) = unmanaged::definable(path) {
+                output.warning(format!("{path:?} is not adopted: {problem}"));
+                return None;
+            }
             let candidate = Candidate::new([PREFIX, bytes].concat(), reason);
             Some(match self.group(path) {
                 Some(group) => candidate.in_group(group),
@@ -124,7 +130,7 @@ impl Search<'_> {
 
     /// Returns the reason to keep a file that no package has brought.
     fn unowned(&self, path: &Path, metadata: &Metadata) -> Option<&'static str> {
-        let name = path.to_str()?;
+        let name = &*path.to_string_lossy();
         let kind = metadata.file_type();
         if self.exclusions.cover(name, metadata.mtime()) {
             return None;

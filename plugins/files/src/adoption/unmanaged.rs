@@ -4,8 +4,13 @@ use super::original;
 use crate::overlay::adopt::{LOCAL, has_waiting_version, patch, resource_mode, write};
 use crate::overlay::{PATCH_SUFFIX, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use bstr::ByteSlice;
+use holo_change::acl::{Tag, letters};
+use holo_change::error::PathError;
+use holo_change::{ExtendedAttributes, Tree};
+use holo_plugin::definitions::values::quoted;
 use holo_plugin::diff::is_binary;
 use holo_plugin::{Adopted, Adoption, Host, Output};
+use std::convert::Infallible;
 use std::fmt::Write;
 use std::fs::{self, Metadata};
 use std::io;
@@ -35,26 +40,35 @@ fn describe(
     output: &mut Output<'_>,
 ) -> io::Result<Adopted> {
     let kind = metadata.file_type();
-    let Some(name) = path.to_str() else {
-        output.error(format!("cannot adopt {}: its path is not UTF-8", adoption.id));
-        return Ok(Adopted::Failed);
+    let name = match definable(path) {
+        Ok(name) => name,
+        Err(problem) => {
+            output.error(format!("cannot adopt {path:?}: {problem}"));
+            return Ok(Adopted::Failed);
+        }
     };
     let mut definition = format!("[[file]]\npath = {}\n", quoted(name));
     if kind.is_symlink() {
         let target = fs::read_link(shown)?;
-        let _ = writeln!(definition, "ensure = \"symlink\"\ntarget = {}", quoted(&target.to_string_lossy()));
+        let Some(target) = target.to_str() else {
+            output.error(format!("cannot adopt {}: its target {target:?} is not UTF-8", adoption.id));
+            return Ok(Adopted::Failed);
+        };
+        let _ = writeln!(definition, "ensure = \"symlink\"\ntarget = {}", quoted(target));
         push_owner(&mut definition, metadata, host);
         return Ok(Adopted::Done { definition });
     }
     let mode = metadata.mode() & 0o7777;
+    if !kind.is_file() && !kind.is_dir() {
+        output.error(format!("cannot adopt {}: it is neither a file, a directory nor a symlink", adoption.id));
+        return Ok(Adopted::Failed);
+    }
+    let acl = acl_entries(path, host).map_err(|error| error.error)?;
     if kind.is_dir() {
         let _ = writeln!(definition, "ensure = \"directory\"\nmode = \"{mode:04o}\"");
         push_owner(&mut definition, metadata, host);
+        push_acl(&mut definition, &acl);
         return Ok(Adopted::Done { definition });
-    }
-    if !kind.is_file() {
-        output.error(format!("cannot adopt {}: it is neither a file, a directory nor a symlink", adoption.id));
-        return Ok(Adopted::Failed);
     }
     if let Some(reason) = has_waiting_version(path, host) {
         output.error(format!("cannot adopt {}: {reason}", adoption.id));
@@ -62,6 +76,9 @@ fn describe(
     }
     let content = fs::read(shown)?;
     let packaged = host.system().packaged_files(&[path.to_owned()]).remove(path);
+    if packaged.is_some() && !acl.is_empty() {
+        output.warning(format!("{} is adopted without its ACL, which a file of a package cannot declare", adoption.id));
+    }
     if let Some(packaged) = &packaged
         && let Some(original) = original::of(path, packaged, host)
         && !is_binary(&original)
@@ -96,13 +113,45 @@ fn describe(
         definition.push_str("sensitive = true\n");
     }
     push_owner(&mut definition, metadata, host);
+    push_acl(&mut definition, &acl);
     Ok(Adopted::Done { definition })
+}
+
+/// Returns the path for a definition, or the reason why a definition cannot contain it.
+pub(super) fn definable(path: &Path) -> Result<&str, &'static str> {
+    match path.to_str() {
+        None => Err("its path is not UTF-8"),
+        Some(path) if path.contains(char::is_control) => Err("its path contains control characters"),
+        Some(path) => Ok(path),
+    }
 }
 
 fn push_owner(definition: &mut String, metadata: &Metadata, host: &Host) {
     for (key, name) in owners(metadata, host) {
         let _ = writeln!(definition, "{key} = {}", quoted(&name));
     }
+}
+
+fn push_acl(definition: &mut String, entries: &[String]) {
+    if !entries.is_empty() {
+        let entries: Vec<String> = entries.iter().map(|entry| quoted(entry)).collect();
+        let _ = writeln!(definition, "acl = [{}]", entries.join(", "));
+    }
+}
+
+/// Returns the entries of the ACLs of a file or directory that its mode does not determine.
+fn acl_entries(path: &Path, host: &Host) -> Result<Vec<String>, PathError> {
+    let attributes = ExtendedAttributes::of(&Tree::open(host.root())?.place(path))?;
+    let (access, default) = (attributes.acl().unwrap_or_default(), attributes.default_acl().unwrap_or_default());
+    let is_of_mode = |tag: Tag| matches!(tag, Tag::UserObj | Tag::Mask | Tag::Other);
+    let access = access.entries().filter(|(tag, _)| !is_of_mode(*tag)).map(|entry| ("", entry));
+    let entries = access.chain(default.entries().map(|entry| ("default:", entry)));
+    let named = |(kind, (tag, permissions)): (&str, (Tag, u32))| {
+        let user = |id| Ok::<_, Infallible>(name_of("etc/passwd", id, host));
+        let Ok(tag) = tag.try_map(user, |id| Ok(name_of("etc/group", id, host)));
+        format!("{kind}{tag}:{}", letters(permissions))
+    };
+    Ok(entries.map(named).collect())
 }
 
 /// Returns the owner and the group, unless they are those of the root directory, as they usually are.
@@ -132,22 +181,6 @@ fn source_name(path: &str) -> String {
     format!("adopted-{path}.content")
 }
 
-/// Returns a string as TOML has it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            letter if letter.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
-            }
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,10 +190,5 @@ mod tests {
         let names = ["/a-/b", "/a/-b", "/a/b", "/a-b", "/a_b", "/a_-b", "/x.toml"].map(source_name);
         assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
         assert_eq!(source_name("/usr/local/bin/my-tool"), "adopted-usr-local-bin-my_-tool.content");
-    }
-
-    #[test]
-    fn strings_are_those_of_toml() {
-        assert_eq!(quoted("a\"b\\c\n\u{7f}é"), "\"a\\\"b\\\\c\\u000A\\u007Fé\"");
     }
 }

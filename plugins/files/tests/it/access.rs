@@ -1,6 +1,7 @@
 //! ACLs and SELinux contexts of declared files, and owner and mode of everything below a declared directory.
 
 use crate::support::{applied, declare, refused, root, unchanged};
+use bstr::ByteSlice;
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
@@ -39,6 +40,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial_of("what somebody has changed below is overwritten by force only", &[], changed_below),
         trial_of("what cannot be is refused with words", &[], refusals),
         trial_of("a listing shows what differs", &ACL, listing),
+        trial_of("adopted files have the same ACL where they are created", &ACL, adopted),
     ]
 }
 
@@ -103,6 +105,38 @@ fn as_setfacl() {
         applied(&root);
         assert_eq!(acl(&root, "srv/ours"), acl(&root, "srv/theirs"), "{mode:o} {entries:?}");
         unchanged(&root);
+    }
+}
+
+fn adopted() {
+    for (mode, entries, ensure) in [
+        (0o644, "u:1001:rw,g:1050:r", "file"),
+        (0o600, "g::-,u:1001:rx", "file"),
+        (0o2770, "d:u:1001:rwX,d:g:1050:r,u:4711:x", "directory"),
+        (0o700, "d:u::rw,d:o::-", "directory"),
+    ] {
+        let root = machine();
+        if ensure == "directory" {
+            fs::create_dir_all(root.join("srv/x")).unwrap();
+        } else {
+            root.write("srv/x", "x");
+        }
+        chmod(&root, "srv/x", mode);
+        setfacl(&root, &["-m", entries], "srv/x");
+        let before = acl(&root, "srv/x");
+        let run = root.holo(&["adopt", "/srv/x"]);
+        assert!(run.success() && run.stderr.is_empty(), "{run}");
+        let definition = root.read("etc/holo/resources/files/adopted.toml");
+        assert_eq!(definition.contains_str("alice"), entries.contains("1001"), "{definition}");
+        let run = root.holo(&["check"]);
+        assert!(run.success() && run.stdout.is_empty(), "{run}");
+        fs::rename(root.join("srv/x"), root.join("srv/old")).unwrap();
+        applied(&root);
+        assert_eq!(
+            (acl(&root, "srv/x"), self::mode(&root, "srv/x")),
+            (before, self::mode(&root, "srv/old")),
+            "{definition}"
+        );
     }
 }
 
