@@ -10,6 +10,7 @@ use crate::state::{Aspects, Enablement, Load, Phase, UnitState};
 use crate::unit::{UnitName, UnitNameError};
 use bstr::{BString, ByteSlice};
 use holo_plugin::definitions::Definition;
+use holo_plugin::definitions::values::quoted;
 use holo_plugin::system::Root;
 use holo_plugin::{Adopted, Adoption, Candidate, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +87,14 @@ pub(crate) fn adopt(host: &Host, known: &Known, adoption: Adoption<'_>, output: 
         return Adopted::Unknown;
     };
     match describe(host, known, name) {
-        Ok(definition) => Adopted::Done { definition: definition + &subscription(adoption.with) },
+        // A definition of an alias would be a second entity for the same unit.
+        Ok(Described { id: main, .. }) if main != id => Adopted::Entity(main.into()),
+        Ok(Described { unit, definition, unusual, .. }) => {
+            if let Some(unusual) = unusual {
+                output.warning(format!("{unit} {unusual}, which its definition cannot reproduce on another system"));
+            }
+            Adopted::Done { definition: definition + &subscription(adoption.with) }
+        }
         Err(error) => {
             output.error(error.to_string());
             Adopted::Failed
@@ -107,7 +115,16 @@ enum AdoptionError {
     Unknown(String),
 }
 
-fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionError> {
+/// The description of a unit.
+struct Described {
+    id: String,
+    unit: UnitName,
+    definition: String,
+    /// The part of its state that a definition cannot express, as a predicate.
+    unusual: Option<&'static str>,
+}
+
+fn describe(host: &Host, known: &Known, name: &str) -> Result<Described, AdoptionError> {
     let provider = providers::for_host(host);
     let (scope, name) = Scope::split(name);
     if scope.user().is_some_and(|user| !is_user_name(user)) || (!scope.is_system() && !provider.has_users()) {
@@ -115,54 +132,81 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<String, AdoptionEr
     }
     let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?.in_scope(scope));
     let state = known.state(host, &unit).map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
+    let short_name = provider.short_name(&unit);
     // Nothing that test mode only imagines is there.
-    let definition = definition(provider.short_name(&unit), unit.scope(), &state).filter(|_| !state.is_imagined);
-    definition.ok_or(AdoptionError::Missing(unit))
+    match definition(short_name, unit.scope(), &state).filter(|_| !state.is_imagined) {
+        Some(definition) => {
+            let id = format!("{}:{}", Service::TABLE, unit.scope().qualify(short_name));
+            Ok(Described { id, definition, unusual: unusual(&state), unit })
+        }
+        None => Err(AdoptionError::Missing(unit)),
+    }
 }
 
 /// Returns the line that has a unit restarted when one of its files is changed, of these entities.
 fn subscription(others: &[BString]) -> String {
     let files = others.iter().filter_map(|id| id.to_str().ok()).filter(|id| id.starts_with(FILE));
-    let files: Vec<String> = files.map(|id| format!("\"{}\"", escaped(id))).collect();
+    let files: Vec<String> = files.map(quoted).collect();
     if files.is_empty() { String::new() } else { format!("subscribes = [{}]\n", files.join(", ")) }
 }
 
 /// Returns the definition of a unit of this name as it is; none if there is no such unit.
 fn definition(name: &str, scope: &Scope, state: &UnitState) -> Option<String> {
     let is_there = state.load != Load::Missing || state.enablement.is_masked();
-    let mut text = format!("[[{}]]\nname = \"{}\"\n", Service::TABLE, escaped(name));
+    let mut text = format!("[[{}]]\nname = {}\n", Service::TABLE, quoted(name));
     if !scope.is_system() {
         text += "scope = \"user\"\n";
     }
     if let Some(user) = scope.user() {
-        text += &format!("user = \"{}\"\n", escaped(user));
+        text += &format!("user = {}\n", quoted(user));
+    }
+    if let Some(ensure) = ensure(scope, state) {
+        text += &format!("ensure = \"{ensure}\"\n");
     }
     match state.enablement {
         Enablement::Masked => text += "mask = true\n",
-        enablement => {
-            // Nobody knows if it is wanted to if no manager runs.
-            match state.phase {
-                // They are unmanaged anyway.
-                _ if *scope == Scope::AllUsers => {}
-                None => text += "ensure = \"unmanaged\"\n",
-                Some(_) if !runs(state) => text += "ensure = \"stopped\"\n",
-                Some(_) => {}
-            }
-            match enablement {
-                Enablement::Enabled => {
-                    text += "enable = true\n";
-                    if !state.runlevels.is_empty() {
-                        let levels: Vec<String> =
-                            state.runlevels.iter().map(|level| format!("\"{}\"", escaped(level))).collect();
-                        text += &format!("runlevels = [{}]\n", levels.join(", "));
-                    }
-                }
-                Enablement::Disabled => text += "enable = false\n",
-                _ => {}
+        Enablement::Enabled => {
+            text += "enable = true\n";
+            if !state.runlevels.is_empty() {
+                let levels: Vec<String> = state.runlevels.iter().map(|level| quoted(level)).collect();
+                text += &format!("runlevels = [{}]\n", levels.join(", "));
             }
         }
+        Enablement::Disabled => text += "enable = false\n",
+        _ => {}
     }
     is_there.then_some(text)
+}
+
+/// Returns the value of `ensure`, or `None` for the default of the definition. A unit that is changing its state, or that runs although it is
+/// masked, is unmanaged.
+fn ensure(scope: &Scope, state: &UnitState) -> Option<&'static str> {
+    let is_masked = state.enablement == Enablement::Masked;
+    match state.phase {
+        // Units of all users are always unmanaged.
+        _ if *scope == Scope::AllUsers => None,
+        Some(phase) if phase.is_down() && is_masked => None,
+        None if is_masked => None,
+        Some(Phase::Up) if !is_masked => None,
+        Some(Phase::Down) if state.has_run => None,
+        Some(phase) if phase.is_down() => Some("stopped"),
+        // Without a running manager, the intended state is unknown.
+        _ => Some("unmanaged"),
+    }
+}
+
+/// Returns the part of the state of a unit that a definition cannot express, as a predicate.
+fn unusual(state: &UnitState) -> Option<&'static str> {
+    let is_down = state.phase.is_none_or(Phase::is_down);
+    match (state.enablement, state.phase) {
+        (Enablement::Masked, _) if !is_down => Some("is masked, but runs"),
+        (Enablement::MaskedForNow, _) => Some("is masked until the next boot"),
+        (Enablement::EnabledForNow, _) => Some("is enabled until the next boot"),
+        (_, Some(Phase::Coming)) => Some("is being started"),
+        (_, Some(Phase::Going)) => Some("is being stopped"),
+        (_, Some(Phase::Restarting)) => Some("has failed, and is going to be started again"),
+        _ => None,
+    }
 }
 
 /// Returns true if a unit runs, or has; where no manager runs, that which is enabled will.
@@ -171,11 +215,6 @@ fn runs(state: &UnitState) -> bool {
         Some(phase) => phase.is_up() || phase == Phase::Restarting || (phase == Phase::Down && state.has_run),
         None => state.enablement == Enablement::Enabled,
     }
-}
-
-/// Escapes a text for a string of TOML.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -191,16 +230,26 @@ mod tests {
         UnitName::from_whole(name.to_owned())
     }
 
+    fn text(name: &str, state: &UnitState) -> String {
+        definition(name, &Scope::System, state).unwrap()
+    }
+
     #[track_caller]
-    fn described(name: &str, state: &UnitState, expected: &str) {
-        let text = definition(providers::ALL.first().unwrap().short_name(&unit(name)), &Scope::System, state).unwrap();
-        assert_eq!(text, format!("[[service]]\n{expected}"));
+    fn read(text: &str) -> Service {
         #[derive(serde::Deserialize)]
         struct File {
             service: Vec<Service>,
         }
-        let service = toml::from_str::<File>(&text).unwrap().service.remove(0);
-        let plan = plan(&unit(name), &service.wanted(), state, Circumstances::default());
+        let service = toml::from_str::<File>(text).unwrap().service.remove(0);
+        service.validate().unwrap();
+        service
+    }
+
+    #[track_caller]
+    fn described(name: &str, state: &UnitState, expected: &str) {
+        let text = text(providers::ALL.first().unwrap().short_name(&unit(name)), state);
+        assert_eq!(text, format!("[[service]]\n{expected}"));
+        let plan = plan(&unit(name), &read(&text).wanted(), state, Circumstances::default());
         assert!(plan.steps.is_empty(), "{plan:?}");
         assert!(plan.problems.is_empty(), "{plan:?}");
     }
@@ -233,6 +282,43 @@ mod tests {
     }
 
     #[test]
+    fn units_are_left_as_they_are_in_every_state() {
+        let phases = [Phase::Up, Phase::Coming, Phase::Going, Phase::Down, Phase::Failed, Phase::Restarting].map(Some);
+        let enablements = [
+            Enablement::Enabled,
+            Enablement::EnabledForNow,
+            Enablement::EnabledForAll,
+            Enablement::Disabled,
+            Enablement::Linked,
+            Enablement::Masked,
+            Enablement::MaskedForNow,
+            Enablement::Never("is static"),
+            Enablement::None,
+        ];
+        for phase in phases.into_iter().chain([None]) {
+            for enablement in enablements {
+                for has_run in [false, true] {
+                    let load = if enablement.is_masked() { Load::Masked } else { Load::Loaded };
+                    let state = UnitState { has_run, load, ..state(phase, enablement) };
+                    let plan =
+                        plan(&unit("x.service"), &read(&text("x", &state)).wanted(), &state, Circumstances::default());
+                    assert!(plan.steps.is_empty() && plan.problems.is_empty(), "{state:?}: {plan:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn state_that_cannot_be_asked_for_is_noted() {
+        let (masked, up) = (Enablement::Masked, Some(Phase::Up));
+        assert_eq!(text("x", &state(up, masked)), "[[service]]\nname = \"x\"\nensure = \"unmanaged\"\nmask = true\n");
+        assert_eq!(unusual(&state(up, masked)), Some("is masked, but runs"));
+        assert_eq!(unusual(&state(Some(Phase::Down), masked)), None);
+        assert_eq!(unusual(&state(up, Enablement::MaskedForNow)), Some("is masked until the next boot"));
+        assert_eq!(unusual(&state(Some(Phase::Failed), Enablement::Enabled)), None);
+    }
+
+    #[test]
     fn units_of_users_say_whose_they_are() {
         let state = state(None, Enablement::Enabled);
         let text = |scope: Scope| definition("sync", &scope, &state).unwrap();
@@ -247,8 +333,8 @@ mod tests {
     fn a_unit_subscribes_to_files_that_are_adopted_with_it() {
         let line = |others: &[&str]| subscription(&others.iter().map(|id| BString::from(*id)).collect::<Vec<_>>());
         assert_eq!(
-            line(&["package:nginx", "file:/etc/a.conf", "file:/b\"\\"]),
-            "subscribes = [\"file:/etc/a.conf\", \"file:/b\\\"\\\\\"]\n"
+            line(&["package:nginx", "file:/etc/a.conf", "file:/b\"\\\n[[file]]"]),
+            "subscribes = [\"file:/etc/a.conf\", \"file:/b\\\"\\\\\\u000A[[file]]\"]\n"
         );
         assert_eq!(line(&["package:nginx"]), "");
     }

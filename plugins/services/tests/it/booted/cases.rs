@@ -19,6 +19,8 @@ pub(crate) const ALL: &[Case] = &[
     ("units that go along with others stay as they were, or as they are declared", along),
     ("a unit's first drop-in, and a file over another one, are read before it is restarted", first_files),
     ("files of units that are not declared are read too", files_of_others),
+    ("adopted units stay as they are, whatever state they are in", adopts_every_state),
+    ("a unit that is adopted by several names is one entity", adopts_once),
 ];
 
 fn starts_and_enables(host: &Host) {
@@ -462,4 +464,68 @@ fn files_of_others(host: &Host) {
     // Removed files are not reported, but systemd has reloaded its files.
     assert!(!host.property("others.timer", "TimersCalendar").contains("*-*-01"));
     host.nothing_to_do();
+}
+
+fn adopts_every_state(host: &Host) {
+    let unit = |name: &str, service: &str| {
+        let text = format!("[Service]\n{service}\n[Install]\nWantedBy=basic.target\n");
+        host.system.write(format!("/usr/lib/systemd/system/{name}.service"), text);
+    };
+    let daemons = ["masked", "masked-now", "down-masked", "enabled-now", "disabled"];
+    daemons.iter().for_each(|name| unit(name, "ExecStart=sleep 86400"));
+    unit("broken", "ExecStart=false");
+    unit("looping", "ExecStart=false\nRestart=always\nRestartSec=1h");
+    unit("coming", "Type=oneshot\nExecStart=sleep 86400\nTimeoutStartSec=infinity");
+    unit("static", "ExecStart=sleep 86400");
+    host.system.must("sed -i '/Install/,$d' /usr/lib/systemd/system/static.service; systemctl daemon-reload");
+    host.system.must(
+        "systemctl start masked masked-now static disabled
+         systemctl mask masked down-masked
+         systemctl mask --runtime masked-now
+         systemctl enable --runtime --now enabled-now
+         systemctl enable broken looping coming
+         systemctl start --no-block broken looping coming
+         until systemctl is-failed --quiet broken && systemctl show looping -P SubState | grep -q auto-restart; do sleep 0.1; done",
+    );
+    let all = [&daemons[..], &["broken", "looping", "coming", "static"]].concat();
+    let states = || all.iter().map(|name| (host.enablement(name), host.property(name, "SubState"))).collect::<Vec<_>>();
+    let before = states();
+    let ids: Vec<String> = all.iter().map(|name| format!("service:{name}")).collect();
+    let arguments: Vec<&str> = std::iter::once("adopt").chain(ids.iter().map(String::as_str)).collect();
+    let run = host.system.holo(&arguments);
+    let said = run.stderr_lossy();
+    assert!(run.success() && !said.contains("an apply would"), "{run}");
+    for unusual in [
+        "masked.service is masked, but runs",
+        "masked-now.service is masked until the next boot",
+        "enabled-now.service is enabled until the next boot",
+        "looping.service has failed, and is going to be started again",
+        "coming.service is being started",
+    ] {
+        assert!(said.contains(unusual), "{unusual}: {run}");
+    }
+    host.nothing_to_do();
+    assert_eq!(states(), before);
+    host.system.must(
+        "rm -rf /etc/holo/resources/services
+         systemctl unmask masked down-masked; systemctl unmask --runtime masked-now; systemctl stop coming looping",
+    );
+}
+
+fn adopts_once(host: &Host) {
+    host.unit(
+        "main.service",
+        "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\nAlias=other.service\n",
+    );
+    host.system.must("systemctl daemon-reload; systemctl enable --now main");
+    let run = host.system.holo(&["adopt", "service:main.service", "service:other", "service:main"]);
+    assert!(run.success(), "{run}");
+    let file = "/etc/holo/resources/services/adopted.toml";
+    let text = host.system.read(file);
+    assert_eq!(text.to_string().matches("[[service]]\nname = \"main\"\n").count(), 1, "{text}");
+    let again = host.system.holo(&["adopt", "service:other.service"]);
+    assert!(again.success() && again.stderr_lossy().contains("Nothing to adopt: service:main is"), "{again}");
+    assert_eq!(host.system.read(file), text);
+    host.nothing_to_do();
+    host.system.must("rm -rf /etc/holo/resources/services");
 }
