@@ -10,6 +10,7 @@ mod definitions;
 mod diff;
 mod doctor;
 mod facts;
+mod findings;
 mod generations;
 mod graph;
 mod health;

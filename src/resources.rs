@@ -33,8 +33,8 @@ pub struct Resources {
     without_static: BTreeSet<String>,
     /// The directory of empty substitutes for state directories, if there are any, and the directory of those that they replace.
     states: Option<(PathBuf, PathBuf)>,
-    /// The directory of the inputs of an earlier run, if they are used, and the root that they stand for.
-    inputs: Option<(PathBuf, PathBuf)>,
+    /// A directory that is read in place of another one, such as the inputs of an earlier run in place of the root, and that other one.
+    substitute: Option<(PathBuf, PathBuf)>,
 }
 
 impl Resources {
@@ -50,12 +50,12 @@ impl Resources {
     ) -> Result<Resources, FatalError> {
         let substitutes = cache.state_substitutes();
         let states = substitutes.exists().then(|| (substitutes, root.states()));
-        let inputs = root.inputs().map(|inputs| (inputs.to_owned(), root.join("")));
+        let substitute = root.substitute();
         let (static_root, virtual_root) = (root.resources(), cache.generated_resources());
         let own = OwnResources::find(root.own_resources(), plugins.clone())?;
         let is_missing = |id: &&str| !static_root.join(id).is_dir();
         let without_static = plugins.clone().map(|(id, _)| id).filter(is_missing).map(str::to_owned).collect();
-        let mut resources = Resources { static_root, virtual_root, generated, own, without_static, states, inputs };
+        let mut resources = Resources { static_root, virtual_root, generated, own, without_static, states, substitute };
         for (id, _) in plugins.filter(|(id, _)| resources.is_virtual(id)) {
             resources.copy_static(id)?;
         }
@@ -73,7 +73,7 @@ impl Resources {
             own: OwnResources::default(),
             without_static: BTreeSet::new(),
             states: None,
-            inputs: None,
+            substitute: None,
         }
     }
 
@@ -150,10 +150,10 @@ impl Resources {
         {
             shown = Cow::Owned(shown.replace(bytes(substitutes), bytes(states)).into());
         }
-        if let Some((inputs, root)) = self.inputs.as_ref().filter(|(inputs, _)| contains(&shown, inputs)) {
+        if let Some((read, root)) = self.substitute.as_ref().filter(|(read, _)| contains(&shown, read)) {
             // What stands below the root has a slash before it already.
             let root = if root == Path::new("/") { b"" } else { bytes(root) };
-            shown = Cow::Owned(shown.replace(bytes(inputs), root).into());
+            shown = Cow::Owned(shown.replace(bytes(read), root).into());
         }
         shown
     }
@@ -265,7 +265,7 @@ mod tests {
             own: OwnResources::default(),
             without_static: BTreeSet::new(),
             states: Some(("tmp/holo.1/.state".into(), "var/lib/holo".into())),
-            inputs: None,
+            substitute: None,
         }
     }
 
@@ -289,9 +289,9 @@ mod tests {
     fn inputs_of_an_earlier_run_are_shown_where_they_stood() {
         let kept = "/var/lib/holo/.engine/inputs/3-x";
         for (root, expected) in [("/", "/usr/share/holo/print/a"), ("target", "target/usr/share/holo/print/a")] {
-            let inputs = Some((kept.into(), root.into()));
+            let substitute = Some((kept.into(), root.into()));
             let static_root = format!("{kept}/usr/share/holo").into();
-            let resources = Resources { inputs, static_root, ..resources() };
+            let resources = Resources { substitute, static_root, ..resources() };
             let show = |text: &str| resources.show(text.into()).to_string();
             assert_eq!(show(&format!("{kept}/usr/share/holo/print/a")), expected);
             assert_eq!(show("tmp/holo.1/generated-resources/print/c"), expected.replace("/a", "/c"));

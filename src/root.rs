@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+const OWN_RESOURCES: &str = "etc/holo/resources";
+
 /// The root of the system that is managed.
 #[derive(Clone, Debug)]
 pub struct Root {
@@ -16,6 +18,8 @@ pub struct Root {
     /// Keeps that directory from being removed as long as one of our copies exists.
     #[expect(dead_code, reason = "the lock is held as long as the file is open")]
     in_use: Option<Arc<File>>,
+    /// The directory that is read in place of the administrator's resources.
+    own_resources: Option<PathBuf>,
 }
 
 impl Root {
@@ -23,7 +27,7 @@ impl Root {
     #[must_use]
     pub fn new(given: Option<OsString>) -> Root {
         let path = given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
-        Root { path, inputs: None, in_use: None }
+        Root { path, inputs: None, in_use: None, own_resources: None }
     }
 
     /// Returns the same root, with inputs that are read from another directory. `in_use` is the lock on that directory, if it may be removed
@@ -31,6 +35,19 @@ impl Root {
     #[must_use]
     pub fn with_inputs(self, directory: PathBuf, in_use: Option<File>) -> Root {
         Root { inputs: Some(directory), in_use: in_use.map(Arc::new), ..self }
+    }
+
+    /// Returns the same root, with another directory in place of the administrator's resources.
+    #[must_use]
+    pub fn with_own_resources(self, directory: PathBuf) -> Root {
+        Root { own_resources: Some(directory), ..self }
+    }
+
+    /// Returns the directory that is read in place of another one, if any, and the path of the other one, which is shown to users.
+    #[must_use]
+    pub fn substitute(&self) -> Option<(PathBuf, PathBuf)> {
+        let own = self.own_resources.clone().map(|directory| (directory, self.input(OWN_RESOURCES)));
+        own.or_else(|| Some((self.inputs.clone()?, self.join(""))))
     }
 
     /// Returns the directory that has the inputs of an earlier run, if they are used instead of today's.
@@ -90,7 +107,7 @@ impl Root {
     /// Returns the directory of the resource directories that are the administrator's.
     #[must_use]
     pub fn own_resources(&self) -> PathBuf {
-        self.input("etc/holo/resources")
+        self.own_resources.clone().unwrap_or_else(|| self.input(OWN_RESOURCES))
     }
 
     /// Returns the path that a resource file is read from: inputs of an earlier run are shown by the paths that they had.

@@ -7,10 +7,11 @@ use crate::cli::{Check, Selection};
 use crate::error::FatalError;
 use crate::exit;
 use crate::interrupt::Interrupt;
-use crate::inventory::Purpose;
+use crate::inventory::{Inventory, Purpose};
 use crate::plugin::Task;
 use crate::refresh::Refreshes;
 use crate::report::{Event, Reporter, Severity};
+use crate::select::Selected;
 use crate::sent::SentValues;
 use crate::settings::Settings;
 use holo_events::Tally;
@@ -48,6 +49,21 @@ pub(super) fn walk(
         }
     };
     let settings = &inputs.settings;
+    let flawed = inventory.is_flawed_for(selection);
+    let tally = look(&mut inventory, &selected, settings, interrupt, reporter, preview)?;
+    super::show_generation(&settings.root, reporter);
+    Ok(Tally { flawed, ..tally })
+}
+
+/// Checks the selected entities of an inventory.
+pub(super) fn look(
+    inventory: &mut Inventory,
+    selected: &Selected,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    reporter: &mut dyn Reporter,
+    preview: Preview,
+) -> Result<Tally, FatalError> {
     let (mut refreshes, hidden) = Refreshes::look(&settings.root)?;
     if let Some(error) = hidden {
         let text = format!("{error}; which refreshes are due is not known");
@@ -55,13 +71,9 @@ pub(super) fn walk(
     }
     inventory.hand_over_refreshes(&mut refreshes);
     let sent = SentValues::look(&settings.root, inventory.cache())?;
-    super::show_slips(&inventory, &selected, reporter);
-    let flawed = inventory.is_flawed_for(selection);
-    let walk = Walk::new(&mut inventory, &selected, settings, interrupt, Task::Check, (refreshes, sent));
-    let walk = walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences);
-    let tally = walk.go(reporter)?;
-    super::show_generation(&settings.root, reporter);
-    Ok(Tally { flawed, ..tally })
+    super::show_slips(inventory, selected, reporter);
+    let walk = Walk::new(inventory, selected, settings, interrupt, Task::Check, (refreshes, sent));
+    walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences).go(reporter)
 }
 
 /// Failures count before what is pending.

@@ -5,7 +5,6 @@
 
 mod definitions;
 mod fights;
-mod findings;
 mod known;
 mod paths;
 mod queue;
@@ -14,6 +13,7 @@ mod sources;
 mod timers;
 mod writers;
 
+use super::findings::{Finding, Findings};
 use super::inputs::Inputs;
 use super::{Context, check};
 use crate::apply::Walk;
@@ -32,7 +32,6 @@ use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
 use definitions::Definitions;
 use fights::Fights;
-use findings::{Finding, Findings};
 use jiff::Zoned;
 use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};

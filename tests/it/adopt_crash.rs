@@ -42,7 +42,7 @@ fn root() -> ScratchRoot {
 }
 
 /// Returns everything that the administrator's directories have.
-fn own_resources(root: &ScratchRoot) -> BTreeMap<String, BString> {
+pub(crate) fn own_resources(root: &ScratchRoot) -> BTreeMap<String, BString> {
     let own = root.join(OWN);
     let entries = WalkDir::new(&own).into_iter().filter_map(Result::ok);
     let entries = entries.filter(|entry| entry.path() != own);

@@ -64,6 +64,8 @@ Architecture: all
 Maintainer: Nobody <nobody@example.org>
 Description: data of the web server
 CONTROL
+mkdir -p /srv/data/usr/lib/systemd/system
+printf '[Service]\nExecStart=/bin/sleep 86400\n' >/srv/data/usr/lib/systemd/system/webserver-log.service
 dpkg-deb --root-owner-group --build /srv/data /srv/repository/webserver-data_1.0-1_all.deb >/dev/null
 cd /srv/repository
 dpkg-scanpackages . /dev/null 2>/dev/null >Packages
@@ -104,7 +106,20 @@ systemctl daemon-reload
 systemctl enable --quiet --now ticker
 systemctl disable --quiet --now fstrim.timer
 systemctl mask --quiet getty@tty5.service
+
+# What no other machine can be.
+systemctl start webserver-log
+systemctl mask --quiet webserver-log
+printf '[Service]\nExecStart=/bin/false\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/broken.service
+systemctl daemon-reload
+systemctl enable --quiet --now broken || true
+touch "/etc/webserver/odd$(printf '\n[[file]]')" "/etc/webserver/caf$(printf '\351')"
 "#;
+
+/// The state of the units that a person has left in a state that no definition asks for.
+const UNUSUAL: &str = "
+echo $(systemctl is-enabled webserver-log broken || true) $(systemctl is-active webserver-log broken || true)
+";
 
 /// Everything by which the server is known, in lines.
 const INVENTORY: &str = r#"
@@ -135,13 +150,22 @@ fn case_of_a_server() {
 
     let run = machine.holo(&["adopt", "--all"]);
     assert!(run.success(), "{run}");
+    for words in [
+        r#""/etc/webserver/odd\n[[file]]" is not adopted: its path contains control characters"#,
+        r#""/etc/webserver/caf\xE9" is not adopted: its path is not UTF-8"#,
+        "webserver-log.service is masked, but runs, which its definition cannot reproduce on another system",
+    ] {
+        assert!(run.stderr_lossy().contains(words), "{run}");
+    }
     let check = machine.holo(&["check"]);
     let said = (check.status, check.stdout_lossy(), check.stderr_lossy());
     assert_eq!(said, (Some(0), "".into(), "".into()), "{run}\n{check}");
     unchanged(&machine);
+    assert_eq!(machine.must(UNUSUAL), "masked enabled active failed\n");
     assert_eq!(machine.must(INVENTORY).to_string(), by_hand);
     let again = machine.holo(&["adopt", "--all"]);
-    assert_eq!((again.status, again.stdout_lossy()), (Some(0), "".into()), "{again}");
+    assert_eq!((again.status, again.stdout_lossy().trim()), (Some(0), ""), "{again}");
+    machine.must("rm /etc/webserver/odd* /etc/webserver/caf*");
 
     let resources = machine.must("tar -C /etc/holo/resources -cf - . | base64");
     let fresh = self::machine();

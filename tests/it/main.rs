@@ -7,6 +7,7 @@
 )]
 
 mod adopt_crash;
+mod adopt_names;
 mod adopted;
 mod completion;
 mod controls;
@@ -50,6 +51,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     holo_testing::run_modules([
         ("adopt_crash", adopt_crash::trials()),
+        ("adopt_names", adopt_names::trials()),
         ("adopted", adopted::trials()),
         ("completion", completion::trials()),
         ("controls", controls::trials()),

@@ -1,6 +1,8 @@
 //! Files of adopted definitions: each stands below lines that name its entity, and the reason.
 
 use bstr::{BStr, BString, ByteSlice};
+use holo_definitions::values::quoted;
+use std::borrow::Cow;
 
 /// The first line of such a file.
 const HEADER: &str =
@@ -17,7 +19,7 @@ pub(super) struct Definitions {
 /// The definition of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
-    id: BString,
+    id: String,
     /// Everything below its name, without empty lines at the end.
     text: BString,
 }
@@ -42,7 +44,7 @@ impl Definitions {
         let mut blocks: Vec<Block> = Vec::new();
         for line in lines {
             match (line.strip_prefix(MARK.as_bytes()), blocks.last_mut()) {
-                (Some(id), _) => blocks.push(Block { id: id.into(), text: BString::default() }),
+                (Some(id), _) => blocks.push(Block { id: parse_id(id).ok_or(ForeignError)?, text: BString::default() }),
                 (None, Some(block)) => block.text.extend([line, b"\n"].concat()),
                 // A person's remark, perhaps.
                 (None, None) if line.is_empty() => {}
@@ -58,21 +60,21 @@ impl Definitions {
     }
 
     /// Removes the definition of an entity. Returns true if there was one.
-    pub(super) fn remove(&mut self, id: &BStr) -> bool {
+    pub(super) fn remove(&mut self, id: &str) -> bool {
         let count = self.blocks.len();
         self.blocks.retain(|block| block.id != id);
         self.blocks.len() < count
     }
 
     /// Returns true if it has a definition of an entity.
-    pub(super) fn has(&self, id: &BStr) -> bool {
+    pub(super) fn has(&self, id: &str) -> bool {
         self.blocks.iter().any(|block| block.id == id)
     }
 
     /// Adds a definition, instead of an earlier one of the same entity. Without a reason, that of the earlier one stays.
-    pub(super) fn set(&mut self, id: &BStr, reason: Option<&BString>, definition: &[u8]) {
+    pub(super) fn set(&mut self, id: &str, reason: Option<&BString>, definition: &[u8]) {
         let earlier = self.blocks.iter_mut().find(|block| block.id == id);
-        let reason = reason.map(|reason| [b"# ", &reason.replace("\n", " ")[..]].concat());
+        let reason = reason.map(|reason| format!("# {}", as_comment(reason.as_bstr())).into_bytes());
         let reason = reason.or_else(|| {
             let first = earlier.as_ref()?.text.lines().next()?;
             first.starts_with(b"# ").then(|| first.to_vec())
@@ -89,10 +91,31 @@ impl Definitions {
     pub(super) fn to_text(&self) -> Vec<u8> {
         let mut text = format!("{HEADER}\n").into_bytes();
         for Block { id, text: definition } in &self.blocks {
-            text.extend([b"\n", MARK.as_bytes(), id, b"\n", definition, b"\n"].concat());
+            text.extend([b"\n", MARK.as_bytes(), shown_id(id).as_bytes(), b"\n", definition, b"\n"].concat());
         }
         text
     }
+}
+
+/// Returns the form of an ID in its comment: a TOML string if a control character would end the comment or make it invalid.
+fn shown_id(id: &str) -> Cow<'_, str> {
+    let is_plain = !id.starts_with('"') && !id.contains(char::is_control);
+    if is_plain { Cow::Borrowed(id) } else { Cow::Owned(quoted(id)) }
+}
+
+/// Parses an ID in this form.
+fn parse_id(shown: &[u8]) -> Option<String> {
+    let shown = shown.to_str().ok()?;
+    if !shown.starts_with('"') {
+        return Some(shown.to_owned());
+    }
+    let table: toml::Table = format!("id = {shown}").parse().ok()?;
+    Some(table.get("id")?.as_str()?.to_owned())
+}
+
+/// Returns a text that is valid in a comment.
+fn as_comment(text: &BStr) -> String {
+    text.to_str_lossy().replace(char::is_control, " ")
 }
 
 /// Returns the name of the file for a group.
@@ -113,13 +136,14 @@ pub(super) fn is_file_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holo_testing::random;
 
     #[test]
     fn a_definition_is_added_replaced_and_removed() {
         let mut definitions = Definitions::new();
         let reason = BString::from("installed\nby hand");
-        definitions.set("package:a".into(), Some(&reason), b"[[package]]\nname = \"a\"\n\n");
-        definitions.set("package:b".into(), None, b"[[package]]\nname = \"b\"\n");
+        definitions.set("package:a", Some(&reason), b"[[package]]\nname = \"a\"\n\n");
+        definitions.set("package:b", None, b"[[package]]\nname = \"b\"\n");
         let text = definitions.to_text();
         let expected = format!(
             "{HEADER}\n\n# adopted: package:a\n# installed by hand\n[[package]]\nname = \"a\"\n\n# adopted: package:b\n[[package]]\nname = \"b\"\n"
@@ -127,12 +151,46 @@ mod tests {
         assert_eq!(text.as_bstr(), expected.as_bytes().as_bstr());
         let mut again = Definitions::parse(&text).unwrap();
         assert_eq!(again, definitions);
-        again.set("package:a".into(), None, b"[[package]]\nname = \"c\"");
+        again.set("package:a", None, b"[[package]]\nname = \"c\"");
         assert!(again.to_text().contains_str(
             "# adopted: package:a\n# installed by hand\n[[package]]\nname = \"c\"\n\n# adopted: package:b"
         ));
-        assert!(again.remove("package:a".into()) && !again.remove("package:a".into()) && !again.is_empty());
-        assert!(again.remove("package:b".into()) && again.is_empty());
+        assert!(again.remove("package:a") && !again.remove("package:a") && !again.is_empty());
+        assert!(again.remove("package:b") && again.is_empty());
+    }
+
+    #[test]
+    fn no_byte_of_a_name_leaves_its_comment() {
+        const PIECES: [&str; 14] = [
+            "\n",
+            "\r",
+            "\t",
+            "\u{1b}[2J",
+            "\0",
+            "\u{85}",
+            "\"",
+            "\\",
+            "'",
+            "# adopted: b:b",
+            "[[file]]",
+            "path = 1",
+            " ",
+            "é",
+        ];
+        random::cases(1000, |random| {
+            let mut text = || (0..random.below(6)).map(|_| *random.pick(&PIECES)).collect::<String>();
+            let (one, two, reason) = (format!("x:{}", text()), format!("y:{}", text()), format!("for {}", text()));
+            let mut definitions = Definitions::new();
+            definitions.set(&one, Some(&reason.into()), b"[[one]]\nname = 1\n");
+            definitions.set(&two, None, b"[[two]]\nname = 2\n");
+            let written = definitions.to_text();
+            let table: toml::Table = written.to_str().unwrap().parse().unwrap();
+            assert_eq!(table, "[[one]]\nname = 1\n[[two]]\nname = 2\n".parse().unwrap(), "{}", written.as_bstr());
+            let mut again = Definitions::parse(&written).unwrap();
+            assert_eq!(again, definitions, "{}", written.as_bstr());
+            again.set(&one, None, b"[[one]]\nname = 1\n");
+            assert_eq!(again, definitions, "the definition is replaced, and keeps its reason");
+        });
     }
 
     #[test]

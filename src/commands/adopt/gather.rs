@@ -73,8 +73,10 @@ fn ask(
     let answer = plugin.adopt(adoption, interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
     let definition = match answer {
         Ok(Adopted::Unknown) => return Ok(Gathered::Unknown),
-        Ok(Adopted::Entity(id)) if request.id != id && request.id.starts_with(b"/") => {
+        // It may be a path, or another name. A plugin answers so once.
+        Ok(Adopted::Entity(id)) if request.id != id && request.plugin.is_none() => {
             request.id = id;
+            request.plugin = Some(index);
             return ask(request, (index, inventory), (editor, resolved), interrupt, reporter);
         }
         Ok(Adopted::Entity(_)) => return Ok(Gathered::Unknown),
@@ -105,6 +107,7 @@ fn ask(
         reporter.error(format!("cannot adopt {}: plugin {} has not said what it is", request.id, plugin.id));
         return Ok(Gathered::Failed);
     }
+    request.plugin = Some(index);
     Ok(Gathered::Resources(Resources { plugin: plugin.id.clone(), definition, files }))
 }
 
@@ -120,8 +123,8 @@ fn edit(editor: Option<&str>, path: &Path) -> bool {
     program.run(|_, _| {}).is_ok_and(|ended| ended.failure().is_none())
 }
 
-/// Makes an empty directory in a plugin's cache.
-fn fresh_directory(cache: &Path) -> Result<PathBuf, FatalError> {
+/// Makes an empty directory in a cache.
+pub(super) fn fresh_directory(cache: &Path) -> Result<PathBuf, FatalError> {
     let above = cache.join("adopted");
     let failed = |error| FatalError::io("mkdir", &above, error);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&above).map_err(failed)?;

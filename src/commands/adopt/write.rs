@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use walkdir::WalkDir;
 
 /// The directory of resource files that are replaced when they are adopted again.
 const LOCAL: &str = "90-local";
@@ -38,6 +39,12 @@ pub(super) struct Plan {
 enum DefinitionError {
     #[error("its plugin's definition is not valid: {0}")]
     Invalid(SyntaxError),
+    #[error("its plugin's definition is not exactly one table")]
+    NotOneTable,
+    #[error("a line of its plugin's definition looks like the name of another entity")]
+    Ambiguous,
+    #[error("its ID is not UTF-8")]
+    Id,
     #[error("{} would not be valid: {reason}", path.display())]
     WouldBeInvalid { path: PathBuf, reason: SyntaxError },
     #[error("{} was not written by holo adopt; move it away, or add the definition by hand", .0.display())]
@@ -82,23 +89,23 @@ impl Plan {
     pub(super) fn add(
         &mut self,
         request: &Request,
-        resources: Resources,
+        resources: &Resources,
         reporter: &mut dyn Reporter,
     ) -> Result<bool, FatalError> {
         let directory = self.root.join(&resources.plugin);
         let mut adopted = request.to_adopted(&resources.plugin);
         let mut steps = BTreeMap::new();
-        for (below, made) in resources.files {
-            let path = directory.join(&below);
+        for (below, made) in &resources.files {
+            let path = directory.join(below);
             let is_removal = made.symlink_metadata().is_ok_and(|made| made.is_file() && made.len() == 0);
             let exists = path.symlink_metadata().is_ok();
-            if exists && !is_replaced(&below) {
-                self.refuse(request, &path, &made, reporter);
+            if exists && !is_replaced(below) {
+                self.refuse(request, &path, made, reporter);
                 return Ok(false);
             }
             if !is_removal {
                 adopted.written.push(path.clone());
-                steps.insert(path, Step::Copy(made));
+                steps.insert(path, Step::Copy(made.clone()));
             } else if exists {
                 adopted.removed.push(path.clone());
                 steps.insert(path, Step::Remove);
@@ -142,27 +149,33 @@ impl Plan {
         directory: &Path,
         definition: &[u8],
     ) -> Result<(PathBuf, Vec<(PathBuf, Step)>), DefinitionError> {
-        is_valid(definition).map_err(DefinitionError::Invalid)?;
+        let id = request.id.to_str().map_err(|_| DefinitionError::Id)?;
+        if !is_one_table(&parse(definition).map_err(DefinitionError::Invalid)?) {
+            return Err(DefinitionError::NotOneTable);
+        }
         self.read_definitions(directory)?;
-        let has_it =
-            |(path, file): &(&PathBuf, &Definitions)| path.starts_with(directory) && file.has(request.id.as_bstr());
+        let has_it = |(path, file): &(&PathBuf, &Definitions)| path.starts_with(directory) && file.has(id);
         let earlier = self.definitions.iter().find(has_it).filter(|_| request.group.is_none());
         let path = earlier.map(|(path, _)| path.clone());
         let path = path.unwrap_or_else(|| directory.join(definitions::file_name(request.group.as_ref())));
         if path.symlink_metadata().is_ok() && !self.definitions.contains_key(&path) {
             return Err(DefinitionError::Foreign(path));
         }
+        let mut file = self.definitions.get(&path).cloned().unwrap_or_else(Definitions::new);
+        file.set(id, request.reason.as_ref(), definition);
+        let text = file.to_text();
+        parse(&text).map_err(|reason| DefinitionError::WouldBeInvalid { path: path.clone(), reason })?;
+        if Definitions::parse(&text).ok().as_ref() != Some(&file) {
+            return Err(DefinitionError::Ambiguous);
+        }
+        self.definitions.insert(path.clone(), file);
         let mut steps = Vec::new();
         for (other, file) in self.definitions.iter_mut().filter(|(other, _)| other.starts_with(directory)) {
-            if *other != path && file.remove(request.id.as_bstr()) {
+            if *other != path && file.remove(id) {
                 let step = if file.is_empty() { Step::Remove } else { Step::Write(file.to_text()) };
                 steps.push((other.clone(), step));
             }
         }
-        let file = self.definitions.entry(path.clone()).or_insert_with(Definitions::new);
-        file.set(request.id.as_bstr(), request.reason.as_ref(), definition);
-        let text = file.to_text();
-        is_valid(&text).map_err(|reason| DefinitionError::WouldBeInvalid { path: path.clone(), reason })?;
         steps.push((path.clone(), Step::Write(text)));
         Ok((path, steps))
     }
@@ -187,6 +200,52 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns the directory of all plugins' own resource directories.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns everything that is adopted.
+    pub(super) fn adopted(&self) -> &[Adopted] {
+        &self.adopted
+    }
+
+    /// Writes the administrator's resource directories as they would be to an empty directory.
+    pub(super) fn stage(&self, to: &Path) -> Result<(), FatalError> {
+        let failed = |error| FatalError::io("open", &self.root, error);
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            entries => Some(entries.map_err(failed)?),
+        };
+        for entry in entries.into_iter().flatten() {
+            let path = entry.map_err(failed)?.path();
+            if self.steps.keys().any(|changed| changed.starts_with(&path)) {
+                self.stage_others(to, &path)?;
+            } else if path != self.root.join(STAGING) {
+                self.stage_one(to, &path, |staged| symlink(std::path::absolute(&path)?, staged))?;
+            }
+        }
+        self.steps.iter().try_for_each(|(path, step)| self.stage_one(to, path, |staged| step.make(path, staged)))
+    }
+
+    /// Copies the unchanged files of a resource directory.
+    fn stage_others(&self, to: &Path, directory: &Path) -> Result<(), FatalError> {
+        for entry in WalkDir::new(directory) {
+            let entry = entry.map_err(|error| FatalError::walk(directory, error))?;
+            let is_resource = entry.file_type().is_file() || entry.file_type().is_symlink();
+            if is_resource && !self.steps.contains_key(entry.path()) {
+                self.stage_one(to, entry.path(), |staged| copy(entry.path(), staged))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stage_one(&self, to: &Path, path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), FatalError> {
+        let staged = to.join(path.strip_prefix(&self.root).unwrap_or(path));
+        let made = staged.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| make(&staged));
+        made.map_err(|error| FatalError::io("copy", path, error))
+    }
+
     /// Returns what would be written.
     pub(super) fn preview(self) -> Vec<Adopted> {
         self.adopted.into_iter().map(|adopted| Adopted { is_pending: true, ..adopted }).collect()
@@ -206,11 +265,10 @@ impl Plan {
         let mut moves = Vec::new();
         for (number, (path, step)) in self.steps.iter().enumerate() {
             let staged = staging.join(number.to_string());
-            let written = match step {
-                Step::Copy(made) => copy(made, &staged),
-                Step::Write(text) => write(text, path, &staged),
-                Step::Remove => Ok(()),
-            };
+            let written = step.make(path, &staged).and_then(|()| match staged.symlink_metadata() {
+                Ok(metadata) if metadata.is_file() => File::open(&staged)?.sync_all(),
+                _ => Ok(()),
+            });
             written.map_err(|error| FatalError::io("write", path, error))?;
             moves.push((path, (!matches!(step, Step::Remove)).then_some(staged)));
         }
@@ -228,30 +286,44 @@ fn is_replaced(below: &Path) -> bool {
     below.starts_with(LOCAL) || is_direct && below.as_os_str().as_bytes().starts_with(b"adopted-")
 }
 
-/// Returns an error unless a text is TOML.
-fn is_valid(text: &[u8]) -> Result<(), SyntaxError> {
-    text.to_str().map_err(|_| SyntaxError::Encoding)?.parse::<toml::Table>()?;
-    Ok(())
+/// Parses TOML.
+fn parse(text: &[u8]) -> Result<toml::Table, SyntaxError> {
+    Ok(text.to_str().map_err(|_| SyntaxError::Encoding)?.parse()?)
 }
 
-fn copy(made: &Path, staged: &Path) -> io::Result<()> {
+/// Returns true if a definition consists of a single table, so that it cannot define other entities.
+fn is_one_table(text: &toml::Table) -> bool {
+    let mut values = text.values();
+    let is_table = match values.next() {
+        Some(toml::Value::Array(tables)) => matches!(&tables[..], [toml::Value::Table(_)]),
+        Some(value) => value.is_table(),
+        None => false,
+    };
+    is_table && values.next().is_none()
+}
+
+impl Step {
+    /// Creates the new file at another path. A text gets the mode of the file that it replaces.
+    fn make(&self, replaced: &Path, to: &Path) -> io::Result<()> {
+        match self {
+            Step::Copy(made) => copy(made, to),
+            Step::Write(text) => {
+                fs::write(to, text)?;
+                let mode = replaced.metadata().map_or(0o644, |replaced| replaced.permissions().mode() & 0o777);
+                fs::set_permissions(to, Permissions::from_mode(mode))
+            }
+            Step::Remove => Ok(()),
+        }
+    }
+}
+
+fn copy(made: &Path, to: &Path) -> io::Result<()> {
     let metadata = made.symlink_metadata()?;
     if metadata.is_symlink() {
-        return symlink(fs::read_link(made)?, staged);
+        return symlink(fs::read_link(made)?, to);
     }
-    fs::copy(made, staged)?;
-    let file = File::open(staged)?;
-    file.set_permissions(Permissions::from_mode(metadata.permissions().mode() & 0o777))?;
-    file.sync_all()
-}
-
-/// Writes a text with the mode of the file that it is going to replace.
-fn write(text: &[u8], replaced: &Path, staged: &Path) -> io::Result<()> {
-    fs::write(staged, text)?;
-    let mode = replaced.metadata().map_or(0o644, |replaced| replaced.permissions().mode() & 0o777);
-    let file = File::open(staged)?;
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.sync_all()
+    fs::copy(made, to)?;
+    fs::set_permissions(to, Permissions::from_mode(metadata.permissions().mode() & 0o777))
 }
 
 /// Moves a file to its place, or removes what is there.

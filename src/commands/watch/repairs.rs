@@ -2,12 +2,12 @@
 
 use super::definitions::Definitions;
 use super::fights::Verdict;
-use super::findings::{Finding, Findings};
 use super::known::State;
 use super::paths::Heard;
 use super::{LOCK_PATIENCE, Watcher};
 use crate::cli::{Apply, Output};
 use crate::commands::apply;
+use crate::commands::findings::{Finding, Findings};
 use crate::error::FatalError;
 use crate::index::EntityIndex;
 use crate::report::{End, Event, Noticed};
