@@ -7,7 +7,9 @@ mod session;
 use crate::definitions::Hindrance;
 use crate::{Applied, Entity, EntityReport, ForceTo, Host, Output, Plugin, ScanError, Span, Verdict};
 use bstr::BString;
+use holo_protocol::words::one_line;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Diagnosis, Info, Message, ScanLimit};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
@@ -163,7 +165,16 @@ fn listed<P: Plugin>(
     limit: Option<ScanLimit<'_>>,
     output: &mut Output<'_>,
 ) -> Result<Listed<P::Entity>, ScanError> {
-    let reported = |entities: Vec<P::Entity>| entities.into_iter().map(|entity| (entity.report(), entity));
+    let reported = |entities: Vec<P::Entity>| {
+        entities.into_iter().map(|entity| {
+            let mut report = entity.report();
+            // The ID by which the dispatcher asks for the entity.
+            if let Cow::Owned(id) = one_line(&report.id) {
+                report.id = id.into();
+            }
+            (report, entity)
+        })
+    };
     let Some(limit) = limit else { return Ok(Box::new(reported(plugin.scan(host, output)?))) };
     let found: Vec<(EntityReport, P::Entity)> = reported(plugin.scan_limited(host, limit, output)?).collect();
     let wanted = limit.wanted(found.iter().map(|(report, _)| report));
@@ -265,6 +276,95 @@ fn unknown_entity(id: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Action, Asset, Information, Receipt, Written};
+    use bstr::ByteSlice;
+    use holo_testing::random::{Random, cases};
+
+    /// Returns a random text, which may be empty, or contain line breaks and the words of reports.
+    fn hostile(random: &mut Random) -> BString {
+        let parts = [
+            "",
+            "\n",
+            "\n\n",
+            "\r\n",
+            "a",
+            " ",
+            ":",
+            ": ",
+            "#",
+            "/x",
+            "a:b",
+            "ENTITY",
+            "ENTITY: x",
+            "NEEDS",
+            "\nNEEDS: x",
+            "SOURCE",
+            "ACTION",
+            "RECEIVES",
+            "POLL",
+            "LIMIT: often",
+            "(",
+            ")",
+            " (",
+            "\t",
+            "\0",
+            "\\n",
+            "\u{fc}",
+            "yes",
+        ];
+        (0..random.below(4)).map(|_| *random.pick(&parts)).collect::<String>().into()
+    }
+
+    fn some<T>(random: &mut Random, make: impl Fn(&mut Random) -> T) -> Vec<T> {
+        (0..random.below(3)).map(|_| make(random)).collect()
+    }
+
+    fn hostile_report(random: &mut Random) -> EntityReport {
+        let mut report = EntityReport::new(hostile(random));
+        report.action = Action { verb: hostile(random), reason: random.chance(50).then(|| hostile(random)) };
+        report.sources = some(random, hostile);
+        report.information = some(random, |random| Information { key: hostile(random), value: hostile(random) });
+        let edges = &mut report.edges;
+        let lists = [
+            &mut edges.after,
+            &mut edges.before,
+            &mut edges.requires,
+            &mut edges.subscribes,
+            &mut edges.notifies,
+            &mut edges.sends,
+            &mut edges.watch,
+        ];
+        lists.into_iter().for_each(|list| list.extend(some(random, hostile)));
+        for assets in [&mut edges.provides, &mut edges.needs, &mut edges.owns] {
+            assets.extend(some(random, |random| Asset { kind: hostile(random), value: hostile(random) }));
+        }
+        let receipt =
+            |random: &mut Random| Receipt { key: hostile(random), sender: hostile(random), name: hostile(random) };
+        edges.receives.extend(some(random, receipt));
+        edges.written.extend(some(random, |random| Written { location: hostile(random), id: hostile(random) }));
+        report
+    }
+
+    #[test]
+    fn written_reports_are_valid_whatever_their_values_are() {
+        cases(5000, |random| {
+            let reports: Vec<EntityReport> = (0..random.below(4)).map(|_| hostile_report(random)).collect();
+            let mut ids: Vec<BString> = reports.iter().map(|report| report.id.replace("\n", "\\n").into()).collect();
+            ids.retain(|id| !id.is_empty());
+            for version in [API_VERSION_3, API_VERSION_4] {
+                let mut text = Vec::new();
+                reports.iter().for_each(|report| report.write(&mut text, version));
+                let read = EntityReport::parse_all(&text, version);
+                let read = read.unwrap_or_else(|errors| panic!("{errors:?} in {:?}", text.as_bstr()));
+                let read_ids: Vec<BString> = read.iter().map(|report| report.id.clone()).collect();
+                assert_eq!(read_ids, ids, "{:?}", text.as_bstr());
+                // What is read can be written again.
+                let mut again = Vec::new();
+                read.iter().for_each(|report| report.write(&mut again, version));
+                assert_eq!(EntityReport::parse_all(&again, version).unwrap(), read);
+            }
+        });
+    }
 
     #[test]
     fn understands_what_version_3_says() {

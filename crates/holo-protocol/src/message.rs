@@ -2,6 +2,7 @@
 
 use crate::environment::API_VERSION_4;
 use crate::sent::Sent;
+use crate::words::one_line;
 use bstr::{BStr, BString, ByteSlice};
 
 /// A line on file descriptor 3.
@@ -96,10 +97,10 @@ impl Message {
         }
     }
 
-    /// Returns the line without its newline.
+    /// Returns the line without its newline. Line breaks in a text are written as `\n`.
     #[must_use]
     pub fn to_line(&self) -> BString {
-        let with = |prefix: &[u8], text: &BStr| BString::from([prefix, text.as_bytes()].concat());
+        let with = |prefix: &[u8], text: &BStr| BString::from([prefix, &one_line(text)].concat());
         match self {
             Message::NotChanged => NOT_CHANGED.into(),
             Message::RequiresForceToOverwrite => TO_OVERWRITE.into(),
@@ -148,6 +149,16 @@ pub fn can_be_sent(text: &BStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_with_line_breaks_is_one_message() {
+        for (message, line) in [
+            (Message::Changed("removed /a\nnot changed".into()), "changed: removed /a\\nnot changed"),
+            (Message::Skipped("x\n== y is false".into()), "skipped: x\\n== y is false"),
+        ] {
+            assert_eq!(message.to_line(), line);
+        }
+    }
 
     #[test]
     fn reads_what_it_writes() {

@@ -13,9 +13,11 @@ pub use outline::{Outline, OutlinedReport, ReportReader};
 
 use crate::controls::{ControlError, Controls};
 use crate::environment::API_VERSION_4;
+use crate::words::one_line;
 use bstr::{BStr, BString, ByteSlice};
 use edges::EdgeLine;
 use line::Line;
+use outline::Meaning;
 use std::fmt;
 
 /// A plugin's report on one entity.
@@ -153,14 +155,21 @@ impl EntityReport {
     }
 
     /// Appends the report's lines: the ID, the action unless it is the usual one, the sources, the edges if the version
-    /// supports them, and the information. Newlines in values become blanks, so that no value can begin another line.
+    /// supports them, and the information.
+    ///
+    /// Every line is valid, whatever the values are: line breaks are written as `\n`, and lines that would be invalid,
+    /// such as those without a value, are omitted. A report without an ID has no lines.
     pub fn write(&self, text: &mut Vec<u8>, version: u32) {
+        if self.id.is_empty() {
+            return;
+        }
         let mut line = |key: &[u8], value: &[u8]| {
-            for part in [key, b": "] {
-                text.extend_from_slice(part);
+            let is_key = !key.is_empty() && key.find_byteset(b":\n").is_none();
+            if is_key && !value.is_empty() {
+                for part in [key, b": ", &one_line(value), b"\n"] {
+                    text.extend_from_slice(part);
+                }
             }
-            text.extend(value.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
-            text.push(b'\n');
         };
         line(ENTITY.as_bytes(), &self.id);
         if self.action != Action::default() {
@@ -170,11 +179,20 @@ impl EntityReport {
             line(SOURCE.as_bytes(), source);
         }
         if version >= API_VERSION_4 {
-            self.edges.write(&mut line);
-            self.controls.write(&mut line);
+            let mut valid_line = |key: &[u8], value: &[u8]| {
+                if Meaning::of(key.as_bstr(), value.as_bstr(), version).is_ok() {
+                    line(key, value);
+                }
+            };
+            self.edges.write(&mut valid_line);
+            self.controls.write(&mut valid_line);
         }
         for Information { key, value } in &self.information {
-            line(key, value);
+            let meant = key.trim_start().as_bstr();
+            let is_special = [ENTITY, ACTION, SOURCE].iter().any(|special| meant == special);
+            if !is_special && matches!(Meaning::of(meant, value.as_ref(), version), Ok(Meaning::Information)) {
+                line(key, value);
+            }
         }
     }
 

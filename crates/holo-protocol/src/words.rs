@@ -1,5 +1,7 @@
 //! Version 3's wording of system errors, which both sides show.
 
+use bstr::ByteSlice;
+use std::borrow::Cow;
 use std::io;
 
 /// Returns an I/O error in the system's wording, in lower case and without its number: `no such file or directory`.
@@ -15,6 +17,12 @@ pub fn reason(error: &io::Error) -> String {
         }
         _ => words.to_owned(),
     }
+}
+
+/// Returns a text as a single line: line breaks are written as `\n`.
+#[must_use]
+pub fn one_line(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.contains(&b'\n') { text.replace("\n", "\\n").into() } else { text.into() }
 }
 
 /// Returns an argument as version 3 shows it in a command that was not run: quoted if it is empty or contains blanks.

@@ -133,6 +133,24 @@ fn is_control(key: &BStr, value: &BStr) -> Result<bool, ReportErrorKind> {
     })
 }
 
+/// The meaning of an attribute.
+pub(super) enum Meaning<'a> {
+    Edge(EdgeLine<'a>),
+    Control,
+    Information,
+}
+
+impl<'a> Meaning<'a> {
+    /// Returns the meaning in this version.
+    pub(super) fn of(key: &'a BStr, value: &'a BStr, version: u32) -> Result<Meaning<'a>, ReportErrorKind> {
+        Ok(match EdgeLine::of_version(version, key, value)? {
+            Some(edge) => Meaning::Edge(edge),
+            None if version >= API_VERSION_4 && is_control(key, value)? => Meaning::Control,
+            None => Meaning::Information,
+        })
+    }
+}
+
 /// Returns the outlines of a complete report.
 pub(super) fn whole(report: &[u8], version: u32) -> Result<Vec<Outline>, Vec<ReportError>> {
     Outliner::new(version).finish(report)
@@ -177,13 +195,15 @@ impl Outliner {
             }
             Some(line @ Line::Attribute { key, value, .. }) => {
                 let outline = self.outlines.last_mut().ok_or_else(|| line.outside_entity())?;
-                if let Some(edge) = EdgeLine::of_version(self.version, key, value)? {
-                    outline.has_edges = true;
-                    if let EdgeLine::Unlisted(is_unlisted) = edge {
-                        outline.is_listed = !is_unlisted;
+                match Meaning::of(key, value, self.version)? {
+                    Meaning::Edge(edge) => {
+                        outline.has_edges = true;
+                        if let EdgeLine::Unlisted(is_unlisted) = edge {
+                            outline.is_listed = !is_unlisted;
+                        }
                     }
-                } else if self.version >= API_VERSION_4 && is_control(key, value)? {
-                    outline.has_controls = true;
+                    Meaning::Control => outline.has_controls = true,
+                    Meaning::Information => {}
                 }
                 Ok(())
             }

@@ -23,8 +23,8 @@ fn newline_in_a_value_cannot_begin_another_line() {
     report.sources.push("/a\n\nSOURCE: /b".into());
     let mut text = Vec::new();
     report.write(&mut text, 4);
-    let expected = "ENTITY: file:/etc/link\nSOURCE: /a  SOURCE: /b\n\
-                    symlink to: x ENTITY: file:/etc/passwd ACTION: Removing\n";
+    let expected = "ENTITY: file:/etc/link\nSOURCE: /a\\n\\nSOURCE: /b\n\
+                    symlink to: x\\nENTITY: file:/etc/passwd\\nACTION: Removing\n";
     assert_eq!(text.as_bstr(), expected);
 }
 
@@ -141,6 +141,20 @@ fn a_report_takes_from_another_what_it_does_not_have() {
             .collect();
         assert_eq!(named, [if first.is_empty() { "d" } else { "c" }, "b"]);
     }
+}
+
+#[test]
+fn values_without_a_line_of_their_own_are_omitted_or_escaped() {
+    let mut report = EntityReport::new("a:b");
+    report.action = Action::because("Skipping", "x\n== y is false");
+    report.inform("command", "");
+    report.inform("with", "one\ntwo");
+    report.edges.requires.push("file:/a\nb".into());
+    report.edges.owns.push(Asset::new("unit", ""));
+    let mut text = Vec::new();
+    report.write(&mut text, 4);
+    let expected = "ENTITY: a:b\nACTION: Skipping (x\\n== y is false)\nREQUIRES: file:/a\\nb\nwith: one\\ntwo\n";
+    assert_eq!(text.as_bstr(), expected);
 }
 
 #[test]
