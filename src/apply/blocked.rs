@@ -153,7 +153,11 @@ impl Walk<'_> {
                 }
                 None => Blocked::new(End::DependencyFailed, format!("{received}, which is not in its desired state")),
             },
-            _ => Blocked::new(End::Failed, format!("{received}, which has not sent {name}")),
+            // It may send the value later.
+            _ => {
+                let reason = format!("{received}, which has not sent {name} yet");
+                Blocked { waits: true, ..Blocked::new(End::Pending, reason) }
+            }
         }))
     }
 

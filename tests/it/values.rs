@@ -14,6 +14,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_example_of_the_manual_does_as_it_says,
         values_that_go_round_in_a_circle_are_an_error,
         a_receiver_of_what_failed_or_is_gone_is_told,
+        a_receiver_waits_until_its_sender_has_sent_the_value,
+        every_key_can_be_received_or_empty_or_have_several_lines,
         a_value_is_kept_for_runs_without_its_sender,
         a_sender_that_gets_another_name_is_another_sender,
         a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be,
@@ -117,8 +119,6 @@ fn a_receiver_of_what_failed_or_is_gone_is_told() {
         expect(&root, &["apply"], 1, &["receives key from a:1, which failed"]);
         assert!(!root.exists("srv/received") && !root.exists(FILE));
     }
-    let root = sender_and_receiver("echo 'not changed' >&3", "a:1#x");
-    expect(&root, &["apply"], 1, &["receives key from a:1, which has not sent x"]);
     let root = sender_and_receiver(SENDS, "a:0#x");
     expect(&root, &["apply"], 1, &["receives key from a:0, which does not exist"]);
     // The plugin of the sender fails, or is not there.
@@ -129,6 +129,88 @@ fn a_receiver_of_what_failed_or_is_gone_is_told() {
         root.write_script("usr/lib/holo/holo-a", broken);
         let run = root.holo(&["apply"]);
         assert!(!run.success() && !root.exists("srv/received"), "{run}");
+    }
+}
+
+fn a_receiver_waits_until_its_sender_has_sent_the_value() {
+    let root = sender_and_receiver("echo 'not changed' >&3", "a:1#x").file("etc/x", "1");
+    for arguments in [&["apply"][..], &["apply", "b:1"]] {
+        expect(&root, arguments, 3, &[">> receives key from a:1, which has not sent x yet"]);
+        assert!(!root.exists("srv/received"));
+    }
+    root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", SENDS));
+    expect(&root, &["apply"], 0, &[]);
+    assert_eq!(root.read("srv/received"), "key=1");
+    // A key that would be shown has no value to show before.
+    let root = ScratchRoot::new().binary(built("holo")).plugin("exec");
+    let definitions = "[[exec]]\nname = 'a'\ncommand = 'echo a'\n[[exec]]\nname = 'b'\nreceive = { command = 'exec:SENDER#stdout' }\n";
+    root.write("usr/share/holo/exec/01.toml", definitions.replace("SENDER", "a"));
+    expect(&root, &["scan"], 0, &["exec:b"]);
+    expect(
+        &root,
+        &["check"],
+        3,
+        &["would run echo a", ">> receives command from exec:a, which has not sent stdout yet"],
+    );
+    // In test mode, a command sends this.
+    expect(&root, &["apply"], 0, &["MOCK: echo a", "MOCK: MOCK"]);
+    // An unknown sender is an error of the receiver alone.
+    root.write("usr/share/holo/exec/01.toml", definitions.replace("SENDER", "none"));
+    let error = "!! receives command from exec:none, which does not exist";
+    expect(&root, &["check"], 1, &["would run echo a", error]);
+    expect(&root, &["apply"], 1, &["MOCK: echo a", error]);
+}
+
+/// Returns the definitions of a table of a plugin in which each key receives a value, is empty, or has two lines.
+fn definitions_of_all_keys(table: &str, schema: &serde_json::Value) -> String {
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().map(|key| key.as_str().unwrap()).collect();
+    let mut text = String::new();
+    let mut number = 0;
+    for key in schema["properties"].as_object().unwrap().keys() {
+        for value in [
+            format!("receive = {{ {key} = 'exec:sender#stdout' }}"),
+            format!("{key} = ''"),
+            format!("{key} = \"a\\nb\""),
+        ] {
+            number += 1;
+            text += &format!("[[{table}]]\n{value}\n");
+            for needed in required.iter().filter(|needed| **needed != key) {
+                text += &match *needed {
+                    "path" | "target" => format!("{needed} = '/srv/{table}/{number}'\n"),
+                    "type" => "type = 'file'\n".to_owned(),
+                    _ => format!("{needed} = 'n{number}'\n"),
+                };
+            }
+        }
+    }
+    text
+}
+
+fn every_key_can_be_received_or_empty_or_have_several_lines() {
+    for (plugin, least) in [
+        ("archives", 15),
+        ("exec", 10),
+        ("files", 40),
+        ("packages", 5),
+        ("scaffold", 15),
+        ("services", 5),
+        ("users-groups", 5),
+    ] {
+        let path = format!("{}/schema/holo-{plugin}.schema.json", env!("CARGO_MANIFEST_DIR"));
+        let schema: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        let definitions = |(table, of): (&String, &serde_json::Value)| {
+            let items = &of["items"];
+            let name = items["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+            definitions_of_all_keys(table, name.map_or(items, |name| &schema["$defs"][name]))
+        };
+        let text: String = schema["properties"].as_object().unwrap().iter().map(definitions).collect();
+        let root = ScratchRoot::new().binary(built("holo")).plugin(plugin);
+        root.write(format!("usr/share/holo/{plugin}/01.toml"), text);
+        let run = root.holo(&["scan", "--porcelain"]);
+        assert!(matches!(run.status, Some(0 | 1)), "{plugin}: {run}");
+        let entities = run.stdout_lossy().lines().filter(|line| line.starts_with("ENTITY: ")).count();
+        assert!(entities >= least, "{plugin}: {entities} entities\n{run}");
     }
 }
 
@@ -156,7 +238,7 @@ fn a_sender_that_gets_another_name_is_another_sender() {
     expect(&root, &["apply"], 1, &["receives key from a:1, which does not exist"]);
     assert!(!root.read(FILE).contains_str("a:1"), "what is gone has sent nothing");
     root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", "echo 'not changed' >&3"));
-    expect(&root, &["apply"], 1, &["receives key from a:1, which has not sent x"]);
+    expect(&root, &["apply"], 3, &["receives key from a:1, which has not sent x yet"]);
 }
 
 fn a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be() {

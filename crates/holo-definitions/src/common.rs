@@ -91,7 +91,7 @@ common_keys! {
     /// The provider to use if the plugin has several.
     "provider" provider: Option<String>, Own;
     /// The timeout for one attempt, such as `90s`.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "positive_duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     "timeout" timeout: Option<Duration>, Value;
     /// The number of retries after a failed apply.
@@ -158,6 +158,17 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dur
         }
     }
     deserializer.deserialize_any(Visitor).map(Some)
+}
+
+/// Deserializes a duration that is not 0.
+///
+/// # Errors
+/// If the value is not a duration, or 0.
+pub(crate) fn positive_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    match duration(deserializer)? {
+        Some(Duration::ZERO) => Err(de::Error::custom("must be longer than 0; remove the key for the default")),
+        duration => Ok(duration),
+    }
 }
 
 /// Deserializes a duration that is long enough for polling.

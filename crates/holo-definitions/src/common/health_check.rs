@@ -2,10 +2,10 @@
 
 #[cfg(feature = "schema")]
 use super::DurationSchema;
-use super::duration;
+use super::positive_duration;
 use crate::command::Command;
 use crate::definition::Invalid;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -68,14 +68,15 @@ struct Written {
     #[serde(default)]
     unit: Option<String>,
     /// The maximum number of attempts; one by default.
-    #[serde(default = "once")]
+    #[serde(default = "once", deserialize_with = "tries")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     tries: u32,
     /// The delay between two attempts; one second by default.
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(default, deserialize_with = "positive_duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     interval: Option<Duration>,
     /// The timeout for one attempt; ten seconds by default.
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(default, deserialize_with = "positive_duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<DurationSchema>"))]
     timeout: Option<Duration>,
 }
@@ -99,6 +100,14 @@ enum HealthCheckError {
 
 fn once() -> u32 {
     1
+}
+
+/// Deserializes a number of attempts, of which at least one is needed.
+fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(de::Error::custom("must be at least 1; remove the check if it should not run")),
+        tries => Ok(tries),
+    }
 }
 
 impl TryFrom<Written> for HealthCheck {

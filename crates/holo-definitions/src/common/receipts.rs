@@ -30,6 +30,8 @@ enum ReceiptError {
     Common(String),
     #[error("{0}: expected \"ENTITY#NAME\", found {1:?}")]
     Value(String, String),
+    #[error("{0}names no key: write KEY = \"ENTITY#NAME\", or remove it")]
+    Empty(String),
 }
 
 impl fmt::Display for Receipt {
@@ -72,13 +74,16 @@ pub(crate) enum Written {
 impl<'de> Deserialize<'de> for Receipts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Receipts, D::Error> {
         let mut receipts = Vec::new();
-        let written = BTreeMap::deserialize(deserializer)?;
-        collect("", written, &mut receipts).map_err(de::Error::custom)?;
+        collect("", BTreeMap::deserialize(deserializer)?, &mut receipts).map_err(de::Error::custom)?;
         Ok(Receipts(receipts))
     }
 }
 
 fn collect(within: &str, written: BTreeMap<String, Written>, receipts: &mut Vec<Receipt>) -> Result<(), ReceiptError> {
+    if written.is_empty() {
+        let table = within.strip_suffix('.').map(|table| format!("{table}: ")).unwrap_or_default();
+        return Err(ReceiptError::Empty(table));
+    }
     for (part, written) in written {
         if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
             return Err(ReceiptError::Key(part));

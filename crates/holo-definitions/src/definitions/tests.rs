@@ -161,6 +161,8 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
         ("after = [\"x\\ny\"]", "after: \"x\\ny\" is not an entity ID"),
         ("timeout = \"5 parsecs\"", "timeout: \"parsecs\" is not a unit of durations, which are ms, s, m, h and d"),
         ("timeout = \"5\"", "timeout: a duration needs a unit, as in 5s, 5m or 5h"),
+        ("timeout = 0", "timeout: must be longer than 0; remove the key for the default"),
+        ("timeout = \"0ms\"", "timeout: must be longer than 0; remove the key for the default"),
         ("retries = -1", "retries: expected a whole number that is not negative, found -1"),
         ("if = true", "if: expected a string, found true"),
         (
@@ -168,6 +170,18 @@ fn mistakes_are_named_with_file_line_and_key_and_break_only_their_entity() {
             "health_check[0].command: a quote or backslash is not closed in \"a 'b\"",
         ),
         ("health_check = [{ command = [] }]", "health_check[0].command: the command is empty"),
+        (
+            "health_check = [{ unit = \"a\", tries = 0 }]",
+            "health_check[0].tries: must be at least 1; remove the check if it should not run",
+        ),
+        (
+            "health_check = [{ unit = \"a\", interval = 0 }]",
+            "health_check[0].interval: must be longer than 0; remove the key for the default",
+        ),
+        (
+            "health_check = [{ unit = \"a\", timeout = 0 }]",
+            "health_check[0].timeout: must be longer than 0; remove the key for the default",
+        ),
         ("health_check = [{ tries = 1 }]", "health_check[0]: needs one of command, http, tcp and unit"),
         (
             "health_check = [{ tcp = \"a:1\", unit = \"b\" }]",

@@ -3,6 +3,7 @@
 use super::{Hindrance, Received, ReceivedValue, span_of};
 use crate::common::{Receipt, Receipts};
 use crate::definition::Definition;
+use crate::reading;
 use crate::tolerant::{Problem, Read, read_all};
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -30,6 +31,12 @@ pub trait Keys {
     /// # Errors
     /// If the value cannot be that of the key.
     fn check(&self, table: &Spanned<DeTable<'_>>, key: &str, span: &Range<usize>) -> Result<(), ReceiveError>;
+
+    /// Checks that a key exists, before its value is known.
+    ///
+    /// # Errors
+    /// If definitions have no such key.
+    fn find(&self, key: &str) -> Result<(), ReceiveError>;
 
     /// Returns true if the value of a key is never shown, so that it may be sensitive.
     fn is_secret(&self, _: &str) -> bool {
@@ -122,7 +129,7 @@ pub fn fill_with<'a>(
     for candidate in candidates {
         let Candidate { receipt, span, forms, .. } = candidate;
         let unfit = |problem: String| Hindrance::Unfit(describe(span, &problem) + &sent_by(receipt));
-        if let Err(problem) = room(filled.table.get_ref(), receipt) {
+        if let Err(problem) = keys.find(&receipt.key).and_then(|()| room(filled.table.get_ref(), receipt)) {
             wrong.push((span.clone(), problem.to_string()));
             continue;
         }
@@ -220,6 +227,18 @@ impl<D: Definition> Keys for KeysOf<D> {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         });
         found.map_or(Ok(()), |invalid| Err(ReceiveError(invalid.to_string())))
+    }
+
+    fn find(&self, key: &str) -> Result<(), ReceiveError> {
+        let mut table = DeTable::new();
+        put(&mut table, key, DeValue::String("".into()), &(0..0));
+        match reading::read::<D>(&Spanned::new(0..0, table)) {
+            Err(error) if matches!(error.problem(), reading::Problem::UnknownKey(_)) => {
+                Err(ReceiveError(format!("receive: {error}")))
+            }
+            // Other errors are about the value or missing keys.
+            _ => Ok(()),
+        }
     }
 
     fn is_secret(&self, key: &str) -> bool {

@@ -140,9 +140,21 @@ fn what_is_written_wrong_is_said_with_its_line() {
     ] {
         assert!(said(receive).starts_with(&format!("{place}{problem}")), "{receive}: {}", said(receive));
     }
-    assert!(said("receive = { tetx = 'exec:a#b#stdout' }").is_empty(), "it is an error of the entity");
-    let (_, hindrances) = receiving("tetx", &One(Some(b"v"), false));
-    assert!(hindrances[0].to_string().contains("did you mean text?"), "{hindrances:?}");
+    // Before the value is known, too.
+    for received in [One(Some(b"v"), false), One(None, false)] {
+        let said = |receive: &str| read(&format!("needed = 'x'\n{receive}\n"), &received).1;
+        for (receive, problem) in [
+            ("receive = { tetx = 'exec:a#b#stdout' }", ": tetx: unknown key, did you mean text?"),
+            ("receive = {}", ": names no key: write KEY = \"ENTITY#NAME\", or remove it"),
+            ("receive = { table = {} }", ": table: names no key: write KEY = \"ENTITY#NAME\", or remove it"),
+        ] {
+            assert!(said(receive).starts_with(&format!("{place}{problem}")), "{receive}: {}", said(receive));
+        }
+        assert!(
+            said("receive = { nonsense = 'exec:a#b#stdout' }")
+                .contains(": nonsense: unknown key, expected one of name, text")
+        );
+    }
 }
 
 #[test]

@@ -31,15 +31,20 @@ impl Reader<'_> {
 
 impl Keys for Attributes {
     fn check(&self, table: &Spanned<DeTable<'_>>, key: &str, _: &Range<usize>) -> Result<(), ReceiveError> {
-        let Some(known) = key_of(self.0, key) else {
-            let hint = did_you_mean(key, keys(self.0).iter().copied()).map(|hint| format!("; {hint}"));
-            return Err(ReceiveError::new(format!("{key}: unknown key{}", hint.unwrap_or_default())));
-        };
+        let Some(known) = key_of(self.0, key) else { return self.find(key) };
         let mut same = table.get_ref().iter().filter(|(other, _)| other.get_ref().eq_ignore_ascii_case(key));
         let (Some((_, value)), None) = (same.next(), same.next()) else {
             return Err(ReceiveError::new(format!("receive: {key} has a value in the definition too")));
         };
         let id = AccountId { kind: self.0, name: String::new() };
         Draft::new(id, "", false).set(known, value).map_err(|error| ReceiveError::new(format!("{key}: {error}")))
+    }
+
+    fn find(&self, key: &str) -> Result<(), ReceiveError> {
+        if key_of(self.0, key).is_some() {
+            return Ok(());
+        }
+        let hint = did_you_mean(key, keys(self.0).iter().copied()).map(|hint| format!("; {hint}"));
+        Err(ReceiveError::new(format!("receive: {key}: unknown key{}", hint.unwrap_or_default())))
     }
 }

@@ -126,7 +126,8 @@ fn what_every_definition_can_have_is_read() {
 fn what_is_wrong_with_common_keys_is_told() {
     let text = "[[user]]\nname = 'u'\nuid = 'x'\nafter = ['user:a',\n  '']\n\
                 [[user]]\nname = 'v'\nhealth_check = [{ command = 'a', speed = 1 }]\n[[group]]\nname = 'g'\nprovider = 'x'\n\
-                [[group]]\nname = 'h'\nreceive = { gid = 'exec:x#stdout' }\ngid = 3\n";
+                [[group]]\nname = 'h'\nreceive = { gid = 'exec:x#stdout' }\ngid = 3\n\
+                [[user]]\nname = 'w'\nreceive = { homee = 'exec:x#stdout' }\n[[user]]\nname = 'x'\nreceive = {}\n";
     assert_eq!(
         problems(text),
         [
@@ -134,6 +135,8 @@ fn what_is_wrong_with_common_keys_is_told() {
             "line 3: uid of users[0]: expected a whole number that is not negative, found a string",
             "line 4: after of users[0]: \"\" is not an entity ID",
             "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, http, status, contains, tcp, unit, tries, interval, timeout",
+            "line 18: users[2]: receive: homee: unknown key; did you mean home?",
+            "line 21: receive of users[3]: names no key: write KEY = \"ENTITY#NAME\", or remove it",
         ]
     );
     let unknown = &read_definitions(text.as_bytes()).unknown_keys;
@@ -193,7 +196,6 @@ fn what_does_not_fit_is_left_out_and_said() {
             "a",
             "groups: expected a list, found a string; write it in brackets: [...]",
         ),
-        ("receive = { homee = 'exec:x#stdout' }", "7", "homee: unknown key; did you mean home?"),
         ("Uid = 3\nreceive = { uid = 'exec:x#stdout' }", "7", "receive: uid has a value in the definition too"),
     ] {
         let line = if keys.starts_with("Uid") { 4 } else { 3 };
