@@ -1,10 +1,9 @@
 //! Key files for the keys that users have, and no key file names.
 
 use crate::account::NoAccount;
-use crate::family::Family;
 use crate::home::Home;
 use crate::key_line::{Grant, KeyLine, without_end};
-use crate::keyset::{KeySetError, at_home_of};
+use crate::keyset::{Family, KeySetError, at_home_of};
 use crate::name::{Name, is_user_name};
 use crate::section::is_marked;
 use crate::source::COUNTS_UNMARKED;

@@ -1,22 +1,21 @@
 //! A key set: the keys of one file for one user, put into that user's `authorized_keys`.
 
 use crate::account::{self, Account, NoAccount};
-use crate::family::{self, Family};
 use crate::home::Home;
 use crate::name::Name;
+use crate::section::Section;
 use crate::source::Source;
-use bstr::{BStr, BString, ByteSlice};
+use crate::unmarked;
+use bstr::{BStr, BString};
 use holo_change::Tree;
 use holo_change::error::PathError;
-use holo_plugin::{
-    Action, Applied, AsUserError, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Preview, Shown, Verdict,
-    apply_one, as_user,
-};
+use holo_plugin::{AsUserError, FilePair, Host, Preview, Shown, as_user};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The time limit for a home directory to answer; it may be on a file system of the user's own making.
@@ -34,6 +33,19 @@ pub(crate) struct KeySet {
     pub(crate) watched: Option<PathBuf>,
     /// All key sets of the user.
     pub(crate) family: Arc<Family>,
+}
+
+/// The key sets of one user.
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    /// Those with a file.
+    pub(crate) living: Vec<(Name, Source)>,
+    /// Those that have left keys.
+    pub(crate) orphans: Vec<Name>,
+    /// An invalid file, whose keys are unknown.
+    pub(crate) invalid: Option<PathBuf>,
+    /// Changes made for key sets while others were applied, which are not yet reported.
+    pub(crate) done_by_others: Mutex<BTreeMap<BString, Vec<String>>>,
 }
 
 /// An error in a home directory, or on the way to it.
@@ -81,9 +93,16 @@ impl KeySet {
         self.source.is_none()
     }
 
+    /// Returns the section of this key set alone.
+    fn section(&self, host: &Host) -> Result<Section, PathError> {
+        let section = Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone));
+        let counted = if self.is_orphan() { Vec::new() } else { unmarked::read(host, self.name.parts())? };
+        Ok(section.with_counted(counted))
+    }
+
     /// Copies our part of the user's file, as the comparison is made by root, who shall not look into the home directory. Returns true if
     /// there is anything to compare.
-    fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
+    pub(crate) fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
         let content = match at_home_of(host, &self.name.user, Home::content) {
             // Nothing is there, and so nothing of ours.
             Err(KeySetError::Account(account)) if account.is_missing() => Vec::new(),
@@ -118,60 +137,5 @@ impl KeySet {
         let id = self.name.id();
         let shown = self.watched.as_ref().map_or_else(|| OsStr::from_bytes(&id).into(), |path| host.below_root(path));
         Ok(preview.pair(below, &shown))
-    }
-}
-
-impl Entity for KeySet {
-    fn report(&self) -> EntityReport {
-        let mut report = EntityReport::new(self.name.id());
-        report.edges.needs.push(Asset::new("user", self.name.user.as_str()));
-        report.edges.owns.push(Asset::new("ssh-keys", [self.name.user.as_bytes(), b"/", &self.name.set].concat()));
-        report.edges.watch.extend(self.watched.as_ref().map(|path| path.as_os_str().as_bytes().into()));
-        let Some(source) = &self.source else {
-            report.action = Action::because("Scrubbing", "source file has been deleted");
-            report.edges.orphan = true;
-            return report;
-        };
-        let path: BString = self.path.as_os_str().as_bytes().into();
-        report.sources.push(path.clone());
-        report.inform("found in", path);
-        for key in source.keys() {
-            report.inform("key is", key.listed());
-        }
-        if source.keys().next().is_none() {
-            report.inform("is", "empty!");
-        }
-        report
-    }
-
-    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        apply_one(self, mode, output, |jobs, answers| family::apply(host, jobs, answers))
-    }
-
-    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        let outcomes = family::check(host, &[self]);
-        outcomes.into_iter().next().map_or(Verdict::Failed, |(_, outcome)| outcome.report(output))
-    }
-
-    fn diff(&self, host: &Host) -> Option<FilePair> {
-        let name = [&self.name.set, &b"@"[..], self.name.user.as_bytes()].concat();
-        let to = host.cache_dir().join(OsStr::from_bytes(&name));
-        let is_there = self.copy_section(host, name.as_bstr()).unwrap_or_else(|_| {
-            // A file that cannot be read must not show as empty. Nothing can be compared with a directory.
-            let _ = std::fs::remove_file(&to);
-            let _ = std::fs::create_dir(&to);
-            true
-        });
-        let pair = is_there.then(|| FilePair::new(&self.path, to))?;
-        // The path of the copy is another one in each run. Where plugins are tested, it is what version 3 shows.
-        let shown = self.watched.as_ref().filter(|_| !host.test_mode()).map(|path| host.below_root(path));
-        Some(match shown {
-            Some(shown) => pair.with_to_label(shown.as_os_str().as_bytes()),
-            None => pair,
-        })
-    }
-
-    fn preview(&self, host: &Host) -> Option<FilePair> {
-        family::preview(self, host).ok().flatten()
     }
 }

@@ -5,11 +5,11 @@ mod adoption;
 mod blob;
 #[cfg(test)]
 mod cases;
-mod family;
 mod home;
 mod key_line;
 mod keyset;
 mod name;
+mod operations;
 mod record;
 mod scan;
 mod section;

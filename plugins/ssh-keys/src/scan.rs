@@ -2,10 +2,10 @@
 
 use crate::account;
 use crate::adoption;
-use crate::family::{self, Family};
 use crate::home::Home;
-use crate::keyset::KeySet;
+use crate::keyset::{Family, KeySet};
 use crate::name::{Name, is_user_name};
+use crate::operations;
 use crate::record::Record;
 use crate::source::{BadLine, Source};
 use bstr::BStr;
@@ -63,12 +63,12 @@ impl Plugin for SshKeys {
     }
 
     fn apply_set(&self, host: &Host, set: &[Job<'_, KeySet>], answers: &mut dyn SetAnswers) {
-        family::apply(host, set, answers);
+        operations::apply(host, set, answers);
     }
 
     fn check_set(&self, host: &Host, set: &[Job<'_, KeySet>], answers: &mut dyn SetAnswers<Verdict>) {
         let sets: Vec<&KeySet> = set.iter().map(|job| job.entity).collect();
-        for (place, outcome) in family::check(host, &sets) {
+        for (place, outcome) in operations::check(host, &sets) {
             answers.begin(place);
             let verdict = outcome.report(&mut answers.output(place));
             answers.end(place, verdict);

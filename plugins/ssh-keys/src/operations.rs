@@ -1,31 +1,21 @@
-//! The key sets of one user, which are applied together: the user's file is read and replaced once for all of them.
+//! The operations of key sets. Those of one user are applied together: the user's file is read and replaced once for all of them.
 
 use crate::home::{Change, DONE, PENDING, Verbs};
-use crate::keyset::{KeySet, KeySetError, at_home_of};
+use crate::keyset::{Family, KeySet, KeySetError, at_home_of};
 use crate::name::Name;
 use crate::record::Record;
 use crate::section::{Edit, Section, SectionIndex, Sections};
 use crate::source::Source;
 use crate::unmarked;
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use holo_change::error::PathError;
-use holo_plugin::{Applied, FilePair, Host, Job, Output, SetAnswers, Verdict};
+use holo_plugin::{
+    Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Verdict, apply_one,
+};
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// The key sets of one user.
-#[derive(Debug, Default)]
-pub(crate) struct Family {
-    /// Those with a file.
-    pub(crate) living: Vec<(Name, Source)>,
-    /// Those that have left keys.
-    pub(crate) orphans: Vec<Name>,
-    /// An invalid file, whose keys are unknown.
-    pub(crate) invalid: Option<PathBuf>,
-    /// Changes made for key sets while others were applied, which are not yet reported.
-    pub(crate) done_by_others: Mutex<BTreeMap<BString, Vec<String>>>,
-}
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, PoisonError};
 
 /// The result of work on one key set, and the messages about it.
 pub(crate) struct Outcome<R> {
@@ -69,15 +59,6 @@ impl Family {
         let indexes: BTreeMap<&Name, SectionIndex> = names.zip((0..).map(SectionIndex::from)).collect();
         let applied = applied.iter().filter_map(|set| indexes.get(&set.name).copied()).collect();
         Ok(Sections { all: all.into(), applied })
-    }
-}
-
-impl KeySet {
-    /// Returns the section of this key set alone.
-    pub(crate) fn section(&self, host: &Host) -> Result<Section, PathError> {
-        let section = Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone));
-        let counted = if self.is_orphan() { Vec::new() } else { unmarked::read(host, self.name.parts())? };
-        Ok(section.with_counted(counted))
     }
 }
 
@@ -319,4 +300,59 @@ pub(crate) fn preview(set: &KeySet, host: &Host) -> Result<Option<FilePair>, Key
     let Some((before, after)) = change.edits.each.into_iter().find_map(|edit| edit.contents) else { return Ok(None) };
     let before = Some(before).filter(|_| !change.is_new_file);
     Ok(Some(set.show_change(host, before, after)?))
+}
+
+impl Entity for KeySet {
+    fn report(&self) -> EntityReport {
+        let mut report = EntityReport::new(self.name.id());
+        report.edges.needs.push(Asset::new("user", self.name.user.as_str()));
+        report.edges.owns.push(Asset::new("ssh-keys", [self.name.user.as_bytes(), b"/", &self.name.set].concat()));
+        report.edges.watch.extend(self.watched.as_ref().map(|path| path.as_os_str().as_bytes().into()));
+        let Some(source) = &self.source else {
+            report.action = Action::because("Scrubbing", "source file has been deleted");
+            report.edges.orphan = true;
+            return report;
+        };
+        let path: BString = self.path.as_os_str().as_bytes().into();
+        report.sources.push(path.clone());
+        report.inform("found in", path);
+        for key in source.keys() {
+            report.inform("key is", key.listed());
+        }
+        if source.keys().next().is_none() {
+            report.inform("is", "empty!");
+        }
+        report
+    }
+
+    fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        apply_one(self, mode, output, |jobs, answers| apply(host, jobs, answers))
+    }
+
+    fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        let outcomes = check(host, &[self]);
+        outcomes.into_iter().next().map_or(Verdict::Failed, |(_, outcome)| outcome.report(output))
+    }
+
+    fn diff(&self, host: &Host) -> Option<FilePair> {
+        let name = [&self.name.set, &b"@"[..], self.name.user.as_bytes()].concat();
+        let to = host.cache_dir().join(OsStr::from_bytes(&name));
+        let is_there = self.copy_section(host, name.as_bstr()).unwrap_or_else(|_| {
+            // A file that cannot be read must not show as empty. Nothing can be compared with a directory.
+            let _ = std::fs::remove_file(&to);
+            let _ = std::fs::create_dir(&to);
+            true
+        });
+        let pair = is_there.then(|| FilePair::new(&self.path, to))?;
+        // The path of the copy is another one in each run. Where plugins are tested, it is what version 3 shows.
+        let shown = self.watched.as_ref().filter(|_| !host.test_mode()).map(|path| host.below_root(path));
+        Some(match shown {
+            Some(shown) => pair.with_to_label(shown.as_os_str().as_bytes()),
+            None => pair,
+        })
+    }
+
+    fn preview(&self, host: &Host) -> Option<FilePair> {
+        preview(self, host).ok().flatten()
+    }
 }
