@@ -4,7 +4,7 @@
 //! A plugin writes its claims to its cache directory when it has scanned its entities. By the time of the first apply,
 //! all plugins have done so.
 
-use crate::error::Result;
+use crate::error::{PathError, Result};
 use crate::locations::Locations;
 use crate::path_handle::{OnDisk, Tree};
 use crate::paths::path_bytes;
@@ -13,6 +13,7 @@ use holo_protocol::Text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,16 +101,17 @@ pub type Layers = BTreeMap<PathBuf, Option<String>>;
 /// # Errors
 /// If they cannot be written.
 pub fn publish_layers(locations: &Locations, mut layers: Layers, adds: bool) -> Result<()> {
+    let file = locations.cache_dir().join(LAYERS);
     if adds {
         layers.extend(layers_in(locations.cache_dir()));
     }
-    let cache = Tree::open(locations.cache_dir())?;
     if layers.is_empty() {
-        return cache.place(Path::new(LAYERS)).remove();
+        return Tree::open(locations.cache_dir())?.place(Path::new(LAYERS)).remove();
     }
     let layers: Vec<(Text, Option<String>)> =
         layers.into_iter().map(|(path, edit)| (Text(path_bytes(&path)), edit)).collect();
-    write(&cache, LAYERS, &layers)
+    let written = serde_json::to_vec(&layers).map_err(io::Error::from).and_then(|text| std::fs::write(&file, text));
+    written.map_err(|error| PathError::new("write", file, error))
 }
 
 /// Returns the layers of the entities of all plugins.
