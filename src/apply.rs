@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         self.keep_values(|values| values.finish(has_changed), reporter);
         if self.task != Task::Check {
             self.sent.finish()?;
-            self.refreshes.finish()?;
+            self.refreshes.secure()?;
         }
         Ok(tally)
     }

@@ -11,7 +11,7 @@ mod tests;
 pub use development::{Completion, Definitions, Plugin, PluginCheck, PluginVerb, Shell, Test};
 pub use earlier::{Generations, GenerationsDiff, GenerationsVerb, History, HistoryShow, HistoryVerb, Rollback};
 pub use entities::{Adopt, Apply, Check, Diff, Graph, Health, Picture, Scan, Selectors, Watch};
-pub use machine::{Blame, Data, Doctor, Facts, Report, Why};
+pub use machine::{Blame, Data, Doctor, Facts, Report, State, StateVerb, Why};
 pub use parse::{Arguments, options_of, parse, usage};
 
 use clap::{Args, Parser, Subcommand};
@@ -78,6 +78,8 @@ pub enum Verb {
     Blame(Blame),
     /// Show earlier applies, or what became of entities and paths
     History(History),
+    /// Inspect, save or repair the state database
+    State(State),
     /// Show what is defined for a plugin, as JSON: read, rendered and checked
     Definitions(Definitions),
     /// Run scenarios: folders that hold a root before, and what is expected
@@ -142,6 +144,7 @@ impl Verb {
             Verb::Facts(_) | Verb::Data(_) | Verb::Definitions(_) => return false,
             Verb::Graph(_)
             | Verb::Report(_)
+            | Verb::State(_)
             | Verb::Test(_)
             | Verb::Plugin(_)
             | Verb::Completion(_)

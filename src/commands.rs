@@ -21,6 +21,7 @@ mod report;
 mod rollback;
 mod scan;
 mod selectors;
+mod state;
 mod test;
 mod values;
 mod watch;
@@ -81,6 +82,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
         Verb::Blame(arguments) => with_inputs(settings, report, |context| blame::run(&arguments, context)),
         Verb::Why(arguments) => with_inputs(settings, report, |context| why::run(&arguments, context)),
         Verb::Report(arguments) => with_inputs(settings, report, |context| report::run(&arguments, context)),
+        Verb::State(arguments) => with_context(settings, report, |context| state::run(&arguments, context)),
         Verb::History(arguments) => with_context(settings, report, |context| history::run(&arguments, context)),
         Verb::Plugin(arguments) => match arguments.verb {
             PluginVerb::Check(arguments) => {

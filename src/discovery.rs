@@ -25,6 +25,7 @@ use crate::root::normalise;
 use crate::scan::{self, Scanned};
 use crate::sent;
 use crate::settings::Settings;
+use holo_state::Database;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
@@ -141,7 +142,8 @@ impl<'a> Discovery<'a> {
         let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
         generations::write_kept(&self.settings.root, &cache.path().join(cache::KEPT))
             .map_err(FatalError::could_not_run)?;
-        sent::publish(&self.settings.root, cache.path()).map_err(FatalError::could_not_run)?;
+        sent::publish(&Database::read_only(self.settings.root.state_database()), cache.path())
+            .map_err(FatalError::could_not_run)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
         let at_once = descriptors::make_room(asked_for);

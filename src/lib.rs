@@ -33,7 +33,6 @@ pub mod in_order;
 pub mod index;
 pub mod interrupt;
 pub mod inventory;
-pub mod ledger;
 pub mod limited;
 pub mod lock;
 mod memory;

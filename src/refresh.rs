@@ -9,131 +9,72 @@
 #[cfg(test)]
 mod tests;
 
-use crate::error::{FatalError, IoError};
-use crate::ledger::{Entry, Ledger};
-use crate::root::Root;
+use crate::error::FatalError;
 use bstr::{BStr, BString, ByteSlice};
-use holo_protocol::{Sent, Text};
+use holo_protocol::Sent;
+use holo_state::{Database, Durability, Refresh, StateError};
 use jiff::{Timestamp, Unit};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io;
+use std::rc::Rc;
 
 /// The refreshes that are due, or may become so.
 #[derive(Debug)]
 pub struct Refreshes {
-    ledger: Ledger<Record>,
+    state: Rc<Database>,
     /// By source and target.
-    refreshes: BTreeMap<BString, BTreeMap<BString, State>>,
+    refreshes: BTreeMap<BString, BTreeMap<BString, Pending>>,
     /// The sources by their targets.
     sources: BTreeMap<BString, BTreeSet<BString>>,
-    /// The refreshes that differ from the ledger, with their states there: a refresh may come and go within a run without being written.
-    in_ledger: BTreeMap<(BString, BString), Option<State>>,
-    /// True if an earlier run has left something behind that is of no use.
-    is_untidy: bool,
-}
-
-/// A line of the ledger: what has become of a refresh.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    source: Text,
-    target: Text,
-    /// The ID of the target's plugin.
-    plugin: String,
-    state: Stage,
-    /// The values that the source has sent to the target, each `KEY=VALUE`, no key twice.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    sent: Vec<Text>,
-    /// The time since when it is due, or expected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    since: Option<Timestamp>,
-}
-
-impl Record {
-    /// Returns that a refresh is over.
-    fn done(source: Text, target: Text) -> Record {
-        Record { source, target, plugin: String::new(), state: Stage::Done, sent: Vec::new(), since: None }
-    }
-}
-
-/// The stage of a refresh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Stage {
-    /// It will be due if the source changes. A later run that finds this takes it that it did.
-    Expected,
-    /// The source has changed.
-    Due,
-    /// It is over.
-    Done,
-}
-
-impl Entry for Record {
-    const VERSION: u32 = 2;
-    const WHAT: &'static str = "the refreshes that are due";
+    /// The refreshes that differ from the database, with their value there: a refresh may come and go within a run without being written.
+    unwritten: BTreeMap<(BString, BString), Option<Pending>>,
 }
 
 /// A refresh that is not over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+struct Pending {
     due: bool,
     /// The ID of the target's plugin.
     plugin: String,
     sent: Vec<BString>,
-    /// The time since when it is due; before that, the time at which it was first expected. Ledgers of old do not have it.
+    /// The time since when it is due; before that, the time at which it was first expected.
     since: Option<Timestamp>,
 }
 
-/// The name of the file in the dispatcher's directory.
-pub const FILE: &str = "refreshes.json";
-
 impl Refreshes {
-    /// Loads what earlier runs have left. Where they did not come to say if a source changed, it is taken to have changed.
+    /// Loads what earlier runs have left. A source of which the last run did not live to tell whether it changed is taken to have changed.
     ///
     /// # Errors
-    /// If it cannot be read: then going on might lose a refresh.
-    pub fn load(root: &Root) -> Result<Refreshes, FatalError> {
-        let (ledger, records) = Ledger::open(root.engine_state().join(FILE))?;
-        let mut refreshes = Refreshes {
-            ledger,
-            refreshes: BTreeMap::new(),
-            sources: BTreeMap::new(),
-            in_ledger: BTreeMap::new(),
-            is_untidy: false,
-        };
-        for Record { source: Text(source), target: Text(target), plugin, state, sent, since } in records {
-            let sent = sent.into_iter().map(|Text(text)| text).collect();
-            let state = (state != Stage::Done).then_some(State { due: state == Stage::Due, plugin, sent, since });
-            refreshes.set(source.as_bstr(), target.as_bstr(), state);
+    /// If the database cannot be read: going on might lose a refresh.
+    pub fn load(state: &Rc<Database>) -> Result<Refreshes, StateError> {
+        let mut refreshes = Refreshes::none(state);
+        for Refresh { source, target, plugin, is_due, since, sent } in state.refreshes()? {
+            let since = since.and_then(|seconds| Timestamp::from_second(seconds).ok());
+            let pending = Pending { due: is_due, plugin, sent, since };
+            refreshes.set(source.as_bstr(), target.as_bstr(), Some(pending));
         }
-        let is_empty = root.engine_state().exists() && !root.runs().exists();
-        refreshes.is_untidy = refreshes.refreshes.is_empty() && (is_empty || refreshes.ledger.has_files());
         let sources: Vec<BString> = refreshes.refreshes.keys().cloned().collect();
         // They were expected when the run that did not come to say so was at work on their sources.
         sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), |since| since));
         Ok(refreshes)
     }
 
-    /// Loads the same to look at: whoever may not read it does without, and gets the reason.
+    fn none(state: &Rc<Database>) -> Refreshes {
+        Refreshes {
+            state: Rc::clone(state),
+            refreshes: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            unwritten: BTreeMap::new(),
+        }
+    }
+
+    /// Like [`load`](Refreshes::load), but a user who may not read the database gets no refreshes, and the reason.
     ///
     /// # Errors
-    /// If it can be read, and not be understood.
-    pub fn look(root: &Root) -> Result<(Refreshes, Option<IoError>), FatalError> {
-        let path = root.engine_state().join(FILE);
-        match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let nothing = Refreshes {
-                    ledger: Ledger::new(path.clone()),
-                    refreshes: BTreeMap::new(),
-                    sources: BTreeMap::new(),
-                    in_ledger: BTreeMap::new(),
-                    is_untidy: false,
-                };
-                Ok((nothing, Some(IoError::new("open", &path, error))))
-            }
-            _ => Ok((Refreshes::load(root)?, None)),
+    /// If the database cannot be read for another reason.
+    pub fn look(state: &Rc<Database>) -> Result<(Refreshes, Option<StateError>), StateError> {
+        match Refreshes::load(state) {
+            Err(error) if error.is_denied() => Ok((Refreshes::none(state), Some(error))),
+            loaded => Ok((loaded?, None)),
         }
     }
 
@@ -177,7 +118,7 @@ impl Refreshes {
         for source in self.sources_of(target) {
             let Some(handed) = self.get(source.as_bstr(), target).cloned() else { continue };
             for &(successor, plugin) in successors.iter().filter(|(successor, _)| *successor != source) {
-                let mut state = State { plugin: plugin.to_owned(), ..handed.clone() };
+                let mut state = Pending { plugin: plugin.to_owned(), ..handed.clone() };
                 if let Some(own) = self.get(source.as_bstr(), successor) {
                     // Values that were sent to the successor itself were sent later.
                     state.sent.retain(|sent| own.sent.iter().all(|other| key(other) != key(sent)));
@@ -196,7 +137,7 @@ impl Refreshes {
     /// before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
         if self.get(source, target).is_none() {
-            let state = State { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: now() };
+            let state = Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: now() };
             self.put(source, target, Some(state));
         }
     }
@@ -210,7 +151,7 @@ impl Refreshes {
     fn make_due(&mut self, source: &BStr, since: impl Fn(Option<Timestamp>) -> Option<Timestamp>) {
         for (target, state) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
             let since = since(state.since);
-            self.put(source, target.as_bstr(), Some(State { due: true, since, ..state }));
+            self.put(source, target.as_bstr(), Some(Pending { due: true, since, ..state }));
         }
     }
 
@@ -262,11 +203,11 @@ impl Refreshes {
         }
     }
 
-    fn get(&self, source: &BStr, target: &BStr) -> Option<&State> {
+    fn get(&self, source: &BStr, target: &BStr) -> Option<&Pending> {
         self.refreshes.get(source)?.get(target)
     }
 
-    fn targets_of(&self, source: &BStr) -> Vec<(BString, State)> {
+    fn targets_of(&self, source: &BStr) -> Vec<(BString, Pending)> {
         let targets = self.refreshes.get(source).into_iter().flatten();
         targets.map(|(target, state)| (target.clone(), state.clone())).collect()
     }
@@ -275,23 +216,23 @@ impl Refreshes {
         self.sources.get(target).into_iter().flatten().cloned().collect()
     }
 
-    fn due_states<'a>(&'a self, target: &'a BStr) -> impl Iterator<Item = &'a State> {
+    fn due_states<'a>(&'a self, target: &'a BStr) -> impl Iterator<Item = &'a Pending> {
         let sources = self.sources.get(target).into_iter().flatten();
         sources.filter_map(move |source| self.get(source.as_bstr(), target)).filter(|state| state.due)
     }
 
-    /// Gives a refresh another state, or none, and remembers how it is in the ledger.
-    fn put(&mut self, source: &BStr, target: &BStr, state: Option<State>) {
+    /// Gives a refresh another state, or none, and remembers how it is in the database.
+    fn put(&mut self, source: &BStr, target: &BStr, state: Option<Pending>) {
         let before = self.set(source, target, state);
         let refresh = (source.to_owned(), target.to_owned());
-        let in_ledger = self.in_ledger.entry(refresh.clone()).or_insert(before).as_ref();
-        if in_ledger == self.refreshes.get(source).and_then(|targets| targets.get(target)) {
-            self.in_ledger.remove(&refresh);
+        let written = self.unwritten.entry(refresh.clone()).or_insert(before).as_ref();
+        if written == self.refreshes.get(source).and_then(|targets| targets.get(target)) {
+            self.unwritten.remove(&refresh);
         }
     }
 
     /// Gives a refresh another state, or none. Returns the one before.
-    fn set(&mut self, source: &BStr, target: &BStr, state: Option<State>) -> Option<State> {
+    fn set(&mut self, source: &BStr, target: &BStr, state: Option<Pending>) -> Option<Pending> {
         if let Some(state) = state {
             self.sources.entry(target.to_owned()).or_default().insert(source.to_owned());
             return self.refreshes.entry(source.to_owned()).or_default().insert(target.to_owned(), state);
@@ -310,69 +251,43 @@ impl Refreshes {
         before
     }
 
-    /// Writes down what has changed, and returns when it is safely on disk. Nothing is written if nothing has changed.
+    /// Writes what has changed, and waits until it is on disk. Nothing is written if nothing has changed.
     ///
     /// # Errors
-    /// If it cannot be written, or not be synced.
+    /// If the database cannot be written.
     pub fn secure(&mut self) -> Result<(), FatalError> {
-        self.record()?;
-        self.ledger.sync()
+        self.write(Durability::Disk)
     }
 
-    /// Writes down what has changed, so that nothing but a crash of the whole machine can lose it.
+    /// Writes what has changed without waiting for the disk. A loss of power may undo it, so that a refresh is done twice.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the database cannot be written.
     pub fn record(&mut self) -> Result<(), FatalError> {
-        if self.in_ledger.is_empty() {
-            return Ok(());
-        }
-        if self.ledger.is_begun() {
-            let records = self.in_ledger.keys().map(|(source, target)| self.record_of(source, target)).collect();
-            self.ledger.append(records)?;
-        } else {
-            self.begin_ledger()?;
-        }
-        self.in_ledger.clear();
-        Ok(())
+        self.write(Durability::Process)
     }
 
-    /// Writes down what has changed when the run ends: nothing is left on disk if nothing is due.
-    ///
-    /// # Errors
-    /// If it cannot be written, or not be synced.
-    pub fn finish(&mut self) -> Result<(), FatalError> {
-        if self.refreshes.is_empty() {
-            if self.ledger.is_begun() || !self.in_ledger.is_empty() || self.is_untidy {
-                self.ledger.remove()?;
-                (self.in_ledger, self.is_untidy) = (BTreeMap::new(), false);
+    fn write(&mut self, durability: Durability) -> Result<(), FatalError> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let (mut put, mut removed) = (Vec::new(), Vec::new());
+        for (source, target) in self.unwritten.keys() {
+            match self.get(source.as_bstr(), target.as_bstr()).cloned() {
+                Some(Pending { due, plugin, sent, since }) => put.push(Refresh {
+                    source: source.clone(),
+                    target: target.clone(),
+                    plugin,
+                    is_due: due,
+                    since: since.map(Timestamp::as_second),
+                    sent,
+                }),
+                None => removed.push((source.as_bstr(), target.as_bstr())),
             }
-            return Ok(());
         }
-        let count: usize = self.refreshes.values().map(BTreeMap::len).sum();
-        if self.ledger.lines() > 2 * count {
-            self.begin_ledger()?;
-            self.in_ledger.clear();
-        }
-        self.secure()
-    }
-
-    /// Begins a ledger that has nothing but what is not over.
-    fn begin_ledger(&mut self) -> Result<(), FatalError> {
-        let all =
-            self.refreshes.iter().flat_map(|(source, targets)| targets.keys().map(move |target| (source, target)));
-        let records = all.map(|(source, target)| self.record_of(source, target)).collect();
-        self.ledger.begin(records)
-    }
-
-    fn record_of(&self, source: &BString, target: &BString) -> Record {
-        let (source_id, target_id) = (Text(source.clone()), Text(target.clone()));
-        let Some(State { due, plugin, sent, since }) = self.get(source.as_bstr(), target.as_bstr()).cloned() else {
-            return Record::done(source_id, target_id);
-        };
-        let sent = sent.into_iter().map(Text).collect();
-        let state = if due { Stage::Due } else { Stage::Expected };
-        Record { source: source_id, target: target_id, plugin, state, sent, since }
+        self.state.write_refreshes(&put, removed, durability).map_err(FatalError::could_not_run)?;
+        self.unwritten.clear();
+        Ok(())
     }
 }
 

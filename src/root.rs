@@ -166,10 +166,10 @@ impl Root {
         self.states().join(".engine")
     }
 
-    /// Returns the directory of the records of runs.
+    /// Returns the state database.
     #[must_use]
-    pub fn runs(&self) -> PathBuf {
-        self.engine_state().join("runs")
+    pub fn state_database(&self) -> PathBuf {
+        self.states().join("state.db")
     }
 
     /// Returns the file that limits what is kept of earlier runs.

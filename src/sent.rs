@@ -8,20 +8,16 @@ mod tests;
 
 use crate::cache;
 use crate::error::FatalError;
-use crate::ledger::{Entry, Ledger};
-use crate::root::Root;
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::sent::Sending;
 use holo_protocol::{Sent, Text};
-use serde::{Deserialize, Serialize};
+use holo_state::{Database, Durability, SentValue, StateError};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// The name of the file in the dispatcher's directory.
-pub const FILE: &str = "values.json";
+use std::rc::Rc;
 
 /// The sender of a value, and its name.
 type Key = (BString, BString);
@@ -29,9 +25,9 @@ type Key = (BString, BString);
 /// The values that entities have sent.
 #[derive(Debug)]
 pub struct SentValues {
-    ledger: Ledger<Record>,
+    state: Rc<Database>,
     values: BTreeMap<Key, Value>,
-    /// Those that the ledger has otherwise.
+    /// Those that differ from the database.
     unwritten: BTreeSet<Key>,
     /// Those that were sent in this run.
     fresh: HashSet<Key>,
@@ -51,49 +47,22 @@ struct Value {
     sent: Sent,
 }
 
-/// A line of the ledger.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    entity: Text,
-    name: Text,
-    /// The ID of the entity's plugin.
-    plugin: String,
-    /// None if it is forgotten.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    value: Option<Text>,
-    /// True if it is to be shown nowhere.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    sensitive: bool,
-}
-
-impl Entry for Record {
-    const VERSION: u32 = 1;
-    const WHAT: &'static str = "the values that entities have sent";
-    const MODE: u32 = 0o600;
-}
-
-/// Has plugins read what earlier runs have left. What cannot be read is as good as not sent here: nobody is told before something depends on
-/// it.
+/// Has plugins read what earlier runs have left. A database that cannot be read is as good as an empty one here: the error is reported when
+/// something depends on it.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn publish(root: &Root, cache: &Path) -> io::Result<()> {
-    let opened = Ledger::<Record>::open(root.engine_state().join(FILE));
-    let values = collect(opened.map(|(_, records)| records).unwrap_or_default());
+pub fn publish(state: &Database, cache: &Path) -> io::Result<()> {
+    let values = collect(state.sent_values().unwrap_or_default());
     if values.is_empty() { Ok(()) } else { write(&cache.join(cache::VALUES), &values) }
 }
 
-fn collect(records: Vec<Record>) -> BTreeMap<Key, Value> {
-    let mut values = BTreeMap::new();
-    for Record { entity, name, plugin, value, sensitive } in records {
-        let key = (entity.0, name.0.clone());
-        match value {
-            Some(value) => drop(values.insert(key, Value { plugin, sent: Sent { name, value, sensitive } })),
-            None => drop(values.remove(&key)),
-        }
-    }
-    values
+fn collect(rows: Vec<SentValue>) -> BTreeMap<Key, Value> {
+    let value = |SentValue { entity, name, plugin, value, is_sensitive }| {
+        let sent = Sent { name: Text(name.clone()), value: Text(value), sensitive: is_sensitive };
+        ((entity, name), Value { plugin, sent })
+    };
+    rows.into_iter().map(value).collect()
 }
 
 /// Writes the file that plugins read, so that they find all of it or the one before.
@@ -111,28 +80,24 @@ impl SentValues {
     /// Loads what earlier runs have left. What plugins have read before, from the file in the cache directory, may be older.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub fn load(root: &Root, cache: &Path) -> Result<SentValues, FatalError> {
-        let (ledger, records) = Ledger::open(root.engine_state().join(FILE))?;
-        Ok(SentValues::new(ledger, records, cache))
+    /// If the database cannot be read.
+    pub fn load(state: &Rc<Database>, cache: &Path) -> Result<SentValues, StateError> {
+        Ok(SentValues::new(state, state.sent_values()?, cache))
     }
 
-    /// Does the same for somebody who changes nothing, and knows no values if only root may read them.
+    /// Like [`load`](SentValues::load), but a user who may not read the database gets no values.
     ///
     /// # Errors
-    /// If they cannot be read for another reason.
-    pub fn look(root: &Root, cache: &Path) -> Result<SentValues, FatalError> {
-        let path = root.engine_state().join(FILE);
-        match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(SentValues::new(Ledger::new(path), Vec::new(), cache))
-            }
-            _ => SentValues::load(root, cache),
+    /// If the database cannot be read for another reason.
+    pub fn look(state: &Rc<Database>, cache: &Path) -> Result<SentValues, StateError> {
+        match SentValues::load(state, cache) {
+            Err(error) if error.is_denied() => Ok(SentValues::new(state, Vec::new(), cache)),
+            loaded => loaded,
         }
     }
 
-    fn new(ledger: Ledger<Record>, records: Vec<Record>, cache: &Path) -> SentValues {
-        let (values, file) = (collect(records), cache.join(cache::VALUES));
+    fn new(state: &Rc<Database>, rows: Vec<SentValue>, cache: &Path) -> SentValues {
+        let (values, file) = (collect(rows), cache.join(cache::VALUES));
         let read = Sending::read_all(&fs::read(&file).unwrap_or_default());
         let read: HashMap<Key, Sent> =
             read.into_iter().map(|Sending { entity, sent }| ((entity.0, sent.name.0.clone()), sent)).collect();
@@ -140,7 +105,7 @@ impl SentValues {
         let changes: HashMap<Key, u64> =
             values.keys().chain(read.keys()).filter(is_other).map(|key| (key.clone(), 1)).collect();
         SentValues {
-            ledger,
+            state: Rc::clone(state),
             values,
             unwritten: BTreeSet::new(),
             fresh: HashSet::new(),
@@ -209,57 +174,42 @@ impl SentValues {
         Ok(())
     }
 
-    /// Writes down what has changed, so that nothing but a crash of the whole machine can lose it.
+    /// Writes what has changed without waiting for the disk.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the database cannot be written.
     pub fn record(&mut self) -> Result<(), FatalError> {
+        self.write(Durability::Process)
+    }
+
+    /// Writes what has changed when the run ends, and waits until it is on disk.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn finish(&mut self) -> Result<(), FatalError> {
+        self.write(Durability::Disk)?;
+        self.state.sync().map_err(FatalError::could_not_run)
+    }
+
+    fn write(&mut self, durability: Durability) -> Result<(), FatalError> {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        if self.ledger.is_begun() {
-            let records = self.unwritten.iter().map(|key| self.record_of(key)).collect();
-            self.ledger.append(records)?;
-        } else {
-            self.begin_ledger()?;
+        let (mut put, mut removed) = (Vec::new(), Vec::new());
+        for key @ (entity, name) in &self.unwritten {
+            match self.values.get(key) {
+                Some(Value { plugin, sent }) => put.push(SentValue {
+                    entity: entity.clone(),
+                    name: name.clone(),
+                    plugin: plugin.clone(),
+                    value: sent.value.0.clone(),
+                    is_sensitive: sent.sensitive,
+                }),
+                None => removed.push((entity.as_bstr(), name.as_bstr())),
+            }
         }
+        self.state.write_sent_values(&put, removed, durability).map_err(FatalError::could_not_run)?;
         self.unwritten.clear();
         Ok(())
-    }
-
-    /// Writes down what has changed when the run ends: nothing is left on disk if no value is known.
-    ///
-    /// # Errors
-    /// If it cannot be written, or not be synced.
-    pub fn finish(&mut self) -> Result<(), FatalError> {
-        if self.values.is_empty() {
-            if self.ledger.is_begun() || !self.unwritten.is_empty() {
-                self.ledger.remove()?;
-                self.unwritten.clear();
-            }
-            return Ok(());
-        }
-        if self.ledger.lines() > 2 * self.values.len() {
-            self.begin_ledger()?;
-            self.unwritten.clear();
-        }
-        self.record()?;
-        self.ledger.sync()
-    }
-
-    /// Begins a ledger that has nothing but the last values.
-    fn begin_ledger(&mut self) -> Result<(), FatalError> {
-        let records = self.values.keys().map(|key| self.record_of(key)).collect();
-        self.ledger.begin(records)
-    }
-
-    fn record_of(&self, key: &Key) -> Record {
-        let (entity, name) = (Text(key.0.clone()), Text(key.1.clone()));
-        match self.values.get(key).cloned() {
-            Some(Value { plugin, sent: Sent { value, sensitive, .. } }) => {
-                Record { entity, name, plugin, value: Some(value), sensitive }
-            }
-            None => Record { entity, name, plugin: String::new(), value: None, sensitive: false },
-        }
     }
 }

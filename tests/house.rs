@@ -55,6 +55,7 @@ fn dependencies_point_one_way() {
             "holo-process",
             "holo-protocol",
             "holo-schedule",
+            "holo-state",
             "holo-system",
             "holo-testing"
         ])
@@ -68,6 +69,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-schedule/Cargo.toml"), set(&["holo-protocol"]));
+    assert_eq!(depends_on("crates/holo-state/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
     let agent = depends_on("agent/Cargo.toml");

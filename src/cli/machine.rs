@@ -1,7 +1,7 @@
 //! The options of the commands about what is known of this machine.
 
 use super::Output;
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -19,6 +19,34 @@ pub struct Report {
     /// The file to write the page to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// `holo state`
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct State {
+    /// The command; `show` if there is none
+    #[command(subcommand)]
+    pub verb: Option<StateVerb>,
+}
+
+/// The commands about the state database.
+#[derive(Debug, Subcommand)]
+pub enum StateVerb {
+    /// Count the rows of each table
+    Show,
+    /// Verify the integrity of the database
+    Check,
+    /// Write every row as JSON Lines
+    Export,
+    /// Read an export into an empty database
+    Import {
+        /// The file to read; - for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Replace a damaged database with the rows that can be read
+    Repair,
 }
 
 /// `holo facts`

@@ -18,7 +18,9 @@ use crate::report::{Event, Remarks, Reporter};
 use crate::sent::SentValues;
 use crate::settings::Settings;
 use holo_events::Tally;
+use holo_state::Database;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -45,10 +47,11 @@ pub(super) fn apply(
     reporter: &mut dyn Reporter,
     patience: Duration,
 ) -> Result<(Tally, u8), FatalError> {
-    let mut recorder = Recorder::new(settings, reporter);
+    let database = Rc::new(Database::new(settings.root.state_database()));
+    let mut recorder = Recorder::new(settings, &database, reporter);
     // It is given back when the sessions of the plugins have ended, and it is on record how the run has.
     let mut lock = None;
-    let done = walk(arguments, settings, interrupt, &mut recorder, &mut lock, patience);
+    let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock, patience);
     let exits_zero = arguments.exit_zero || settings.exit_zero;
     let exit_code = match &done {
         Ok(_) if exits_zero => exit::DONE,
@@ -58,6 +61,10 @@ pub(super) fn apply(
         Err(fatal) => fatal.exit_code(),
     };
     recorder.finish(&done, exit_code);
+    if lock.is_some() {
+        // An error would be that of a run whose work is done and on record.
+        let _ = database.tidy();
+    }
     done.map(|tally| (tally, exit_code))
 }
 
@@ -66,6 +73,7 @@ fn walk(
     settings: &Settings,
     interrupt: &Interrupt,
     reporter: &mut dyn Reporter,
+    database: &Rc<Database>,
     lock: &mut Option<Lock>,
     patience: Duration,
 ) -> Result<Tally, FatalError> {
@@ -89,8 +97,8 @@ fn walk(
     let Inputs { settings, fingerprint, .. } = &inputs;
     super::show_slips(&inventory, &selected, reporter);
     let flawed = inventory.is_flawed_for(&arguments.selection);
-    let mut refreshes = Refreshes::load(&settings.root)?;
-    let mut sent = SentValues::load(&settings.root, inventory.cache())?;
+    let mut refreshes = Refreshes::load(database).map_err(FatalError::could_not_run)?;
+    let mut sent = SentValues::load(database, inventory.cache()).map_err(FatalError::could_not_run)?;
     inventory.hand_over_refreshes(&mut refreshes);
     inventory.forget_gone(&mut refreshes, &mut sent);
     let mut keeper = Keeper::begin(settings, &inventory.resources);

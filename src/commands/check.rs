@@ -15,6 +15,8 @@ use crate::select::Selected;
 use crate::sent::SentValues;
 use crate::settings::Settings;
 use holo_events::Tally;
+use holo_state::Database;
+use std::rc::Rc;
 
 pub(super) fn run(arguments: &Check, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let preview = Preview { differences: arguments.diff, ..Preview::default() };
@@ -64,13 +66,14 @@ pub(super) fn look(
     reporter: &mut dyn Reporter,
     preview: Preview,
 ) -> Result<Tally, FatalError> {
-    let (mut refreshes, hidden) = Refreshes::look(&settings.root)?;
+    let database = Rc::new(Database::read_only(settings.root.state_database()));
+    let (mut refreshes, hidden) = Refreshes::look(&database).map_err(FatalError::could_not_run)?;
     if let Some(error) = hidden {
         let text = format!("{error}; which refreshes are due is not known");
         reporter.event(Event::Aside(Severity::Warning, &text));
     }
     inventory.hand_over_refreshes(&mut refreshes);
-    let sent = SentValues::look(&settings.root, inventory.cache())?;
+    let sent = SentValues::look(&database, inventory.cache()).map_err(FatalError::could_not_run)?;
     super::show_slips(inventory, selected, reporter);
     let walk = Walk::new(inventory, selected, settings, interrupt, Task::Check, (refreshes, sent));
     walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences).go(reporter)

@@ -41,8 +41,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     }
     drop(wanted);
     if runs.damaged > 0 {
-        let text = format!("Lines that are damaged, and passed over: {}", runs.damaged);
-        reporter.event(Event::Aside(Severity::Warning, &text));
+        let text = "older records cannot be read; `holo state check` examines them";
+        reporter.event(Event::Aside(Severity::Warning, text));
     }
     Ok(exit::DONE)
 }
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
 /// Opens the records of a root.
 pub(super) fn open(settings: &crate::settings::Settings, reporter: &mut dyn Reporter) -> Result<History, FatalError> {
     History::open(&settings.root).map_err(|error| {
-        let is_denied = error.source.kind() == std::io::ErrorKind::PermissionDenied;
+        let is_denied = error.is_denied();
         reporter.error(error.to_string());
         if is_denied {
             reporter.advise("records show what is in files, so root alone may read them");

@@ -27,11 +27,13 @@ use crate::select::Selected;
 use crate::sent::SentValues;
 use crate::settings::Settings;
 use collect::Collected;
+use holo_state::Database;
 use page::{Page, Plan};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::rc::Rc;
 
 /// The number of entities that a picture can show so that anybody finds anything in it.
 const MOST_DRAWN: usize = 400;
@@ -59,8 +61,9 @@ fn of_inventory(
     interrupt: &Interrupt,
 ) -> Result<Page, FatalError> {
     let everything: Selected = inventory.entities.iter().map(|_| true).collect();
-    let mut refreshes = Refreshes::look(&settings.root)?.0;
-    let sent = SentValues::look(&settings.root, inventory.cache())?;
+    let database = Rc::new(Database::read_only(settings.root.state_database()));
+    let mut refreshes = Refreshes::look(&database).map_err(FatalError::could_not_run)?.0;
+    let sent = SentValues::look(&database, inventory.cache()).map_err(FatalError::could_not_run)?;
     inventory.hand_over_refreshes(&mut refreshes);
     let mut collected = Collected::new();
     let walk = Walk::new(inventory, &everything, settings, interrupt, Task::Check, (refreshes, sent));

@@ -32,6 +32,7 @@ use crate::settings::Settings;
 use bstr::{BString, ByteSlice};
 use definitions::Definitions;
 use fights::Fights;
+use holo_state::Database;
 use jiff::Zoned;
 use known::{Causes, Known, State, absolute, watch_definitions};
 use paths::{Heard, WatchedPaths};
@@ -39,6 +40,7 @@ use queue::{Queue, Woken};
 use signal_hook::consts::SIGPIPE;
 use sources::Sources;
 use std::collections::HashSet;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timers::Timers;
@@ -179,8 +181,9 @@ impl Watcher<'_> {
             findings.warning(text);
         }
         let sources = Sources::start(&inventory.plugins, findings.of_the_run());
-        let refreshes = Refreshes::look(&self.settings.root)?.0;
-        let kept = (refreshes, SentValues::look(&self.settings.root, inventory.cache())?);
+        let database = Rc::new(Database::read_only(self.settings.root.state_database()));
+        let refreshes = Refreshes::look(&database).map_err(FatalError::could_not_run)?.0;
+        let kept = (refreshes, SentValues::look(&database, inventory.cache()).map_err(FatalError::could_not_run)?);
         let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, kept);
         walk.with_force(self.arguments.force).go(&mut findings)?;
         let found = findings.into_found();

@@ -1,4 +1,4 @@
-//! The lines of records, as types. Within a version, fields are only ever added.
+//! Records as types. Within a version, fields are only ever added.
 
 use super::process::ProcessMark;
 use crate::report::End;
@@ -9,25 +9,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The version of the lines.
+/// The version of the records.
 pub const VERSION: u8 = 1;
-
-/// A line of a month's file. The lines of a run follow one another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "snake_case")]
-pub enum Record {
-    /// A run began.
-    Began(Began),
-    /// A run has done with an entity.
-    Entity(EntityRecord),
-    /// A run ended.
-    Ended(Ended),
-}
 
 /// The beginning of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Began {
-    /// The version of the lines of this run.
+    /// The version of the records of this run.
     pub version: u8,
     /// The ID of the run.
     pub run: RunId,
@@ -174,7 +162,7 @@ pub struct Ended {
 /// The last run that had nothing to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// The version of this file.
+    /// The version of the record.
     pub version: u8,
     /// The ID of the run.
     pub run: RunId,
@@ -264,20 +252,10 @@ impl RunResult {
     }
 }
 
-impl Record {
-    /// Returns the line as it is written, with its newline.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        to_line(self)
-    }
-}
-
-/// Returns a value in JSON, as a line.
-pub(super) fn to_line(value: &impl Serialize) -> Vec<u8> {
+/// Returns a record in JSON.
+pub(super) fn to_json(record: &impl Serialize) -> String {
     // Every field is something that JSON has, and memory takes it.
-    let mut line = serde_json::to_vec(value).unwrap_or_default();
-    line.push(b'\n');
-    line
+    serde_json::to_string(record).unwrap_or_default()
 }
 
 fn is_false(value: &bool) -> bool {

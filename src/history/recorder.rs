@@ -5,9 +5,9 @@ mod who;
 
 use super::journal::Journal;
 use super::process::ProcessMark;
-use super::record::{Began, Counts, Ended, LastRun, Record, RunResult, VERSION};
-use super::writer::{self, Writer};
-use crate::error::{FatalError, IoError};
+use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, VERSION, to_json};
+use super::writer::Writer;
+use crate::error::FatalError;
 use crate::report::{Event, RemarkKind, Remarks, Reporter, Severity};
 use crate::retention::Retention;
 use crate::root::Root;
@@ -17,14 +17,17 @@ use bstr::BString;
 use draft::Draft;
 use holo_events::Tally;
 use holo_protocol::Text;
+use holo_state::{Database, StateError};
 use jiff::{Timestamp, Unit};
 use std::os::unix::ffi::OsStringExt;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Hands on the events of a run, and writes down what it does.
 pub struct Recorder<'a> {
     reporter: &'a mut dyn Reporter,
     root: Root,
+    database: Rc<Database>,
     /// False if nobody wants to know.
     observes: bool,
     began: Began,
@@ -53,7 +56,7 @@ enum State {
 
 impl<'a> Recorder<'a> {
     /// Returns an observer of a run that begins now.
-    pub fn new(settings: &Settings, reporter: &'a mut dyn Reporter) -> Recorder<'a> {
+    pub fn new(settings: &Settings, database: &Rc<Database>, reporter: &'a mut dyn Reporter) -> Recorder<'a> {
         let command = settings.command_line.iter().map(|word| Text::from(word.clone().into_vec())).collect();
         let began = Began {
             version: VERSION,
@@ -67,6 +70,7 @@ impl<'a> Recorder<'a> {
         Recorder {
             reporter,
             root: settings.root.clone(),
+            database: Rc::clone(database),
             observes: settings.keeps_history,
             began,
             start: Instant::now(),
@@ -101,7 +105,7 @@ impl<'a> Recorder<'a> {
         let written = match std::mem::replace(&mut self.state, State::Off) {
             State::Off => Ok(()),
             // Nobody waits for this record: a person without the rights to write it has been told of greater trouble.
-            State::Idle => writer::append_whole(&self.root, &self.began, ended).or(Ok(())),
+            State::Idle => self.database.add_run(run.as_str(), &to_json(&self.began), &to_json(&ended)).or(Ok(())),
             State::Begun(writer) if result == RunResult::Unchanged => {
                 let last = LastRun { version: VERSION, run, time: self.began.time, duration, counts: self.counts };
                 writer.end_unchanged(&last)
@@ -109,7 +113,7 @@ impl<'a> Recorder<'a> {
             State::Begun(writer) | State::Writing(writer) => {
                 let (retention, mistake) = Retention::read(&self.root);
                 mistake.iter().for_each(|mistake| self.reporter.warning(mistake.to_string()));
-                writer.end(ended, &retention.runs)
+                writer.end(&ended, &retention.runs)
             }
         };
         self.check(written);
@@ -160,7 +164,7 @@ impl<'a> Recorder<'a> {
                     }
                     let record = draft.finish(&self.began.run, entity, result, *duration);
                     self.journal.tell(&record);
-                    self.write(&Record::Entity(record));
+                    self.write(&record);
                 }
             }
             _ => {}
@@ -179,23 +183,22 @@ impl<'a> Recorder<'a> {
     /// Says that the run begins, before anything is changed.
     fn begin(&mut self) {
         if matches!(self.state, State::Idle) {
-            match Writer::begin(&self.root, self.began.clone()) {
+            match Writer::begin(&self.database, &self.began) {
                 Ok(writer) => self.state = State::Begun(writer),
                 Err(error) => self.check(Err(error)),
             }
         }
     }
 
-    fn write(&mut self, record: &Record) {
-        let (mut writer, is_first) = match std::mem::replace(&mut self.state, State::Off) {
-            State::Begun(writer) => (writer, true),
-            State::Writing(writer) => (writer, false),
+    fn write(&mut self, record: &EntityRecord) {
+        let mut writer = match std::mem::replace(&mut self.state, State::Off) {
+            State::Begun(writer) | State::Writing(writer) => writer,
             other => {
                 self.state = other;
                 return;
             }
         };
-        let written = if is_first { writer.sync_beginning() } else { Ok(()) }.and_then(|()| writer.append(record));
+        let written = writer.append(record);
         if written.is_ok() {
             self.state = State::Writing(writer);
         }
@@ -203,7 +206,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Says, once, that nothing is kept of the run. That is no reason not to do its work.
-    fn check(&mut self, written: Result<(), IoError>) {
+    fn check(&mut self, written: Result<(), StateError>) {
         if let Err(error) = written {
             self.state = State::Off;
             self.reporter.warning(format!("Not keeping a record of this run: {error}"));

@@ -5,10 +5,10 @@ use crate::retention;
 use crate::root::Root;
 use crate::run_id::RunId;
 use holo_protocol::Text;
+use holo_state::Database;
 use jiff::Timestamp;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::rc::Rc;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -16,6 +16,14 @@ fn root() -> (TempDir, Root) {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::new(Some(folder.path().into()));
     (folder, root)
+}
+
+fn database(root: &Root) -> Rc<Database> {
+    Rc::new(Database::new(root.state_database()))
+}
+
+fn begin(root: &Root, began: &Began) -> Writer {
+    Writer::begin(&database(root), began).unwrap()
 }
 
 /// The beginning of a run of this second, by a process that is gone.
@@ -32,8 +40,8 @@ fn began(second: i64) -> Began {
     }
 }
 
-fn entity(began: &Began, id: impl Into<Text>) -> Record {
-    Record::Entity(EntityRecord {
+fn entity(began: &Began, id: impl Into<Text>) -> EntityRecord {
+    EntityRecord {
         run: began.run.clone(),
         id: id.into(),
         plugin: "p".to_owned(),
@@ -46,7 +54,7 @@ fn entity(began: &Began, id: impl Into<Text>) -> Record {
         output: None,
         refreshed_by: Vec::new(),
         diffs: Vec::new(),
-    })
+    }
 }
 
 fn ended(began: &Began) -> Ended {
@@ -64,9 +72,9 @@ fn ended(began: &Began) -> Ended {
 /// Writes the records of a whole run.
 fn whole(root: &Root, second: i64, id: &str) -> Began {
     let began = began(second);
-    let mut writer = Writer::begin(root, began.clone()).unwrap();
+    let mut writer = begin(root, &began);
     writer.append(&entity(&began, id)).unwrap();
-    writer.end(ended(&began), &retention::Runs::default()).unwrap();
+    writer.end(&ended(&began), &retention::Runs::default()).unwrap();
     began
 }
 
@@ -83,14 +91,6 @@ fn shown(root: &Root) -> Vec<String> {
     History::open(root).unwrap().runs().map(show).collect()
 }
 
-fn month(root: &Root) -> std::path::PathBuf {
-    root.runs().join("2026-11.jsonl")
-}
-
-fn append(root: &Root, text: &[u8]) {
-    OpenOptions::new().append(true).open(month(root)).unwrap().write_all(text).unwrap();
-}
-
 #[test]
 fn what_is_written_is_read() {
     let (_folder, root) = root();
@@ -101,19 +101,16 @@ fn what_is_written_is_read() {
     let history = History::open(&root).unwrap();
     let found = history.find(first.run.as_str()).unwrap();
     assert_eq!((found.began.clone(), found.ended.clone()), (Some(first.clone()), Some(ended(&first))));
-    assert_eq!(found.entities().map(Record::Entity).collect::<Vec<_>>(), [entity(&first, "file:/a")]);
+    assert_eq!(found.entities().collect::<Vec<_>>(), [entity(&first, "file:/a")]);
     assert_eq!(history.find("2026").unwrap_err().len(), 2);
     assert!(history.find("1").unwrap_err().is_empty());
-    for (path, mode) in [(root.engine_state(), 0o700), (root.runs(), 0o700), (month(&root), 0o600)] {
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode, "{path:?}");
-    }
 }
 
 #[test]
 fn a_run_with_nothing_to_do_leaves_only_its_time() {
     let (_folder, root) = root();
     let began = began(0);
-    let writer = Writer::begin(&root, began.clone()).unwrap();
+    let writer = begin(&root, &began);
     assert_eq!(shown(&root), ["interrupted"]);
     let last = LastRun {
         version: VERSION,
@@ -123,7 +120,7 @@ fn a_run_with_nothing_to_do_leaves_only_its_time() {
         counts: Counts { unchanged: 3, ..Counts::default() },
     };
     writer.end_unchanged(&last).unwrap();
-    assert!(shown(&root).is_empty() && !month(&root).exists());
+    assert!(shown(&root).is_empty());
     assert_eq!(History::open(&root).unwrap().last_unchanged(), Some(last));
 }
 
@@ -133,7 +130,7 @@ fn a_run_that_was_killed_is_known_and_counted_once() {
         let (_folder, root) = root();
         whole(&root, 0, "file:/a");
         let killed = began(1);
-        let mut writer = Writer::begin(&root, killed.clone()).unwrap();
+        let mut writer = begin(&root, &killed);
         if kills > 0 {
             writer.append(&entity(&killed, "file:/b")).unwrap();
         }
@@ -141,16 +138,14 @@ fn a_run_that_was_killed_is_known_and_counted_once() {
         let expected = if kills > 0 { "interrupted file:/b" } else { "interrupted" };
         assert_eq!(shown(&root), [expected, "changed file:/a"]);
         if kills > 1 {
-            // The next one is killed as well, when it has just written down what became of this one.
-            drop(Writer::begin(&root, began(2)).unwrap());
-            let page = serde_json::to_vec(&begun::Begun { has_ended: false, began: killed.clone() }).unwrap();
-            fs::write(root.runs().join(begun::NAME), page).unwrap();
+            // The next one is killed as well, right after it has recorded how this one ended.
+            drop(begin(&root, &began(2)));
+            whole(&root, 3, "file:/c");
+            assert_eq!(shown(&root), ["changed file:/c", "interrupted", expected, "changed file:/a"]);
+            continue;
         }
         whole(&root, 3, "file:/c");
         assert_eq!(shown(&root), ["changed file:/c", expected, "changed file:/a"]);
-        let text = fs::read_to_string(month(&root)).unwrap();
-        assert_eq!(text.matches("\"began\"").count(), 3, "{text}");
-        assert_eq!(text.matches("\"interrupted\"").count(), 1, "{text}");
     }
 }
 
@@ -158,81 +153,62 @@ fn a_run_that_was_killed_is_known_and_counted_once() {
 fn a_run_whose_process_lives_is_running() {
     let (_folder, root) = root();
     let living = Began { process: ProcessMark::own(), ..began(1) };
-    let mut writer = Writer::begin(&root, living.clone()).unwrap();
+    let mut writer = begin(&root, &living);
     assert_eq!(shown(&root), ["running"]);
     writer.append(&entity(&living, "file:/b")).unwrap();
     assert_eq!(shown(&root), ["running file:/b"]);
 }
 
 #[test]
-fn damage_is_passed_over() {
+fn records_of_a_later_version_hide_no_others() {
     let (_folder, root) = root();
     whole(&root, 0, "file:/a");
-    append(&root, b"\0\xff garbage\n{\"record\":\"ended\"}\n\n{\"record\":\"entity\",\"run\":\"20261122T");
-    whole(&root, 1, "file:/b");
-    assert_eq!(shown(&root), ["changed file:/b", "changed file:/a"]);
-    let history = History::open(&root).unwrap();
-    let mut runs = history.runs();
-    runs.by_ref().for_each(drop);
-    assert_eq!(runs.damaged, 3);
-    // Whatever the page and the summary hold, the next run goes on.
-    for file in [begun::NAME, "last.json"] {
-        fs::write(root.runs().join(file), b"\xff{").unwrap();
-    }
-    whole(&root, 2, "file:/c");
-    assert_eq!(shown(&root).len(), 3);
-    assert_eq!(History::open(&root).unwrap().last_unchanged(), None);
-}
-
-#[test]
-fn a_run_without_its_beginning_is_still_shown() {
-    let (_folder, root) = root();
-    let began = whole(&root, 0, "file:/a");
-    let text = fs::read_to_string(month(&root)).unwrap();
-    fs::write(month(&root), text.split_once('\n').unwrap().1).unwrap();
-    assert_eq!(shown(&root), ["changed file:/a"]);
-    assert_eq!(History::open(&root).unwrap().find(began.run.as_str()).unwrap().began, None);
+    database(&root).add_run("later", "{\"version\":9}", "{}").unwrap();
+    assert_eq!(shown(&root), ["interrupted", "changed file:/a"]);
+    assert_eq!(History::open(&root).unwrap().find("later").unwrap().began, None);
 }
 
 #[test]
 fn names_that_are_not_utf_8_survive() {
     let (_folder, root) = root();
     let began = began(0);
-    let mut writer = Writer::begin(&root, began.clone()).unwrap();
+    let mut writer = begin(&root, &began);
     writer.append(&entity(&began, &b"file:/caf\xe9"[..])).unwrap();
     let run = History::open(&root).unwrap().runs().next().unwrap();
     assert_eq!(run.entities().next().unwrap().id, Text::from(&b"file:/caf\xe9"[..]));
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error_with_its_path() {
-    let (_folder, root) = root();
-    fs::create_dir_all(root.states()).unwrap();
-    fs::write(root.engine_state(), "in the way").unwrap();
-    let error = Writer::begin(&root, began(0)).unwrap_err().to_string();
-    assert!(error.starts_with("mkdir ") && error.contains("/.engine/runs: "), "{error}");
+fn a_database_that_cannot_be_created_is_an_error_with_its_path() {
+    let (folder, root) = root();
+    fs::write(folder.path().join("var"), "in the way").unwrap();
+    let error = Writer::begin(&database(&root), &began(0)).unwrap_err().to_string();
+    assert!(error.starts_with("cannot use ") && error.contains("/var/lib/holo/state.db: "), "{error}");
 }
 
 #[test]
 fn records_wait_for_those_that_follow_at_once() {
     let (_folder, root) = root();
     let began = began(0);
-    let mut writer = Writer::begin(&root, began.clone()).unwrap();
-    let lines = || fs::read_to_string(month(&root)).unwrap().lines().count();
+    let mut writer = begin(&root, &began);
+    let entries = || {
+        let reader = Database::read_only(root.state_database());
+        reader.run_entries(reader.runs(None, 1).unwrap()[0].sequence, &[]).unwrap().len()
+    };
     writer.append(&entity(&began, "file:/a")).unwrap();
-    assert_eq!(lines(), 2, "nothing follows at once");
+    assert_eq!(entries(), 1, "nothing follows at once");
     writer.hold(true).unwrap();
     writer.append(&entity(&began, "file:/b")).unwrap();
     writer.append(&entity(&began, "file:/c")).unwrap();
-    assert_eq!(lines(), 2);
+    assert_eq!(entries(), 1);
     writer.hold(false).unwrap();
-    assert_eq!(lines(), 4);
+    assert_eq!(entries(), 3);
     writer.hold(true).unwrap();
     writer.append(&entity(&began, "x".repeat(100_000))).unwrap();
-    assert_eq!(lines(), 5, "too much to be kept in memory");
+    assert_eq!(entries(), 4, "too much to be kept in memory");
     // A run that ends while something is held loses nothing.
     writer.append(&entity(&began, "file:/d")).unwrap();
-    writer.end(ended(&began), &retention::Runs::default()).unwrap();
-    assert_eq!(lines(), 7);
+    writer.end(&ended(&began), &retention::Runs::default()).unwrap();
+    assert_eq!(entries(), 5);
     assert!(shown(&root)[0].starts_with("changed file:/a file:/b file:/c x"), "{:?}", shown(&root));
 }

@@ -1,267 +1,144 @@
 //! The records of a run, as they are written.
 
-mod retain;
-
-use super::begun::{Begun, BegunFile};
-use super::reader;
-use super::record::{Began, Counts, Ended, LastRun, Record, RunResult, to_line};
-use crate::error::IoError;
+use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, to_json};
 use crate::retention;
-use crate::root::Root;
+use crate::run_id::RunId;
+use holo_state::{Database, Durability, RunHeader, RunLimits, StateError};
 use jiff::Timestamp;
-use rustix::fs::OFlags;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The time within which what was written is on disk.
+/// The time within which records are on disk.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// The number of bytes from which on lines do not wait for others.
+/// The number of bytes from which on records do not wait for others.
 const HELD: usize = 64 << 10;
-const LAST: &str = "last.json";
-/// The size of that file, which is more than it ever has to say.
-const LAST_SIZE: usize = 512;
 
 /// Writes the records of a run that holds the lock.
 #[derive(Debug)]
 pub struct Writer {
-    directory: PathBuf,
-    begun: BegunFile,
-    began: Began,
-    /// The file of the month, once there is something to say of the run.
-    month: Option<Month>,
-    /// Lines that are not written yet, as more follow at once.
-    held: Vec<u8>,
+    state: Rc<Database>,
+    run: RunId,
+    /// Records that are not written yet, as more follow at once.
+    held: Vec<String>,
+    held_size: usize,
     is_holding: bool,
+    sync: Sync,
 }
 
-/// The file of a month.
+/// Whether records have reached the disk.
 #[derive(Debug)]
-struct Month {
-    file: File,
-    path: PathBuf,
-    /// The time since which something is not on disk.
-    unsynced: Option<Instant>,
+enum Sync {
+    /// Not even the beginning of the run has.
+    Never,
+    /// All that was written by now.
+    Done,
+    /// Some that were written since a time have not.
+    Pending(Instant),
 }
 
 impl Writer {
-    /// Says that a run begins. If the one before was killed, that is written down.
+    /// Records that a run begins, and that runs which never recorded their end were killed.
     ///
     /// # Errors
-    /// If it cannot be written.
-    pub fn begin(root: &Root, began: Began) -> Result<Writer, IoError> {
-        let directory = root.runs();
-        make_directories(root).map_err(|error| IoError::new("mkdir", &directory, error))?;
-        let path = directory.join(super::begun::NAME);
-        let failed = |operation| move |error| IoError::new(operation, &directory.join(super::begun::NAME), error);
-        let (mut begun, before) = BegunFile::open(&root.runs()).map_err(failed.clone()("open"))?;
-        if let Some(Begun { has_ended: false, began }) = before {
-            conclude(&root.runs(), began)?;
-        }
-        let is_new = begun.is_new();
-        begun.write(&Begun { has_ended: false, began: began.clone() }).map_err(failed.clone()("write"))?;
-        if is_new {
-            begun.sync().and_then(|()| sync_directories(root)).map_err(|error| IoError::new("sync", &path, error))?;
-        }
-        Ok(Writer { directory: root.runs(), begun, began, month: None, held: Vec::new(), is_holding: false })
+    /// If the database cannot be read or written.
+    pub fn begin(state: &Rc<Database>, began: &Began) -> Result<Writer, StateError> {
+        let killed = state.unfinished_runs()?;
+        let concluded: Result<Vec<_>, StateError> = killed.iter().map(|run| conclude(state, run)).collect();
+        state.begin_run(began.run.as_str(), &to_json(began), &concluded?)?;
+        Ok(Writer {
+            state: Rc::clone(state),
+            run: began.run.clone(),
+            held: Vec::new(),
+            held_size: 0,
+            is_holding: false,
+            sync: Sync::Never,
+        })
     }
 
-    /// Returns when it is on disk that the run began.
+    /// Appends a record.
     ///
     /// # Errors
-    /// If it cannot be synced.
-    pub fn sync_beginning(&self) -> Result<(), IoError> {
-        self.begun.sync().map_err(|error| IoError::new("sync", &self.directory.join(super::begun::NAME), error))
+    /// If the database cannot be written.
+    pub fn append(&mut self, record: &EntityRecord) -> Result<(), StateError> {
+        let record = to_json(record);
+        self.held_size += record.len();
+        self.held.push(record);
+        if self.is_holding && self.held_size < HELD { Ok(()) } else { self.write_held() }
     }
 
-    /// Appends a record; before the first one, that the run began.
+    /// Has records wait for those that follow at once, or writes all of them in one transaction.
     ///
     /// # Errors
-    /// If it cannot be written.
-    pub fn append(&mut self, record: &Record) -> Result<(), IoError> {
-        if self.month.is_none() {
-            self.month = Some(Month::open(&self.directory, &self.began)?);
-            self.held = Record::Began(self.began.clone()).to_bytes();
-        }
-        self.held.extend(record.to_bytes());
-        if self.is_holding && self.held.len() < HELD { Ok(()) } else { self.write_held() }
-    }
-
-    /// Has records wait for those that follow at once, or writes all of them in one call.
-    ///
-    /// # Errors
-    /// If they cannot be written.
-    pub fn hold(&mut self, is_holding: bool) -> Result<(), IoError> {
+    /// If the database cannot be written.
+    pub fn hold(&mut self, is_holding: bool) -> Result<(), StateError> {
         self.is_holding = is_holding;
         self.write_held()
     }
 
-    fn write_held(&mut self) -> Result<(), IoError> {
-        let Some(month) = &mut self.month else { return Ok(()) };
-        if !self.held.is_empty() {
-            month.append(&std::mem::take(&mut self.held))?;
+    fn write_held(&mut self) -> Result<(), StateError> {
+        if self.held.is_empty() {
+            return self.sync_now_and_then();
         }
-        month.sync_now_and_then()
-    }
-
-    /// Has what was written reach the disk if that was long ago.
-    ///
-    /// # Errors
-    /// If it cannot be synced.
-    pub fn sync_now_and_then(&mut self) -> Result<(), IoError> {
-        self.month.as_mut().map_or(Ok(()), Month::sync_now_and_then)
-    }
-
-    /// Says how the run has ended, and removes records that are too old.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn end(mut self, ended: Ended, limits: &retention::Runs) -> Result<(), IoError> {
-        self.append(&Record::Ended(ended))?;
-        self.write_held()?;
-        self.month.iter_mut().try_for_each(Month::sync)?;
-        self.forget();
-        retain::retain(&self.directory, limits, Timestamp::now())
-    }
-
-    /// Says that the run has ended, and had nothing to do.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn end_unchanged(mut self, last: &LastRun) -> Result<(), IoError> {
-        let path = self.directory.join(LAST);
-        overwrite(&path, to_line(last)).map_err(|error| IoError::new("write", &path, error))?;
-        self.forget();
-        Ok(())
-    }
-
-    /// Notes that the run need not be asked for any more. Without that, whoever asks finds how it has ended.
-    fn forget(&mut self) {
-        let _ = self.begun.write(&Begun { has_ended: true, began: self.began.clone() });
-    }
-}
-
-/// Appends that a run began and ended which never came to hold the lock.
-///
-/// # Errors
-/// If it cannot be written.
-pub(super) fn append_whole(root: &Root, began: &Began, ended: Ended) -> Result<(), IoError> {
-    let directory = root.runs();
-    make_directories(root).map_err(|error| IoError::new("mkdir", &directory, error))?;
-    let mut month = Month::open(&directory, began)?;
-    month.append(&[Record::Began(began.clone()).to_bytes(), Record::Ended(ended).to_bytes()].concat())?;
-    month.sync()
-}
-
-/// Writes down that a run was killed, unless it is written how it ended.
-fn conclude(directory: &Path, began: Began) -> Result<(), IoError> {
-    let known = reader::run_in(directory, &began.run);
-    if known.as_ref().is_some_and(|run| run.ended.is_some()) {
-        return Ok(());
-    }
-    let mut counts = Counts::default();
-    known.iter().flat_map(reader::Run::entities).for_each(|entity| counts.count(entity.result));
-    let mut month = Month::open(directory, &began)?;
-    let mut lines = Vec::new();
-    if known.is_none_or(|run| run.began.is_none()) {
-        lines = Record::Began(began.clone()).to_bytes();
-    }
-    lines.extend(
-        Record::Ended(Ended {
-            run: began.run,
-            time: Timestamp::now(),
-            result: RunResult::Interrupted,
-            duration: None,
-            exit_code: None,
-            counts,
-            error: None,
-        })
-        .to_bytes(),
-    );
-    month.append(&lines)?;
-    month.sync()
-}
-
-impl Month {
-    /// Opens the file of the month in which a run began.
-    fn open(directory: &Path, began: &Began) -> Result<Month, IoError> {
-        let path = directory.join(format!("{}.jsonl", began.run.month().unwrap_or_default()));
-        let failed = |error| IoError::new("open", &path, error);
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).custom_flags(flags.bits().cast_signed());
-        let opened = match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let opened = options.create(true).mode(0o600).open(&path);
-                // The name has to last as long as the content.
-                File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
-                opened
-            }
-            opened => opened,
+        self.held_size = 0;
+        let records = std::mem::take(&mut self.held);
+        let since = match self.sync {
+            Sync::Pending(since) if since.elapsed() < SYNC_EVERY => Some(since),
+            Sync::Done => Some(Instant::now()),
+            Sync::Never | Sync::Pending(_) => None,
         };
-        let mut month = Month { file: opened.map_err(failed)?, path: path.clone(), unsynced: None };
-        if month.is_torn().map_err(failed)? {
-            month.append(b"\n")?;
-        }
-        Ok(month)
+        let durability = if since.is_some() { Durability::Process } else { Durability::Disk };
+        self.state.append_run_entries(self.run.as_str(), &records, durability)?;
+        self.sync = since.map_or(Sync::Done, Sync::Pending);
+        Ok(())
     }
 
-    /// Returns true if the last line has no end: a crash may have cut it off.
-    fn is_torn(&self) -> io::Result<bool> {
-        let length = self.file.metadata()?.len();
-        let Some(last) = length.checked_sub(1) else { return Ok(false) };
-        let mut byte = [0];
-        self.file.read_exact_at(&mut byte, last)?;
-        Ok(byte != *b"\n")
-    }
-
-    /// Appends lines in one call, so that a kill leaves all of them or nothing. If that fails, nothing of them is left.
-    fn append(&mut self, lines: &[u8]) -> Result<(), IoError> {
-        self.unsynced.get_or_insert_with(Instant::now);
-        let length = self.file.metadata().map(|metadata| metadata.len());
-        self.file.write_all(lines).map_err(|error| {
-            if let Ok(length) = length {
-                let _ = self.file.set_len(length);
-            }
-            IoError::new("write", &self.path, error)
-        })
-    }
-
-    fn sync_now_and_then(&mut self) -> Result<(), IoError> {
-        if self.unsynced.is_some_and(|since| since.elapsed() > SYNC_EVERY) { self.sync() } else { Ok(()) }
-    }
-
-    fn sync(&mut self) -> Result<(), IoError> {
-        if self.unsynced.take().is_some() {
-            self.file.sync_data().map_err(|error| IoError::new("sync", &self.path, error))?;
+    /// Waits until records are on disk that were written long ago.
+    ///
+    /// # Errors
+    /// If they cannot be synced.
+    pub fn sync_now_and_then(&mut self) -> Result<(), StateError> {
+        if let Sync::Pending(since) = self.sync
+            && since.elapsed() > SYNC_EVERY
+        {
+            self.state.sync()?;
+            self.sync = Sync::Done;
         }
         Ok(())
     }
-}
 
-fn make_directories(root: &Root) -> io::Result<()> {
-    let runs = root.runs();
-    if runs.is_dir() {
-        return Ok(());
+    /// Records the end of the run, and removes records that are too old.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn end(self, ended: &Ended, limits: &retention::Runs) -> Result<(), StateError> {
+        let oldest = Timestamp::now().checked_sub(limits.age()).ok().map(RunId::at);
+        let limits = RunLimits { oldest: oldest.as_ref().map(RunId::as_str), size: limits.size };
+        self.state.end_run(self.run.as_str(), &self.held, &to_json(ended), &limits)
     }
-    root.create_states()?;
-    // Records show what is in files that not everybody may read.
-    DirBuilder::new().recursive(true).mode(0o700).create(runs)
+
+    /// Records that the run had nothing to do.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn end_unchanged(self, last: &LastRun) -> Result<(), StateError> {
+        self.state.end_idle_run(self.run.as_str(), &to_json(last))
+    }
 }
 
-fn sync_directories(root: &Root) -> io::Result<()> {
-    [root.runs(), root.engine_state(), root.states()].iter().try_for_each(|path| File::open(path)?.sync_all())
-}
-
-/// Overwrites a file in place, in one call. To replace it would have the file system wait for the disk.
-fn overwrite(path: &Path, mut content: Vec<u8>) -> io::Result<()> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags.bits().cast_signed());
-    let file = file.open(path)?;
-    // The text before it goes in the same call.
-    content.resize(content.len().max(LAST_SIZE), b'\n');
-    file.write_all_at(&content, 0)
+/// Returns the end of a run that was killed.
+fn conclude(state: &Database, run: &RunHeader) -> Result<(i64, String), StateError> {
+    let mut counts = Counts::default();
+    let entries = state.run_entries(run.sequence, &[])?;
+    let entities = entries.iter().filter_map(|entry| serde_json::from_str::<EntityRecord>(entry).ok());
+    entities.for_each(|entity| counts.count(entity.result));
+    let ended = Ended {
+        run: RunId::from_text(&run.id),
+        time: Timestamp::now(),
+        result: RunResult::Interrupted,
+        duration: None,
+        exit_code: None,
+        counts,
+        error: None,
+    };
+    Ok((run.sequence, to_json(&ended)))
 }

@@ -1,12 +1,15 @@
 //! Tests of the refreshes that are due.
 
 use super::*;
-use std::fs;
 
-fn root() -> (tempfile::TempDir, Root) {
+fn database() -> (tempfile::TempDir, Rc<Database>) {
     let folder = tempfile::tempdir().unwrap();
-    let root = Root::new(Some(folder.path().into()));
-    (folder, root)
+    let database = Rc::new(Database::new(folder.path().join("state.db")));
+    (folder, database)
+}
+
+fn files(folder: &tempfile::TempDir) -> usize {
+    std::fs::read_dir(folder.path()).unwrap().count()
 }
 
 fn id(name: &str) -> &BStr {
@@ -15,61 +18,65 @@ fn id(name: &str) -> &BStr {
 
 #[test]
 fn a_refresh_is_due_until_it_is_done() {
-    let (folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
     refreshes.secure().unwrap();
     assert!(!refreshes.is_due(id("service")));
     refreshes.changed(id("file"));
     assert!(refreshes.is_due(id("service")) && !refreshes.is_due(id("file")));
     refreshes.secure().unwrap();
-    let mut later = Refreshes::load(&root).unwrap();
+    let mut later = Refreshes::load(&database).unwrap();
     later.unchanged(id("file"));
     assert!(later.is_due(id("service")));
     later.done(id("service"));
-    later.finish().unwrap();
-    assert_eq!(fs::read_dir(folder.path().join("var/lib/holo")).unwrap().count(), 0);
+    later.secure().unwrap();
+    database.tidy().unwrap();
+    assert_eq!(files(&folder), 0);
 }
 
 #[test]
 fn a_run_that_ended_before_it_could_tell_is_taken_to_have_changed_something() {
-    let (_folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (_folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
     refreshes.secure().unwrap();
     drop(refreshes);
-    let mut later = Refreshes::load(&root).unwrap();
+    let mut later = Refreshes::load(&database).unwrap();
     later.unchanged(id("file"));
     assert!(later.is_due(id("service")));
 }
 
 #[test]
 fn it_is_known_since_when_a_refresh_is_due() {
-    let (_folder, root) = root();
+    let (_folder, database) = database();
     let since = |text: &str| text.parse::<Timestamp>().ok();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
     assert_eq!(refreshes.due_since(id("service")), None);
     refreshes.changed(id("file"));
     assert!(refreshes.due_since(id("service")).is_some());
     // What is written about other refreshes later does not make it younger.
-    let record = |source: &str, state: &str, time: &str| {
-        format!("{{\"source\":\"{source}\",\"target\":\"service\",\"plugin\":\"p\",\"state\":\"{state}\"{time}}}\n")
+    let refresh = |source: &str, is_due, time: Option<&str>| Refresh {
+        source: source.into(),
+        target: "service".into(),
+        plugin: "p".to_owned(),
+        is_due,
+        since: time.and_then(since).map(Timestamp::as_second),
+        sent: Vec::new(),
     };
-    let lines = [
-        record("file", "due", ",\"since\":\"2025-02-01T00:00:00Z\""),
-        record("killed", "expected", ",\"since\":\"2025-01-01T00:00:00Z\""),
-        record("old", "due", ""),
+    let earlier = [
+        refresh("file", true, Some("2025-02-01T00:00:00Z")),
+        refresh("killed", false, Some("2025-01-01T00:00:00Z")),
+        refresh("undated", true, None),
     ];
-    let folder = root.engine_state();
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join(FILE), format!("{{\"version\":2}}\n{}", lines.concat())).unwrap();
-    let mut later = Refreshes::load(&root).unwrap();
+    database.write_refreshes(&earlier, [], Durability::Process).unwrap();
+    let mut later = Refreshes::load(&database).unwrap();
     later.expect(id("new"), id("service"), "p");
     later.changed(id("new"));
     later.changed(id("file"));
-    later.finish().unwrap();
-    let mut last = Refreshes::load(&root).unwrap();
+    later.secure().unwrap();
+    let mut last = Refreshes::load(&database).unwrap();
     assert_eq!(last.due_since(id("service")), since("2025-01-01T00:00:00Z"));
     last.hand_over(id("service"), &[(id("daemon"), "p")]);
     assert_eq!(last.due_since(id("daemon")), since("2025-01-01T00:00:00Z"));
@@ -77,8 +84,8 @@ fn it_is_known_since_when_a_refresh_is_due() {
 
 #[test]
 fn what_is_sent_goes_with_the_refresh() {
-    let (_folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (_folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     let values = |values: &[&str]| values.iter().map(|&value| Sent::parse(value.into()).unwrap()).collect::<Vec<_>>();
     for source in ["b", "a"] {
         refreshes.expect(id(source), id("service"), "p");
@@ -90,20 +97,20 @@ fn what_is_sent_goes_with_the_refresh() {
     refreshes.send(id("b"), &values(&["MODE=1", "X=", "MODE=2"]));
     refreshes.secure().unwrap();
     assert_eq!(refreshes.received(id("service")), ["X=", "MODE=2"]);
-    let mut later = Refreshes::load(&root).unwrap();
+    let mut later = Refreshes::load(&database).unwrap();
     later.changed(id("a"));
     later.send(id("a"), &values(&["MODE=3"]));
     later.done(id("other"));
     later.secure().unwrap();
-    let last = Refreshes::load(&root).unwrap();
+    let last = Refreshes::load(&database).unwrap();
     assert_eq!(last.received(id("service")), ["MODE=3", "X=", "MODE=2"]);
     assert!(last.received(id("other")).is_empty() && !last.is_due(id("other")));
 }
 
 #[test]
 fn thousands_come_and_go() {
-    let (_folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (_folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     let name = |number: usize| BString::from(number.to_string());
     for number in 0..50_000 {
         refreshes.expect(name(number).as_bstr(), name(number % 7).as_bstr(), "p");
@@ -113,24 +120,23 @@ fn thousands_come_and_go() {
         assert!(refreshes.is_due(name(number % 7).as_bstr()));
     }
     (0..7).for_each(|number| refreshes.done(name(number).as_bstr()));
-    assert!(refreshes.refreshes.is_empty() && refreshes.sources.is_empty() && refreshes.in_ledger.is_empty());
+    assert!(refreshes.refreshes.is_empty() && refreshes.sources.is_empty() && refreshes.unwritten.is_empty());
 }
 
 #[test]
 fn nothing_is_written_if_there_is_nothing_to_keep() {
-    let (folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
     refreshes.unchanged(id("file"));
     refreshes.secure().unwrap();
-    refreshes.finish().unwrap();
-    assert!(!folder.path().join("var").exists());
+    assert_eq!(files(&folder), 0);
 }
 
 #[test]
 fn successors_do_the_refreshes_of_what_they_take_over() {
-    let (_folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (_folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     let values = |values: &[&str]| values.iter().map(|&value| Sent::parse(value.into()).unwrap()).collect::<Vec<_>>();
     for (source, target) in [("file", "old"), ("file", "known"), ("new", "old"), ("quiet", "old"), ("quiet", "known")] {
         refreshes.expect(id(source), id(target), "p");
@@ -155,8 +161,8 @@ fn successors_do_the_refreshes_of_what_they_take_over() {
 
 #[test]
 fn the_refreshes_of_what_is_gone_are_forgotten() {
-    let (_folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let (_folder, database) = database();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
     refreshes.changed(id("file"));
     refreshes.forget(|id, plugin| id == "service" && plugin == "p");
@@ -164,70 +170,33 @@ fn the_refreshes_of_what_is_gone_are_forgotten() {
 }
 
 #[test]
-fn the_ledger_is_appended_to_and_made_short_again() {
-    let (_folder, root) = root();
-    let path = root.engine_state().join("refreshes.json");
-    let lines = || fs::read(&path).unwrap().lines().count();
+fn each_write_is_what_a_run_leaves_that_is_killed_there() {
+    let (folder, database) = database();
     let name = |number: usize| BString::from(number.to_string());
-    let mut refreshes = Refreshes::load(&root).unwrap();
+    let mut refreshes = Refreshes::load(&database).unwrap();
     for number in 0..100 {
         refreshes.expect(name(number).as_bstr(), name(number + 1).as_bstr(), "p");
         refreshes.secure().unwrap();
         refreshes.changed(name(number).as_bstr());
         refreshes.done(name(number).as_bstr());
         refreshes.record().unwrap();
-        // This is what a run leaves that is killed here.
-        let later = Refreshes::load(&root).unwrap();
+        let later = Refreshes::load(&database).unwrap();
         assert!(later.is_due(name(number + 1).as_bstr()) && !later.is_due(name(number).as_bstr()));
-        // A header, and three stages of each but the first and the last, of which there are two.
-        assert_eq!(lines(), 1 + (3 * number) + 2);
     }
-    refreshes.finish().unwrap();
-    assert_eq!(lines(), 2);
-    let mut later = Refreshes::load(&root).unwrap();
+    assert_eq!(database.refreshes().unwrap().len(), 1);
+    let mut later = Refreshes::load(&database).unwrap();
     later.done(id("100"));
     later.record().unwrap();
-    assert!(!Refreshes::load(&root).unwrap().is_due(id("100")));
-    later.finish().unwrap();
-    assert!(!root.engine_state().exists());
+    assert!(!Refreshes::load(&database).unwrap().is_due(id("100")));
+    database.tidy().unwrap();
+    assert_eq!(files(&folder), 0);
 }
 
 #[test]
-fn what_was_not_written_whole_does_not_count() {
-    let (_folder, root) = root();
-    let mut refreshes = Refreshes::load(&root).unwrap();
-    refreshes.expect(id("file"), id("service"), "p");
-    refreshes.secure().unwrap();
-    refreshes.expect(id("file"), id("other"), "p");
-    refreshes.record().unwrap();
-    let path = root.engine_state().join("refreshes.json");
-    let text = fs::read(&path).unwrap();
-    let second = text.trim_end().rfind_byte(b'\n').unwrap() + 1;
-    for end in second..text.len() {
-        fs::write(&path, &text[..end]).unwrap();
-        let mut later = Refreshes::load(&root).unwrap();
-        assert!(later.is_due(id("service")) && !later.is_due(id("other")), "{end}");
-        later.finish().unwrap();
-        assert!(Refreshes::load(&root).unwrap().is_due(id("service")));
-    }
-}
-
-#[test]
-fn what_a_killed_run_has_left_is_tidied_up() {
-    let (folder, root) = root();
-    fs::create_dir_all(root.engine_state()).unwrap();
-    fs::write(root.engine_state().join("refreshes.new"), "half").unwrap();
-    Refreshes::load(&root).unwrap().finish().unwrap();
-    assert_eq!(fs::read_dir(folder.path().join("var/lib/holo")).unwrap().count(), 0);
-}
-
-#[test]
-fn a_damaged_file_is_an_error_that_says_what_to_do() {
-    let (_folder, root) = root();
-    fs::create_dir_all(root.engine_state()).unwrap();
-    for text in ["", "{", "{\"version\":2}", "{\"version\":1}\n", "{\"version\":2}\n{}\n", "{\"version\":2}\n{\n\n"] {
-        fs::write(root.engine_state().join("refreshes.json"), text).unwrap();
-        let message = Refreshes::load(&root).unwrap_err().to_string();
-        assert!(message.contains("refreshes.json") && message.ends_with("remove it to forget them"), "{message}");
-    }
+fn a_damaged_database_is_an_error_that_says_what_to_do() {
+    let (folder, _) = database();
+    let path = folder.path().join("state.db");
+    std::fs::write(&path, "garbage").unwrap();
+    let message = Refreshes::load(&Rc::new(Database::new(path))).unwrap_err().to_string();
+    assert!(message.contains("state.db is damaged: ") && message.contains("`holo state repair`"), "{message}");
 }

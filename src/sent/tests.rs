@@ -1,26 +1,21 @@
 //! Tests of the values that are kept, and of the file that plugins read.
 use super::*;
-use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 struct Place {
     folder: TempDir,
-    root: Root,
+    database: Rc<Database>,
 }
 
 impl Place {
     fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(Some(folder.path().join("root").into_os_string()));
-        Place { folder, root }
+        let database = Rc::new(Database::new(folder.path().join("state.db")));
+        Place { folder, database }
     }
 
     fn load(&self) -> SentValues {
-        SentValues::load(&self.root, self.folder.path()).unwrap()
-    }
-
-    fn ledger(&self) -> PathBuf {
-        self.root.engine_state().join(FILE)
+        SentValues::load(&self.database, self.folder.path()).unwrap()
     }
 
     fn published(&self) -> Vec<Sending> {
@@ -45,39 +40,23 @@ fn a_value_is_there_in_the_next_run() {
     let secret = later.get(id("a:b"), id("y")).unwrap();
     assert_eq!((secret.value.as_bstr(), secret.sensitive), (id("2\n3"), true));
     assert!(!later.is_fresh(id("a:b"), id("x")) && later.get(id("a:c"), id("x")).is_none());
-    assert_eq!(fs::metadata(place.ledger()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn nothing_is_written_if_nothing_is_new() {
+fn unchanged_values_are_not_written() {
     let place = Place::new();
     place.load().finish().unwrap();
-    assert!(!place.root.engine_state().exists());
+    assert!(!place.database.path().exists());
     let mut values = place.load();
     values.take(id("a:b"), "a", &[Sent::new("x", "1")]);
     values.finish().unwrap();
-    let before = fs::read(place.ledger()).unwrap();
-    fs::set_permissions(place.ledger(), fs::Permissions::from_mode(0o640)).unwrap();
+    let log = place.folder.path().join("state.db-wal");
+    let before = fs::read(&log).unwrap();
     let mut again = place.load();
     again.take(id("a:b"), "a", &[Sent::new("x", "1")]);
     assert!(again.is_fresh(id("a:b"), id("x")));
     again.finish().unwrap();
-    assert_eq!(fs::read(place.ledger()).unwrap(), before);
-    assert_eq!(fs::metadata(place.ledger()).unwrap().permissions().mode() & 0o777, 0o640, "it is another file");
-}
-
-#[test]
-fn the_ledger_is_made_short_again() {
-    let place = Place::new();
-    let mut values = place.load();
-    for number in 0..50 {
-        values.take(id("a:b"), "a", &[Sent::new("x", number.to_string())]);
-        values.record().unwrap();
-    }
-    assert_eq!(fs::read(place.ledger()).unwrap().lines().count(), 51);
-    values.finish().unwrap();
-    assert_eq!(fs::read(place.ledger()).unwrap().lines().count(), 2);
-    assert_eq!(place.load().get(id("a:b"), id("x")), Some(&Sent::new("x", "49")));
+    assert_eq!(fs::read(&log).unwrap(), before);
 }
 
 #[test]
@@ -94,18 +73,19 @@ fn the_values_of_those_that_are_gone_are_forgotten() {
     assert!(values.get(id("a:b"), id("x")).is_none() && values.get(id("c:d"), id("x")).is_some());
     values.forget(|_, _| true);
     values.finish().unwrap();
-    assert!(!place.root.engine_state().exists());
+    place.database.tidy().unwrap();
+    assert!(!place.database.path().exists());
 }
 
 #[test]
 fn plugins_read_what_is_known_and_are_told_what_becomes_new() {
     let place = Place::new();
-    publish(&place.root, place.folder.path()).unwrap();
+    publish(&place.database, place.folder.path()).unwrap();
     assert!(!place.folder.path().join(cache::VALUES).exists());
     let mut values = place.load();
     values.take(id("a:b"), "a", &[Sent::new("x", "1"), Sent::new("y", "1")]);
     values.finish().unwrap();
-    publish(&place.root, place.folder.path()).unwrap();
+    publish(&place.database, place.folder.path()).unwrap();
     assert_eq!(place.published().len(), 2);
     let mut values = place.load();
     assert_eq!((values.change(id("a:b"), id("x")), values.change(id("a:b"), id("z"))), (0, 0));
@@ -119,25 +99,4 @@ fn plugins_read_what_is_known_and_are_told_what_becomes_new() {
     fs::write(&file, b"").unwrap();
     let later = place.load();
     assert_eq!((later.change(id("a:b"), id("x")), later.change(id("a:b"), id("y"))), (1, 1));
-}
-
-#[test]
-fn a_half_written_line_is_none() {
-    let place = Place::new();
-    let mut values = place.load();
-    values.take(id("a:b"), "a", &[Sent::new("x", "1")]);
-    values.record().unwrap();
-    let whole = fs::read(place.ledger()).unwrap();
-    values.take(id("a:b"), "a", &[Sent::new("x", "2")]);
-    values.record().unwrap();
-    let longer = fs::read(place.ledger()).unwrap();
-    for length in whole.len()..longer.len() {
-        fs::write(place.ledger(), &longer[..length]).unwrap();
-        assert_eq!(place.load().get(id("a:b"), id("x")), Some(&Sent::new("x", "1")));
-    }
-    fs::write(place.ledger(), "{\"version\":9}\n").unwrap();
-    let fatal = SentValues::load(&place.root, place.folder.path()).unwrap_err();
-    let message = fatal.message().unwrap_or_default();
-    assert!(message.starts_with("cannot read the values that entities have sent from "), "{message}");
-    assert!(message.ends_with("it is of version 9, and only 1 is known; remove it to forget them"), "{message}");
 }

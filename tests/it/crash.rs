@@ -311,7 +311,7 @@ fn refresh_once(call: &str, number: usize) -> bool {
         // A kill between the refresh and striking it out makes it be done again.
         assert!((1..=2).contains(&refreshed), "{moment}: {log}: refreshed {refreshed} times");
     }
-    assert!(!root.exists("var/lib/holo/.engine"), "{moment}: something is still due");
+    assert!(!root.exists("var/lib/holo/state.db"), "{moment}: something is still due");
     was_killed(&log)
 }
 

@@ -218,13 +218,17 @@ const CASES: &[Case] = &[
     ),
     case(
         "a refresh that is due",
-        |root| root.write(LEDGER.0, LEDGER.1),
+        |root| {
+            root.write("due", DUE);
+            let run = root.holo(&["state", "import", root.join("due").to_str().unwrap()]);
+            assert!(run.success(), "{run}");
+        },
         "warning refreshes demo:a is to be refreshed since 2025-03-04 ",
         "holo apply demo:a",
     ),
     case(
         "refreshes that cannot be read",
-        |root| root.write(LEDGER.0, "what\n"),
+        |root| root.write("var/lib/holo/state.db", "what\n"),
         "error refreshes ",
         "it has to be known",
     ),
@@ -280,10 +284,10 @@ const CASES: &[Case] = &[
     ),
 ];
 
-const LEDGER: (&str, &str) = (
-    "var/lib/holo/.engine/refreshes.json",
-    "{\"version\":2}\n{\"source\":\"demo:b\",\"target\":\"demo:a\",\"plugin\":\"demo\",\"state\":\"due\",\"since\":\"2025-03-04T12:00:00Z\"}\n",
-);
+/// A refresh that has been due since March 4th 2025.
+const DUE: &str = r#"{"format":"holo state","version":1}
+{"table":"refresh","row":{"source":"demo:b","target":"demo:a","plugin":"demo","is_due":1,"since":1741089600,"sent":"[]"}}
+"#;
 
 /// Returns the output with single blanks.
 fn words(run: &Run) -> Vec<String> {

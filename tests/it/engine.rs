@@ -44,6 +44,18 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A root with plugins of these IDs, each with lines of shell, which are those of a `case` over the operation.
+/// Returns the rows of the state database, as an export has them.
+fn kept(root: &ScratchRoot) -> String {
+    let run = root.holo(&["state", "export"]);
+    assert!(run.success(), "{run}");
+    run.stdout_lossy()
+}
+
+/// Returns the refreshes of the state database.
+fn due(root: &ScratchRoot) -> String {
+    kept(root).lines().filter(|line| line.contains("\"table\":\"refresh\"")).collect()
+}
+
 fn root(plugins: &[(&str, &str)]) -> ScratchRoot {
     let lines: String = plugins.iter().map(|(id, _)| format!("plugin {id}\n")).collect();
     plugins.iter().fold(ScratchRoot::new().binary(built("holo")).holorc(lines), |root, (id, operations)| {
@@ -201,9 +213,7 @@ fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
     assert!(!run.stdout_lossy().contains("send"), "{run}");
     assert!(stdout_lines(&root.holo(&["apply"])).is_empty());
     // The refreshes are done; what was sent last is kept for whoever receives it.
-    let names: Vec<_> =
-        std::fs::read_dir(root.join("var/lib/holo/.engine")).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(names, ["values.json"]);
+    assert!(due(&root).is_empty() && kept(&root).contains("\"sent_value\""));
 }
 
 fn a_refresh_without_anything_sent_has_nothing_received() {
@@ -265,7 +275,7 @@ fn what_leaves_itself_out_keeps_nobody_from_work() {
     ]);
     let run = root.holo(&["apply"]);
     assert_eq!(stdout_lines(&run), ["Working on x:b", "b "]);
-    assert!(!root.exists("var/lib/holo/.engine"));
+    assert!(!root.exists("var/lib/holo/state.db"));
 }
 
 /// The answer of an entity that owns something and has been changed by nobody.
@@ -467,7 +477,7 @@ fn a_refresh_stays_due_while_its_target_is_left_out() {
     let run = root.holo(&["check"]);
     assert!(run.stderr_lossy().contains(">> Would be refreshed"), "{run}");
     assert!(refreshed(&root.holo(&["apply"])));
-    assert!(!refreshed(&root.holo(&["apply"])) && !root.exists("var/lib/holo/.engine"));
+    assert!(!refreshed(&root.holo(&["apply"])) && !root.exists("var/lib/holo/state.db"));
 }
 
 fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target() {
@@ -479,20 +489,20 @@ fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the
         apply) if [ \"$HOLO_REFRESH\" ]; then [ -e \"$HOLO_ROOT_DIR/etc/ready\" ] && echo refreshed; else echo 'not changed' >&3; fi ;;",
         info("")
     );
-    let (ledger, list) = ("var/lib/holo/.engine/refreshes.json", "usr/share/holo/y/list");
+    let list = "usr/share/holo/y/list";
     let prepared = || {
         let root = root(&[("x", &sends), ("y", &listens)]);
         root.write("usr/share/holo/x/a", sender("a", "changed: it\\n"));
         root.write(list, "ENTITY: y:t\nSUBSCRIBES: x:a\n");
         assert_eq!(root.holo(&["apply"]).status, Some(1));
-        assert!(root.exists(ledger));
+        assert!(!due(&root).is_empty());
         root
     };
     let is_done_later = |root: &ScratchRoot| {
-        assert!(root.exists(ledger));
+        assert!(!due(root).is_empty());
         root.write("etc/ready", "");
         let run = root.holo(&["apply"]);
-        assert!(run.success() && run.stdout_lossy().contains("refreshed") && !root.exists(ledger), "{run}");
+        assert!(run.success() && run.stdout_lossy().contains("refreshed") && due(root).is_empty(), "{run}");
     };
     // Its line is missing for a run.
     let root = prepared();
@@ -731,7 +741,7 @@ subscribes = ["file:/etc/motd", "file:/etc/missing"]
         let run = root.holo(&["apply"]);
         assert_eq!(run.status, Some(1), "{run}");
         assert!(!run.stdout_lossy().contains("exec:listens"), "{run}");
-        assert!(!root.exists("var/lib/holo/.engine"), "{run}");
+        assert!(!root.exists("var/lib/holo/state.db"), "{run}");
     }
 }
 
@@ -879,16 +889,14 @@ fn a_run_without_a_failed_plugin_forgets_nothing_of_it() {
     let listens = "scan) [ ! -e \"$HOLO_ROOT_DIR/etc/burns\" ] || exit 4; echo 'ENTITY: bad:x' ;;
         apply) [ -e \"$HOLO_ROOT_DIR/etc/ready\" ] && echo \"applied $2\" ;;";
     let root = beside(&format!("{INFO_3}\n{listens}"), "'ENTITY: good:a\\nNOTIFIES: bad:x\\nENTITY: good:b\\n'");
-    let ledger = "var/lib/holo/.engine/refreshes.json";
     assert_eq!(root.holo(&["apply"]).status, Some(1));
-    let due = root.read(ledger);
-    assert!(due.contains_str("bad:x"), "{}", due.as_bstr());
+    assert!(due(&root).contains("bad:x"), "{}", due(&root));
     root.write("etc/burns", "");
     assert!(root.holo(&["apply", "good:b"]).success());
-    assert!(root.read(ledger).contains_str("bad:x"));
+    assert!(due(&root).contains("bad:x"));
     std::fs::remove_file(root.join("etc/burns")).unwrap();
     root.write("etc/ready", "");
-    assert!(root.holo(&["apply", "bad:x"]).success() && !root.exists(ledger));
+    assert!(root.holo(&["apply", "bad:x"]).success() && due(&root).is_empty());
 }
 
 fn a_cycle_ends_only_what_comes_after_it() {
@@ -911,7 +919,7 @@ fn a_cycle_ends_only_what_comes_after_it() {
     assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
     assert_eq!(stdout_lines(&run), ["Working on x:f", "f", "Working on x:c", "c"]);
     // That somebody cannot be refreshed for now is no reason to forget it.
-    assert!(root.read("var/lib/holo/.engine/refreshes.json").contains_str("x:b"));
+    assert!(due(&root).contains("x:b"));
     for verb in ["scan", "diff", "check", "graph"] {
         let run = root.holo(&[verb, "x:c"]);
         assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
@@ -983,6 +991,6 @@ fn a_refresh_that_is_due_is_handed_to_who_takes_over() {
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stdout_lossy().contains("received: MODE=new "), "{run}");
     assert!(!run.stdout_lossy().contains("old 1"), "{run}");
-    assert!(!root.exists("var/lib/holo/.engine/refreshes.json"));
+    assert!(due(&root).is_empty());
     assert!(!root.holo(&["apply"]).stdout_lossy().contains("received"));
 }

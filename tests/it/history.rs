@@ -5,15 +5,16 @@ use holo_testing::{Need, Run, ScratchRoot, binaries::built, disturb, trial_of};
 use libtest_mimic::Trial;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
-        damaged_records_stop_nothing,
-        what_cannot_be_kept_is_said_once,
+        a_damaged_database_stops_the_apply_until_it_is_repaired,
+        a_database_that_cannot_be_used_stops_the_apply,
+        an_export_is_read_back_as_it_was,
         a_reader_may_go_away,
         a_run_that_could_not_begin_is_on_record,
         nothing_is_kept_if_nobody_wants_it,
@@ -22,7 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     ];
     let strace = [Need::Program("strace")];
     trials.push(trial_of("a run that is killed at any system call is on record once", &strace, killed_everywhere));
-    trials.push(trial_of("a disk that is full or broken costs the record alone", &strace, full_disk));
+    trials.push(trial_of(
+        "a full or broken disk costs the record, or stops the apply with a reason",
+        &strace,
+        full_disk,
+    ));
     trials
 }
 
@@ -42,11 +47,12 @@ fn root() -> ScratchRoot {
     root
 }
 
-fn month(root: &ScratchRoot) -> PathBuf {
-    let files = fs::read_dir(root.join("var/lib/holo/.engine/runs")).unwrap();
-    let mut months =
-        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
-    months.next().unwrap()
+/// Returns the rows of a table of the state database, as an export has them.
+fn rows(root: &ScratchRoot, table: &str) -> Vec<Value> {
+    let run = root.holo(&["state", "export"]);
+    assert!(run.success(), "{run}");
+    let lines = run.stdout.lines().map(|line| serde_json::from_slice::<Value>(line).unwrap());
+    lines.filter(|line| line["table"] == table).map(|mut line| line["row"].take()).collect()
 }
 
 /// Returns the results of the runs that `history` shows, the last one first.
@@ -173,19 +179,7 @@ fn the_differences_of_all_plugins_are_on_record() {
 }
 
 fn killed_everywhere() {
-    let calls = [
-        "openat",
-        "write",
-        "pwrite64",
-        "ftruncate",
-        "fadvise64",
-        "fdatasync",
-        "fsync",
-        "rename",
-        "unlink",
-        "ppoll",
-        "poll",
-    ];
+    let calls = ["openat", "write", "pwrite64", "ftruncate", "fdatasync", "fsync", "rename", "unlink", "ppoll", "poll"];
     let kills = disturb::everywhere(&calls, killed_once);
     assert!(kills > 30, "only {kills} kills: the test does not test what it says");
 }
@@ -207,64 +201,107 @@ fn killed_once(call: &str, number: usize) -> bool {
     let next = root.holo(&["apply"]);
     assert!(next.success(), "{moment}: the next apply says\n{next}");
     assert_eq!(results(&root).len(), after.len() + 1, "{moment}");
-    let mut seen: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for line in fs::read_to_string(month(&root)).unwrap().lines() {
-        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{moment}: {error}: {line}"));
-        let key = (line["run"].as_str().unwrap().to_owned(), line["record"].as_str().unwrap().to_owned());
-        *seen.entry(key).or_default() += 1;
-    }
-    assert!(seen.values().all(|&count| count == 1), "{moment}: {seen:?}");
-    assert_eq!(seen.keys().filter(|(_, record)| record == "began").count(), after.len() + 1, "{moment}: {seen:?}");
-    assert_eq!(seen.keys().filter(|(_, record)| record == "ended").count(), after.len() + 1, "{moment}: {seen:?}");
+    let runs = rows(&root, "run");
+    assert_eq!(runs.len(), after.len() + 1, "{moment}: {runs:?}");
+    assert!(runs.iter().all(|run| !run["ended"].is_null()), "{moment}: {runs:?}");
+    let entries: Vec<String> = rows(&root, "run_entry").iter().map(|entry| entry["run"].to_string()).collect();
+    let distinct: BTreeSet<&String> = entries.iter().collect();
+    assert_eq!(entries.len(), distinct.len(), "{moment}: an entity is on record twice");
+    assert!(root.holo(&["state", "check"]).success(), "{moment}");
     was_killed
 }
 
 fn full_disk() {
-    let mut failures = 0;
-    for (call, error) in [("pwrite64", "ENOSPC"), ("fdatasync", "EIO"), ("fadvise64", "EINVAL")] {
-        for number in 1..=3 {
+    let (mut failures, mut refusals) = (0, 0);
+    for (call, error) in [("pwrite64", "ENOSPC"), ("fdatasync", "EIO"), ("openat", "EMFILE")] {
+        for number in 1..=40 {
             let root = root();
             let (run, has_failed) = disturbed(&root, call, &format!("error={error}:when={number}"));
             failures += usize::from(has_failed);
             let said = run.stderr_lossy().matches("Not keeping a record of this run: ").count();
-            assert!(run.success() && said <= 1, "{call} {number}: {run}");
-            assert_eq!(root.read("etc/motd"), WANTED);
-            assert!(root.holo(&["apply"]).success() && root.holo(&["history"]).success());
+            assert!(said <= 1, "{call} {number}: {run}");
+            if run.success() {
+                assert_eq!(root.read("etc/motd"), WANTED, "{call} {number}");
+            } else {
+                refusals += 1;
+                assert!(run.stderr_lossy().contains("!! "), "{call} {number}: no reason is given\n{run}");
+            }
+            assert!(root.holo(&["apply"]).success() && root.read("etc/motd") == WANTED, "{call} {number}");
+            assert!(root.holo(&["history"]).success() && root.holo(&["state", "check"]).success(), "{call} {number}");
+            if !has_failed {
+                break;
+            }
         }
     }
-    assert!(failures > 4, "only {failures} failures: the test does not test what it says");
+    assert!(
+        failures > 4 && refusals > 0,
+        "{failures} failures, {refusals} refusals: the test does not test what it says"
+    );
 }
 
-fn damaged_records_stop_nothing() {
+fn a_damaged_database_stops_the_apply_until_it_is_repaired() {
     let root = root();
-    let text = fs::read_to_string(month(&root)).unwrap();
-    let (last, before) = text.trim_end().lines().last().map(|last| (last, text.len() - last.len() - 1)).unwrap();
-    fs::write(month(&root), format!("\0\n[]\n{}{}", &text[..before], &last[..20])).unwrap();
-    for file in ["begun.json", "last.json"] {
-        root.write(format!("var/lib/holo/.engine/runs/{file}"), "{\"version\":");
+    let path = root.join("var/lib/holo/state.db");
+    // Everything is in the log until it has grown; without the log, the file is a database again, and damaged from its second page on.
+    let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.write_all(&[0xaa; 100]).unwrap();
+    fs::remove_file(root.join("var/lib/holo/state.db-wal")).unwrap();
+    for arguments in [&["apply"][..], &["history"], &["state"]] {
+        let run = root.holo(arguments);
+        assert_eq!(run.status, Some(255), "{run}");
+        assert!(
+            run.stderr_lossy().contains("state.db is damaged: file is not a database; `holo state repair`"),
+            "{run}"
+        );
     }
-    let run = root.holo(&["history"]);
-    assert!(run.success() && run.stderr_lossy().contains("Lines that are damaged, and passed over: 3"), "{run}");
-    assert!(root.holo(&["apply"]).success());
-    assert_eq!(results(&root), ["changed", "interrupted"]);
-    let show = root.holo(&["history", "show", "--diff"]);
-    assert!(show.success() && show.stdout_lossy().contains("    -first\n    +wanted\n"), "{show}");
+    assert_eq!(root.read("etc/motd"), "first\n", "an apply that cannot be recorded changes nothing");
+    let check = root.holo(&["state", "check"]);
+    assert!(check.status == Some(1) && check.stderr_lossy().contains("!! "), "{check}");
+    let repair = root.holo(&["state", "repair"]);
+    assert!(repair.success() && repair.stderr_lossy().contains("the damaged database is kept as "), "{repair}");
+    assert!(root.holo(&["apply"]).success() && root.read("etc/motd") == WANTED);
+    assert_eq!(results(&root), ["changed"]);
+    let again = root.holo(&["state", "repair"]);
+    assert!(again.success() && again.stderr_lossy().contains("is not damaged"), "{again}");
 }
 
-fn what_cannot_be_kept_is_said_once() {
+fn an_export_is_read_back_as_it_was() {
     let root = root();
-    fs::remove_dir_all(root.join("var/lib/holo/.engine")).unwrap();
-    root.write("var/lib/holo/.engine/runs", "in the way");
+    assert!(root.holo(&["apply"]).success());
+    let exported = root.holo(&["state", "export"]);
+    root.write("tmp/export", &exported.stdout);
+    let path = root.join("tmp/export");
+    let refused = root.holo(&["state", "import", path.to_str().unwrap()]);
+    assert!(
+        refused.status == Some(255) && refused.stderr_lossy().contains("is not empty; move it aside first"),
+        "{refused}"
+    );
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(root.join(format!("var/lib/holo/state.db{suffix}"))).unwrap();
+    }
+    assert!(root.holo(&["state"]).stdout.is_empty());
+    assert!(root.holo(&["state", "import", path.to_str().unwrap()]).success());
+    assert_eq!(root.holo(&["state", "export"]).stdout.as_bstr(), exported.stdout.as_bstr());
+    assert_eq!(results(&root), ["changed", "changed"]);
+}
+
+fn a_database_that_cannot_be_used_stops_the_apply() {
+    let root = root();
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(root.join(format!("var/lib/holo/state.db{suffix}"))).unwrap();
+    }
+    fs::create_dir(root.join("var/lib/holo/state.db")).unwrap();
+    root.write("var/lib/holo/state.db/x", "in the way");
     let run = root.holo(&["apply"]);
-    let said = run.stderr_lossy().matches(">> Not keeping a record of this run: mkdir ").count();
-    assert!(run.success() && said == 1, "{run}");
-    assert_eq!(root.read("etc/motd"), WANTED);
+    assert!(run.status == Some(255) && run.stderr_lossy().matches("state.db: ").count() == 1, "{run}");
+    assert_eq!(root.read("etc/motd"), "first\n");
 }
 
 fn a_reader_may_go_away() {
     let root = root();
-    let script = "set -o pipefail; for i in 1 2 3; do cat month >>all; done; \"$0\" history show | :; \"$0\" history -n 0 | head -n 1 >/dev/null";
-    let script = script.replace("month", month(&root).to_str().unwrap()).replace(">>all", ">/dev/null");
+    let script =
+        "set -o pipefail; \"$0\" history show | :; \"$0\" history -n 0 | head -n 1 >/dev/null; \"$0\" state export | :";
     let run = root.run("/bin/bash", &["-c".as_ref(), script.as_ref(), built("holo").as_os_str()]);
     assert!(!run.stderr_lossy().contains("panicked") && run.stderr.is_empty(), "{run}");
 }
@@ -281,11 +318,11 @@ fn a_run_that_could_not_begin_is_on_record() {
 fn nothing_is_kept_if_nobody_wants_it() {
     let root = ScratchRoot::new().plugin("files").file("etc/a", "stock\n").resource("files/01-x/etc/a", "x\n");
     assert!(root.holo(&["apply"]).success());
-    assert!(!root.exists("var/lib/holo/.engine"));
+    assert!(!root.exists("var/lib/holo/state.db"));
     let own = root.env("HOLO_EXIT_ZERO", "1").env("HOLO_HISTORY", "");
     own.write("usr/share/holo/files/01-x/etc/a", "y\n");
-    assert!(own.holo(&["apply"]).success() && !own.exists("var/lib/holo/.engine"));
+    assert!(own.holo(&["apply"]).success() && !own.exists("var/lib/holo/state.db"));
     let wanted = own.env("HOLO_EXIT_ZERO", "0");
     wanted.write("usr/share/holo/files/01-x/etc/a", "z\n");
-    assert!(wanted.holo(&["apply"]).success() && wanted.exists("var/lib/holo/.engine/runs"));
+    assert!(wanted.holo(&["apply"]).success() && wanted.exists("var/lib/holo/state.db"));
 }

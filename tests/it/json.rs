@@ -494,12 +494,25 @@ fn other_forms_are_refused_beside_it() {
 }
 
 /// Every kind of line and every field of it is something that really happens.
-/// A run of which all is on record that can be.
-const RECORDS: &str = r#"{"record":"began","version":1,"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:03Z","holo":"4.0.0","command":["holo","apply"],"who":{"uid":0,"sudo_user":"fred","login_uid":1000,"terminal":"/dev/pts/3","trigger":"timer"},"process":{"pid":1}}
-{"record":"entity","run":"20261122T091403-8f2c1","id":"x:y","plugin":"x","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"failed","changes":["did it"],"refused":[{"kind":"overwrite"}],"reason":"no","output":"!! no","refreshed_by":["x:z"],"diffs":[{"from":"a/x","to":"b/x","text":"+1","binary":true,"cut":1}]}
-{"record":"entity","run":"20261122T091403-8f2c1","id":"file:/etc/a","plugin":"files","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"changed"}
-{"record":"ended","run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:04Z","result":"failed","duration":1.0,"exit_code":1,"counts":{"failed":1},"error":"no"}
-"#;
+/// The beginning, the entries and the end of a run of which everything is on record.
+const BEGAN: &str = r#"{"version":1,"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:03Z","holo":"4.0.0","command":["holo","apply"],"who":{"uid":0,"sudo_user":"fred","login_uid":1000,"terminal":"/dev/pts/3","trigger":"timer"},"process":{"pid":1}}"#;
+const ENTRIES: [&str; 2] = [
+    r#"{"run":"20261122T091403-8f2c1","id":"x:y","plugin":"x","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"failed","changes":["did it"],"refused":[{"kind":"overwrite"}],"reason":"no","output":"!! no","refreshed_by":["x:z"],"diffs":[{"from":"a/x","to":"b/x","text":"+1","binary":true,"cut":1}]}"#,
+    r#"{"run":"20261122T091403-8f2c1","id":"file:/etc/a","plugin":"files","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"changed"}"#,
+];
+const ENDED: &str = r#"{"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:04Z","result":"failed","duration":1.0,"exit_code":1,"counts":{"failed":1},"error":"no"}"#;
+
+/// Puts that run on record.
+#[track_caller]
+fn record_run(root: &ScratchRoot) {
+    let run = json!({"sequence": 1, "id": "20261122T091403-8f2c1", "began": BEGAN, "ended": ENDED, "size": 0});
+    let entry = |record: &&str| json!({"table": "run_entry", "row": {"run": 1, "record": record}});
+    let rows = [json!({"format": "holo state", "version": 1}), json!({"table": "run", "row": run})];
+    let lines = rows.into_iter().chain(ENTRIES.iter().map(entry)).map(|row| format!("{row}\n"));
+    root.write("export", lines.collect::<String>());
+    let run = root.holo(&["state", "import", root.join("export").to_str().unwrap()]);
+    assert!(run.success(), "{run}");
+}
 
 fn the_schema_names_nothing_that_is_never_written() {
     let mut seen = BTreeSet::new();
@@ -525,7 +538,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     let root = ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/held-3", "");
     note(lines(&root, &["check"], 3));
     note(lines(&root, &["apply"], 0));
-    root.write("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
+    record_run(&root);
     note(crate::watch::all_lines());
     if !holo_testing::require::FANOTIFY.is_met() {
         // Only the superuser is told.
@@ -541,8 +554,8 @@ fn the_schema_names_nothing_that_is_never_written() {
         .script("usr/share/holo/files/10-ours/etc/based.holoscript", "#!/bin/sh\ncat\n")
         .file("usr/share/holo/files/20-data/etc/based.holotemplate", "{{ input }}{{ data.word }}\n")
         .file("etc/holo/data/common.toml", "word = \"x\"\n")
-        .file("etc/holo/data/hierarchy.toml", "layers = [\"common\"]\n")
-        .file("var/lib/holo/.engine/runs/2026-11.jsonl", RECORDS);
+        .file("etc/holo/data/hierarchy.toml", "layers = [\"common\"]\n");
+    record_run(&root);
     note(lines(&root, &["apply"], 0));
     note(lines(&root, &["doctor"], 1));
     note(lines(&crate::health::root(), &["health"], 1));

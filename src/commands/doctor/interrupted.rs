@@ -3,7 +3,6 @@
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::cache;
 use crate::history::{History, RunResult, RunState};
-use std::io;
 use std::time::{Duration, SystemTime};
 
 pub(super) const CHECK: Check =
@@ -27,9 +26,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
 fn last_run(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let history = match History::open(scene.root) {
         Ok(history) => history,
-        Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
-            return findings.warn(error.to_string(), HIDDEN);
-        }
+        Err(error) if error.is_denied() => return findings.warn(error.to_string(), HIDDEN),
         Err(error) => return findings.warn(error.to_string(), "records are kept there, and read by holo history"),
     };
     let Some(run) = history.runs().next() else { return };

@@ -31,10 +31,9 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
             findings.warn(title, format!("chown root: {path}"));
         }
     }
-    for path in everything_below(&root.engine_state()) {
+    for path in everything_below(&root.engine_state()).into_iter().chain([root.state_database()]) {
         let Ok(metadata) = path.symlink_metadata() else { continue };
-        let is_kept_secret = path != root.engine_state().join(crate::refresh::FILE) && metadata.is_file();
-        if is_kept_secret && metadata.mode() & ACCESSIBLE_BY_OTHERS != 0 {
+        if metadata.is_file() && metadata.mode() & ACCESSIBLE_BY_OTHERS != 0 {
             let path = path.display();
             findings.warn(
                 format!("{path} can be read by others, and may have private contents"),

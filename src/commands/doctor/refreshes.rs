@@ -3,17 +3,16 @@
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::refresh::Refreshes;
 use bstr::ByteSlice;
+use holo_state::Database;
+use std::rc::Rc;
 
 pub(super) const CHECK: Check = Check { name: "refreshes", fine: "no refresh is due", needs_plugins: false, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
-    let refreshes = match Refreshes::look(scene.root) {
+    let refreshes = match Refreshes::look(&Rc::new(Database::read_only(scene.root.state_database()))) {
         Ok((refreshes, None)) => refreshes,
         Ok((_, Some(error))) => return findings.warn(error.to_string(), HIDDEN),
-        Err(fatal) => {
-            let reason = fatal.message().unwrap_or_default();
-            return findings.fail(reason, "it has to be known for an apply to begin");
-        }
+        Err(error) => return findings.fail(error.to_string(), "it has to be known for an apply to begin"),
     };
     for (target, sources) in refreshes.due() {
         let sources = bstr::join(", ", sources);

@@ -38,9 +38,8 @@ pub(in crate::commands) fn runs<'a>(history: &'a History, sought: &[Sought]) -> 
 
 /// Returns the records of a run that are about one of the subjects, the last one first.
 pub(in crate::commands) fn records(run: &Run, sought: &[Sought]) -> Vec<EntityRecord> {
-    let may_be = |line: &[u8]| sought.iter().any(|sought| line.contains_str(&sought.needle));
     let is_wanted = |record: &EntityRecord| sought.iter().any(|sought| sought.is_of(record));
-    let mut records: Vec<EntityRecord> = run.matching(may_be).filter(is_wanted).collect();
+    let mut records: Vec<EntityRecord> = run.entities().filter(is_wanted).collect();
     records.reverse();
     records
 }

@@ -71,7 +71,7 @@ fn sensitive() {
         let check = system.holo(&["check", "--diff", "--json"]);
         let run = system.holo(&["apply", "--json"]);
         let kept =
-            system.must("find /var/lib/holo /opt/app -type f ! -name values.json -exec cat {} + 2>/dev/null || true");
+            system.must("find /var/lib/holo /opt/app -type f ! -name 'state.db*' -exec cat {} + 2>/dev/null || true");
         assert!(!format!("{check}{run}{kept}").contains("hunter2"), "{check}{run}{kept}");
         run
     };

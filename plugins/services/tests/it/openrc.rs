@@ -83,7 +83,7 @@ impl Host {
     }
 
     fn tidy(&self) {
-        self.system.must("rm -rf /usr/share/holo/*/* /var/lib/holo/*/* /var/lib/holo/.engine");
+        self.system.must("rm -rf /usr/share/holo/*/* /var/lib/holo/*/* /var/lib/holo/.engine /var/lib/holo/state.db*");
     }
 
     #[track_caller]

@@ -30,7 +30,7 @@ impl Host {
     /// Removes all declarations and records before a case.
     pub(crate) fn tidy(&self) {
         self.system.must(
-            "mkdir -p /usr/share/holo /var/lib/holo; find /usr/share/holo /var/lib/holo -mindepth 2 -delete; rm -rf /var/lib/holo/.engine; : >/run/calls",
+            "mkdir -p /usr/share/holo /var/lib/holo; find /usr/share/holo /var/lib/holo -mindepth 2 -delete; rm -rf /var/lib/holo/.engine /var/lib/holo/state.db*; : >/run/calls",
         );
     }
 

@@ -1,0 +1,336 @@
+//! The state database: what holo keeps between runs and version 3 has no place for.
+//!
+//! One SQLite file, `var/lib/holo/state.db`, which every process of a run may open. It is created by the first write, so a run that has
+//! nothing to keep leaves nothing behind, and it is readable by its owner only.
+//!
+//! Writes are short transactions. SQLite's write-ahead log makes each of them atomic, whatever kills the process; [`Durability`] says
+//! whether it also has to survive a loss of power. Readers see one snapshot and neither block a writer nor wait for it.
+
+mod error;
+mod export;
+mod maintenance;
+mod refreshes;
+mod runs;
+mod values;
+
+pub use error::{Damage, StateError};
+pub use export::ImportError;
+pub use maintenance::{Repaired, TableSize};
+pub use refreshes::Refresh;
+pub use runs::{RunHeader, RunLimits};
+pub use values::SentValue;
+
+use error::Problem;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::OFlags;
+use std::cell::{Cell, Ref, RefCell};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The version of the schema, kept as `PRAGMA user_version`.
+const VERSION: i64 = 1;
+/// Marks the file as ours for file(1), as `PRAGMA application_id`: "holo".
+const APPLICATION_ID: i64 = 0x686f_6c6f;
+/// How long to wait for another process that is writing. Transactions take milliseconds, so a longer wait means that a process is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The size of a log that is moved into the database at the end of a run. Each process that opens the database reads the log first.
+const LARGE_LOG: u64 = 256 << 10;
+
+/// What a transaction survives once it is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The death of the process. A loss of power may undo the transaction, and those after it.
+    Process,
+    /// A loss of power, too: the commit waits for the disk, and so do all transactions before it.
+    Disk,
+}
+
+/// Whether a connection may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// The state database of a root, opened when it is first needed.
+#[derive(Debug)]
+pub struct Database {
+    path: PathBuf,
+    access: Access,
+    connection: RefCell<Option<Connection>>,
+    /// The durability that the connection is set to.
+    durability: Cell<Option<Durability>>,
+}
+
+impl Database {
+    /// Returns the database at a path, for reading and writing.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Database {
+        Database::with_access(path, Access::Write)
+    }
+
+    /// Returns the database at a path, for reading. All reads see the state of the first one.
+    #[must_use]
+    pub fn read_only(path: PathBuf) -> Database {
+        Database::with_access(path, Access::Read)
+    }
+
+    fn with_access(path: PathBuf, access: Access) -> Database {
+        Database { path, access, connection: RefCell::new(None), durability: Cell::new(None) }
+    }
+
+    /// Returns the path of the database.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the files of the database: itself, its write-ahead log and the index of that.
+    fn files(&self) -> [PathBuf; 3] {
+        ["", "-wal", "-shm"].map(|suffix| {
+            let mut path = self.path.clone().into_os_string();
+            path.push(suffix);
+            path.into()
+        })
+    }
+
+    /// Runs a query. `None` if there is no database.
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<Option<T>, StateError> {
+        match self.existing()? {
+            Some(connection) => work(&connection).map(Some).map_err(|error| self.error(error)),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs a transaction that writes. It is committed if `work` succeeds, and otherwise leaves no trace.
+    fn write<T>(
+        &self,
+        durability: Durability,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StateError> {
+        self.create()?;
+        let connection = self.connection.borrow();
+        let Some(connection) = connection.as_ref() else { return Err(self.problem(Problem::Vanished)) };
+        let run = || {
+            if self.durability.get() != Some(durability) {
+                let level = if durability == Durability::Disk { "FULL" } else { "NORMAL" };
+                connection.pragma_update(None, "synchronous", level)?;
+                self.durability.set(Some(durability));
+            }
+            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        run().map_err(|error| self.error(error))
+    }
+
+    /// Waits until everything that was committed is on disk.
+    ///
+    /// # Errors
+    /// If the write-ahead log cannot be synced.
+    pub fn sync(&self) -> Result<(), StateError> {
+        if self.connection.borrow().is_none() || self.durability.get() != Some(Durability::Process) {
+            return Ok(());
+        }
+        // SQLite locks neither this file nor its descriptors, so opening and closing it disturbs no lock.
+        let [_, log, _] = self.files();
+        let synced = match File::open(&log) {
+            Ok(file) => file.sync_data(),
+            // Everything has been moved into the database itself, which was synced.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        synced.map_err(|error| self.problem(Problem::Io(error)))
+    }
+
+    /// Leaves the files as small as they can be at the end of a run: removes a database without data, and moves a large log into the
+    /// database. Call it only while holding the lock of the root.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written, or a file cannot be removed.
+    pub fn tidy(&self) -> Result<(), StateError> {
+        match self.read(is_empty)? {
+            None => Ok(()),
+            Some(true) => {
+                let removed =
+                    self.write(Durability::Process, |_| Ok(self.files().iter().try_for_each(|file| remove(file))))?;
+                self.close();
+                removed.map_err(|error| self.problem(Problem::Io(error)))
+            }
+            Some(false) => {
+                let [_, log, _] = self.files();
+                if fs::metadata(log).is_ok_and(|log| log.len() > LARGE_LOG) {
+                    // A reader may keep it from being emptied. Then the next run tries again.
+                    self.read(|connection| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes the connection. The next use opens the database again.
+    fn close(&self) {
+        *self.connection.borrow_mut() = None;
+        self.durability.set(None);
+    }
+
+    /// Returns the connection to a database that exists.
+    fn existing(&self) -> Result<Option<Ref<'_, Connection>>, StateError> {
+        if self.connection.borrow().is_none() {
+            // A file without content is one whose creation was cut short.
+            match fs::metadata(&self.path) {
+                Ok(metadata) if metadata.len() == 0 => return Ok(None),
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(self.problem(Problem::Io(error))),
+            }
+            let connection = self.connect()?;
+            *self.connection.borrow_mut() = connection;
+        }
+        Ok(Ref::filter_map(self.connection.borrow(), Option::as_ref).ok())
+    }
+
+    /// Connects to a file that exists. `None` if it has no tables yet.
+    fn connect(&self) -> Result<Option<Connection>, StateError> {
+        // SQLite only says that it cannot open a file, not why.
+        File::open(&self.path).map_err(|error| self.problem(Problem::Io(error)))?;
+        let connection = match self.access {
+            Access::Write => configured(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE),
+            Access::Read => self.connect_to_read(),
+        };
+        let connection = connection.map_err(|error| self.error(error))?;
+        match version(&connection).map_err(|error| self.error(error))? {
+            0 => Ok(None),
+            VERSION => Ok(Some(connection)),
+            version => Err(self.problem(Problem::Version(version))),
+        }
+    }
+
+    fn connect_to_read(&self) -> rusqlite::Result<Connection> {
+        let connection = configured(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        match connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1;") {
+            Ok(()) => Ok(connection),
+            // Where no file can be created, as on a read-only file system, there is no place for the index of the log either. Then nobody
+            // writes, and the database can be read as it is.
+            Err(error) if is_unwritable(&error) => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                let connection = configured(Path::new(&immutable_uri(&self.path)), flags)?;
+                connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1;")?;
+                Ok(connection)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the database where it is missing, and its tables.
+    fn create(&self) -> Result<(), StateError> {
+        if self.existing()?.is_some() {
+            return Ok(());
+        }
+        let io = |error| self.problem(Problem::Io(error));
+        if let Some(folder) = self.path.parent()
+            && !folder.exists()
+        {
+            let above = folder.parent().unwrap_or(folder);
+            fs::create_dir_all(above).map_err(io)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
+            // SQLite syncs the directory of the database, but not its parent.
+            File::open(above).and_then(|above| above.sync_all()).map_err(io)?;
+        }
+        // SQLite would create it readable for everyone. Its other files get the mode of this one.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        match options.open(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
+            Ok(_) | Err(_) => {}
+        }
+        let create = || {
+            let connection = configured(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            // Both only count before the first table.
+            connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            let transaction = Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+            // Another process may have been faster.
+            if version(&transaction)? == 0 {
+                transaction.execute_batch(include_str!("schema.sql"))?;
+                transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+                transaction.pragma_update(None, "user_version", VERSION)?;
+            }
+            transaction.commit()?;
+            Ok(connection)
+        };
+        let connection = create().map_err(|error| self.error(error))?;
+        *self.connection.borrow_mut() = Some(connection);
+        self.durability.set(None);
+        Ok(())
+    }
+
+    fn error(&self, error: rusqlite::Error) -> StateError {
+        self.problem(Problem::from(error))
+    }
+
+    fn problem(&self, problem: Problem) -> StateError {
+        StateError::new(&self.path, problem)
+    }
+}
+
+fn configured(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    // Moving the log into the database waits for the disk. SQLite does it when the log has grown; doing it at the end of every run would
+    // cost runs without changes the most.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // Values may be secrets: what is deleted is overwritten.
+    connection.pragma_update(None, "secure_delete", true)?;
+    Ok(connection)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    for table in export::table_names(connection)? {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM \"{table}\")");
+        if connection.query_row(&sql, [], |row| row.get(0))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_unwritable(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly))
+}
+
+/// Returns the URI by which SQLite reads a file without creating another one.
+fn immutable_uri(path: &Path) -> String {
+    let escaped = path.as_os_str().as_bytes().iter().map(|byte| match byte {
+        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(*byte).to_string(),
+        byte => format!("%{byte:02x}"),
+    });
+    format!("file:{}?immutable=1", escaped.collect::<String>())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

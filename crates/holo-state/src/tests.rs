@@ -1,0 +1,265 @@
+//! The database as a whole: files and modes, snapshots, damage, exports.
+
+use super::*;
+use bstr::{BStr, BString};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use tempfile::TempDir;
+
+fn state() -> (TempDir, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let state = Database::new(folder.path().join("state.db"));
+    (folder, state)
+}
+
+fn value(entity: &str, value: impl Into<BString>) -> SentValue {
+    SentValue {
+        entity: entity.into(),
+        name: "name".into(),
+        plugin: "plugin".to_owned(),
+        value: value.into(),
+        is_sensitive: false,
+    }
+}
+
+fn put(state: &Database, values: &[SentValue]) {
+    state.write_sent_values(values, [], Durability::Process).unwrap();
+}
+
+fn names(folder: &TempDir) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn reading_creates_no_database() {
+    let (folder, state) = state();
+    assert!(state.sent_values().unwrap().is_empty() && state.refreshes().unwrap().is_empty());
+    assert!(state.runs(None, 10).unwrap().is_empty() && state.idle_run().unwrap().is_none());
+    state.tidy().unwrap();
+    state.sync().unwrap();
+    assert!(names(&folder).is_empty());
+    fs::write(folder.path().join("state.db"), "").unwrap();
+    assert!(Database::read_only(folder.path().join("state.db")).sent_values().unwrap().is_empty());
+    put(&state, &[value("a", "1")]);
+    assert_eq!(state.sent_values().unwrap(), [value("a", "1")]);
+}
+
+#[test]
+fn only_the_owner_can_read_its_files() {
+    let (folder, state) = state();
+    put(&state, &[value("a", "1")]);
+    for name in names(&folder) {
+        let mode = fs::metadata(folder.path().join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn an_empty_database_is_removed_whole_and_comes_back() {
+    let (folder, state) = state();
+    put(&state, &[value("a", "1")]);
+    state.tidy().unwrap();
+    assert_eq!(state.sent_values().unwrap().len(), 1);
+    state.write_sent_values(&[], [(BStr::new("a"), BStr::new("name"))], Durability::Disk).unwrap();
+    state.tidy().unwrap();
+    assert!(names(&folder).is_empty(), "{:?}", names(&folder));
+    put(&state, &[value("b", "2")]);
+    assert_eq!(state.sent_values().unwrap(), [value("b", "2")]);
+}
+
+#[test]
+fn a_reader_sees_one_snapshot_and_blocks_no_writer() {
+    let (folder, state) = state();
+    put(&state, &[value("a", "1")]);
+    let reader = Database::read_only(folder.path().join("state.db"));
+    assert_eq!(reader.sent_values().unwrap().len(), 1);
+    put(&state, &[value("b", "2")]);
+    assert_eq!(reader.sent_values().unwrap().len(), 1);
+    assert_eq!(Database::read_only(folder.path().join("state.db")).sent_values().unwrap().len(), 2);
+}
+
+#[test]
+fn bytes_that_are_not_text_survive_a_round_trip_through_an_export() {
+    let (_folder, source) = state();
+    let odd = BString::from(b"\xff\"\n\0".as_slice());
+    put(&source, &[value("a", odd.clone()), value("b", "[1,2]")]);
+    let refresh = Refresh {
+        source: odd.clone(),
+        target: "b".into(),
+        plugin: "p".to_owned(),
+        is_due: true,
+        since: Some(-1),
+        sent: vec![odd, "K=V".into()],
+    };
+    source.write_refreshes(std::slice::from_ref(&refresh), [], Durability::Disk).unwrap();
+    source.begin_run("1", "{}", &[]).unwrap();
+    source.append_run_entries("1", &["{\"a\":1}".to_owned()], Durability::Process).unwrap();
+    let mut exported = Vec::new();
+    source.export(&mut exported).unwrap().unwrap();
+    let (_other, target) = state();
+    assert_eq!(target.import(&mut exported.as_slice()).unwrap(), 5);
+    let mut again = Vec::new();
+    target.export(&mut again).unwrap().unwrap();
+    assert_eq!(exported, again);
+    assert_eq!(target.refreshes().unwrap(), [refresh]);
+    assert!(matches!(target.import(&mut exported.as_slice()), Err(ImportError::NotEmpty(_))));
+}
+
+#[test]
+fn a_line_that_is_no_row_is_named_and_nothing_is_imported() {
+    let header = "{\"format\":\"holo state\",\"version\":1}\n";
+    for (text, says) in [
+        ("{}\n".to_owned(), "line 1: this is no export"),
+        ("{\"format\":\"holo state\",\"version\":9}\n".to_owned(), "line 1: only exports of version 1"),
+        (format!("{header}{{"), "line 2: EOF"),
+        (format!("{header}{{\"table\":\"sqlite_schema\",\"row\":{{}}}}"), "line 2: there is no table"),
+        (format!("{header}{{\"table\":\"run\"}}"), "line 2: it has no row"),
+        (format!("{header}{{\"table\":\"run\",\"row\":{{\"x\\\"\":1}}}}"), "line 2: there is no column"),
+        (format!("{header}{{\"table\":\"run\",\"row\":{{\"id\":[1]}}}}"), "line 2: id: [1] is neither"),
+        (format!("{header}{{\"table\":\"run\",\"row\":{{}}}}"), "line 2: NOT NULL"),
+    ] {
+        let (_folder, state) = state();
+        let error = state.import(&mut text.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+        assert!(state.tables().unwrap().iter().all(|table| table.rows == 0));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_damage_and_stays_as_it_is() {
+    let (folder, state) = state();
+    let path = folder.path().join("state.db");
+    fs::write(&path, "no database".repeat(100)).unwrap();
+    for state in [&state, &Database::read_only(path.clone())] {
+        let error = state.sent_values().unwrap_err();
+        assert!(error.damage().is_some() && error.to_string().contains("`holo state repair`"), "{error}");
+        assert!(state.write_sent_values(&[value("a", "1")], [], Durability::Disk).is_err());
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "no database".repeat(100));
+}
+
+#[test]
+fn a_database_of_a_later_version_is_left_alone() {
+    let (folder, state) = state();
+    put(&state, &[value("a", "1")]);
+    Connection::open(folder.path().join("state.db")).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let error = Database::new(folder.path().join("state.db")).sent_values().unwrap_err();
+    assert!(error.to_string().contains("a later version of holo has written it (schema 2, known is 1)"), "{error}");
+}
+
+#[test]
+fn repair_saves_the_rows_around_the_damage() {
+    let (folder, state) = state();
+    let values: Vec<SentValue> =
+        (0..2000).map(|number| value(&format!("entity:{number:04}"), "x".repeat(50))).collect();
+    put(&state, &values);
+    state.begin_run("1", "{}", &[]).unwrap();
+    state.close();
+    let path = folder.path().join("state.db");
+    Connection::open(&path).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let mut file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut content = Vec::new();
+    file.read_to_end(&mut content).unwrap();
+    let at = content.windows(11).position(|window| window == b"entity:1000").unwrap() as u64;
+    file.seek(SeekFrom::Start(at / 4096 * 4096)).unwrap();
+    file.write_all(&[0xaa; 4096]).unwrap();
+    assert!(!state.integrity().unwrap().is_empty());
+    let repaired = state.repair(".damaged").unwrap();
+    assert_eq!(repaired.incomplete, ["sent_value"]);
+    let saved = state.sent_values().unwrap();
+    assert!(saved.len() > 1900 && saved.len() < 2000, "{}", saved.len());
+    assert_eq!(state.runs(None, 10).unwrap().len(), 1);
+    assert!(state.integrity().unwrap().is_empty());
+    assert!(repaired.damaged.ends_with("state.db.damaged") && repaired.damaged.exists());
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let error = Database::new(folder.path().join("file/state.db")).begin_run("1", "{}", &[]).unwrap_err();
+    assert!(error.to_string().ends_with("/file/state.db: not a directory"), "{error}");
+    let path = folder.path().join("state.db");
+    fs::create_dir(&path).unwrap();
+    let error = Database::new(path.clone()).begin_run("1", "{}", &[]).unwrap_err();
+    assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+}
+
+#[test]
+fn a_uri_escapes_every_byte_with_a_meaning() {
+    assert_eq!(immutable_uri(Path::new("/a b?c#d%\u{fc}")), "file:/a%20b%3fc%23d%25%c3%bc?immutable=1");
+}
+
+mod runs {
+    use super::*;
+
+    fn limits(oldest: Option<&str>, size: u64) -> RunLimits<'_> {
+        RunLimits { oldest, size }
+    }
+
+    fn ids(state: &Database) -> Vec<String> {
+        state.runs(None, 100).unwrap().into_iter().map(|run| run.id).collect()
+    }
+
+    fn run(state: &Database, id: &str, bytes: usize, limits: &RunLimits<'_>) {
+        state.begin_run(id, "{}", &[]).unwrap();
+        state.end_run(id, &["x".repeat(bytes)], "{}", limits).unwrap();
+    }
+
+    #[test]
+    fn entries_come_back_in_order_and_by_text() {
+        let (_folder, state) = state();
+        state.begin_run("1", "began", &[]).unwrap();
+        state.append_run_entries("1", &["a b".to_owned(), "c".to_owned()], Durability::Process).unwrap();
+        state.end_run("1", &["d b".to_owned()], "ended", &limits(None, 1000)).unwrap();
+        let [run] = &*state.runs(None, 10).unwrap() else { panic!("one run") };
+        assert_eq!((&*run.began, run.ended.as_deref()), ("began", Some("ended")));
+        assert_eq!(state.run_entries(run.sequence, &[]).unwrap(), ["a b", "c", "d b"]);
+        assert_eq!(state.run_entries(run.sequence, &["b".into()]).unwrap(), ["a b", "d b"]);
+        assert_eq!(state.run_entries(run.sequence, &["c".into(), "d".into()]).unwrap(), ["c", "d b"]);
+    }
+
+    #[test]
+    fn the_order_is_that_of_beginnings_whatever_the_clock_said() {
+        let (_folder, state) = state();
+        for id in ["2030", "2026", "2027"] {
+            run(&state, id, 1, &limits(None, 1000));
+        }
+        assert_eq!(ids(&state), ["2027", "2026", "2030"]);
+        let before = state.runs(None, 1).unwrap()[0].sequence;
+        assert_eq!(state.runs(Some(before), 1).unwrap()[0].id, "2026");
+        assert_eq!(state.runs_by_prefix("202").unwrap().len(), 2);
+        assert!(state.runs_by_prefix("202%").unwrap().is_empty());
+    }
+
+    #[test]
+    fn runs_beyond_the_limits_are_removed_with_their_entries() {
+        let (_folder, state) = state();
+        for id in ["1", "2", "3", "4"] {
+            run(&state, id, 1000, &limits(None, 3100));
+        }
+        assert_eq!(ids(&state), ["4", "3", "2"]);
+        run(&state, "5", 1, &limits(Some("4"), 10_000));
+        assert_eq!(ids(&state), ["5", "4"]);
+        run(&state, "6", 9000, &limits(None, 10));
+        assert_eq!(ids(&state), ["6"], "the newest stays, however large");
+        let entries = state.tables().unwrap().into_iter().find(|table| table.name == "run_entry").unwrap();
+        assert_eq!(entries.rows, 1);
+        assert!(state.integrity().unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_idle_run_leaves_only_its_record() {
+        let (_folder, state) = state();
+        state.begin_run("1", "{}", &[]).unwrap();
+        assert_eq!(state.unfinished_runs().unwrap().len(), 1);
+        state.end_idle_run("1", "idle 1").unwrap();
+        state.begin_run("2", "{}", &[]).unwrap();
+        state.end_idle_run("2", "idle 2").unwrap();
+        assert!(ids(&state).is_empty());
+        assert_eq!(state.idle_run().unwrap().as_deref(), Some("idle 2"));
+    }
+}
