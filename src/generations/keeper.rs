@@ -60,8 +60,6 @@ impl Keeper {
     pub fn finish(self, settings: &Settings, elsewhere: impl FnOnce() -> Vec<PathBuf>, reporter: &mut dyn Reporter) {
         match self.keep(settings, elsewhere) {
             Ok(()) => {}
-            // That no record is kept of the run has been said.
-            Err(error) if error.is_read_only() => {}
             Err(error) => {
                 reporter.warning(format!("Not keeping the inputs of this run: {error}"));
                 reporter.end_paragraph();

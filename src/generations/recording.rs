@@ -72,14 +72,6 @@ pub enum RecordingError {
     Generation(#[from] GenerationError),
 }
 
-impl RecordingError {
-    /// Returns true if nothing can be written as the file system does not let anybody.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        matches!(self, RecordingError::Io(error) if error.source.kind() == io::ErrorKind::ReadOnlyFilesystem)
-    }
-}
-
 /// Reads all inputs that are not known to be as they were. What is new is on its way into a pack then.
 ///
 /// # Errors

@@ -6,9 +6,9 @@ use libtest_mimic::Trial;
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![a_colon_in_a_path_is_no_obstacle];
     trials.push(trial_of(
-        "a_machine_without_them_is_asked_once",
+        "plugins_share_one_search_for_missing_resources",
         &[Need::Program("strace")],
-        a_machine_without_them_is_asked_once,
+        plugins_share_one_search_for_missing_resources,
     ));
     trials
 }
@@ -38,7 +38,7 @@ fn a_colon_in_a_path_is_no_obstacle() {
     }
 }
 
-fn a_machine_without_them_is_asked_once() {
+fn plugins_share_one_search_for_missing_resources() {
     let root = root("system");
     std::fs::remove_dir_all(root.join("system/etc/holo")).unwrap();
     let variable = format!("HOLO_ROOT_DIR={}", root.join("system").display());
@@ -59,5 +59,6 @@ fn a_machine_without_them_is_asked_once() {
         .lines()
         .filter(|line| line.contains("etc/holo/resources") && line.contains('(') && !line.contains("execve"))
         .collect();
-    assert!(matches!(&calls[..], [call] if call.contains("open") && call.contains("ENOENT")), "{calls:#?}");
+    // Once for the plugins, and twice each before and after that, for the fingerprint of the inputs.
+    assert!(calls.len() <= 5 && calls.iter().all(|call| call.contains("ENOENT")), "{calls:#?}");
 }

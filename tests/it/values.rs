@@ -7,7 +7,6 @@ use holo_testing::overlay::NEEDS;
 use holo_testing::{Need, Overlay, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
@@ -398,7 +397,7 @@ fn killed_root() -> ScratchRoot {
     root
 }
 
-fn killed_once(call: &str, number: usize, expected: &BString) -> bool {
+fn killed_once(call: &str, number: usize, expected: &str) -> bool {
     let root = killed_root();
     let log = root.join("tmp/strace");
     let (trace, injection) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
@@ -410,15 +409,15 @@ fn killed_once(call: &str, number: usize, expected: &BString) -> bool {
     let _ = fs::remove_file(&log);
     let moment = format!("killed at {call} number {number}");
     // Whoever has the new value has it from a sender whose value is kept.
-    let (page, kept) = (root.read("srv/page"), kept(&root));
-    let is_kept = kept.contains_str("8080");
-    assert!(page == "80\n" || is_kept, "{moment}: {page} was made of what is not kept: {kept}");
+    let (page, values) = (root.read("srv/page"), kept(&root));
+    let is_kept = values.contains("8080");
+    assert!(page == "80\n" || is_kept, "{moment}: {page} was made of what is not kept: {values}");
     let run = root.holo(&["apply", "page:index"]);
     assert!(run.success(), "{moment}: {run}");
     assert_eq!(root.read("srv/page"), if is_kept { "8080\n" } else { "80\n" }, "{moment}: {run}");
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{moment}: {run}");
-    assert_eq!((root.read("srv/page"), kept(&root)), ("8080\n".into(), expected.clone()), "{moment}: {run}");
+    assert_eq!((root.read("srv/page"), kept(&root)), ("8080\n".into(), expected.to_owned()), "{moment}: {run}");
     assert_eq!(root.holo(&["apply"]).stdout, "", "{moment}");
     was_killed
 }

@@ -76,8 +76,8 @@ impl Database {
             transaction.pragma_update(None, "defer_foreign_keys", true)?;
             match import(from, transaction) {
                 Ok(rows) => Ok(rows),
-                Err(Failure::Database(error)) => Err(error),
-                Err(Failure::Import(error)) => {
+                Err(RowError::Database(error)) => Err(error),
+                Err(RowError::Import(error)) => {
                     failed = Some(error);
                     Err(rusqlite::Error::QueryReturnedNoRows)
                 }
@@ -90,23 +90,35 @@ impl Database {
     }
 }
 
-enum Failure {
+/// What ends the transaction of an import.
+enum RowError {
     Database(rusqlite::Error),
     Import(ImportError),
 }
 
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Failure {
-        Failure::Database(error)
+impl From<rusqlite::Error> for RowError {
+    fn from(error: rusqlite::Error) -> RowError {
+        RowError::Database(error)
     }
 }
 
-fn import(from: &mut dyn BufRead, connection: &Connection) -> Result<u64, Failure> {
+/// A row does not fit its table.
+#[derive(Debug, thiserror::Error)]
+enum CellError {
+    #[error("{0}: {1}")]
+    Bytes(String, serde_json::Error),
+    #[error("{0}: {1} is neither a number nor a text")]
+    Kind(String, Json),
+    #[error("there is no column {0:?}")]
+    Unknown(String),
+}
+
+fn import(from: &mut dyn BufRead, connection: &Connection) -> Result<u64, RowError> {
     let tables = table_names(connection)?;
     let mut rows = 0;
     for (index, line) in from.lines().enumerate() {
-        let wrong = |reason: String| Failure::Import(ImportError::Line { line: index + 1, reason });
-        let line = line.map_err(|error| Failure::Import(ImportError::Io(error)))?;
+        let wrong = |reason: String| RowError::Import(ImportError::Line { line: index + 1, reason });
+        let line = line.map_err(|error| RowError::Import(ImportError::Io(error)))?;
         let mut value: Json = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
         if index == 0 {
             if value.get("format").and_then(Json::as_str) != Some(HEADER) {
@@ -125,7 +137,7 @@ fn import(from: &mut dyn BufRead, connection: &Connection) -> Result<u64, Failur
         let Some(Json::Object(row)) = value.get_mut("row").map(Json::take) else {
             return Err(wrong("it has no row".to_owned()));
         };
-        let values = from_json(row, &columns).map_err(wrong)?;
+        let values = from_json(row, &columns).map_err(|error| wrong(error.to_string()))?;
         insert(connection, &table, &columns, values).map_err(|error| wrong(error.to_string()))?;
         rows += 1;
     }
@@ -190,25 +202,26 @@ fn to_json(row: &Row<'_>, columns: &[Column]) -> rusqlite::Result<Map<String, Js
     Ok(object)
 }
 
-fn from_json(mut row: Map<String, Json>, columns: &[Column]) -> Result<Vec<Value>, String> {
+fn from_json(mut row: Map<String, Json>, columns: &[Column]) -> Result<Vec<Value>, CellError> {
     let mut values = Vec::new();
     for Column { name, is_bytes } in columns {
         let value = match row.remove(name) {
             None | Some(Json::Null) => Value::Null,
             Some(value) if *is_bytes => {
-                let Text(bytes) = serde_json::from_value(value).map_err(|error| format!("{name}: {error}"))?;
+                let Text(bytes) =
+                    serde_json::from_value(value).map_err(|error| CellError::Bytes(name.clone(), error))?;
                 Value::Blob(bytes.into())
             }
             Some(Json::String(text)) => Value::Text(text),
             Some(Json::Number(number)) => {
                 number.as_i64().map(Value::Integer).or_else(|| number.as_f64().map(Value::Real)).unwrap_or(Value::Null)
             }
-            Some(other) => return Err(format!("{name}: {other} is neither a number nor a text")),
+            Some(other) => return Err(CellError::Kind(name.clone(), other)),
         };
         values.push(value);
     }
     match row.keys().next() {
-        Some(name) => Err(format!("there is no column {name:?}")),
+        Some(name) => Err(CellError::Unknown(name.clone())),
         None => Ok(values),
     }
 }

@@ -1,4 +1,4 @@
-//! The main program of the `archives` plugin.
+//! The program of the plugin `archives`.
 
 fn main() -> std::process::ExitCode {
     holo_archives::run()

@@ -1,4 +1,4 @@
-//! The main program of the `run-scripts` plugin.
+//! The program of the plugin `run-scripts`.
 
 fn main() -> std::process::ExitCode {
     holo_run_scripts::run()

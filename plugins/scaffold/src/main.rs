@@ -1,4 +1,4 @@
-//! The main program of the `scaffold` plugin.
+//! The program of the plugin `scaffold`.
 
 fn main() -> std::process::ExitCode {
     holo_scaffold::run()
