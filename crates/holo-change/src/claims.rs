@@ -105,6 +105,9 @@ pub fn publish_layers(locations: &Locations, mut layers: Layers, adds: bool) -> 
     if adds {
         layers.extend(layers_in(locations.cache_dir()));
     }
+    if layers.is_empty() && !file.exists() {
+        return Ok(());
+    }
     if layers.is_empty() {
         return Tree::open(locations.cache_dir())?.place(Path::new(LAYERS)).remove();
     }
