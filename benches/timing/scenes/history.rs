@@ -3,17 +3,18 @@
 use super::{Scene, Step, content, target};
 use crate::timing::limits::Least;
 use crate::timing::site::{Site, Words, holo};
-use anyhow::{Context, Result};
-use holo::history::{Began, Counts, DiffRecord, Ended, EntityRecord, ProcessMark, Record, RunResult, VERSION, Who};
+use anyhow::Result;
+use holo::history::{Began, Counts, DiffRecord, Ended, EntityRecord, ProcessMark, RunResult, VERSION, Who};
 use holo::run_id::RunId;
 use holo_testing::Need;
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
+use serde_json::json;
 use std::fs;
 use std::time::Duration;
 
 const RESOURCES: &str = "usr/share/holo/files/01-bench";
-const RUNS: &str = "var/lib/holo/.engine/runs";
+/// The same records as text, for grep.
+const RUNS: &str = "export";
 /// A run each hour of a year.
 const HOURS: i64 = 365 * 24;
 /// The number of entities that a run changes: the records of a year come near to their limit, 64 MiB.
@@ -68,17 +69,14 @@ fn prepare(site: &Site) -> Result<()> {
     let now = Timestamp::now();
     site.write("begins", &now.to_string())?;
     let first = begins(site)?;
-    let mut months: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let mut lines = vec![json!({"format": "holo state", "version": 1}).to_string()];
     for hour in 0..HOURS {
         let time = first.checked_add(SignedDuration::from_hours(hour))?;
-        let run = RunId::at(time);
-        let month = months.entry(run.month().context("a run has a month")?).or_default();
-        records(&run, time, hour, site.size).iter().for_each(|record| month.extend(record.to_bytes()));
+        records(&RunId::at(time), time, hour, site.size, &mut lines)?;
     }
-    for (month, text) in months {
-        let text = String::from_utf8(text)?;
-        site.write(&format!("{RUNS}/{month}.jsonl"), &text)?;
-    }
+    let text = lines.join("\n");
+    site.write(RUNS, &text)?;
+    holo_state::Database::new(site.root().join("var/lib/holo/state.db")).import(&mut text.as_bytes())?;
     Ok(())
 }
 
@@ -89,13 +87,13 @@ fn begins(site: &Site) -> Result<Timestamp> {
 }
 
 /// The records of a run: the last entity is changed by the first run alone, and the others in turns.
-fn records(run: &RunId, time: Timestamp, hour: i64, size: usize) -> Vec<Record> {
+fn records(run: &RunId, time: Timestamp, hour: i64, size: usize, lines: &mut Vec<String>) -> Result<()> {
     let turn = usize::try_from(hour).unwrap_or_default() * CHANGED;
     let mut changed: Vec<usize> = (turn..turn + CHANGED).map(|number| number % (size - 1)).collect();
     if hour == 0 {
         changed.insert(0, size - 1);
     }
-    let began = Record::Began(Began {
+    let began = Began {
         version: VERSION,
         run: run.clone(),
         time,
@@ -103,10 +101,9 @@ fn records(run: &RunId, time: Timestamp, hour: i64, size: usize) -> Vec<Record> 
         command: ["/usr/bin/holo", "apply"].map(|word| word.to_owned().into()).to_vec(),
         who: Who::default(),
         process: ProcessMark::default(),
-    });
-    let entities = changed.iter().map(|&number| Record::Entity(entity(run, time, hour, number)));
+    };
     let counts = Counts { changed: changed.len(), unchanged: size - changed.len(), ..Counts::default() };
-    let ended = Record::Ended(Ended {
+    let ended = Ended {
         run: run.clone(),
         time,
         result: RunResult::Changed,
@@ -114,8 +111,15 @@ fn records(run: &RunId, time: Timestamp, hour: i64, size: usize) -> Vec<Record> 
         exit_code: Some(0),
         counts,
         error: None,
-    });
-    [began].into_iter().chain(entities).chain([ended]).collect()
+    };
+    let (began, ended) = (serde_json::to_string(&began)?, serde_json::to_string(&ended)?);
+    let row = json!({"sequence": hour + 1, "id": run.as_str(), "began": began, "ended": ended, "size": 0});
+    lines.push(json!({"table": "run", "row": row}).to_string());
+    for number in changed {
+        let record = serde_json::to_string(&entity(run, time, hour, number))?;
+        lines.push(json!({"table": "run_entry", "row": {"run": hour + 1, "record": record}}).to_string());
+    }
+    Ok(())
 }
 
 fn entity(run: &RunId, time: Timestamp, hour: i64, number: usize) -> EntityRecord {
@@ -144,10 +148,10 @@ fn entity(run: &RunId, time: Timestamp, hour: i64, number: usize) -> EntityRecor
 }
 
 fn grep(site: &Site) -> Result<Words> {
-    let runs = site.root().join(RUNS);
-    let (needle, files) = (format!("\"{}\"", oldest(site)), fs::read_dir(runs)?);
+    // Records are strings within the lines, so their quotes are escaped.
+    let needle = format!("\\\"{}\\\"", oldest(site));
     let mut words: Words = ["grep", "--no-filename", "--fixed-strings", &needle].map(Into::into).to_vec();
-    words.extend(files.filter_map(|file| Some(file.ok()?.path().into())));
+    words.push(site.root().join(RUNS).into());
     Ok(words)
 }
 
