@@ -3,7 +3,7 @@
 //!
 //! Each child of a module stands for all that is below it. A module and its parent may well name each other's items; a module and its
 //! sibling may not, whatever the way.
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

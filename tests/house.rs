@@ -1,5 +1,5 @@
 //! The rules of the house that no compiler checks: directions, and that nothing is forgotten.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,10 +1,5 @@
 //! The integration tests of the dispatcher, on its own and with its plugins: one module a topic, named in front of its tests.
-#![expect(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what is wrong"
-)]
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod adopt_crash;
 mod adopt_names;

@@ -1,4 +1,4 @@
-//! Accounts: whose home directory it is, and where.
+//! //! Accounts: the user that owns a home directory, and the path of that directory.
 
 use holo_change::Tree;
 use holo_change::error::PathError;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 /// A user who has, or should have, a home directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    /// As whom to work there.
+    /// Credentials for work in the home directory.
     pub(crate) credentials: Credentials,
     /// The home directory, below the root.
     pub(crate) home: PathBuf,
 }
 
-/// The reason why there is no account to work with.
+/// Why a user's home directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAccount {
     #[error("user {0} does not exist")]
@@ -33,25 +33,25 @@ pub(crate) enum NoAccount {
 }
 
 impl NoAccount {
-    /// Returns true if there is no such user, or no such home directory.
+    /// Returns true if the user or the home directory does not exist, or the path of the home is not a directory.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, NoAccount::NoUser(_) | NoAccount::NoHome { .. } | NoAccount::OddHome { .. })
     }
 
-    /// Returns true if another entity may still bring what is missing.
+    /// Returns true if another entity may still create the user or the home directory.
     pub(crate) fn may_come(&self) -> bool {
         !matches!(self, NoAccount::OddHome { .. })
     }
 }
 
 impl Account {
-    /// Finds the user with this name. In test mode that is who owns the directory below the root that would be the user's.
+    /// Looks up a user by name. In test mode, the user is the owner of `/home/NAME` below the root.
     pub(crate) fn find(host: &Host, root: &Arc<Tree>, name: &str) -> Result<Account, NoAccount> {
         if host.test_mode() { owner(host, root, name) } else { known_to_the_system(name) }
     }
 }
 
-/// Returns the path of the user's home below the root, if it is known.
+/// Returns the path of a user's home directory below the root, or `None` if the user is unknown.
 pub(crate) fn home(host: &Host, name: &str) -> Option<PathBuf> {
     if host.test_mode() { Some(test_home(name)) } else { User::from_name(name).ok()?.map(|user| user.dir) }
 }
@@ -74,11 +74,11 @@ fn known_to_the_system(name: &str) -> Result<Account, NoAccount> {
     Ok(Account { credentials: user.credentials, home: user.home })
 }
 
-/// The error of a home directory that could not be opened.
+/// Maps the error of opening a home directory to a reason.
 pub(crate) fn no_home(error: PathError, name: &str, home: PathBuf) -> NoAccount {
     let name = name.to_owned();
     match error.is_missing() {
-        // It is there, or a part of its path is, but is something else.
+        // The path, or a part of it, exists but is not a directory.
         true if error.error.kind() == io::ErrorKind::NotADirectory => NoAccount::OddHome { name, home },
         true => NoAccount::NoHome { name, home },
         false => error.into(),

@@ -1,4 +1,4 @@
-//! Key files for the keys that users have, and no key file names.
+//! Generates key files for keys that are authorized but not in any key set.
 
 use crate::account::NoAccount;
 use crate::home::Home;
@@ -17,15 +17,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The name of a key set that is made of what a user has.
+/// The name of a generated key set.
 const NAME: &str = "adopted";
 /// The file with the home directories of all users.
 const PASSWD: &str = "etc/passwd";
 
-/// The key sets that have files, by user.
+/// All key sets that have files, by user.
 pub(crate) type Families = BTreeMap<String, Arc<Family>>;
 
-/// Lists a key set for each user who has keys that none names, in the order of the users' names.
+/// Lists a candidate key set for each user with keys that are in no key set, ordered by user name.
 pub(crate) fn candidates(host: &Host, families: &Families, output: &mut Output<'_>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for user in users(host) {
@@ -44,7 +44,7 @@ pub(crate) fn candidates(host: &Host, families: &Families, output: &mut Output<'
     candidates
 }
 
-/// Writes the key file of a key set that no file defines: the keys of its user that no key set has.
+/// Writes the key file of a new key set, with all keys of its user that are in no key set.
 pub(crate) fn adopt(
     host: &Host,
     name: &Name,
@@ -83,14 +83,14 @@ fn text(user: &str, keys: &[Vec<u8>]) -> Vec<u8> {
     [head.as_bytes()].into_iter().chain(lines).collect::<Vec<_>>().concat()
 }
 
-/// Returns the users who may have keys, by name: in test mode, those who have a directory below `/home`.
+/// Returns the names of users who may have keys. In test mode, these are the directories below `/home`.
 fn users(host: &Host) -> BTreeSet<String> {
     let root = Root::new(host.root());
     let names: Vec<Vec<u8>> = if host.test_mode() {
         root.names("home").unwrap_or_default().into_iter().map(OsString::into_encoded_bytes).collect()
     } else {
         let passwd = root.read(PASSWD).ok().flatten().unwrap_or_default();
-        // A directory that everybody has is nobody's home.
+        // `/` is the home directory of system accounts without one.
         let is_home = |line: &&[u8]| line.split_str(":").nth(5).is_some_and(|home| home.len() > 1);
         passwd.lines().filter(is_home).filter_map(|line| Some(line.split_str(":").next()?.to_vec())).collect()
     };
@@ -98,7 +98,7 @@ fn users(host: &Host) -> BTreeSet<String> {
     names.map(|name| name.to_str_lossy().into_owned()).collect()
 }
 
-/// Returns the lines of a user's keys that no key set has.
+/// Returns the key lines of a user that are in no key set.
 fn keys(host: &Host, user: &str, family: Option<&Family>) -> Result<Vec<Vec<u8>>, KeySetError> {
     let content = at_home_of(host, user, Home::content)?.unwrap_or_default();
     Ok(uncovered(&content, family))
@@ -116,7 +116,7 @@ fn uncovered(content: &[u8], family: Option<&Family>) -> Vec<Vec<u8>> {
     lines.filter(|line| seen.insert(*line)).map(<[u8]>::to_vec).collect()
 }
 
-/// Returns the first name that no key set of the user has.
+/// Returns the first generated name that the user has no key set for.
 fn free_name(user: &str, family: Option<&Family>) -> Name {
     let set = |number: usize| if number == 1 { NAME.to_owned() } else { format!("{NAME}-{number}") };
     let names = (1..).map(|number| Name { user: user.to_owned(), set: set(number).into() });
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_somebody_put_there_are_described_as_they_are() {
+    fn adopted_key_file_has_unmanaged_keys_unchanged() {
         let content = format!(
             "# mine\n{A} jane@home\r\n\nno-pty {B} x\nnonsense\n{B} holo=ssh-keyset:jane/work\n{A} jane@home\nssh-ed25519 AAAA bad\n"
         );
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_that_is_not_taken() {
+    fn generated_name_is_not_in_use() {
         assert_eq!(free_name("jane", None).id(), "ssh-keyset:jane/adopted");
         assert_eq!(free_name("jane", Some(&family("work", ""))).id(), "ssh-keyset:jane/adopted");
         assert_eq!(free_name("jane", Some(&family("adopted", ""))).id(), "ssh-keyset:jane/adopted-2");

@@ -1,12 +1,12 @@
-//! Public keys as they go over the wire: which kind, how many bits, and the sum that people know them by.
+//! Public keys in wire format: type, size and fingerprint.
 
 use data_encoding::BASE64_NOPAD;
 use sha2::{Digest, Sha256};
 
-/// The fewest bits of an RSA key that OpenSSH still takes.
+/// The minimum size of an RSA key in bits that OpenSSH accepts.
 const MIN_RSA_BITS: usize = 1024;
 
-/// A kind of key.
+/// A public key algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Algorithm {
     Rsa,
@@ -25,7 +25,7 @@ enum Curve {
     P521,
 }
 
-/// The kind of key that the name of a type in front of it stands for.
+/// The type of a key, parsed from the type name in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyType {
     algorithm: Algorithm,
@@ -35,20 +35,20 @@ pub(crate) struct KeyType {
 /// The properties of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyFacts {
-    /// Its size in bits.
+    /// The size in bits.
     pub(crate) bits: usize,
-    /// `SHA256:` and the sum of the key; that of a certificate is the one of its key.
+    /// `SHA256:` and the Base64 digest. For a certificate, it is the digest of the certified key.
     pub(crate) fingerprint: String,
-    /// The type, such as `ED25519-CERT`.
+    /// The type as `ssh-keygen -l` prints it, such as `ED25519-CERT`.
     pub(crate) label: String,
 }
 
-/// The reason why a key is not valid.
+/// Why a key is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadKey {
     #[error("the key is damaged")]
     Damaged,
-    #[error("the key is not of the type that stands before it")]
+    #[error("the key does not match the type in front of it")]
     OtherType,
     #[error("the type of the key is unknown")]
     UnknownType,
@@ -57,7 +57,7 @@ pub(crate) enum BadKey {
 }
 
 impl Algorithm {
-    /// Returns the name at the beginning of a plain key.
+    /// Returns the type name that a plain key of this algorithm begins with.
     fn name(self) -> &'static [u8] {
         match self {
             Algorithm::Rsa => b"ssh-rsa",
@@ -102,7 +102,7 @@ impl Curve {
 }
 
 impl KeyType {
-    /// The type of this name, as it stands before a key. Some types have several names.
+    /// Parses a type name. Some types have several names. Returns `None` for an unknown name.
     pub(crate) fn parse(name: &[u8]) -> Option<KeyType> {
         let plain = |algorithm| Some(KeyType { algorithm, is_certificate: false });
         let certificate = |algorithm| Some(KeyType { algorithm, is_certificate: true });
@@ -131,7 +131,9 @@ impl KeyType {
         }
     }
 
-    /// Reads a key of this type.
+    /// Parses a key of this type.
+    ///
+    /// # Errors If the key is truncated, has trailing data, names another type, or is too short for sshd.
     pub(crate) fn read(self, blob: &[u8]) -> Result<KeyFacts, BadKey> {
         let mut reader = Reader(blob);
         let named = KeyType::parse(reader.string()?).ok_or(BadKey::UnknownType)?;
@@ -141,7 +143,7 @@ impl KeyType {
         if self.is_certificate {
             let _nonce = reader.string()?;
         }
-        // A fingerprint is that of the key as OpenSSH would write it, and without what certifies it.
+        // The fingerprint is computed from the plain key as OpenSSH encodes it, without the certificate around it.
         let mut plain = Vec::new();
         push_string(&mut plain, self.algorithm.name());
         let bits = self.algorithm.read(&mut reader, &mut plain)?;
@@ -158,7 +160,7 @@ impl KeyType {
 }
 
 impl Algorithm {
-    /// Reads what makes a key of this kind, adds it to the plain form of the key, and says how many bits it has.
+    /// Reads the parameters of the key, appends them to `plain`, and returns the size in bits.
     fn read(self, reader: &mut Reader<'_>, plain: &mut Vec<u8>) -> Result<usize, BadKey> {
         match self {
             Algorithm::Rsa => {
@@ -197,17 +199,17 @@ impl Algorithm {
     }
 }
 
-/// The sum of a key as people know it.
+/// Returns the fingerprint of a key blob.
 pub(crate) fn fingerprint(blob: &[u8]) -> String {
     format!("SHA256:{}", BASE64_NOPAD.encode(&Sha256::digest(blob)))
 }
 
-/// The name that a key, of whatever type, gives its type itself.
+/// Returns the type name inside of a key blob, for known and unknown types.
 pub(crate) fn own_name(blob: &[u8]) -> Option<&[u8]> {
     Reader(blob).string().ok()
 }
 
-/// Reads a key from its beginning.
+/// Parses a key from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -222,7 +224,7 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// A number without leading zeros. Keys have no negative ones.
+    /// Reads a number and strips its leading zeros. Numbers in keys are never negative.
     fn number(&mut self) -> Result<&'a [u8], BadKey> {
         let bytes = self.string()?;
         if bytes.first().is_some_and(|byte| byte & 0x80 != 0) {
@@ -232,7 +234,7 @@ impl<'a> Reader<'a> {
         bytes.get(zeros..).ok_or(BadKey::Damaged)
     }
 
-    /// A point on a curve, uncompressed.
+    /// Reads an uncompressed point on `curve`, appends it to `plain`, and returns the size in bits.
     fn point(&mut self, curve: Curve, plain: &mut Vec<u8>) -> Result<usize, BadKey> {
         let (name, point) = (self.string()?, self.string()?);
         let length = 1 + 2 * curve.bits().div_ceil(8);
@@ -244,8 +246,8 @@ impl<'a> Reader<'a> {
         Ok(curve.bits())
     }
 
-    /// Skips the parts of a certificate behind the key: serial and kind, ID and principals, from when and until when, options,
-    /// extensions, what is reserved, the key that signed it, the signature.
+    /// Skips the fields of a certificate after the key: serial, type, key ID, principals, validity period, critical options, extensions,
+    /// reserved, signature key, signature.
     fn certification(&mut self) -> Result<(), BadKey> {
         self.take(8 + 4)?;
         for _ in 0..2 {
@@ -260,7 +262,7 @@ impl<'a> Reader<'a> {
 }
 
 fn push_string(plain: &mut Vec<u8>, string: &[u8]) {
-    // A string that was read from a key is never longer than a length can say.
+    // A string that was read from a key fits in 32 bits.
     plain.extend_from_slice(&u32::try_from(string.len()).unwrap_or(u32::MAX).to_be_bytes());
     plain.extend_from_slice(string);
 }
@@ -271,7 +273,7 @@ fn push_number(plain: &mut Vec<u8>, number: &[u8]) {
     push_string(plain, &[zero, number].concat());
 }
 
-/// Returns the length in bits of a number that begins with no zero byte.
+/// Returns the length in bits of a number without leading zero bytes.
 fn bit_length(number: &[u8]) -> usize {
     let unused = number.first().map_or(0, |byte| byte.leading_zeros() as usize);
     (number.len() * 8).saturating_sub(unused)
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_of_the_type_that_stands_before_it() {
+    fn read_refuses_key_of_another_type() {
         let key = blob(&[b"ssh-ed25519", &[7; 32]]);
         assert_eq!(read("ssh-ed25519", &key).unwrap().label, "ED25519");
         assert_eq!(read("ssh-rsa", &key), Err(BadKey::OtherType));
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn read_refuses_damaged_key() {
         let key = blob(&[b"ssh-ed25519", &[7; 32]]);
         for length in 0..key.len() {
             assert_eq!(read("ssh-ed25519", &key[..length]), Err(BadKey::Damaged), "{length}");
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_count_as_they_would_be_written() {
+    fn fingerprint_ignores_leading_zeros_of_numbers() {
         let written = |modulus: &[u8]| read("ssh-rsa", &blob(&[b"ssh-rsa", &[1, 0, 1], modulus])).unwrap();
         let modulus = [&[0][..], &[0xff; 128]].concat();
         assert_eq!(written(&modulus).bits, 1024);

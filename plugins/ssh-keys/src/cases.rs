@@ -1,4 +1,4 @@
-//! Random cases: key sets that come, go, change and move, in a file that a person edits as well.
+//! Random cases: key sets are added, removed, changed and moved while a person edits the same file.
 
 use crate::key_line::KeyLine;
 use crate::scan::SshKeys;
@@ -25,17 +25,17 @@ const KEYS: [&str; 3] = [
 ];
 const OPTIONS: [&str; 3] = ["", "no-pty ", "command=\"a, b\" "];
 const SETS: [&str; 4] = ["home", "work", "team", "x y"];
-/// The lines of a person in the file beside keys.
+/// Lines of the person that are not keys.
 const OTHERS: [&str; 5] = ["", "# a comment", "nonsense", " \t", "# ssh-ed25519 AAAA holo=ssh-keyset:jane/work"];
 
-/// The key files: a set's name and its lines, of which one may be no key.
+/// The key files: the lines of each key set. One of them may be invalid.
 type Sets = BTreeMap<&'static str, Vec<String>>;
 
 fn key(random: &mut Random) -> String {
     format!("{}{}", random.pick(&OPTIONS), random.pick(&KEYS))
 }
 
-/// A line of the person's.
+/// Returns a line with a key that belongs to the person.
 fn own_line(random: &mut Random) -> String {
     let line = match random.below(3) {
         0 => (*random.pick(&OTHERS)).to_owned(),
@@ -66,7 +66,7 @@ fn change_sets(sets: &mut Sets, random: &mut Random) {
     }
 }
 
-/// Something that the person does to the file.
+/// Returns the file after a random edit by the person.
 fn edit(text: &[u8], random: &mut Random) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = text.lines_with_terminator().map(<[u8]>::to_vec).collect();
     let index = random.below(lines.len());
@@ -79,7 +79,7 @@ fn edit(text: &[u8], random: &mut Random) -> Vec<u8> {
         5 => lines = lines.iter().map(|line| [line.trim_end(), b" \t\n"].concat()).collect(),
         _ => lines.insert(index, own_line(random).into_bytes()),
     }
-    // A line that was the last one may have no end.
+    // The last line may lack its end.
     let count = lines.len();
     for line in lines.iter_mut().take(count.saturating_sub(1)).filter(|line| !line.ends_with(b"\n")) {
         line.push(b'\n');
@@ -87,13 +87,13 @@ fn edit(text: &[u8], random: &mut Random) -> Vec<u8> {
     lines.concat()
 }
 
-/// The set to which a line belongs.
+/// Returns the key set that a line belongs to.
 fn owner(line: &[u8]) -> Option<String> {
     let comment = KeyLine::parse(line).ok()?.comment();
     Some(comment.strip_prefix(b"holo=ssh-keyset:jane/")?.to_str_lossy().into_owned())
 }
 
-/// Options and key, as they stand in a line.
+/// Returns the options and the key of a line.
 fn key_of(line: &[u8]) -> Option<String> {
     let key = KeyLine::parse(line).ok()?;
     Some(String::from_utf8(key.with_comment(b"")).unwrap())
@@ -103,13 +103,13 @@ fn keys_of(lines: &[String]) -> BTreeSet<String> {
     lines.iter().filter_map(|line| key_of(line.as_bytes())).collect()
 }
 
-/// The lines of nobody but the person.
+/// Returns the lines that belong to no key set.
 fn of_the_person(text: &[u8]) -> Vec<u8> {
     let lines = text.lines_with_terminator().filter(|line| owner(line).is_none());
     lines.collect::<Vec<_>>().concat()
 }
 
-/// The same but for the end of the last line, which gets one when something is appended.
+/// Compares two files, except for the newline at the end, which is added when a line is appended.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one == other || [one, b"\n"].concat() == other || one == [other, b"\n"].concat()
 }
@@ -137,9 +137,9 @@ fn as_version_3(text: &[u8], set: &str, wanted: &[String]) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Said(Vec<u8>);
+struct OutputBuffer(Vec<u8>);
 
-impl Sink for Said {
+impl Sink for OutputBuffer {
     fn write(&mut self, _: Stream, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -170,7 +170,7 @@ impl Scene {
         if self.root.exists(FILE) { self.root.read(FILE).into() } else { Vec::new() }
     }
 
-    /// Writes the file with the mode that it has to have: of several key sets, the first one that is applied changes it.
+    /// Writes the file with the mode that an apply would set. Otherwise the first of several key sets would change it.
     fn write_file(&self, content: &[u8]) {
         self.root.write(FILE, content);
         std::fs::set_permissions(self.root.join(FILE), Permissions::from_mode(0o600)).unwrap();
@@ -187,9 +187,9 @@ impl Scene {
         }
     }
 
-    /// Applies all key sets in any order; whether anything was changed.
+    /// Applies all key sets in random order. Returns true if anything was changed.
     fn apply(&self, sets: &Sets, random: &mut Random) -> bool {
-        let mut said = Said::default();
+        let mut said = OutputBuffer::default();
         let mut entities = SshKeys.scan(&self.host, &mut Output::new(&mut said)).unwrap();
         random.shuffle(&mut entities);
         let is_broken =
@@ -204,14 +204,14 @@ impl Scene {
             let set = entity.name.set.to_string();
             has_changed |= matches!(applied, Applied::ChangedQuietly(_));
             match &applied {
-                // Other key sets have been given its keys, or have given it theirs, when they were applied.
+                // Earlier key sets of this run may have handed keys to this one, or taken keys from it.
                 Applied::ChangedQuietly(changes) if before == after => {
                     let is_expected = |change: &String| change.starts_with("gave key ") || change.contains(" mode of ");
                     assert!(changes.iter().all(is_expected), "{set}: {changes:?}");
                 }
                 Applied::ChangedQuietly(_) => {}
                 Applied::Unchanged => assert_eq!(before.as_bstr(), after.as_bstr()),
-                // The keys in an invalid file may be wanted by nothing else.
+                // No other key set may take over the keys of an invalid file.
                 applied => {
                     assert_eq!((applied, &after), (&Applied::FAILED_UNCHANGED, &before), "{words}");
                     assert!(any_broken && !sets.contains_key(&*set), "{words}");
@@ -224,7 +224,7 @@ impl Scene {
                 let expected = as_version_3(&before, &set, &wanted);
                 assert_eq!(after.as_bstr(), expected.as_bstr(), "{set} in {:?}", before.as_bstr());
             }
-            // Nobody who is to have access is ever without.
+            // A key that is wanted is present at every moment.
             let known = sets.iter().filter(|(set, _)| !is_broken(set));
             let wanted: BTreeSet<String> = known.flat_map(|(_, lines)| keys_of(lines)).collect();
             let ours = |text: &[u8]| -> BTreeSet<String> {
@@ -239,7 +239,7 @@ impl Scene {
         has_changed
     }
 
-    /// Every key set has its keys, and nothing else is ours.
+    /// Checks that each key set has exactly its keys.
     fn is_settled(&self, sets: &Sets) {
         let file = self.file();
         let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -252,7 +252,7 @@ impl Scene {
         let wanted = sets.iter().map(|(set, lines)| ((*set).to_owned(), keys_of(lines)));
         let wanted: BTreeMap<_, _> = wanted.filter(|(_, keys)| !keys.is_empty()).collect();
         assert_eq!(found, wanted, "{:?}", file.as_bstr());
-        // Version 3 takes an empty file for a list of one entity without a name.
+        // Version 3 reads an empty file as a list of one entity without a name.
         assert_eq!(self.root.exists(RECORD), !wanted.is_empty());
         let record = if self.root.exists(RECORD) { self.root.read(RECORD) } else { Vec::new().into() };
         let recorded: BTreeSet<String> = record.lines().map(|line| line.to_str_lossy().into_owned()).collect();
@@ -261,7 +261,7 @@ impl Scene {
 }
 
 #[test]
-fn what_is_the_persons_stays_and_nobody_is_without_a_key() {
+fn apply_keeps_unmanaged_lines_and_never_lacks_a_wanted_key() {
     random::cases(CASES, |random| {
         let scene = Scene::new();
         if random.chance(80) {
@@ -288,8 +288,8 @@ fn what_is_the_persons_stays_and_nobody_is_without_a_key() {
     });
 }
 
-/// The results of key sets that are worked on together, by their places.
-struct Results<R>(BTreeMap<usize, R>, Said);
+/// The results of key sets that are applied together, by index.
+struct Results<R>(BTreeMap<usize, R>, OutputBuffer);
 
 impl<R> SetAnswers<R> for Results<R> {
     fn begin(&mut self, _: usize) {}
@@ -303,14 +303,14 @@ impl<R> SetAnswers<R> for Results<R> {
     }
 }
 
-/// The words of a check or an apply without the verbs, and with paths below the root.
+/// Returns the messages of a check or an apply without their verbs, and with paths relative to the root.
 fn without_verbs(root: &ScratchRoot, words: &[String], verbs: usize) -> Vec<String> {
     let root = root.path().display().to_string();
     words.iter().map(|text| text.splitn(verbs + 1, ' ').last().unwrap().replace(&root, "")).collect()
 }
 
 #[test]
-fn key_sets_that_are_applied_together_end_as_one_after_the_other() {
+fn applying_key_sets_together_equals_applying_them_one_by_one() {
     random::cases(CASES, |random| {
         let (together, alone) = (Scene::new(), Scene::new());
         let lines = (0..random.below(5)).map(|_| own_line(random)).collect::<String>();
@@ -326,17 +326,17 @@ fn key_sets_that_are_applied_together_end_as_one_after_the_other() {
             let [entities, others] = [&together, &alone].map(|scene| {
                 scene.write_sets(&sets);
                 edited.iter().for_each(|edited| scene.write_file(edited));
-                let mut entities = SshKeys.scan(&scene.host, &mut Output::new(&mut Said::default())).unwrap();
+                let mut entities = SshKeys.scan(&scene.host, &mut Output::new(&mut OutputBuffer::default())).unwrap();
                 Random::new(order).shuffle(&mut entities);
                 entities
             });
             let set: Vec<_> = entities.iter().map(|entity| Job { entity, mode: Mode::default() }).collect();
-            let mut checked = Results(BTreeMap::new(), Said::default());
+            let mut checked = Results(BTreeMap::new(), OutputBuffer::default());
             SshKeys.check_set(&together.host, &set, &mut checked);
-            let mut applied = Results(BTreeMap::new(), Said::default());
+            let mut applied = Results(BTreeMap::new(), OutputBuffer::default());
             SshKeys.apply_set(&together.host, &set, &mut applied);
             for (place, entity) in others.iter().enumerate() {
-                let end = entity.apply(&alone.host, Mode::default(), &mut Output::new(&mut Said::default()));
+                let end = entity.apply(&alone.host, Mode::default(), &mut Output::new(&mut OutputBuffer::default()));
                 match (&checked.0[&place], &applied.0[&place], &end) {
                     (
                         Verdict::WouldChange(pending),
@@ -358,7 +358,7 @@ fn key_sets_that_are_applied_together_end_as_one_after_the_other() {
 }
 
 #[test]
-fn keys_that_move_to_another_set_keep_their_lines() {
+fn keys_that_move_to_another_set_keep_their_lines_in_random_cases() {
     random::cases(CASES, |random| {
         let scene = Scene::new();
         scene.root.write(FILE, (0..random.below(5)).map(|_| own_line(random)).collect::<String>());

@@ -1,7 +1,7 @@
 //! `.ssh` and `authorized_keys` below a home directory, whose owner may replace anything in it at any time.
 //!
-//! Everything here is done as that user. No symlink is followed, what belongs to somebody else is not read, and what is there is
-//! never written to, but replaced: the worst that a user can bring about is something that the user could do as well.
+//! All work is done with the credentials of that user. Symlinks are not followed, files of other owners are not read, and existing files
+//! are replaced instead of written to. Therefore the worst that a user can cause is what the user could do directly.
 
 use crate::section::{Edit, Edits, Sections};
 use holo_change::error::{PathError, Result};
@@ -13,57 +13,58 @@ use std::sync::Arc;
 
 const DIRECTORY: &str = ".ssh";
 const FILE: &str = "authorized_keys";
-/// The name of the file that is renamed to [`FILE`].
+/// The temporary file that is renamed to [`FILE`].
 const TEMPORARY: &str = ".authorized_keys.holonew";
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// More than anybody has keys. A file that does not end would fill our memory.
+/// The maximum size of `authorized_keys` in bytes. Without a limit, an endless file would fill the memory.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// The number of bytes that are kept of the file between the changes of several key sets. It is enough for one change of any file.
+/// The number of bytes of contents that are kept between the changes of several key sets. It suffices for one change of a file of any valid
+/// size.
 const KEPT_CONTENTS: usize = 2 << 20;
 
-/// The number of times the change is begun anew because somebody else has changed the file meanwhile.
+/// The maximum number of attempts when the user keeps changing the file.
 const ATTEMPTS: usize = 100;
 
-/// A user's home directory. The user is the one as whom this thread works, or who shall be the owner.
+/// The home directory of a user: the user whose credentials this thread has.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) tree: Arc<Tree>,
     pub(crate) uid: u32,
 }
 
-/// The directory of a user's keys, opened: it stays the same, whatever gets its name.
+/// An open `.ssh` directory. It stays the same directory when its name is given to another one.
 struct Keys {
     mode: u32,
     shown: PathBuf,
-    /// `authorized_keys`, and the new file beside it.
+    /// `authorized_keys`, and the temporary file next to it.
     file: PathHandle,
     temporary: PathHandle,
     uid: u32,
 }
 
-/// The changes that would be made, or were.
+/// The changes to make, or the changes that were made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) edits: Edits,
-    /// True if there was no file before.
+    /// True if the file did not exist before.
     pub(crate) is_new_file: bool,
-    /// Modes that are not as they should be, as fragments such as `the mode of /home/jane/.ssh to 0700`.
+    /// Wrong modes, as fragments such as `the mode of /home/jane/.ssh to 0700`.
     pub(crate) modes: Vec<String>,
 }
 
-/// The verbs for keys that go, that change over, that come, and for modes.
+/// The verbs for removed keys, keys that are handed over, added keys, and modes.
 pub(crate) type Verbs = [&'static str; 4];
-/// The verbs for changes that would be made.
+/// The verbs for pending changes.
 pub(crate) const PENDING: Verbs = ["would remove", "would give", "would add", "would set"];
 /// The verbs for changes that were made.
 pub(crate) const DONE: Verbs = ["removed", "gave", "added", "set"];
 
 impl Edit {
-    /// The changes as fragments.
+    /// Returns the changes as message fragments.
     pub(crate) fn in_words(&self, [remove, give, add, _]: &Verbs) -> Vec<String> {
         let Edit { removed, added, handed_over, .. } = self;
         let removed = removed.iter().map(|key| format!("{remove} key {key}"));
@@ -74,12 +75,12 @@ impl Edit {
 }
 
 impl Change {
-    /// Returns the changes where there is no file yet.
+    /// Returns the changes for a user without the file.
     pub(crate) fn of_new_file(sections: &Sections) -> Change {
         Change { edits: sections.edit(&[], KEPT_CONTENTS), is_new_file: true, modes: Vec::new() }
     }
 
-    /// The changes of modes as fragments.
+    /// Returns the changes of modes as message fragments.
     pub(crate) fn modes_in_words(&self, [.., set]: &Verbs) -> Vec<String> {
         self.modes.iter().map(|mode| format!("{set} {mode}")).collect()
     }
@@ -90,23 +91,23 @@ impl Change {
 }
 
 impl Home {
-    /// Returns the path of the keys below a home directory.
+    /// Returns the path of `authorized_keys` below a home directory.
     pub(crate) fn keys_below(home: &Path) -> PathBuf {
         home.join(DIRECTORY).join(FILE)
     }
 
-    /// Returns `.ssh`, as it is reached from the home directory.
+    /// Returns the handle of `.ssh`, relative to the home directory.
     fn directory(&self) -> PathHandle {
         self.tree.place(Path::new(DIRECTORY))
     }
 
-    /// Returns the content of `authorized_keys`, if there is such a file.
+    /// Returns the content of `authorized_keys`, or `None` if it does not exist.
     pub(crate) fn content(&self) -> Result<Option<Vec<u8>>> {
         let found = self.open_directory()?.map(|keys| keys.read()).transpose()?;
         Ok(found.filter(|found| found.stamp.is_some()).map(|found| found.content))
     }
 
-    /// Finds out what has to be changed.
+    /// Compares the file with its desired state, and returns the pending changes.
     pub(crate) fn compare(&self, sections: &Sections) -> Result<Change> {
         match self.open_directory()? {
             Some(keys) => Ok(keys.compare(sections, &keys.read()?)),
@@ -114,14 +115,16 @@ impl Home {
         }
     }
 
-    /// Removes what an apply has left that was killed, where nothing else has to be done.
+    /// Removes the temporary file of an apply that was killed, if there is nothing else to do.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.open_directory()?.map_or(Ok(()), |keys| keys.temporary.remove())
     }
 
     /// Brings the sections into their desired state, and returns the changes.
+    ///
+    /// # Errors If the file cannot be replaced, or if it is changed concurrently during all of [`ATTEMPTS`].
     pub(crate) fn provision(&self, sections: &Sections) -> Result<Change> {
-        // The changes of an attempt before it had to be begun anew.
+        // Modes that were set by attempts that failed.
         let mut modes = Vec::new();
         for _ in 0..ATTEMPTS {
             let keys = match self.open_directory()? {
@@ -138,9 +141,9 @@ impl Home {
                 self.directory().change_mode(DIRECTORY_MODE)?;
                 modes.push(mode_of(&self.directory().shown(), DIRECTORY_MODE));
             }
-            // A mode is changed by replacing the file as well: it may have other names.
+            // A mode is changed by replacing the file, because chmod would change all hard links of it.
             let new = found.replace(&keys.file, &keys.temporary, &change.edits.content, FILE_MODE)?;
-            // The user may have moved anything else to that name, or all of `.ssh` away.
+            // The user may have moved another file to that name, or moved `.ssh` away.
             if new.is_some_and(|new| self.leads_to(&new)) {
                 modes.append(&mut change.modes);
                 modes.dedup();
@@ -151,14 +154,14 @@ impl Home {
             done if done.is_empty() => Ok(done),
             _ => {
                 let shown = Home::keys_below(&self.tree.place(Path::new("")).shown());
-                Err(PathError::new("replace", shown, io::Error::other("others keep changing it")))
+                Err(PathError::new("replace", shown, io::Error::other("it keeps being changed concurrently")))
             }
         }
     }
 
-    /// Opens `.ssh`, if there is one.
+    /// Opens `.ssh`. Returns `None` if it does not exist.
     fn open_directory(&self) -> Result<Option<Keys>> {
-        // Another directory may have that name by now.
+        // The name may refer to another directory by now.
         self.tree.forget();
         let place = self.directory();
         let opened = match place.as_tree() {
@@ -178,14 +181,14 @@ impl Home {
             place.create_directory(DIRECTORY_MODE)?;
         }
         match Durability::Each.sync([], [&place]) {
-            // The home directory may be one that the user can only pass through.
+            // The user may have no permission to read the home directory, only to search it.
             Err(error) if error.error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
             _ => {}
         }
         self.open_directory()?.ok_or_else(|| PathError::missing("open", place.shown()))
     }
 
-    /// Returns true if this is the file that the home directory leads to.
+    /// Returns true if this is the file that the path of `authorized_keys` refers to now.
     fn leads_to(&self, file: &Stamp) -> bool {
         self.tree.forget();
         let keys = self.tree.place(&Home::keys_below(Path::new("")));
@@ -201,7 +204,7 @@ impl Keys {
     fn compare(&self, sections: &Sections, found: &Snapshot) -> Change {
         let edits = sections.edit(&found.content, KEPT_CONTENTS);
         let mut modes = Vec::new();
-        // Without keys of ours, the modes are not our business.
+        // Modes are managed only for users with managed keys.
         if !sections.are_empty() {
             if self.mode != DIRECTORY_MODE {
                 modes.push(mode_of(&self.shown, DIRECTORY_MODE));
@@ -214,7 +217,7 @@ impl Keys {
     }
 }
 
-/// A mode that a path gets, as a fragment.
+/// Returns the change of a mode as a message fragment.
 fn mode_of(path: &Path, mode: u32) -> String {
     format!("the mode of {} to {mode:04o}", path.display())
 }

@@ -1,20 +1,20 @@
-//! Lines of a key file or of `authorized_keys`, read as OpenSSH reads them: options, type, key, comment.
+//! Lines of a key file or of `authorized_keys`, parsed as OpenSSH parses them: options, type, key, comment.
 
 use crate::blob::{self, BadKey, KeyFacts, KeyType};
 use bstr::ByteSlice;
 use data_encoding::BASE64;
 use std::fmt::Write;
 
-/// A line that holds a key.
+/// A line that contains a key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyLine<'a> {
-    /// The options that restrict the use of the key, as written; empty if it may be used for everything.
+    /// The options that restrict the use of the key, as written. Empty if it is unrestricted.
     options: &'a [u8],
     type_name: &'a [u8],
     key: &'a [u8],
-    /// The text behind the key, with blanks at its end.
+    /// The text after the key, including trailing blanks.
     comment: &'a [u8],
-    /// The properties of the key, or the reason why OpenSSH would not take it.
+    /// The properties of the key, or the reason why OpenSSH rejects it.
     pub(crate) facts: Result<KeyFacts, BadKey>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Grant<'a> {
     key: &'a [u8],
 }
 
-/// The reason why a line holds no key.
+/// Why a line contains no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoKey {
     #[error("a quote of the options is not closed")]
@@ -38,38 +38,38 @@ pub(crate) enum NoKey {
     Bad(BadKey),
 }
 
-/// The content of a line without what ends it.
+/// Returns a line without its line ending.
 pub(crate) fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Returns true if a line says nothing to OpenSSH.
-pub(crate) fn is_silent(line: &[u8]) -> bool {
+/// Returns true for lines that OpenSSH ignores: comments and blank lines.
+pub(crate) fn is_blank_or_comment(line: &[u8]) -> bool {
     let line = skip_blanks(without_end(line));
     line.is_empty() || line.starts_with(b"#")
 }
 
 impl<'a> KeyLine<'a> {
-    /// Reads a line, of a key that OpenSSH may or may not take. The end of the line may be part of it or not.
+    /// Parses a line, with or without its line ending. The key in it may be one that OpenSSH rejects.
     pub(crate) fn parse(line: &'a [u8]) -> Result<KeyLine<'a>, NoKey> {
         #[cfg(test)]
         operations::count();
-        if is_silent(line) {
+        if is_blank_or_comment(line) {
             return Err(NoKey::Missing);
         }
         let line = skip_blanks(without_end(line));
         if line.contains(&0) {
             return Err(NoKey::Nul);
         }
-        // Options are what stands before a key where no key stands first.
+        // OpenSSH looks for options only if the line does not begin with a key.
         let first = KeyLine::parse_key(&[], line);
         if first.as_ref().is_ok_and(|key| key.facts.is_ok()) {
             return first;
         }
         let options = options(line).ok_or(NoKey::OpenQuote)?;
         let behind = line.get(options.len()..).unwrap_or_default();
-        // If neither is a key, the one that looks like a key says best what is wrong.
+        // If neither attempt finds a key, the error of the one that resembles a key is the most useful.
         KeyLine::parse_key(options, skip_blanks(behind)).or(first)
     }
 
@@ -83,26 +83,26 @@ impl<'a> KeyLine<'a> {
         let facts = match (known, BASE64.decode(key)) {
             (Some(known), Ok(blob)) => known.read(&blob),
             (Some(_), Err(_)) => Err(BadKey::Damaged),
-            // A key that names its own type is one, if only for a newer OpenSSH.
+            // A key that contains its own type name is a key, possibly for a newer OpenSSH.
             (None, Ok(blob)) if blob::own_name(&blob) == Some(type_name) => Err(BadKey::UnknownType),
             _ => return Err(NoKey::Missing),
         };
         Ok(KeyLine { options, type_name, key, comment: rest, facts })
     }
 
-    /// Returns the options and the key, which are equal if two lines give the same key the same rights.
+    /// Returns the options and the key. They are equal if two lines give the same key the same rights.
     pub(crate) fn grant(&self) -> Grant<'a> {
         #[cfg(test)]
         operations::count();
         Grant { options: self.options, key: self.key }
     }
 
-    /// Returns the comment without blanks at its end.
+    /// Returns the comment without trailing blanks.
     pub(crate) fn comment(&self) -> &'a [u8] {
         self.comment.trim_end()
     }
 
-    /// The line with another comment, and its end.
+    /// Returns the line with another comment and a newline.
     pub(crate) fn with_comment(&self, comment: &[u8]) -> Vec<u8> {
         let mut line = Vec::new();
         for part in [self.options, self.type_name, self.key].iter().filter(|part| !part.is_empty()) {
@@ -114,7 +114,7 @@ impl<'a> KeyLine<'a> {
         line
     }
 
-    /// A line of a file, of which this is the key, with another comment and the rest as it is.
+    /// Returns `line`, from which this key was parsed, with another comment. Everything else stays byte for byte.
     pub(crate) fn renamed(&self, line: &[u8], comment: &[u8]) -> Vec<u8> {
         let (text, end) = line.split_at(without_end(line).len());
         let before = text.strip_suffix(self.comment).unwrap_or(text);
@@ -122,10 +122,10 @@ impl<'a> KeyLine<'a> {
         [before, blank, comment, end].concat()
     }
 
-    /// The key as `ssh-keygen -l` lists it.
+    /// Returns the key as `ssh-keygen -l` lists it.
     pub(crate) fn listed(&self) -> String {
         let comment = match self.comment {
-            // OpenSSH takes this for a comment on the comment. It shows options then, if there are any.
+            // OpenSSH takes the rest for a comment on the comment, and shows the options instead if there are any.
             none if none.is_empty() || none.starts_with(b"#") => match self.options {
                 b"" => "no comment".to_owned(),
                 options => visible(options),
@@ -146,13 +146,13 @@ fn skip_blanks(text: &[u8]) -> &[u8] {
     text.trim_start_with(|letter| letter == ' ' || letter == '\t')
 }
 
-/// The first word, and what stands behind it and its blanks.
+/// Splits a text into its first word and the rest after the blanks.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let (word, rest) = text.split_at(text.find_byteset(b" \t").unwrap_or(text.len()));
     (word, skip_blanks(rest))
 }
 
-/// The options at the beginning of a line: up to the first blank that is not in quotes. None if a quote is never closed.
+/// Returns the options at the beginning of a line, up to the first blank outside of quotes, or `None` if a quote is not closed.
 fn options(line: &[u8]) -> Option<&[u8]> {
     let mut is_quoted = false;
     let mut bytes = line.iter().copied().enumerate().peekable();
@@ -169,7 +169,7 @@ fn options(line: &[u8]) -> Option<&[u8]> {
     (!is_quoted).then_some(line)
 }
 
-/// Text with whatever does not show as `\OOO`, as OpenSSH prints comments: a terminal shall not obey it.
+/// Returns the text with unprintable bytes as `\OOO`, as OpenSSH prints comments, so that no terminal interprets them.
 pub(crate) fn visible(text: &[u8]) -> String {
     let mut visible = String::new();
     for chunk in text.utf8_chunks() {
@@ -192,7 +192,7 @@ fn push_octal(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The number of lines that were parsed and keys that were compared by the current thread, which must not grow faster than the number of keys.
+/// Counts parsed lines and compared keys of the current thread. The count must not grow faster than the number of keys.
 #[cfg(test)]
 pub(crate) mod operations {
     use std::cell::Cell;
@@ -203,7 +203,7 @@ pub(crate) mod operations {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// Returns the number of operations that some work takes.
+    /// Returns the number of operations of `work`.
     pub(crate) fn of(work: impl FnOnce()) -> usize {
         let before = COUNT.get();
         work();
@@ -217,7 +217,7 @@ mod tests {
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
 
-    /// Options and comment of a line, `|` standing for the key.
+    /// Returns the options and the comment of a line, in which `|` stands for the key.
     fn parse(line: &str) -> Result<(String, String), NoKey> {
         let line = line.replace('|', KEY);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -227,22 +227,22 @@ mod tests {
     }
 
     #[test]
-    fn options_and_comments_are_found() {
+    fn parse_splits_options_and_comment() {
         let found = |options: &str, comment: &str| Ok((options.to_owned(), comment.to_owned()));
         assert_eq!(parse("|\n"), found("", ""));
         assert_eq!(parse("  | jane doe@home \r\n"), found("", "jane doe@home"));
         assert_eq!(parse("no-pty\t\t|\tx"), found("no-pty", "x"));
         assert_eq!(parse("command=\"a b, c\",no-pty | x"), found("command=\"a b, c\",no-pty", "x"));
         assert_eq!(parse("command=\"say \\\"a b\\\" \" | x"), found("command=\"say \\\"a b\\\" \"", "x"));
-        // A backslash that no quote follows is one.
+        // A backslash that is not followed by a quote is literal.
         assert_eq!(parse("command=\"a\\\\\" b\" | x"), found("command=\"a\\\\\" b\"", "x"));
         assert_eq!(parse("environment=\"A=#\" | x"), found("environment=\"A=#\"", "x"));
-        // The first key counts, and what looks like one in a comment is a comment.
+        // The first key counts, and a key in a comment is part of the comment.
         assert_eq!(parse("| |"), found("", KEY));
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn parse_errors_name_the_reason() {
         assert_eq!(parse("command=\"a b |"), Err(NoKey::OpenQuote));
         assert_eq!(parse("no-pty"), Err(NoKey::Missing));
         assert_eq!(parse("1024 65537 12345678901234567890 x"), Err(NoKey::Missing));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_an_unknown_type_is_recognized_by_its_own_name() {
+    fn key_of_unknown_type_is_recognized_by_its_inner_name() {
         let blob = [&[0, 0, 0, 7][..], b"ssh-new", b"whatever"].concat();
         let line = format!("no-pty ssh-new {} x", BASE64.encode(&blob));
         let key = KeyLine::parse(line.as_bytes()).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn other_options_are_other_rights() {
+    fn grants_with_other_options_differ() {
         let same = |one: &str, other: &str| {
             let (one, other) = (one.replace('|', KEY), other.replace('|', KEY));
             KeyLine::parse(one.as_bytes()).unwrap().grant() == KeyLine::parse(other.as_bytes()).unwrap().grant()
@@ -275,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn comments_do_not_steer_a_terminal() {
+    fn listed_key_escapes_control_characters() {
         assert_eq!(visible(b"caf\xe9 \xc3\xa9\t\x1b[31m\x7f\xc2\x85"), "caf\\351 é\t\\033[31m\\177\\302\\205");
     }
 
     #[test]
-    fn silence_is_told_from_keys() {
+    fn blank_lines_and_comments_are_not_keys() {
         for silent in ["", "\n", " \t\r\n", "# x\n", "  # x"] {
-            assert!(is_silent(silent.as_bytes()), "{silent:?}");
+            assert!(is_blank_or_comment(silent.as_bytes()), "{silent:?}");
         }
-        assert!(!is_silent(b"x") && !is_silent(b"\x0c"));
+        assert!(!is_blank_or_comment(b"x") && !is_blank_or_comment(b"\x0c"));
     }
 }

@@ -1,4 +1,4 @@
-//! A key set: the keys of one file for one user, put into that user's `authorized_keys`.
+//! A key set: the keys of one file, which are managed in the `authorized_keys` of one user.
 
 use crate::account::{self, Account, NoAccount};
 use crate::home::Home;
@@ -18,18 +18,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The time limit for a home directory to answer; it may be on a file system of the user's own making.
+/// The timeout for work in a home directory, which may be on a file system that the user controls, such as FUSE.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A key set.
 #[derive(Debug)]
 pub(crate) struct KeySet {
     pub(crate) name: Name,
-    /// The content of its file; none for an orphan.
+    /// The content of its file, or `None` for an orphan.
     pub(crate) source: Option<Source>,
-    /// The path of its file as it is shown.
+    /// The path of its file, as shown to the user.
     pub(crate) path: PathBuf,
-    /// The path of the keys below the root, if it is known already.
+    /// The path of `authorized_keys` below the root, if it is known.
     pub(crate) watched: Option<PathBuf>,
     /// All key sets of the user.
     pub(crate) family: Arc<Family>,
@@ -38,17 +38,17 @@ pub(crate) struct KeySet {
 /// The key sets of one user.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
-    /// Those with a file.
+    /// The key sets that have files.
     pub(crate) living: Vec<(Name, Source)>,
-    /// Those that have left keys.
+    /// The orphaned key sets, which have keys but no file.
     pub(crate) orphans: Vec<Name>,
-    /// An invalid file, whose keys are unknown.
+    /// The path of an invalid key file, whose keys are unknown.
     pub(crate) invalid: Option<PathBuf>,
-    /// Changes made for key sets while others were applied, which are not yet reported.
+    /// Changes made to key sets while others were applied, which are not reported yet.
     pub(crate) done_by_others: Mutex<BTreeMap<BString, Vec<String>>>,
 }
 
-/// An error in a home directory, or on the way to it.
+/// An error in or above a home directory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeySetError {
     #[error(transparent)]
@@ -57,11 +57,11 @@ pub(crate) enum KeySetError {
     Path(#[from] PathError),
     #[error("{}: {why}", .home.display())]
     HomeFailed { home: PathBuf, why: AsUserError },
-    #[error("the keys of {id} stay as long as {} is invalid: it may want them", .file.display())]
+    #[error("the keys of {id} stay as long as {} is invalid: it may define them", .file.display())]
     HeldBack { id: BString, file: PathBuf },
 }
 
-/// Does something in the home directory of a user, as that user.
+/// Runs `work` in the home directory of a user, with the credentials of that user.
 pub(crate) fn at_home_of<T: Send + 'static>(
     host: &Host,
     user: &str,
@@ -83,7 +83,7 @@ pub(crate) fn at_home_of<T: Send + 'static>(
 }
 
 impl KeySet {
-    /// Returns the reason why keys that nothing defines any more are left alone.
+    /// Returns the reason why the keys of this orphan must be kept, if any.
     pub(crate) fn held_back(&self) -> Option<KeySetError> {
         let file = self.family.invalid.as_ref().filter(|_| self.is_orphan())?;
         Some(KeySetError::HeldBack { id: self.name.id(), file: file.clone() })
@@ -93,18 +93,18 @@ impl KeySet {
         self.source.is_none()
     }
 
-    /// Returns the section of this key set alone.
+    /// Returns the section of this key set.
     fn section(&self, host: &Host) -> Result<Section, PathError> {
         let section = Section::new(self.name.id(), self.source.clone().unwrap_or_else(Source::gone));
         let counted = if self.is_orphan() { Vec::new() } else { unmarked::read(host, self.name.parts())? };
         Ok(section.with_counted(counted))
     }
 
-    /// Copies our part of the user's file, as the comparison is made by root, who shall not look into the home directory. Returns true if
-    /// there is anything to compare.
+    /// Copies the managed part of the user's file to the cache directory, because the dispatcher compares files as root, who must not look
+    /// into the home directory. Returns false if there is nothing to compare.
     pub(crate) fn copy_section(&self, host: &Host, name: &BStr) -> Result<bool, KeySetError> {
         let content = match at_home_of(host, &self.name.user, Home::content) {
-            // Nothing is there, and so nothing of ours.
+            // Without a user or a home directory there is no file, and so no managed section.
             Err(KeySetError::Account(account)) if account.is_missing() => Vec::new(),
             content => content?.unwrap_or_default(),
         };
@@ -118,8 +118,8 @@ impl KeySet {
         Ok(true)
     }
 
-    /// Makes the files that show a change of the user's file, as nobody else shall look into the home directory. Without content, there is no
-    /// file.
+    /// Writes the files that show a change of the user's file, because only this plugin may look into the home directory. `before` is
+    /// `None` if there was no file.
     pub(crate) fn show_change(
         &self,
         host: &Host,

@@ -1,4 +1,4 @@
-//! The `ssh-keys` plugin: public keys that give access to accounts, kept in files that belong to users who are not trusted.
+//! The `ssh-keys` plugin: public keys for logins to accounts, in files that belong to untrusted users.
 
 mod account;
 mod adoption;
@@ -16,7 +16,7 @@ mod section;
 mod source;
 mod unmarked;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&scan::SshKeys)

@@ -1,4 +1,4 @@
-//! The program of the plugin `ssh-keys`.
+//! The `ssh-keys` plugin executable.
 
 fn main() -> std::process::ExitCode {
     holo_ssh_keys::run()

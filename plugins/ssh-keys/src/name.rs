@@ -1,11 +1,11 @@
-//! The names of key sets: their IDs, and their files.
+//! The names of key sets: IDs and file names.
 
 use bstr::{BStr, BString, ByteSlice};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The beginning of this plugin's IDs.
+/// The prefix of the IDs of this plugin.
 const PREFIX: &[u8] = b"ssh-keyset:";
 /// The suffix of key files.
 const SUFFIX: &[u8] = b".pub";
@@ -18,13 +18,13 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Reads an ID.
+    /// Parses an ID.
     pub(crate) fn from_id(id: &BStr) -> Option<Name> {
         let (user, set) = id.strip_prefix(PREFIX)?.split_once_str("/")?;
         Name::new(user, set)
     }
 
-    /// Reads the name of a file in the directory of a user.
+    /// Parses the name of a file in the directory of a user.
     pub(crate) fn from_file(user: &OsStr, file: &OsStr) -> Option<Name> {
         Name::new(user.as_bytes(), file.as_bytes().strip_suffix(SUFFIX)?)
     }
@@ -39,18 +39,17 @@ impl Name {
         (&self.user, self.set.as_bstr())
     }
 
-    /// Returns the ID.
     pub(crate) fn id(&self) -> BString {
         [PREFIX, self.user.as_bytes(), b"/", &self.set].concat().into()
     }
 
-    /// The path of its file below the resource directory.
+    /// Returns the path of the key file below the resource directory.
     pub(crate) fn path(&self) -> PathBuf {
         Path::new(&self.user).join(OsStr::from_bytes(&[&self.set, SUFFIX].concat()))
     }
 }
 
-/// Returns true if a name is `[a-z_][a-z0-9_-]*\$?`.
+/// Returns true if a name matches `[a-z_][a-z0-9_-]*\$?`.
 pub(crate) fn is_user_name(name: &[u8]) -> bool {
     let stem = name.strip_suffix(b"$").unwrap_or(name);
     stem.first().is_some_and(|first| first.is_ascii_lowercase() || *first == b'_')
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_from_ids_and_files() {
+    fn name_is_parsed_from_ids_and_files() {
         let name = Name::from_id(b"ssh-keyset:jane/home office".as_bstr()).unwrap();
         assert_eq!(name.path(), Path::new("jane/home office.pub"));
         assert_eq!(name.id(), "ssh-keyset:jane/home office");
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn user_names_are_those_of_useradd() {
+    fn user_names_follow_the_rules_of_useradd() {
         for good in ["a", "_", "www-data", "_apt", "jane_2", "host$"] {
             assert!(is_user_name(good.as_bytes()), "{good}");
         }

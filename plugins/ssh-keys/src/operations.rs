@@ -1,4 +1,4 @@
-//! The operations of key sets. Those of one user are applied together: the user's file is read and replaced once for all of them.
+//! Apply, check and preview of key sets. Those of one user are applied together, so that the user's file is read and replaced only once.
 
 use crate::home::{Change, DONE, PENDING, Verbs};
 use crate::keyset::{Family, KeySet, KeySetError, at_home_of};
@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, PoisonError};
 
-/// The result of work on one key set, and the messages about it.
+/// The result for one key set, with its messages.
 pub(crate) struct Outcome<R> {
     error: Option<String>,
     warnings: Vec<String>,
@@ -29,11 +29,11 @@ impl<R> Outcome<R> {
         Outcome { error: None, warnings: Vec::new(), result }
     }
 
-    /// The result of a key set that failed.
+    /// Returns the outcome of a key set that failed.
     fn failed(set: &KeySet, error: &KeySetError, result: R) -> Outcome<R> {
         let is_unknown = matches!(error, KeySetError::Account(account) if account.is_missing() && set.is_orphan());
         let hint =
-            is_unknown.then(|| "so it cannot be told whether keys are left somewhere; --force forgets them".to_owned());
+            is_unknown.then(|| "keys may be left in an unknown home directory; use --force to forget them".to_owned());
         Outcome { error: Some(error.to_string()), warnings: hint.into_iter().collect(), result }
     }
 
@@ -46,14 +46,14 @@ impl<R> Outcome<R> {
 }
 
 impl Family {
-    /// Returns the sections of all key sets, of which these are applied.
+    /// Returns the sections of all key sets of the user, with the given ones marked as applied.
     fn sections(&self, host: &Host, applied: &[&KeySet]) -> Result<Sections, PathError> {
         let mut all = Vec::new();
         for (name, source) in &self.living {
             let section = Section::new(name.id(), source.clone());
             all.push(section.with_counted(unmarked::read(host, name.parts())?));
         }
-        // Without their files, lines that were there before us stay.
+        // Orphans own only marked lines. Unmarked lines that they counted stay.
         all.extend(self.orphans.iter().map(|name| Section::new(name.id(), Source::gone())));
         let names = self.living.iter().map(|(name, _)| name).chain(&self.orphans);
         let indexes: BTreeMap<&Name, SectionIndex> = names.zip((0..).map(SectionIndex::from)).collect();
@@ -62,7 +62,7 @@ impl Family {
     }
 }
 
-/// Splits key sets into those of each user.
+/// Groups key sets by user, with their indexes.
 fn by_user<'s>(sets: impl Iterator<Item = &'s KeySet>) -> Vec<Vec<(usize, &'s KeySet)>> {
     let mut users: BTreeMap<&str, Vec<(usize, &KeySet)>> = BTreeMap::new();
     for (place, set) in sets.enumerate() {
@@ -71,7 +71,7 @@ fn by_user<'s>(sets: impl Iterator<Item = &'s KeySet>) -> Vec<Vec<(usize, &'s Ke
     users.into_values().collect()
 }
 
-/// Applies key sets.
+/// Applies key sets, user by user.
 pub(crate) fn apply(host: &Host, jobs: &[Job<'_, KeySet>], answers: &mut dyn SetAnswers) {
     for sets in by_user(jobs.iter().map(|job| job.entity)) {
         sets.iter().for_each(|(place, _)| answers.begin(*place));
@@ -103,14 +103,14 @@ pub(crate) fn apply(host: &Host, jobs: &[Job<'_, KeySet>], answers: &mut dyn Set
     }
 }
 
-/// The outcome of applying a key set.
+/// The outcome of applying one key set.
 struct ApplyOutcome {
     outcome: Outcome<Applied>,
-    /// The user's file before and after, if it was changed, and the change is kept.
+    /// The user's file before and after, if it was changed and the contents are kept.
     contents: Option<Contents>,
 }
 
-/// A file before and after a change; none if there was no file before.
+/// The file before and after a change. The former is `None` if it did not exist.
 type Contents = (Option<Vec<u8>>, Vec<u8>);
 
 impl ApplyOutcome {
@@ -121,8 +121,7 @@ impl ApplyOutcome {
 
 /// Applies key sets of one user.
 ///
-/// # Errors
-/// If nothing was changed.
+/// # Errors If no key set was changed.
 fn try_apply(host: &Host, sets: &[&KeySet]) -> Result<Vec<ApplyOutcome>, KeySetError> {
     let Some(first) = sets.first() else { return Ok(Vec::new()) };
     let (family, user) = (&first.family, &first.name.user);
@@ -136,7 +135,7 @@ fn try_apply(host: &Host, sets: &[&KeySet]) -> Result<Vec<ApplyOutcome>, KeySetE
         }
         Ok(change)
     })?;
-    // An apply that is killed from here on may leave keys, which the next one has to find.
+    // An apply that is killed from here on may leave keys behind. The next one must find them in the record.
     let heirs = found.edits.each.iter().flat_map(|edit| &edit.handed_over).map(|handover| &handover.to);
     let wanting = sections.applied().filter(|section| !section.is_empty());
     record.add(heirs.chain(wanting.map(Section::id)))?;
@@ -170,7 +169,7 @@ fn try_apply(host: &Host, sets: &[&KeySet]) -> Result<Vec<ApplyOutcome>, KeySetE
         let contents = edit.contents.map(|(content, after)| (before(content), after));
         outcomes.push(ApplyOutcome { outcome, contents });
     }
-    // After the change: an apply that was killed before has to find the keys again.
+    // Only after the change: had the apply been killed before it, the next one must still find the keys.
     let done = sections.applied().zip(&outcomes).filter(|(_, applied)| !applied.outcome.result.has_failed());
     let gone = done.filter(|(section, _)| section.is_empty()).map(|(section, _)| section.id());
     if let Err(error) = record.remove(gone) {
@@ -186,7 +185,7 @@ fn try_apply(host: &Host, sets: &[&KeySet]) -> Result<Vec<ApplyOutcome>, KeySetE
     Ok(outcomes)
 }
 
-/// Returns the outcome of a key set that cannot be applied. An orphan is forgotten by force if its keys cannot be looked for.
+/// Returns the outcome of a key set that cannot be applied. An orphan is forgotten with `--force` if its user or home directory is missing.
 fn fail_or_forget(host: &Host, set: &KeySet, error: &KeySetError, force: bool) -> Outcome<Applied> {
     let is_missing = matches!(error, KeySetError::Account(account) if account.is_missing());
     if !(force && is_missing && set.is_orphan()) {
@@ -195,11 +194,11 @@ fn fail_or_forget(host: &Host, set: &KeySet, error: &KeySetError, force: bool) -
     let id = set.name.id();
     let forgotten = unmarked::write(host, set.name.parts(), &[])
         .and_then(|()| Record::hold(host)?.remove([&id]))
-        .map(|()| Outcome::new(Applied::ChangedQuietly(vec![format!("forgot {id}, whose keys cannot be looked for")])));
+        .map(|()| Outcome::new(Applied::ChangedQuietly(vec![format!("forgot {id}, whose keys cannot be located")])));
     forgotten.unwrap_or_else(|error| Outcome::failed(set, &error.into(), Applied::FAILED_UNCHANGED))
 }
 
-/// Returns the changes of each key set in words. A mode is changed by the first one that has keys.
+/// Returns the changes of each key set as messages. A change of mode is attributed to the first key set that has keys.
 fn changes(sections: &Sections, change: &Change, verbs: &Verbs) -> Vec<Vec<String>> {
     let mut modes = change.modes_in_words(verbs);
     let each = sections.applied().zip(&change.edits.each).map(|(section, edit)| {
@@ -213,7 +212,7 @@ fn changes(sections: &Sections, change: &Change, verbs: &Verbs) -> Vec<Vec<Strin
 }
 
 impl Family {
-    /// Returns the result of a key set that was applied with these changes. Keys that others have given to it are changes as well.
+    /// Returns the result of a key set that was applied with these changes. Keys that other key sets handed to it count as changes.
     fn applied(&self, set: &KeySet, edit: &Edit, changes: Vec<String>) -> Applied {
         let id = set.name.id();
         let mut done_by_others = self.done_by_others.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +225,7 @@ impl Family {
     }
 }
 
-/// Finds out what applying key sets would do; each result with the place of its key set.
+/// Checks key sets, and returns each verdict with the index of its key set.
 pub(crate) fn check(host: &Host, sets: &[&KeySet]) -> Vec<(usize, Outcome<Verdict>)> {
     let mut verdicts = Vec::new();
     for sets in by_user(sets.iter().copied()) {
@@ -255,7 +254,7 @@ fn check_of_user(host: &Host, sets: &[&KeySet]) -> Vec<Outcome<Verdict>> {
     match found {
         Ok(change) => verdicts(&sections, &change).into_iter().map(Outcome::new).collect(),
         Err(KeySetError::Account(account)) if account.is_missing() && account.may_come() => {
-            // Another entity may bring the user first.
+            // Another entity may create the user before the apply.
             let verdicts = verdicts(&sections, &Change::of_new_file(&sections));
             let (warning, error) = (format!("{account}, so far"), KeySetError::Account(account));
             let outcome = |(set, verdict): (&&KeySet, Verdict)| match set.is_orphan() {
@@ -284,7 +283,7 @@ fn verdicts(sections: &Sections, change: &Change) -> Vec<Verdict> {
     verdicts
 }
 
-/// Returns the files that show what applying a key set would do, if it would change the user's file.
+/// Returns the files that show what an apply of a key set would do, or `None` if it would not change the user's file.
 pub(crate) fn preview(set: &KeySet, host: &Host) -> Result<Option<FilePair>, KeySetError> {
     if let Some(error) = set.held_back() {
         return Err(error);
@@ -338,13 +337,13 @@ impl Entity for KeySet {
         let name = [&self.name.set, &b"@"[..], self.name.user.as_bytes()].concat();
         let to = host.cache_dir().join(OsStr::from_bytes(&name));
         let is_there = self.copy_section(host, name.as_bstr()).unwrap_or_else(|_| {
-            // A file that cannot be read must not show as empty. Nothing can be compared with a directory.
+            // An unreadable file must not be shown as an empty one. The dispatcher compares no directories.
             let _ = std::fs::remove_file(&to);
             let _ = std::fs::create_dir(&to);
             true
         });
         let pair = is_there.then(|| FilePair::new(&self.path, to))?;
-        // The path of the copy is another one in each run. Where plugins are tested, it is what version 3 shows.
+        // The path of the copy differs between runs. In test mode, the path of version 3 is shown.
         let shown = self.watched.as_ref().filter(|_| !host.test_mode()).map(|path| host.below_root(path));
         Some(match shown {
             Some(shown) => pair.with_to_label(shown.as_os_str().as_bytes()),

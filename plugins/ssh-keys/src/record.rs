@@ -1,5 +1,5 @@
-//! The record of the entities that have keys somewhere, in the format of version 3: one a line, sorted. Without any, there is no file: version 3
-//! would read one entity without a name from an empty one, and fail.
+//! The record of entities with managed keys, in the format of version 3: one ID a line, sorted. An empty record is no file, because version
+//! 3 reads an empty file as one entity without a name, and fails.
 
 use bstr::{BString, ByteSlice};
 use holo_change::error::{PathError, Result};
@@ -12,14 +12,13 @@ use std::path::Path;
 
 const NAME: &str = "provisioned-entities";
 
-/// The record, read.
 #[derive(Debug)]
 pub(crate) struct Record {
     place: PathHandle,
     pub(crate) entities: BTreeSet<BString>,
 }
 
-/// The record, while nobody else may change it.
+/// The record, locked for changes.
 #[derive(Debug)]
 pub(crate) struct HeldRecord {
     record: Record,
@@ -27,12 +26,12 @@ pub(crate) struct HeldRecord {
 }
 
 impl Record {
-    /// Reads it. There may be none yet.
+    /// Reads the record, which may not exist yet.
     pub(crate) fn read(host: &Host) -> Result<Record> {
         Record::read_in(&Tree::open(host.state_dir())?.place(Path::new(NAME)))
     }
 
-    /// Reads it, and keeps others from changing it until it is dropped. Of two dispatchers one may have been killed.
+    /// Reads the record and locks it until the result is dropped. The plugin of a dispatcher that was killed may still be at work.
     pub(crate) fn hold(host: &Host) -> Result<HeldRecord> {
         let tree = Tree::open(host.state_dir())?;
         let held = tree.hold()?;

@@ -1,4 +1,4 @@
-//! The scan for key sets: those with a file, and those that have left keys somewhere.
+//! Scans for key sets: those with a key file, and orphans that left keys behind.
 
 use crate::account;
 use crate::adoption;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The plugin `ssh-keys`.
 pub(crate) struct SshKeys;
 
-/// The first version that has a use for where the keys go.
+/// The first version of the protocol that uses the paths of `authorized_keys`.
 const VERSION_WITH_EDGES: u32 = 4;
 
 impl Plugin for SshKeys {
@@ -53,7 +53,7 @@ impl Plugin for SshKeys {
         let recorded = record.entities.iter().filter_map(|id| Name::from_id(id.as_ref()));
         let recorded = recorded.filter(|name| name.user == wanted.user).collect();
         let mut homes = Homes { host, known: HashMap::new() };
-        // The scan has reported the errors in other files.
+        // The scan has already reported errors in other files.
         let sets = key_sets(&files, recorded, &mut homes, |problem| {
             if problem.name == wanted {
                 problem.say(output);
@@ -93,13 +93,13 @@ impl Plugin for SshKeys {
     }
 }
 
-/// The key sets of each user who has any.
+/// Returns the key sets of each user who has any.
 fn families(plugin: &SshKeys, host: &Host) -> Result<adoption::Families, ScanError> {
     let sets = plugin.scan(host, &mut Output::new(&mut Silence))?;
     Ok(sets.into_iter().map(|set| (set.name.user, set.family)).collect())
 }
 
-/// The key sets that have these files, and those that are recorded and have none.
+/// Builds key sets from these files, and orphans from recorded names without a file.
 fn key_sets(
     files: &BTreeMap<Name, PathBuf>,
     recorded: Vec<Name>,
@@ -112,7 +112,7 @@ fn key_sets(
         match read(name, path) {
             Ok(source) => family.living.push((name.clone(), source)),
             Err(problem) => {
-                // A file that is broken is still there: its keys stay.
+                // A broken file still exists, and so its keys stay.
                 family.invalid.get_or_insert_with(|| problem.path.clone());
                 complain(problem);
             }
@@ -135,14 +135,14 @@ fn key_sets(
     sets
 }
 
-/// An error in a key file.
+/// A key file that cannot be used.
 struct Problem {
     name: Name,
     path: PathBuf,
     what: ReadError,
 }
 
-/// The reason why a key file gives no key set.
+/// Why a key file yields no key set.
 enum ReadError {
     Invalid(Vec<BadLine>),
     Error(io::Error),
@@ -160,7 +160,7 @@ impl Problem {
     }
 }
 
-/// The home directories of users. A look-up may have to ask a server.
+/// A cache of the users' home directories, because a look-up may have to query a server.
 struct Homes<'a> {
     host: &'a Host,
     known: HashMap<String, Option<PathBuf>>,
@@ -176,16 +176,16 @@ impl Homes<'_> {
     }
 }
 
-fn said(error: &PathError, output: &mut Output<'_>) -> ScanError {
+fn report(error: &PathError, output: &mut Output<'_>) -> ScanError {
     output.error(error.to_string());
     ScanError
 }
 
 fn record(host: &Host, output: &mut Output<'_>) -> Result<Record, ScanError> {
-    Record::read(host).map_err(|error| said(&error, output))
+    Record::read(host).map_err(|error| report(&error, output))
 }
 
-/// All key files, sorted.
+/// Returns all key files, sorted by name.
 fn files(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<Name, PathBuf>, ScanError> {
     let mut files = BTreeMap::new();
     for folder in entries(host, Path::new(""), output)? {
@@ -194,7 +194,7 @@ fn files(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<Name, PathBuf>
         }
         let user = folder.below.as_os_str();
         if !is_user_name(user.as_encoded_bytes()) {
-            output.error(format!("{} is not named as a user can be", folder.path.display()));
+            output.error(format!("{} is not a valid user name", folder.path.display()));
             continue;
         }
         for file in key_files(host, &folder.below, output)? {
@@ -208,17 +208,17 @@ fn files(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<Name, PathBuf>
     Ok(files)
 }
 
-/// What is in a user's folder.
+/// Returns the entries of a user's directory.
 fn key_files(host: &Host, user: &Path, output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
     let is_folder = host.resources().iter().any(|directory| directory.join(user).is_dir());
     if is_folder { entries(host, user, output) } else { Ok(Vec::new()) }
 }
 
-/// The content of a folder, by name.
+/// Returns the entries of a directory, sorted by name. A missing directory is empty.
 fn entries(host: &Host, below: &Path, output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
     match host.resources().list(below) {
         Err(ListError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(ListError { path, error }) => Err(said(&PathError::new("open", path, error), output)),
+        Err(ListError { path, error }) => Err(report(&PathError::new("open", path, error), output)),
         Ok(mut files) => {
             files.sort_by(|one, other| one.below.cmp(&other.below));
             Ok(files)
@@ -226,7 +226,7 @@ fn entries(host: &Host, below: &Path, output: &mut Output<'_>) -> Result<Vec<Res
     }
 }
 
-/// Reads a key file.
+/// Reads and parses a key file.
 fn read(name: &Name, path: &Path) -> Result<Source, Problem> {
     let content = fs::metadata(path).and_then(|metadata| match metadata.is_file() {
         true => fs::read(path),

@@ -1,4 +1,4 @@
-//! `authorized_keys` and our part of it: which lines are ours, and what becomes of them. All others stay as they are, byte for byte.
+//! The managed lines of `authorized_keys`, and how they change. All other lines stay byte for byte.
 
 use crate::key_line::{Grant, KeyLine};
 use crate::source::Source;
@@ -8,21 +8,21 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::mem;
 
-/// The mark of an entity's keys: their comment is this and the entity's ID.
+/// The prefix of the comment that marks a managed key. The ID of the entity follows.
 const MARK: &[u8] = b"holo=";
 
-/// Returns true if a key has the mark of any key set.
+/// Returns true if a key is marked as managed, by any key set.
 pub(crate) fn is_marked(key: &KeyLine<'_>) -> bool {
     key.comment().starts_with(MARK)
 }
 
-/// The lines that one key set shall have in an `authorized_keys`.
+/// The lines that one key set wants in an `authorized_keys`.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     id: BString,
     mark: Vec<u8>,
     source: Source,
-    /// Lines with keys that had no mark when this key set came to count them.
+    /// Unmarked lines that this key set has counted as its own.
     counted: Vec<Vec<u8>>,
 }
 
@@ -31,15 +31,15 @@ define_index! {
     pub(crate) SectionIndex
 }
 
-/// The key sets of a user, some of which are applied. A key that one of them no longer wants can be taken over by another one.
+/// All key sets of a user, some of which are applied. One of them can take over a key that another one no longer wants.
 #[derive(Clone, Debug)]
 pub(crate) struct Sections {
     pub(crate) all: Table<SectionIndex, Section>,
-    /// Those that are applied, in this order.
+    /// The key sets to apply, in this order.
     pub(crate) applied: Vec<SectionIndex>,
 }
 
-/// A key that gets the mark of another key set, and keeps its line.
+/// A key that moves to another key set in the same line, with a new mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handover {
     /// The key, as `ssh-keygen -l` lists it.
@@ -48,32 +48,32 @@ pub(crate) struct Handover {
     pub(crate) to: BString,
 }
 
-/// The changes that one key set makes.
+/// The changes for one key set.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The removed keys, as `ssh-keygen -l` lists them.
     pub(crate) removed: Vec<String>,
-    /// The added keys, likewise.
+    /// The added keys, in the same form.
     pub(crate) added: Vec<String>,
-    /// The keys that change from one key set to another.
+    /// The keys that move from one key set to another.
     pub(crate) handed_over: Vec<Handover>,
-    /// The lines of wanted keys that have no mark, and count nevertheless, without their comments.
+    /// The lines of wanted keys that have no mark but are counted, without their comments.
     pub(crate) unmarked: Vec<Vec<u8>>,
-    /// The file before and after these changes, if there are any, and both are to be kept.
+    /// The file before and after these changes, if there are any and the contents are kept.
     pub(crate) contents: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The changes of all key sets that are applied.
+/// The changes for all applied key sets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edits {
-    /// One for each of them, in their order.
+    /// The changes for each applied key set, in order.
     pub(crate) each: Vec<Edit>,
     /// The new content of the file.
     pub(crate) content: Vec<u8>,
 }
 
 impl Handover {
-    /// The change as a fragment, with this verb.
+    /// Returns the change as a message fragment with this verb.
     pub(crate) fn in_words(&self, give: &str) -> String {
         let Handover { key, from, to } = self;
         format!("{give} key {key} from {from} to {to}")
@@ -81,24 +81,24 @@ impl Handover {
 }
 
 impl Edit {
-    /// Returns true if the keys that are there are not those that are to be there.
+    /// Returns true if the keys in the file differ from the wanted ones.
     pub(crate) fn changes_keys(&self) -> bool {
         !self.removed.is_empty() || !self.added.is_empty() || !self.handed_over.is_empty()
     }
 
-    /// The key sets between which keys change, each pair once.
+    /// Returns the pairs of key sets between which keys move, each pair once.
     pub(crate) fn handovers(&self) -> BTreeSet<(&BString, &BString)> {
         self.handed_over.iter().map(|Handover { from, to, .. }| (from, to)).collect()
     }
 }
 
 impl Section {
-    /// The section of the entity with this ID.
+    /// Creates the section of the entity with this ID.
     pub(crate) fn new(id: BString, source: Source) -> Section {
         Section { mark: [MARK, &id].concat(), id, source, counted: Vec::new() }
     }
 
-    /// The same one, with the keys that had no mark when it came to count them.
+    /// Adds unmarked lines that the key set has counted as its own.
     pub(crate) fn with_counted(self, counted: Vec<Vec<u8>>) -> Section {
         Section { counted, ..self }
     }
@@ -107,26 +107,26 @@ impl Section {
         &self.id
     }
 
-    /// Returns true if no key is wanted.
+    /// Returns true if the key set wants no keys.
     pub(crate) fn is_empty(&self) -> bool {
         self.source.keys().next().is_none()
     }
 
-    /// Our part of a file with this content, in the words of the source: equal to it if nothing has to be changed.
+    /// Returns the managed part of a file, in the wording of the source. It is equal to the source if no change is needed.
     pub(crate) fn as_source(&self, file: &[u8]) -> Vec<u8> {
         let wanted = WantedKeys::new(self);
         let key = |line| Some((KeyLine::parse(line).ok().filter(|key| wanted.owns(key))?.grant(), line));
-        // Most lines may be those of other key sets.
+        // A cheap test first, as most lines may belong to other key sets.
         let may_be_own = |line: &&[u8]| wanted.takes_unmarked() || line.contains_str(&self.mark);
         let own: Vec<(Grant<'_>, &[u8])> = file.lines_with_terminator().filter(may_be_own).filter_map(key).collect();
         let there: HashSet<Grant<'_>> = own.iter().map(|(grant, _)| *grant).collect();
         let mut text = Vec::new();
-        // Without any key of ours, the source's comments are not ours either.
+        // Without any managed key in the file, the comments of the source do not count as present either.
         if wanted.keys.iter().any(|key| there.contains(&key.grant())) || wanted.keys.is_empty() {
             let stays = |line: &&[u8]| KeyLine::parse(line).map_or(true, |key| there.contains(&key.grant()));
             text.extend(self.source.lines().filter(stays).flatten());
         }
-        // Further lines of a key are not wanted either.
+        // Duplicates of a key are unwanted as well.
         let mut seen = HashSet::new();
         for (grant, line) in own {
             if wanted.grants.contains(&grant) && seen.insert(grant) {
@@ -148,9 +148,9 @@ struct WantedKeys<'a> {
     /// The keys in the order of the source, including duplicates.
     keys: Vec<KeyLine<'a>>,
     grants: HashSet<Grant<'a>>,
-    /// Keys that had no mark when the key set came to count them.
+    /// Keys that had no mark when the key set began to count them.
     counted: HashSet<Grant<'a>>,
-    /// True if keys without a mark count.
+    /// True if the key set counts unmarked keys.
     counts_unmarked: bool,
 }
 
@@ -167,17 +167,17 @@ impl<'a> WantedKeys<'a> {
         }
     }
 
-    /// Returns true if a key without a mark may be ours.
+    /// Returns true if the key set may own unmarked keys.
     fn takes_unmarked(&self) -> bool {
         self.counts_unmarked || !self.counted.is_empty()
     }
 
-    /// Returns true if a key without a mark is ours nevertheless.
+    /// Returns true if the key set owns this key even without a mark.
     fn counts(&self, grant: &Grant<'_>) -> bool {
         self.counts_unmarked && self.grants.contains(grant) || self.counted.contains(grant)
     }
 
-    /// Returns true if a key is ours.
+    /// Returns true if the key set owns this key.
     fn owns(&self, key: &KeyLine<'_>) -> bool {
         key.comment() == self.section.mark || !is_marked(key) && self.counts(&key.grant())
     }
@@ -188,46 +188,47 @@ define_index! {
     LineIndex
 }
 
-/// A line of a file that is being edited.
+/// A line of the file being edited.
 #[derive(Debug)]
 struct Line<'a> {
     text: Cow<'a, [u8]>,
     key: Option<KeyLine<'a>>,
-    /// The key set that has marked it, if it is one of the user's.
+    /// The key set that has marked the line, if the user has it.
     owner: Option<SectionIndex>,
-    /// True if it was appended: the line before it then needs an end.
+    /// True if the line was appended, in which case the line before it must end with a newline.
     is_new: bool,
     is_removed: bool,
 }
 
-/// A file that is being edited by one key set after the other. The work grows linearly with the numbers of lines and wanted keys.
+/// A file that is edited by one key set after another. The work is linear in the numbers of lines and wanted keys.
 struct Editor<'a> {
     wanted: Table<SectionIndex, WantedKeys<'a>>,
     lines: Table<LineIndex, Line<'a>>,
     /// The lines that each key set has marked.
     marked: Table<SectionIndex, Vec<LineIndex>>,
-    /// The keys that each key set wants, and has marked.
+    /// The keys that each key set wants and has marked.
     present: Table<SectionIndex, HashSet<Grant<'a>>>,
-    /// The lines whose keys have no mark.
+    /// The unmarked lines, by key.
     unmarked: HashMap<Grant<'a>, Vec<LineIndex>>,
-    /// The lines with keys that are no longer wanted by the key sets that have marked them.
+    /// The lines whose keys are no longer wanted by the key sets that marked them.
     unwanted: HashMap<Grant<'a>, VecDeque<LineIndex>>,
-    /// The key sets that want each key. Those that have marked it are removed when they are met.
+    /// The key sets that want each key. A key set that already has it is removed when it comes up.
     heirs: HashMap<Grant<'a>, VecDeque<SectionIndex>>,
 }
 
 impl Sections {
-    /// The key sets that are applied, in their order.
+    /// Returns the applied key sets in order.
     pub(crate) fn applied(&self) -> impl Iterator<Item = &Section> {
         self.applied.iter().map(|&section| &self.all[section])
     }
 
-    /// Returns true if no key set that is applied wants a key.
+    /// Returns true if the applied key sets want no keys.
     pub(crate) fn are_empty(&self) -> bool {
         self.applied().all(Section::is_empty)
     }
 
-    /// Returns the changes to make in a file with this content. The contents before and after each change are kept up to a total size.
+    /// Computes the changes to a file with this content. Contents before and after each change are kept, up to `kept_contents` bytes in
+    /// total.
     pub(crate) fn edit(&self, file: &[u8], mut kept_contents: usize) -> Edits {
         let mut editor = Editor::new(self, file);
         let mut edits = Edits::default();
@@ -294,13 +295,13 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns true if a key set that wants a key has it, with or without its mark.
+    /// Returns true if a key set that wants a key has it, marked or counted.
     fn has(&self, section: SectionIndex, grant: &Grant<'a>) -> bool {
         let is_counted = || self.unmarked.contains_key(grant) && self.wanted[section].counts(grant);
         self.present[section].contains(grant) || is_counted()
     }
 
-    /// Makes the changes of a key set.
+    /// Computes the changes for one key set.
     fn edit(&mut self, section: SectionIndex) -> Edit {
         let mut edit = Edit { unmarked: self.counted_lines(section), ..Edit::default() };
         self.give_up(section, &mut edit);
@@ -309,7 +310,7 @@ impl<'a> Editor<'a> {
         edit
     }
 
-    /// Returns the lines of wanted keys that have no mark, and count nevertheless, without their comments.
+    /// Returns the lines of wanted keys that have no mark but are counted, without their comments.
     fn counted_lines(&self, section: SectionIndex) -> Vec<Vec<u8>> {
         let wanted = &self.wanted[section];
         if !wanted.takes_unmarked() {
@@ -322,14 +323,14 @@ impl<'a> Editor<'a> {
         lines.into_iter().collect()
     }
 
-    /// Hands over or removes the lines of keys that a key set does not want, and removes further lines of wanted keys.
+    /// Hands over or removes the lines of unwanted keys, and removes duplicates of wanted keys.
     fn give_up(&mut self, section: SectionIndex, edit: &mut Edit) {
         let wanted = &self.wanted[section];
         let no_longer_counted = wanted.counted.iter().filter(|grant| !wanted.grants.contains(*grant));
         let mut own: Vec<LineIndex> =
             no_longer_counted.filter_map(|grant| self.unmarked.remove(grant)).flatten().collect();
         own.append(&mut self.marked[section]);
-        // Others may have taken over some of its lines.
+        // Other key sets may have taken over some of the lines.
         own.retain(|&line| self.lines[line].owner.is_none_or(|owner| owner == section));
         own.sort_unstable();
         let mut kept = HashSet::new();
@@ -352,7 +353,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns the first key set that wants a key, and does not have it.
+    /// Returns the first key set that wants a key and does not have it.
     fn heir(&mut self, grant: &Grant<'a>) -> Option<SectionIndex> {
         let heirs = self.heirs.get_mut(grant)?;
         while heirs.front().is_some_and(|&heir| self.present[heir].contains(grant)) {
@@ -372,7 +373,7 @@ impl<'a> Editor<'a> {
             let Some(unwanted) = self.unwanted.get_mut(grant) else { continue };
             while let Some(line) = unwanted.pop_front() {
                 let Line { owner: Some(owner), is_removed: false, .. } = self.lines[line] else { continue };
-                // It may have been handed over since.
+                // The line may have been handed over meanwhile.
                 if !self.wanted[owner].grants.contains(grant) {
                     lines.push((line, owner));
                     break;
@@ -385,7 +386,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Gives a line the mark of another key set.
+    /// Marks a line for another key set.
     fn hand_over(&mut self, line: LineIndex, from: SectionIndex, to: SectionIndex, edit: &mut Edit) {
         let (from, to_section) = (self.wanted[from].section, self.wanted[to].section);
         let edited = &mut self.lines[line];
@@ -433,7 +434,7 @@ mod tests {
     const A: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
     const B: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP";
 
-    /// Text in which `A` and `B` at the beginning of a word stand for keys, and `=` at the end of a line for our mark.
+    /// Expands text in which `A` and `B` at the beginning of a word stand for keys, and `=` at the end of a line for the mark.
     fn text(short: &str) -> Vec<u8> {
         let words = short.split_inclusive([' ', '\n']).map(|word| match word.trim_end() {
             "A" => word.replace('A', A),
@@ -450,7 +451,7 @@ mod tests {
         Section::new(ID.into(), Source::parse(text(source)).unwrap())
     }
 
-    /// Returns the changes of the first of these key sets in a file, and the new content.
+    /// Returns the changes for the first of these key sets, and the new content of the file.
     fn edit(sections: &[Section], file: &str) -> (Edit, BString) {
         let sections = Sections { all: sections.to_vec().into(), applied: vec![SectionIndex::from(0)] };
         let mut edits = sections.edit(&text(file), 0);
@@ -466,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_appended_and_what_is_not_wanted_goes() {
+    fn edit_appends_missing_keys_and_removes_unwanted_keys() {
         becomes("A a\nB b\n", "", "A =\nB =\n");
         becomes("A a\nB b\n", "B =\n", "B =\nA =\n");
         becomes("A a\n", "B =\nA =\n", "A =\n");
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_stay_byte_for_byte() {
+    fn edit_keeps_other_lines_byte_for_byte() {
         becomes("A a\n", "A mine\n\n \t# x\r\nnonsense\n= \nB holo=ssh-keyset:jane/works\r\n", {
             "A mine\n\n \t# x\r\nnonsense\n= \nB holo=ssh-keyset:jane/works\r\nA =\n"
         });
@@ -486,20 +487,20 @@ mod tests {
     }
 
     #[test]
-    fn our_keys_are_ours_in_whatever_way_an_editor_saves_them() {
+    fn marked_keys_are_recognized_after_an_editor_changes_blanks() {
         becomes("A a\n", "A =\r\nB =\r\n", "A =\r\n");
         becomes("A a\n", "  A   =", "  A   =");
         becomes("", "no-pty ssh-new AAAAB3NzaC1uZXc= =\n", "");
     }
 
     #[test]
-    fn other_options_are_another_key() {
+    fn key_with_other_options_is_another_key() {
         becomes("no-pty A a\n", "A =\n", "no-pty A =\n");
         becomes("A a\n", "command=\"a b\" A =\n", "A =\n");
     }
 
     #[test]
-    fn a_line_without_a_mark_counts_where_the_file_says_so() {
+    fn unmarked_line_counts_if_the_key_file_requests_it() {
         let source = "# holo: unmarked\nA a\nno-pty B b\n";
         becomes(source, "A mine\n", "A mine\nno-pty B =\n");
         becomes(
@@ -508,12 +509,12 @@ mod tests {
             "no-pty B x\nA holo=ssh-keyset:jane/other\nA =\n",
         );
         assert_eq!(edit(&[section(source)], "A mine\nB x\n").0.unmarked, [text("A \n")]);
-        // What has counted once goes with the line in the key file; what has not is the user's own.
+        // A counted line is removed with its line in the key file. A line that was never counted belongs to the user.
         let counted = section("# holo: unmarked\nno-pty B b\n").with_counted(vec![text("A \n")]);
         let (changes, content) = edit(std::slice::from_ref(&counted), "A mine\nno-pty B x\nB y\nno-pty A z\n");
         assert_eq!(content, text("no-pty B x\nB y\nno-pty A z\n").as_bstr());
         assert_eq!((changes.removed.len(), changes.unmarked), (1, vec![text("no-pty B \n")]));
-        // Nor does a line that has changed hands, with a comment or without one.
+        // A counted line that was handed over is not removed, with or without a comment.
         for line in ["A mine\n", "A mine \n", "A\n", "A \n"] {
             let file = format!("{line}no-pty B x\n");
             let (_, content) = edit(&[counted.clone(), named("home", "A a\n")], &file);
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_moves_to_another_set_keeps_its_line() {
+    fn key_that_moves_to_another_set_keeps_its_line() {
         let moved = |sections: &[Section], before: &str, after: &str| {
             let (changes, content) = edit(sections, before);
             assert_eq!(content, text(after).as_bstr());
@@ -534,15 +535,15 @@ mod tests {
             changes.handed_over.len()
         };
         let file = "B mine\n  A  =\r\nB =\n# end\n";
-        // Whichever of the two goes first.
+        // The order of the two key sets does not matter.
         let living = [named("home", "A a\n"), section("")];
         assert_eq!(moved(&living, file, "B mine\n  A  +\r\nB =\n# end\n"), 1);
         let orphan = [section(""), named("home", "A a\n")];
         assert_eq!(moved(&orphan, file, "B mine\n  A  +\r\n# end\n"), 1);
         assert_eq!(moved(&orphan, "B mine\n  A  +\r\nB =\n", "B mine\n  A  +\r\n"), 0);
-        // With other options it is another key.
+        // The same key with other options is a different key.
         assert_eq!(moved(&living, "no-pty A =\n", "no-pty A =\nA +\n"), 0);
-        // A line is left to one of them only, and nobody gets a second one.
+        // A line is handed to one key set only, and no key set gets a duplicate.
         let orphan = [section(""), named("home", "A a\n"), named("third", "A a\n")];
         assert_eq!(moved(&orphan, "A =\nA =\nA =\n", "A +\nA *\n"), 2);
         assert_eq!(moved(&orphan, "A =\nA +\n", "A *\nA +\n"), 1);
@@ -551,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn second_lines_of_a_key_are_removed() {
+    fn edit_removes_duplicates_of_a_key() {
         becomes("A a\n", "A =\nA mine\n  A   = \nA =\r\n", "A =\nA mine\n");
         becomes("A a\nB b\n", "B =\nA +\nB =\nA +\n", "B =\nA +\nA +\nA =\n");
         becomes("# holo: unmarked\nA a\n", "A mine\nA mine\n", "A mine\nA mine\n");
@@ -560,12 +561,12 @@ mod tests {
     }
 
     #[test]
-    fn blanks_at_the_end_of_a_line_are_not_part_of_the_mark() {
+    fn mark_ignores_trailing_blanks() {
         becomes("A a\n", "A = \t\nB =\t\r\n", "A = \t\n");
     }
 
     #[test]
-    fn our_part_reads_as_the_source_does() {
+    fn managed_part_without_changes_equals_the_source() {
         let part = |source: &str, file: &str| section(source).as_source(&text(file));
         let source = "# who\nA jane doe\r\n\nB b";
         assert_eq!(part(source, "B =\nB mine\nA =\n"), text(source));
@@ -574,11 +575,11 @@ mod tests {
         assert_eq!(part("A a", "A =\nB =\n"), text("A a\nB =\n"));
         assert_eq!(part("# none\n", ""), text("# none\n"));
         assert_eq!(part("", "A =\n"), text("A =\n"));
-        // A second line will go.
+        // A duplicate will be removed.
         assert_eq!(part("A a", "A =\nA =\n"), text("A a\nA =\n"));
     }
 
-    /// Returns key sets of so many keys each, all of them different.
+    /// Returns `sets` key sets of `keys` different keys each.
     fn numbered(sets: usize, keys: usize) -> Sections {
         let key = |number: usize| {
             let blob = [&b"\0\0\0\x0bssh-ed25519\0\0\0 "[..], format!("{number:032}").as_bytes()].concat();
@@ -591,8 +592,8 @@ mod tests {
         Sections { all: (0..sets).map(set).collect(), applied: (0..sets).map(SectionIndex::from).collect() }
     }
 
-    /// Returns the numbers of operations of the first apply, one with nothing to do, one by which all keys move to other sets, and one that
-    /// removes all keys.
+    /// Returns the numbers of operations of a first apply, an apply without changes, an apply that moves all keys to other key sets, and an
+    /// apply that removes all keys.
     fn operations_of(sections: &Sections) -> [usize; 4] {
         let mut content = Vec::new();
         let mut edit = |sections: &Sections, changes_keys: bool| {
@@ -621,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn work_grows_no_faster_than_the_number_of_keys() {
+    fn edit_takes_linear_time() {
         for (few, many) in [(numbered(1, 100), numbered(1, 400)), (numbered(10, 10), numbered(40, 10))] {
             for (few, many) in operations_of(&few).into_iter().zip(operations_of(&many)) {
                 assert!(many <= 4 * few + few / 10, "{few} operations for 100 keys, {many} for 400");

@@ -1,4 +1,5 @@
-//! The record of keys that had no mark of ours when a key set came to count them: if its file names one no more, the line goes with it.
+//! The record of unmarked keys that a key set has counted as its own. When its file no longer names such a key, the user's line is removed
+//! too.
 
 use bstr::{BStr, ByteSlice};
 use holo_change::error::{PathError, Result};
@@ -11,16 +12,15 @@ use std::path::Path;
 
 const DIRECTORY: &str = ".unmarked";
 
-/// The user and the name of a key set.
-pub(crate) type Of<'a> = (&'a str, &'a BStr);
+pub(crate) type SetName<'a> = (&'a str, &'a BStr);
 
-fn place(host: &Host, (user, set): Of<'_>) -> Result<PathHandle> {
+fn place(host: &Host, (user, set): SetName<'_>) -> Result<PathHandle> {
     let path = Path::new(DIRECTORY).join(user).join(OsStr::from_bytes(set));
     Ok(Tree::open(host.state_dir())?.place(&path))
 }
 
-/// Reads the lines of the keys, without their comments.
-pub(crate) fn read(host: &Host, set: Of<'_>) -> Result<Vec<Vec<u8>>> {
+/// Reads the recorded key lines, which have no comments.
+pub(crate) fn read(host: &Host, set: SetName<'_>) -> Result<Vec<Vec<u8>>> {
     let place = place(host, set)?;
     let mut content = Vec::new();
     if let Some(mut file) = place.open_if_file()? {
@@ -29,8 +29,8 @@ pub(crate) fn read(host: &Host, set: Of<'_>) -> Result<Vec<Vec<u8>>> {
     Ok(content.lines_with_terminator().map(<[u8]>::to_vec).collect())
 }
 
-/// Records exactly these.
-pub(crate) fn write(host: &Host, set: Of<'_>, lines: &[Vec<u8>]) -> Result<()> {
+/// Replaces the recorded lines.
+pub(crate) fn write(host: &Host, set: SetName<'_>, lines: &[Vec<u8>]) -> Result<()> {
     if read(host, set)? == lines {
         return Ok(());
     }

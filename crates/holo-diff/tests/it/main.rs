@@ -1,10 +1,5 @@
 //! Tests against other programs.
-#![expect(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what is wrong"
-)]
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod against_patch;
 

@@ -1,10 +1,5 @@
 //! Integration tests: one module per topic.
-#![expect(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says by panicking what is wrong"
-)]
+#![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod sources;
 

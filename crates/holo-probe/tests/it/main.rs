@@ -1,5 +1,5 @@
 //! Tests of the probes with test servers.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 use holo_download::testing::{Reply, Server};
 use holo_process::Program;

@@ -1,5 +1,5 @@
 //! Integration tests: one module per topic.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod boot;
 mod overlay;

@@ -1,5 +1,5 @@
 //! Integration tests of the plugin `exec`: one module per topic.
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod exec;
 

@@ -1,5 +1,5 @@
 //! The integration tests of the plugin `files`: one module a topic, named in front of its tests.
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod access;
 mod adopt;

@@ -1,5 +1,5 @@
 //! The integration tests of the `run-scripts` plugin. Each topic is a module, whose name prefixes its tests.
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod scripts;
 

@@ -1,4 +1,4 @@
-//! On a real system: users from its user database, in a chroot over everything that this machine has, so that nothing of it changes.
+//! Tests with users of a real user database, in a chroot over a copy-on-write image of this machine.
 
 use holo_testing::overlay::{NEEDS, Overlay};
 use holo_testing::{Need, Run, binaries::built, trial_of};
@@ -8,19 +8,19 @@ const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeR
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [(&str, fn()); 7] = [
-        ("what is made belongs to the user", belongs_to_the_user),
-        ("a directory that only a group of the user may enter is entered", behind_a_group),
-        ("root has keys too", root_has_keys),
-        ("what is root's stays root's in a user's home", roots_in_a_home),
+        ("created files belong to the user", belongs_to_the_user),
+        ("a directory that only a group of the user may enter is accessible", behind_a_group),
+        ("keys of root are managed", root_has_keys),
+        ("files of root in a user's home stay unchanged", roots_in_a_home),
         ("an unknown user has no keys, and an orphan of one is kept", unknown_user),
-        ("a full file system leaves what was there", full),
-        ("what was done is said where version 3's output is not read", said),
+        ("a full file system leaves the file unchanged", full),
+        ("changes are reported in JSON output", changes_in_json),
     ];
     let needs = [NEEDS, &[Need::Program("useradd")]].concat();
     cases.map(|(name, case)| trial_of(name, &needs, case)).into()
 }
 
-/// Runs a script as root of a system like this one that has the plugin, a key file for `jane`, and a user of that name.
+/// Runs a script as root in such a system, which has the plugin, a user `jane`, and a key file for her.
 fn on_a_system(script: &str) -> Run {
     let system = Overlay::new().plugin("ssh-keys").resource("ssh-keys/jane/x.pub", format!("{KEY} jane\n"));
     system.must("groupadd staff-of-jane; useradd -m -d /home/jane -G staff-of-jane -s /bin/sh jane");
@@ -105,7 +105,7 @@ fn full() {
     assert!(!run.stdout_lossy().contains("holonew"), "{run}");
 }
 
-fn said() {
+fn changes_in_json() {
     let run = on_a_system(
         "holo apply --json; holo apply --json; mv /usr/share/holo/ssh-keys/jane/x.pub /usr/share/holo/ssh-keys/jane/a.pub
          holo apply --json; rm /usr/share/holo/ssh-keys/jane/a.pub; holo apply --json

@@ -1,5 +1,5 @@
-//! A user replaces whatever is in the home directory, also while holo works there: nothing that is not the user's is read, written,
-//! given away or closed.
+//! The user replaces files in the home directory, also while the plugin works there. Files of other users must not be read, written,
+//! chowned or removed.
 
 use data_encoding::{BASE64, BASE64_NOPAD};
 use holo_testing::{Need, Run, ScratchRoot, trial_of};
@@ -19,7 +19,7 @@ const VICTIM: u32 = 54322;
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMlEihSDsXtKfjGZmUFcJVFeRT7ctkIuJqrXfdbEAr5w";
 const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdzC/U28SStyTYU9/4RVVeARpSAo/wvLM9mqvU7bpfP";
-/// The content of a victim's file beside a key.
+/// A text in the victim's file next to the key.
 const NOTE: &str = "not-for-mallory";
 
 const SOURCE: &str = "usr/share/holo/ssh-keys/mallory/x.pub";
@@ -29,28 +29,31 @@ const FILE: &str = "home/mallory/.ssh/authorized_keys";
 pub(crate) fn trials() -> Vec<Trial> {
     const NEEDS: &[Need] = &[Need::Root];
     let cases: [(&str, fn()); 7] = [
-        ("what is not the user's file is refused, whatever it is", refused),
+        ("traps in place of the file are refused", refused),
         ("a hard link to the user's own file is replaced, not written through", own_hard_link),
-        ("a file that does not end is not read to its end", endless),
-        ("swapped while holo works: the file", swapped_file),
-        ("swapped while holo works: the directory", swapped_directory),
-        ("an edit that is saved while holo works is not lost", saved_meanwhile),
-        ("what a killed apply has left, or another has put there, is no trap", leftovers),
+        ("an endless file is not read completely", endless),
+        ("the file is swapped for traps during a run", swapped_file),
+        ("the directory is swapped for traps during a run", swapped_directory),
+        ("an edit that is saved during a run is not lost", saved_meanwhile),
+        ("leftovers of a killed apply and traps at their path are removed", leftovers),
     ];
     let trials = cases.map(|(name, case)| trial_of(name, NEEDS, case));
-    let attributes =
-        trial_of("the user's ACL and notes of the file stay", &[Need::Root, Need::ExtendedAttributes], attributes_stay);
+    let attributes = trial_of(
+        "the ACL and extended attributes of the file are kept",
+        &[Need::Root, Need::ExtendedAttributes],
+        attributes_stay,
+    );
     trials.into_iter().chain([attributes]).collect()
 }
 
-/// The key in the victims' files, and by what it is known: nobody may see either.
+/// Returns the key in the victims' files and its fingerprint. Neither may appear in any output.
 fn secret_key() -> (String, String) {
     let blob = [b"\0\0\0\x0bssh-ed25519\0\0\0\x20", &[7; 32][..]].concat();
     let fingerprint = BASE64_NOPAD.encode(&Sha256::digest(&blob));
     (BASE64.encode(&blob), fingerprint)
 }
 
-/// A root with a user, and with files that are none of that user's business.
+/// A root with a user, and with files of victims.
 struct Scene {
     root: ScratchRoot,
     before: BTreeSet<String>,
@@ -58,18 +61,18 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        // A line with our mark would be seen to be removed if it were read.
+        // If this file were read, the removal of the marked line would be visible.
         let (key, _) = secret_key();
         let marked = format!("ssh-ed25519 {key} holo=ssh-keyset:mallory/x\nssh-ed25519 {key} {NOTE}\n");
-        // Less than what a home directory is given to answer: none of this may have to be given up.
+        // The limit is below the timeout for home directories: none of these operations may run into that.
         let root = ScratchRoot::new()
             .time_limit(Duration::from_secs(30))
             .plugin("ssh-keys")
             .file(SOURCE, format!("{KEY} x\n"))
             .dir("home/mallory/.ssh")
             .file(FILE, "# mine\n");
-        // One that only root can read, one that everybody can read, and one that everybody can even write: only the first two
-        // are beyond what the user can do.
+        // One directory is private to root, one is world-readable, and one is world-writable. Only the first two are beyond the permissions
+        // of the user.
         for (name, owner, file_mode, folder_mode) in
             [("root", 0, 0o600, 0o700), ("open", 0, 0o644, 0o755), ("shared", VICTIM, 0o666, 0o777)]
         {
@@ -89,7 +92,7 @@ impl Scene {
         Scene { root, before }
     }
 
-    /// Runs holo, and demands that the victims are as before and not to be seen.
+    /// Runs holo, and asserts that the victims' files are unchanged and do not appear in the output.
     #[track_caller]
     fn holo(&self, arguments: &[&str]) -> Run {
         let run = self.root.holo(arguments);
@@ -101,14 +104,14 @@ impl Scene {
         run
     }
 
-    /// Everything that looks into the home directory.
+    /// Runs every command that looks into the home directory.
     #[track_caller]
     fn all(&self) -> [Run; 4] {
         [self.holo(&["check"]), self.holo(&["diff"]), self.holo(&["apply"]), self.holo(&["apply", "--force"])]
     }
 }
 
-/// Everything that there is to know of the victims, but for how many names they have.
+/// Returns all metadata and contents of the victims' files except for link counts.
 fn victims(root: &ScratchRoot) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for name in ["root", "open", "shared"] {
@@ -125,7 +128,7 @@ fn victims(root: &ScratchRoot) -> BTreeSet<String> {
     found
 }
 
-/// Does something as the user.
+/// Calls `act` with the credentials of the user.
 fn as_mallory<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -147,10 +150,10 @@ fn remove(path: &Path) {
     let _none = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
 }
 
-/// Makes something at a path.
+/// Creates a trap at a path.
 type Trap = Box<dyn Fn(&Path) + Send + Sync>;
 
-/// Returns the things that can be in place of a file or directory.
+/// Returns the traps to put in place of a file or a directory.
 fn traps(scene: &Scene, name: &'static str) -> Vec<(&'static str, Trap)> {
     let victim = |which: &str| scene.root.join(format!("victims/{which}/{name}"));
     let (root, open, shared) = (victim("root"), victim("open"), victim("shared"));
@@ -166,14 +169,14 @@ fn traps(scene: &Scene, name: &'static str) -> Vec<(&'static str, Trap)> {
         traps.push(("a file", Box::new(|path| fs::write(path, "x").unwrap())));
     } else {
         traps.push(("a directory", Box::new(|path| fs::create_dir(path).unwrap())));
-        // Kernels can be told to let users make such links, and some are.
+        // The sysctl fs.protected_hardlinks may be off.
         traps.push(("a hard link to root's", Box::new(move |path| fs::hard_link(&links, path).unwrap())));
         traps.push(("a hard link to another's", Box::new(move |path| fs::hard_link(&shared_links, path).unwrap())));
     }
     traps
 }
 
-/// Puts a trap somewhere, and gives it to the user, who might have made it; what hard links lead to is not the user's.
+/// Creates a trap and gives it to the user, who could have created it. Targets of hard links keep their owners.
 fn put(trap: &Trap, path: &Path) {
     trap(path);
     let stat = fs::symlink_metadata(path).unwrap();
@@ -192,7 +195,7 @@ fn refused() {
             let before = fs::symlink_metadata(&path).unwrap();
             for (run, command) in scene.all().iter().zip(["check", "diff", "apply", "force"]) {
                 assert!(!run.success(), "{what} at {place}, {command}: {run}");
-                // The reason for the refusal is given, but for differences.
+                // Every command except `diff` reports why it refuses.
                 let said = format!("!! open {}", scene.root.join(place).display());
                 assert!(command == "diff" || run.stderr_lossy().contains(&said), "{what}: {run}");
             }
@@ -201,7 +204,7 @@ fn refused() {
             assert_eq!(about(&before), about(&after), "{what} at {place}");
         }
     }
-    // And with nothing in its place all is well.
+    // Without a trap, all commands succeed.
     let scene = Scene::new();
     let [check, _, apply, _] = scene.all();
     assert!(check.stdout_lossy().contains("would add key 256 SHA256:") && apply.success(), "{check}{apply}");
@@ -254,7 +257,7 @@ fn swapped_directory() {
     swapped("home/mallory/.ssh", "");
 }
 
-/// Has the user exchange the real thing for a trap and back, as fast as can be, while everything is run many times.
+/// Swaps the real file or directory for a trap and back in a tight loop, while all commands run many times.
 fn swapped(place: &str, name: &'static str) {
     let scene = Scene::new();
     let (path, traps) = (scene.root.join(place), traps(&scene, name));
@@ -276,7 +279,7 @@ fn swapped(place: &str, name: &'static str) {
                         for _there_and_back in 0..2 {
                             let swapped = renameat_with(CWD, &path, CWD, trap, RenameFlags::EXCHANGE);
                             swaps.fetch_add(u64::from(swapped.is_ok()), Ordering::Relaxed);
-                            // At every pace, so that it happens at every step.
+                            // The pause varies so that swaps hit every step.
                             pause = (pause + 7) % 1009;
                             (0..pause * 10).for_each(|_| std::hint::spin_loop());
                         }
@@ -284,10 +287,10 @@ fn swapped(place: &str, name: &'static str) {
                 }
             });
         });
-        // If this fails, the other thread has to end nevertheless.
+        // If this panics, the other thread must still terminate.
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for round in 0..40 {
-                // Alternating, so that there is always something to be written.
+                // The source alternates so that there is always a change to write.
                 scene.root.write(SOURCE, format!("{} x\n", if round % 2 == 0 { OTHER } else { KEY }));
                 scene.holo(&["scan"]);
                 for arguments in [&["check"][..], &["diff"], &["apply"], &["apply", "--force"]] {
@@ -307,7 +310,7 @@ fn swapped(place: &str, name: &'static str) {
     assert!(swaps > 1000 && refused > 0, "{swaps} swaps, {refused} refused, {written} written");
 }
 
-/// The user's editor saves the file again and again, as most do: a new file takes its place, with as many bytes as before.
+/// The user's editor saves the file repeatedly by renaming a new file of the same size over it.
 fn saved_meanwhile() {
     let scene = Scene::new();
     let path = scene.root.join(FILE);
@@ -325,7 +328,7 @@ fn saved_meanwhile() {
                 chown(&new, Some(MALLORY), Some(MALLORY)).unwrap();
                 fs::rename(&new, &path).unwrap();
                 saved.store(number, Ordering::Relaxed);
-                // Nobody but holo writes now, and what was saved is to be there: for a moment, holo's may stand in its place.
+                // Only holo writes now, and the saved content must survive. The content written by holo may be visible for a moment.
                 let first = format!("# {number:09}\n");
                 let is_there = || {
                     std::thread::sleep(Duration::from_millis(3));
@@ -366,7 +369,7 @@ fn attributes_stay() {
     };
     assert!(fs::read_to_string(&path).unwrap().contains(KEY));
     assert_eq!(get("user.note"), b"mine");
-    // The mode is ours, and so nobody else may read it: the entry is there, and the mask says so.
+    // The mode is managed, and so the ACL entry is kept but masked.
     let kept = get("system.posix_acl_access");
     assert_eq!(kept.len(), acl.len());
     assert_eq!((&kept[..30], &kept[32..]), (&acl[..30], &acl[32..]));

@@ -1,5 +1,5 @@
-//! The integration tests of the plugin `ssh-keys`: one module a topic, named in front of its tests.
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+//! Integration tests of the `ssh-keys` plugin: one module for each topic, whose name prefixes its tests.
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod accounts;
 mod attacks;

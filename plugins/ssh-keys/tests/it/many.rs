@@ -1,4 +1,4 @@
-//! Many key sets of one user: what an apply and a check do once, they do not do for each of them.
+//! Many key sets of one user: the user's file is accessed once, not once for each key set.
 
 use bstr::ByteSlice;
 use data_encoding::BASE64;
@@ -11,14 +11,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial_of("the user's file is read and replaced once for all key sets", STRACE, once_for_all)]
 }
 
-/// The numbers of system calls that name the keys of the user, or the list of key sets.
+/// The numbers of system calls that name the user's keys or the list of key sets.
 #[derive(Debug, PartialEq, Eq)]
 struct Calls {
     keys: usize,
     list: usize,
 }
 
-/// Returns the calls of a first apply, a check and an apply with nothing to do, and one that removes all keys.
+/// Returns the calls of a first apply, a check, an apply without changes, and an apply that removes all keys.
 fn calls_for(sets: usize) -> [Calls; 4] {
     let mut root = ScratchRoot::in_memory().binary(built("holo")).plugin("ssh-keys").dir("home/jane");
     for number in 0..sets {

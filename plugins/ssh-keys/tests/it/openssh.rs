@@ -1,4 +1,4 @@
-//! Keys are read and listed as OpenSSH does it: every kind of key that it can make, and lines that are hard to read.
+//! Keys are parsed and listed as by OpenSSH: all key types that it can generate, and lines that are hard to parse.
 
 use data_encoding::BASE64;
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -9,17 +9,17 @@ const SOURCE: &str = "usr/share/holo/ssh-keys/jane/x.pub";
 pub(crate) fn trials() -> Vec<Trial> {
     const KEYGEN: &[Need] = &[Need::Program("ssh-keygen")];
     vec![
-        trial_of("keys of every kind are listed as by ssh-keygen", KEYGEN, every_kind),
+        trial_of("keys of every type are listed as by ssh-keygen", KEYGEN, every_kind),
         trial_of("lines are read as by ssh-keygen", KEYGEN, hard_lines),
     ]
 }
 
-/// A root in which there is a key set to be read. OpenSSH shows letters as letters only where the locale has them.
+/// Returns a root with the plugin. OpenSSH escapes letters that are not in the locale's character set.
 fn root() -> ScratchRoot {
     ScratchRoot::new().plugin("ssh-keys").dir("home/jane").env("LC_ALL", "C.UTF-8")
 }
 
-/// Returns the keys that `ssh-keygen -l` lists of a file.
+/// Returns the keys that `ssh-keygen -l` lists for a file.
 fn listed_by_openssh(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
     root.write("listed.pub", text);
     let run = root.run("ssh-keygen", &["-l", "-f", "listed.pub"]);
@@ -30,7 +30,7 @@ fn listed_by_openssh(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
 fn listed_by_us(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
     root.write(SOURCE, text);
     let run = root.holo(&["scan"]);
-    // The file may have errors: this is about them.
+    // The scan may report errors in the file, which do not matter here.
     assert!(matches!(run.status, Some(0 | 1)), "{run}");
     let text = run.stdout_lossy().into_owned();
     text.lines().filter_map(|line| line.trim_start().strip_prefix("key is ")).map(str::to_owned).collect()
@@ -38,7 +38,7 @@ fn listed_by_us(root: &ScratchRoot, text: &[u8]) -> Vec<String> {
 
 fn generate(root: &ScratchRoot, name: &str, kind: &str, bits: &str) -> String {
     let run = root.run("ssh-keygen", &["-q", "-t", kind, "-b", bits, "-N", "", "-C", "jane doe@home", "-f", name]);
-    // DSA keys cannot be made any more by newer versions.
+    // Newer versions of OpenSSH cannot generate DSA keys.
     assert!(run.success() || kind == "dsa", "{run}");
     if run.success() { root.read(format!("{name}.pub")).to_string() } else { String::new() }
 }
@@ -47,7 +47,7 @@ fn string(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
-/// The key of a hardware token, made from one that needs none.
+/// Builds a key of a hardware token from a plain key.
 fn token(plain: &str, name: &str, length: usize, before: &[&[u8]]) -> String {
     let blob = BASE64.decode(plain.split(' ').nth(1).unwrap().as_bytes()).unwrap();
     let key = &blob[blob.len() - length..];
@@ -84,7 +84,7 @@ fn every_kind() {
         kinds.push((name.to_owned(), token));
     }
     kinds.retain(|(_, key)| !key.is_empty());
-    // Every one of them is certified too, by authorities of several kinds and with all that a certificate can hold.
+    // Certify each of them too, by authorities of several types and with all fields of a certificate set.
     for (index, (name, _)) in kinds.clone().into_iter().enumerate() {
         let authority = ["ed25519-256", "rsa-2048", "ecdsa-521"][index % 3];
         let options = ["-n", "jane,root", "-z", "4711", "-V", "20200101:20400101", "-O", "source-address=10.0.0.0/8"];
@@ -100,10 +100,10 @@ fn every_kind() {
         assert_eq!(expected.len(), 1, "{name}: {key}");
         assert_eq!(listed_by_us(&root, key.as_bytes()), expected, "{name}");
     }
-    // All in one file.
+    // All keys in one file.
     let all: String = kinds.iter().map(|(_, key)| key.as_str()).collect();
     assert_eq!(listed_by_us(&root, all.as_bytes()), listed_by_openssh(&root, all.as_bytes()));
-    // A key that has lost a byte anywhere, or got one, is a key to neither.
+    // Neither side accepts a key with a byte removed or added.
     for (name, key) in kinds.iter().filter(|(name, _)| !name.starts_with("rsa-") && !name.starts_with("dsa-")) {
         let (kind, rest) = key.split_once(' ').unwrap();
         let blob = BASE64.decode(rest.split(' ').next().unwrap().as_bytes()).unwrap();
@@ -164,7 +164,7 @@ fn hard_lines() {
         let mut text = Vec::new();
         for byte in line {
             match byte {
-                // An address is none.
+                // In these names, `@` is literal.
                 b'@' if !line.starts_with(b"rsa-sha2") => text.extend_from_slice(key.as_bytes()),
                 b'%' => text.extend_from_slice(blob(&ed25519).as_bytes()),
                 b'&' => text.extend_from_slice(blob(&rsa).as_bytes()),

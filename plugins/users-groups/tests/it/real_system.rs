@@ -42,7 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("who is killed while a user gets another name goes on where that ended", killed_at_another_name),
         ("who is killed while a user is changed finds it as intended", killed_at_a_change),
         ("whatever is defined, everything is as before when nothing is any more", random_definitions),
-        ("what was done is said where version 3's output is not read", said),
+        ("changes are reported in JSON output", changes_in_json),
         ("a failure that has changed nothing refreshes nobody", failed_unchanged),
         ("a login group without a name is given back by its number", nameless_login_group),
     ];

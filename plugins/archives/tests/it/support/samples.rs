@@ -1,5 +1,5 @@
 //! Archives of all formats, including some that no honest tool creates.
-#![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "a test says by panicking what is wrong")]
+#![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "a failed test panics")]
 
 use std::io::Write;
 use tar::{EntryType, Header};
