@@ -1,4 +1,4 @@
-//! Walks the plan: which entities are worked on, left out and refreshed.
+//! Walks the plan: decides which entities are applied or checked, which are left out, and which are refreshed.
 
 mod asking;
 mod blocked;
@@ -30,46 +30,43 @@ use jiff::Zoned;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// The entities to be walked, and the way in which it is done.
+/// A run over the selected entities of a plan.
 pub struct Walk<'a> {
     /// All entities, in version 3's order.
     entities: &'a PerEntity<Entity>,
-    /// The entities that are worked on.
     selected: &'a Selected,
-    /// The dependencies of the entities.
     plan: &'a Plan,
     plugins: &'a mut Table<PluginIndex, Plugin>,
-    /// The view of files that plugins name.
+    /// Resolves the file names that plugins report.
     view: View<'a>,
-    /// The signal that ends the walk before its time.
+    /// Ends the walk early.
     interrupt: &'a Interrupt,
-    /// The work on each entity.
+    /// The operation to run on each entity.
     task: Task,
-    /// True if the first failure ends the walk.
+    /// Whether the first failure ends the walk.
     fail_fast: bool,
-    /// True if a check looks at what force would do.
+    /// Whether a check previews a forced apply.
     forces: bool,
-    /// True if differences are shown.
     shows_differences: bool,
-    /// The refreshes that are due.
     refreshes: Refreshes,
-    /// The last values that entities have sent.
+    /// The last value that each entity sent under each name.
     sent: SentValues,
-    /// The numbers of the last changes of what entities receive that their plugins know.
+    /// For each receiver, the number of the last change to its received values that its plugin has seen.
     renewed: HashMap<EntityIndex, u64>,
-    /// The values that belong to the states of entities, if they are kept.
+    /// Values that describe the states of entities, if they are kept for a rollback.
     values: Option<Values>,
-    /// The end of each entity that has been done with, or looked at for another one.
+    /// The outcome of each entity that has been applied or checked so far, including unselected requirements.
     ends: PerEntity<Option<End>>,
-    /// The time that schedules are compared with: one for the whole walk, so that none of them opens or closes in the middle of it.
+    /// The time that schedules are compared with. It is fixed for the whole walk, so that no schedule opens or closes
+    /// halfway through.
     begin: Zoned,
-    /// The entities that are not changed as something that they require is not.
+    /// Entities that are held back because one of their requirements is.
     waiting: HashSet<EntityIndex>,
-    /// The plugins of which a check has found an entity that would be changed.
+    /// Plugins with an entity that a check found pending.
     pending: HashSet<PluginIndex>,
-    /// The inputs that define the entities, if those that nothing defines are only scrubbed as long as they stay the same.
+    /// The inputs that define the entities. If set, orphans are scrubbed only while these inputs stay the same.
     inputs: Option<&'a Fingerprint>,
-    /// True if those inputs are known to have changed.
+    /// Whether those inputs are known to have changed.
     inputs_have_changed: bool,
 }
 
@@ -107,32 +104,32 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Looks at what force would do, if that is wanted: what would be refused without it counts as a change then.
+    /// Sets whether a check previews a forced apply, in which refused entities count as pending changes.
     #[must_use]
     pub fn with_force(self, forces: bool) -> Walk<'a> {
         Walk { forces, ..self }
     }
 
-    /// Shows the differences that the work makes, or would make, if that is wanted.
+    /// Sets whether the differences that the work makes, or would make, are shown.
     #[must_use]
     pub fn with_differences(self, shows_differences: bool) -> Walk<'a> {
         Walk { shows_differences, ..self }
     }
 
-    /// Ends with the first entity that fails or is refused, if that is wanted. Then entities are worked on one by one, as a plugin that has a
-    /// set in its hands goes on with the others.
+    /// Sets whether the walk ends with the first entity that fails or is refused. Entities are then applied one at a
+    /// time, because a plugin that works on a set does not stop in the middle of it.
     #[must_use]
     pub fn fail_fast(self, fail_fast: bool) -> Walk<'a> {
         Walk { fail_fast, ..self }
     }
 
-    /// Keeps the values that belong to the states of entities, if that is wanted.
+    /// Sets where the values that describe the states of entities are kept, if anywhere.
     #[must_use]
     pub fn with_values(self, values: Option<Values>) -> Walk<'a> {
         Walk { values, ..self }
     }
 
-    /// Leaves orphans alone once these inputs have changed: their definitions may be about to come back.
+    /// Leaves orphans alone once these inputs have changed, because their definitions may be about to come back.
     #[must_use]
     pub fn with_inputs(self, inputs: &'a Fingerprint) -> Walk<'a> {
         Walk { inputs: Some(inputs), ..self }
@@ -141,10 +138,10 @@ impl<'a> Walk<'a> {
     /// Works on the selected entities, in the plan's order.
     ///
     /// # Errors
-    /// Only what ends the run: what goes wrong with an entity is an event, and counted.
+    /// Only what ends the run. Failures of entities are reported as events and counted.
     pub fn go(mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
         reporter.event(Event::WorkBegins);
-        // A check foresees more, which are not due.
+        // A check marks more refreshes as expected, but those are not due.
         let due_before = self.refreshes.due().count();
         let worked = self.work_on_all(reporter);
         let due = match &worked {
@@ -156,7 +153,7 @@ impl<'a> Walk<'a> {
         worked
     }
 
-    /// Works on the selected entities, and ends what is written meanwhile.
+    /// Works on the selected entities, and finishes the files that are written meanwhile.
     fn work_on_all(&mut self, reporter: &mut dyn Reporter) -> Result<Tally, FatalError> {
         let mut tally = Tally::default();
         let sets = self.plan.sets(self.selected);
@@ -183,7 +180,7 @@ impl<'a> Walk<'a> {
         Ok(tally)
     }
 
-    /// Finds out whether the inputs have changed, if entities would be scrubbed.
+    /// Checks whether the inputs have changed, if the set contains orphans.
     fn look_at_inputs(&mut self, set: &[EntityIndex]) {
         if let Some(inputs) = self.inputs
             && !self.inputs_have_changed
@@ -193,7 +190,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Writes values down. That they cannot be is said once, and no reason to end the work.
+    /// Writes values. A failure is reported once and does not end the run.
     fn keep_values(&mut self, write: impl FnOnce(&mut Values) -> Result<(), IoError>, reporter: &mut dyn Reporter) {
         if let Some(values) = &mut self.values
             && let Err(error) = write(values)
@@ -204,7 +201,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Works on entities of one plugin that do not depend on each other, and keeps how each of them ended. Those that are held are checked.
+    /// Works on entities of one plugin that do not depend on each other, and records their outcomes. Entities on hold
+    /// are only checked.
     fn work_on_part(
         &mut self,
         part: &[EntityIndex],
@@ -222,7 +220,7 @@ impl<'a> Walk<'a> {
         for (&entity, ended) in able.iter().zip(ended) {
             self.ends[entity] = Some(ended.end);
             if hold.is_some() {
-                // Whatever it is found to be, no refresh has become due or was done.
+                // Whatever the check reports, no refresh has become due or was done.
                 continue;
             }
             if self.task == Task::Check && ended.end == End::Pending {
@@ -237,7 +235,8 @@ impl<'a> Walk<'a> {
         if self.task == Task::Check { Ok(()) } else { self.refreshes.record() }
     }
 
-    /// Returns the ID of an entity that comes before this one and is pending in a check, so that this one would find it in another state.
+    /// Returns the ID of an entity that precedes this one and is pending in a check, so that an apply would find this
+    /// one in a different state.
     fn pending_before(&self, entity: EntityIndex) -> Option<&'a BStr> {
         let mut before = self.plan.waits_for(entity).filter(|_| self.task == Task::Check);
         before
@@ -245,7 +244,7 @@ impl<'a> Walk<'a> {
             .map(|other| self.entities[other].id())
     }
 
-    /// Leaves out what cannot be worked on, and returns the others.
+    /// Leaves out entities that cannot be worked on, and returns the others.
     fn leave_out(&mut self, set: &[EntityIndex], reporter: &mut dyn Reporter) -> Result<Vec<EntityIndex>, FatalError> {
         let mut able = Vec::new();
         for &entity in set {
@@ -272,16 +271,16 @@ impl<'a> Walk<'a> {
         Ok(able)
     }
 
-    /// Finds out, without changing or showing anything, how a requirement is that is not selected.
+    /// Checks an unselected requirement silently.
     fn check_unselected(&mut self, entity: EntityIndex) -> Result<End, FatalError> {
         let end = if self.plan.conflicts_of(entity).next().is_some() {
             End::Failed
         } else {
-            // It is not applied, by force or otherwise.
+            // The requirement is not applied, so force does not matter.
             let forces = std::mem::take(&mut self.forces);
             let ended = self.work(&[entity], Task::Check, &mut Silence)?;
             self.forces = forces;
-            // Of what its plugin cannot tell nothing is claimed, and nobody is kept from work because of it.
+            // If the plugin cannot tell, do not hold back the dependents.
             ended.first().map_or(End::Pending, |ended| if ended.is_unknown { End::Unchanged } else { ended.end })
         };
         self.ends[entity] = Some(end);

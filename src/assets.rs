@@ -1,4 +1,4 @@
-//! The entities that provide an asset, and paths among assets.
+//! Finds the entities that provide an asset, and compares asset paths.
 
 use crate::index::{EntityIndex, PerEntity, Table, define_index};
 use crate::node::Node;
@@ -14,11 +14,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 define_index! {
-    /// The index of an item among those of all keys.
+    /// The index of an item in the list that all keys share.
     ItemIndex
 }
 
-/// Entities by a key that several of them may share. There are many keys, so no list is allocated for each.
+/// Groups entities by key. Most groups are tiny and there are many of them, so they share one linked list instead of
+/// allocating one each.
 pub(crate) struct Groups<K> {
     /// The first and the last item of each key.
     ends: HashMap<K, (ItemIndex, ItemIndex)>,
@@ -28,17 +29,17 @@ pub(crate) struct Groups<K> {
 /// An entity in a group.
 struct Item {
     entity: EntityIndex,
-    /// The next item of the same key.
+    /// The next item with the same key.
     next: Option<ItemIndex>,
 }
 
 impl<K: Eq + Hash> Groups<K> {
-    /// Groups of about so many keys.
+    /// Creates groups with room for this number of keys.
     pub(crate) fn with_capacity(keys: usize) -> Groups<K> {
         Groups { ends: HashMap::with_capacity(keys), items: Table::new() }
     }
 
-    /// Adds an entity, and returns the first one of its key.
+    /// Adds an entity, and returns the first one with the same key.
     pub(crate) fn add(&mut self, key: K, entity: EntityIndex) -> EntityIndex {
         let new = self.items.push(Item { entity, next: None });
         let (first, last) = self.ends.entry(key).or_insert((new, new));
@@ -49,7 +50,7 @@ impl<K: Eq + Hash> Groups<K> {
         self.items[*first].entity
     }
 
-    /// Returns the entities of a key, in the order in which they were added.
+    /// Returns the entities with this key, in the order in which they were added.
     pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> impl Iterator<Item = EntityIndex>
     where
         K: Borrow<Q>,
@@ -59,7 +60,7 @@ impl<K: Eq + Hash> Groups<K> {
     }
 }
 
-/// The entities that provide an asset.
+/// The entities that provide each asset.
 pub(crate) struct Providers<'a> {
     paths: Groups<Cow<'a, [u8]>>,
     others: Groups<&'a Asset<&'a BStr>>,
@@ -80,7 +81,8 @@ impl<'a> Providers<'a> {
         providers
     }
 
-    /// Returns all entities that provide an asset and count, which for a path means its nearest ancestor that any such entity provides.
+    /// Returns all matching entities that provide an asset. A path is provided by the nearest ancestor that any
+    /// matching entity provides.
     pub(crate) fn find(&self, asset: &Asset<&BStr>, counts: impl Fn(&EntityIndex) -> bool) -> Vec<EntityIndex> {
         let Some(path) = path(asset) else { return self.others.get(asset).filter(counts).collect() };
         let nearest_first = iter::successors(Some(&*path), |path| parent(path));
@@ -89,18 +91,18 @@ impl<'a> Providers<'a> {
     }
 }
 
-/// Returns the normalised path that an asset is, if it is one.
+/// Returns the normalised path of an asset of kind `path`.
 pub(crate) fn path<S: AsRef<[u8]>>(asset: &Asset<S>) -> Option<Cow<'_, [u8]>> {
     path_in(asset, "path")
 }
 
-/// Returns the normalised path that an asset of this kind is.
+/// Returns the normalised path of an asset of this kind.
 pub(crate) fn path_in<'a, S: AsRef<[u8]>>(asset: &'a Asset<S>, kind: &str) -> Option<Cow<'a, [u8]>> {
     if asset.kind.as_ref() != kind.as_bytes() {
         return None;
     }
     let path = asset.value.as_ref();
-    // Nearly all are normalised, and there are many.
+    // Almost all paths are normalised already, and there are many of them.
     let is_odd = |pair: &[u8]| matches!(pair, [b'/', b'/' | b'.']);
     let is_normal = path.starts_with(b"/") && !path.ends_with(b"/") && !path.windows(2).any(is_odd);
     let normalised = || normalise(Path::new(OsStr::from_bytes(path))).into_os_string().into_vec();

@@ -1,4 +1,4 @@
-//! The cache directory: made when a run begins, gone when it ends.
+//! The cache directory, which lives as long as the run.
 
 use crate::error::FatalError;
 use crate::root::normalise;
@@ -8,36 +8,36 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file of the values that entities had in the state that the system is brought back to, in the cache directory.
+/// Name of the file, in the cache directory, with the values that entities had in the state that is being restored.
 pub const KEPT: &str = "kept";
-/// The file of the values that entities have sent, in the cache directory.
+/// Name of the file, in the cache directory, with the values that entities have sent.
 pub const VALUES: &str = "values";
-/// The file of the facts of the run, in the cache directory.
+/// Name of the file, in the cache directory, with the facts of the run.
 pub const FACTS: &str = "facts.json";
 
 const ATTEMPTS: u32 = 1000;
 
-/// The run's own directory for what need not outlive it; removed when this is dropped.
+/// The run's own temporary directory; removed on drop.
 #[derive(Debug)]
 pub struct CacheDirectory(PathBuf);
 
-/// All names that were tried for a cache directory are taken.
+/// Every name that was tried for a cache directory is taken.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot create cache directory below {}", .0.display())]
 struct NoNameError(PathBuf);
 
 impl CacheDirectory {
-    /// Makes a new directory `holo.` and digits.
+    /// Creates a new directory named `holo.` and nine digits.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create(temporary_directory: &Path) -> Result<CacheDirectory, FatalError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = now.as_secs() ^ (u64::from(now.subsec_nanos()) << 10) ^ (u64::from(std::process::id()) << 32);
         for attempt in 0..ATTEMPTS {
             let digits = scramble(seed.wrapping_add(u64::from(attempt))) % 1_000_000_000;
             let path = normalise(&temporary_directory.join(format!("holo.{digits:09}")));
-            // Only our user looks in: what plugins put there may be as private as the files that they manage.
+            // Accessible only to our user: plugins may put copies of private files there.
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(CacheDirectory(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -53,13 +53,13 @@ impl CacheDirectory {
         &self.0
     }
 
-    /// Returns the directory of generated resource files: the virtual resource root.
+    /// Returns the directory of generated resource files, the virtual resource root.
     #[must_use]
     pub fn generated_resources(&self) -> PathBuf {
         self.0.join("generated-resources")
     }
 
-    /// Returns the path of the facts of the run, which exists once they have been asked for.
+    /// Returns the path of the run's facts, which exists once a program has requested them.
     #[must_use]
     pub fn facts(&self) -> PathBuf {
         self.0.join(FACTS)
@@ -71,18 +71,18 @@ impl CacheDirectory {
         self.0.join(".state")
     }
 
-    /// Makes an empty directory for a plugin that has no state directory, or none that we may read.
+    /// Creates an empty directory for a plugin whose state directory is missing or unreadable.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn state_substitute(&self, plugin_id: &str) -> Result<PathBuf, FatalError> {
         self.subdirectory(&format!(".state/{plugin_id}"))
     }
 
-    /// Makes a directory in it.
+    /// Creates a subdirectory.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn subdirectory(&self, name: &str) -> Result<PathBuf, FatalError> {
         let path = self.0.join(name);
         fs::create_dir_all(&path).map_err(|error| FatalError::io("mkdir", &path, error))?;
@@ -90,7 +90,7 @@ impl CacheDirectory {
     }
 }
 
-/// Returns the cache directories of runs, with the times at which something was last put there.
+/// Returns the cache directories of all runs, with their modification times.
 #[must_use]
 pub fn all(temporary_directory: &Path) -> Vec<(PathBuf, SystemTime)> {
     let is_ours = |name: &str| {
@@ -104,7 +104,7 @@ pub fn all(temporary_directory: &Path) -> Vec<(PathBuf, SystemTime)> {
     found
 }
 
-/// Spreads near numbers far apart, so that two runs that begin together seldom try the same name.
+/// Mixes the bits of a number, so that two runs that start together rarely try the same name.
 fn scramble(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -113,7 +113,7 @@ fn scramble(number: u64) -> u64 {
 
 impl Drop for CacheDirectory {
     fn drop(&mut self) {
-        // A plugin may have left a directory without rights behind: then what can go goes.
+        // A plugin may have left a directory without permissions behind; remove what can be removed.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs, each in a file of its own: from what the command line says to an exit code.
+//! The verbs, one file each, from parsed arguments to an exit code.
 
 mod adopt;
 mod apply;
@@ -51,7 +51,7 @@ struct Context<'a> {
     reporter: &'a mut dyn Reporter,
 }
 
-/// Does what the verb says, and returns the exit code.
+/// Runs the verb, and returns its exit code.
 #[must_use]
 pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8 {
     settings.gives_hints = report.gives_hints();
@@ -98,7 +98,7 @@ pub(crate) fn run(verb: Verb, mut settings: Settings, report: &mut Report) -> u8
     }
 }
 
-/// Does what has to clean up behind itself, whatever ends it.
+/// Runs a verb that must clean up after itself even when it is interrupted.
 fn with_context(
     mut settings: Settings,
     reporter: &mut dyn Reporter,
@@ -117,7 +117,8 @@ fn with_context(
     }
 }
 
-/// Does the same with the inputs that count: today's, or those of the generation that the system was brought back to.
+/// Like [`with_context`], but with the effective inputs: the current ones, or those of the generation that the system
+/// was rolled back to.
 fn with_inputs(
     settings: Settings,
     reporter: &mut dyn Reporter,
@@ -130,7 +131,7 @@ fn with_inputs(
     })
 }
 
-/// Uses the inputs of the generation that the system was brought back to, if it was, and says so.
+/// Switches to the inputs of the pinned generation, if there is one, and reports it.
 fn use_pinned(settings: &mut Settings, reporter: &mut dyn Reporter) -> Result<(), FatalError> {
     settings.root = settings.root.today();
     let Some((pin, lock)) = Pin::read_and_lock(&settings.root).map_err(FatalError::could_not_run)? else {
@@ -144,14 +145,14 @@ fn use_pinned(settings: &mut Settings, reporter: &mut dyn Reporter) -> Result<()
     Ok(())
 }
 
-/// Tells which generation the inputs are, if any is kept and may be read: the one that is used, or else the newest.
+/// Reports the generation in use, or else the newest one, if it can be read.
 fn show_generation(root: &Root, reporter: &mut dyn Reporter) {
     let used = Pin::read(root).ok().flatten().map(|pin| pin.generation);
     let newest = || Store::new(root).numbers().ok()?.last().copied();
     used.or_else(newest).iter().for_each(|number| reporter.event(Event::Generation(*number)));
 }
 
-/// Refuses a command that would write inputs, as long as those of a generation are used, which are not to be changed.
+/// Refuses a command that would write inputs while a generation's inputs, which are immutable, are in use.
 fn refuse_if_pinned(verb: &'static str, context: &Context<'_>) -> Result<(), FatalError> {
     match context.settings.root.inputs() {
         None => Ok(()),
@@ -159,7 +160,7 @@ fn refuse_if_pinned(verb: &'static str, context: &Context<'_>) -> Result<(), Fat
     }
 }
 
-/// A command cannot be done while a generation is used.
+/// The command is not possible while a generation is in use.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {0} while a generation is used; `holo rollback --release` uses today's inputs again")]
 struct PinnedError(&'static str);
@@ -174,12 +175,12 @@ fn conclude(done: Result<u8, FatalError>, reporter: &mut dyn Reporter) -> u8 {
     exit_code
 }
 
-/// Returns the exit code of a verb that changes nothing.
+/// Returns the exit code of a read-only verb.
 fn exit_code(has_failed: bool, exit_zero: bool, settings: &Settings) -> u8 {
     if has_failed && !exit_zero && !settings.exit_zero { exit::FAILED } else { exit::DONE }
 }
 
-/// Shows a text that was asked for.
+/// Prints the text that a verb was asked for.
 fn show(text: &str, reporter: &mut dyn Reporter) -> u8 {
     reporter.event(Event::Text(text.as_bytes()));
     exit::DONE
@@ -207,7 +208,7 @@ fn select(
     })
 }
 
-/// Reports what the selected entities and others both claim. Returns true if there is anything.
+/// Reports conflicts that involve a selected entity. Returns true if there are any.
 fn show_conflicts(inventory: &Inventory, selected: &Selected, reporter: &mut dyn Reporter) -> bool {
     let mut any = false;
     for conflict in inventory.plan.conflicts() {
@@ -224,7 +225,7 @@ fn show_conflicts(inventory: &Inventory, selected: &Selected, reporter: &mut dyn
     any
 }
 
-/// Warns of slips in the definitions of the selected entities: names of others that no entity has.
+/// Warns about entity IDs in the definitions of the selected entities that no entity has.
 fn show_slips(inventory: &Inventory, selected: &Selected, reporter: &mut dyn Reporter) {
     let slips = inventory.dangling.iter().filter(|dangling| selected.contains(dangling.entity));
     let mut any = false;

@@ -1,4 +1,4 @@
-//! Asks several plugins at the same time, and hands on what they say as if they had been asked one after the other.
+//! Queries several plugins concurrently, and delivers their output as if they had been queried one after the other.
 
 use crate::error::FatalError;
 use holo_protocol::session::Stream;
@@ -8,21 +8,22 @@ use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// Something that was said about an item.
+/// Output or answer that belongs to an item.
 pub enum Heard<'a, A> {
     /// A piece of output.
     Output(Stream, &'a [u8]),
-    /// The answer, which is the last.
+    /// The answer, which comes last.
     Answer(A),
 }
 
-/// Has `ask` work on up to `at_once` items at a time, each in a thread of its own, and hands on what is said in the order of the items.
+/// Runs `ask` on up to `at_once` items at a time, each in its own thread, and delivers output and answers to `hear` in
+/// the order of the items.
 ///
-/// Output about the first item that is not done with is handed on at once, and that about the others when it is their turn. An error of
-/// `hear` ends the run, and nothing is heard about later items any more.
+/// Output of the first unfinished item is delivered immediately, that of the others when their turn comes. If `hear`
+/// returns an error, the run ends, and output of later items is dropped.
 ///
 /// # Errors
-/// The first error of `hear`, or that there are no threads left.
+/// The first error of `hear`, or a thread that cannot be started.
 pub fn concurrently<T: Send, A: Send>(
     items: impl IntoIterator<Item = T>,
     at_once: usize,
@@ -36,7 +37,7 @@ pub fn concurrently<T: Send, A: Send>(
             let (sender, receiver) = channel();
             let work = move || {
                 let _permit = permits.take();
-                // If nobody listens, an earlier item has ended the run.
+                // The receiver is gone if an earlier item has ended the run.
                 ask(item, &mut |stream, bytes| drop(sender.send((stream, bytes.to_vec()))))
             };
             let thread = Builder::new()
@@ -55,13 +56,13 @@ pub fn concurrently<T: Send, A: Send>(
     })
 }
 
-/// Lets only so many threads work at a time.
+/// A counting semaphore that limits the number of threads at work.
 struct Permits {
     left: Mutex<usize>,
     given_back: Condvar,
 }
 
-/// A permit, which is given back when it is dropped.
+/// A permit, which is returned on drop.
 struct Permit<'a>(&'a Permits);
 
 impl Permits {
@@ -71,7 +72,7 @@ impl Permits {
 
     /// Waits for a permit.
     fn take(&self) -> Permit<'_> {
-        // A number is whole whatever became of a thread that held it.
+        // The counter is consistent even if a thread panicked while holding the lock.
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = self.given_back.wait_while(left, |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
         *left -= 1;
@@ -86,7 +87,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// A plugin cannot be asked in a thread of its own.
+/// A plugin cannot be queried in a thread of its own.
 #[derive(Debug, thiserror::Error)]
 enum ThreadError {
     #[error("cannot ask a plugin in a thread: {}", reason(.0))]

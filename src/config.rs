@@ -1,4 +1,4 @@
-//! `holorc` and its snippets: which plugins are asked for.
+//! Reads `holorc` and its snippets, which list the enabled plugins.
 
 use crate::error::{FatalError, IoError};
 use crate::root::Root;
@@ -12,12 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The contents of all files.
+/// The merged contents of all configuration files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// The plugins, none of them twice.
+    /// The plugins, without duplicates.
     pub plugins: Vec<PluginLine>,
-    /// The snippets that were passed over, as package managers and editors have left them.
+    /// Snippets that were skipped because their names mark them as leftovers of package managers or editors.
     pub leftovers: Vec<PathBuf>,
 }
 
@@ -26,7 +26,7 @@ pub struct Configuration {
 pub struct PluginLine {
     /// The plugin's ID.
     pub id: String,
-    /// The path of its program, if the line names it.
+    /// The path of its program, if the line contains one.
     pub program: Option<PathBuf>,
     /// The location of the line.
     pub location: Location,
@@ -37,7 +37,7 @@ pub struct PluginLine {
 pub struct Location {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1.
+    /// The line number, counted from 1.
     pub line: usize,
 }
 
@@ -47,19 +47,19 @@ impl fmt::Display for Location {
     }
 }
 
-/// Two lines ask for a plugin, which would do everything twice.
+/// Two lines configure the same plugin, which would apply everything twice.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot parse configuration: plugin {id} is configured twice: in {first} and in {second}")]
 pub struct ConfiguredTwiceError {
     /// The plugin's ID.
     pub id: String,
-    /// The location of the first one.
+    /// The location of the first line.
     pub first: Location,
-    /// The location of the second one.
+    /// The location of the second line.
     pub second: Location,
 }
 
-/// A line is not configuration.
+/// A line is not valid configuration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot parse configuration: unknown command: {text}")]
 pub struct UnknownCommandError {
@@ -69,22 +69,22 @@ pub struct UnknownCommandError {
     pub location: Location,
 }
 
-/// The reasons for which the configuration cannot be used.
+/// An error in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A line is not understood.
+    /// A line is invalid.
     #[error(transparent)]
     UnknownCommand(#[from] UnknownCommandError),
-    /// A plugin is asked for twice.
+    /// A plugin is configured twice.
     #[error(transparent)]
     ConfiguredTwice(#[from] Box<ConfiguredTwiceError>),
-    /// A file or the folder cannot be read.
+    /// A file or the directory cannot be read.
     #[error("cannot parse configuration: {0}")]
     Unreadable(#[from] IoError),
 }
 
 impl Configuration {
-    /// Returns the warning about a snippet that was passed over.
+    /// Returns the warning about a snippet that was skipped.
     #[must_use]
     pub fn passed_over(&self, file: &Path) -> String {
         format!("Skipping {}: its name is that of a leftover or a backup", file.display())
@@ -92,7 +92,7 @@ impl Configuration {
 }
 
 impl UnknownCommandError {
-    /// Returns what to write instead.
+    /// Returns the location and the valid forms of a line.
     #[must_use]
     pub fn remedy(&self) -> String {
         format!("{}: a line is empty, a comment (# …), `plugin ID` or `plugin ID=PATH`", self.location)
@@ -107,11 +107,12 @@ impl From<ConfigError> for FatalError {
 
 /// Reads the snippets in the order of their names, then `holorc`.
 ///
-/// If the inputs of an earlier run are used, the plugins follow that have come since and have a directory among them: what they have made
-/// is to go.
+/// If the inputs of an earlier run are in use, plugins that were configured later and have a directory among those
+/// inputs are appended, so that the entities that they have made since are cleaned up.
 ///
 /// # Errors
-/// If a line is not understood, a plugin is asked for twice, or a file cannot be read; `holorc` must exist, the snippets' folder need not.
+/// If a line is invalid, a plugin is configured twice, or a file cannot be read. `holorc` must exist, the directory of
+/// snippets need not.
 pub fn read(root: &Root) -> Result<Configuration, ConfigError> {
     let mut configuration = read_files(root)?;
     if root.inputs().is_some() {
@@ -141,13 +142,13 @@ fn read_files(root: &Root) -> Result<Configuration, ConfigError> {
     Ok(configuration)
 }
 
-/// Reads a file that may be something else, which could keep us waiting for ever. A link to `/dev/null` is an empty file.
+/// Reads a file without blocking: the path may be a FIFO or a device. A link to `/dev/null` counts as an empty file.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut file =
         OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let metadata = file.metadata()?;
     let is_null = metadata.file_type().is_char_device() && metadata.rdev() == rustix::fs::makedev(1, 3);
-    // To read a directory is an error of its own.
+    // Reading a directory reports its own error.
     if !metadata.is_file() && !metadata.is_dir() && !is_null {
         return Err(io::Error::other("not a regular file"));
     }
@@ -156,7 +157,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The ends of the names that package managers and editors give to what they have kept aside.
+/// Suffixes of the names that package managers and editors give to backups and leftovers.
 const LEFTOVERS: [&str; 21] = [
     "~",
     ".bak",
@@ -181,7 +182,7 @@ const LEFTOVERS: [&str; 21] = [
     ".apk-new",
 ];
 
-/// Returns true if it is the name of something that package managers and editors have kept aside.
+/// Returns true if the name is that of a backup or leftover of a package manager or editor.
 #[must_use]
 pub fn is_leftover(name: &OsStr) -> bool {
     let name = name.as_bytes();
@@ -227,12 +228,12 @@ fn parse_line(line: &BStr) -> Option<(String, Option<PathBuf>)> {
     let (id, program) = name.split_once_str("=").map_or((name, None), |(id, program)| (id, Some(program)));
     let program = program.map(|path| path.to_path().map(Path::to_owned)).transpose().ok()?;
     let id = id.to_str().ok().filter(|id| is_id(id))?;
-    // An empty path would be the working directory.
+    // An empty path would mean the working directory.
     let is_path = program.as_ref().is_none_or(|path| !path.as_os_str().is_empty());
     is_path.then(|| (id.to_owned(), program))
 }
 
-/// Returns true if directories can be named after this, as after an ID. Version 3 never insisted on its letters.
+/// Returns true if a directory can have this name. Version 3 never restricted the letters of an ID.
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id != "." && id != ".." && !id.contains(|letter: char| letter == '/' || letter.is_whitespace())
 }

@@ -1,4 +1,4 @@
-//! The declared dependencies of entities, as long as a plan needs to know them.
+//! The declared dependencies of entities, kept only while a plan is made.
 
 use crate::entity::Entity;
 use crate::index::PerEntity;
@@ -7,14 +7,14 @@ use bstr::BStr;
 use holo_protocol::Edges;
 use std::borrow::Cow;
 
-/// The declarations of entities. Many entities have none.
+/// The declarations of each entity. Most entities have none.
 #[derive(Debug)]
 pub struct Declarations<'a>(Vec<Option<Box<Declaration<'a>>>>);
 
 #[derive(Debug)]
 struct Declaration<'a> {
     edges: Edges<&'a BStr>,
-    /// The file where they are declared; empty if there is none.
+    /// The file that declares them; empty if unknown.
     origin: Cow<'a, BStr>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Declarations<'a> {
         let declaration = |entity: &'a Entity| {
             entity.has_edges().then(|| {
                 let mut edges = entity.edges();
-                // There may be very many.
+                // There may be hundreds of thousands.
                 edges.shrink_to_fit();
                 Box::new(Declaration { edges, origin: entity.origin() })
             })
@@ -35,7 +35,7 @@ impl<'a> Declarations<'a> {
         Declarations(entities.iter().map(declaration).collect())
     }
 
-    /// Returns the nodes of a plan for the same entities.
+    /// Returns the plan's nodes for the same entities.
     #[must_use]
     pub fn nodes<'n>(&'n self, entities: &'n PerEntity<Entity>) -> PerEntity<Node<'n>> {
         let node = |(entity, declaration): (&'n Entity, &'n Option<Box<Declaration<'a>>>)| {

@@ -1,15 +1,17 @@
-//! The number of plugins that can be talked to at the same time: each of them needs some of this process's file descriptors.
+//! Limits the number of plugins that are queried concurrently by the number of available file descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The descriptors that a plugin takes while it is started: the ends of its pipes, and what tells of its end.
+/// The number of descriptors that a plugin takes while it starts: its pipes, and the notification of its exit.
 const PER_PLUGIN: u64 = 12;
-/// Those that are needed for everything else.
+/// The number of descriptors reserved for everything else.
 const RESERVE: u64 = 64;
 
-/// Makes room for so many plugins, if the system lets us; how many there is room for, at least one.
+/// Raises the limit of open files for this number of plugins, as far as the system allows. Returns the number of
+/// plugins that fit, at least 1.
 ///
-/// The limit is raised no further than needed, as programs that are called inherit it: some close every descriptor that there may be.
+/// The limit is raised no further than needed because child processes inherit it, and some of them close every
+/// descriptor up to the limit.
 pub(crate) fn make_room(plugins: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let count = u64::try_from(plugins).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Shows differences of files and symlinks in the format of `git diff`.
+//! Renders differences between files and symlinks in the format of `git diff`.
 
 mod format;
 mod load;
@@ -8,21 +8,21 @@ pub use load::{LoadError, load};
 
 use bstr::BString;
 
-/// One side of a difference.
+/// The content of one side of a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing is there.
+    /// No file exists.
     Missing,
     /// A regular file.
     File {
-        /// All its bytes.
+        /// Its bytes.
         content: Vec<u8>,
-        /// True if its owner may execute it.
+        /// Whether its owner may execute it.
         executable: bool,
     },
     /// A symlink, which is not followed.
     Symlink {
-        /// The path that it holds.
+        /// The path that it points to.
         target: Vec<u8>,
     },
 }
@@ -30,7 +30,7 @@ pub enum Content {
 /// One side of a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// The path as the user sees it.
+    /// The path as the user knows it.
     pub name: BString,
     /// The content.
     pub content: Content,

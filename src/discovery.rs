@@ -1,4 +1,4 @@
-//! The way from the configuration to the entities, which every command takes first.
+//! Discovery, the first phase of every command: from the configuration to the plan of all entities.
 
 use crate::cache::{self, CacheDirectory};
 use crate::concurrently::{Heard, concurrently};
@@ -33,12 +33,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads the configuration, shakes hands with the plugins, runs the generators and has the plugins scan.
+/// Reads the configuration, performs the handshakes, runs the generators, and scans the plugins.
 ///
-/// A plugin that fails, and a cycle, end the run, unless the selectors are about others alone.
+/// A failed plugin and a cycle end the run unless the selectors concern other entities only.
 ///
 /// # Errors
-/// The reason for which the run ends before its command began.
+/// The reason for which the run ends before its command begins.
 pub fn discover(
     settings: &Settings,
     purpose: Purpose,
@@ -69,16 +69,16 @@ pub fn discover(
             held.into_iter().for_each(|remark| reporter.remark(remark));
             Err(fatal)
         }
-        // The first failure was the end of it.
+        // The first failure has ended the discovery.
         Ok(_) | Err(_) => Err(FatalError::Reported),
     }
 }
 
-/// Does the same without the plugins that fail, whatever they would have: for what shows as much as there is to be seen. The selectors need not
-/// be whole.
+/// Like [`discover`], but leaves out every plugin that fails, for commands that show as much as possible. Incomplete
+/// selectors are accepted.
 ///
 /// # Errors
-/// The reason for which nothing can be seen at all.
+/// If the run cannot continue at all, for example without a configuration.
 pub fn discover_what_answers(
     settings: &Settings,
     purpose: Purpose,
@@ -105,9 +105,9 @@ pub fn discover_what_answers(
 /// The result of a discovery.
 struct Discovered {
     inventory: Result<Inventory, FatalError>,
-    /// The plugins that failed, which has been said.
+    /// The plugins that failed. The failures have been reported.
     failed: Vec<Failed>,
-    /// The remarks from the first of these failures on.
+    /// The remarks that are held back since the first of these failures.
     held: Option<Vec<Remark<'static>>>,
 }
 
@@ -122,7 +122,7 @@ struct Discovery<'a> {
 }
 
 impl<'a> Discovery<'a> {
-    /// Takes all steps.
+    /// Runs all steps.
     fn run(
         settings: &'a Settings,
         purpose: Purpose,
@@ -149,7 +149,7 @@ impl<'a> Discovery<'a> {
         let at_once = descriptors::make_room(asked_for);
         let handshakes = self.shake_hands(lines, at_once)?;
         self.check_resource_directories(&handshakes)?;
-        // Generators find them, too, and they stay if one of those fails.
+        // The directories exist before the generators run, which use them too, and stay if a generator fails.
         let prepared = self.prepare(handshakes, &cache)?;
         let generated = generators::run(self.settings, &cache, self.interrupt, &mut self.remarks)?;
         let versions = prepared.iter().map(|plugin| (plugin.id.as_str(), plugin.handshake.api_version));
@@ -164,7 +164,7 @@ impl<'a> Discovery<'a> {
         let declarations = Declarations::new(&entities);
         let nodes = declarations.nodes(&entities);
         let plan = self.plan(&nodes, &entities, &plugins)?;
-        // If something is missing, names may well be right.
+        // If a plugin or an entity is missing, unknown names may be correct.
         let is_whole = plugins.len() == asked_for && !flaws.iter().any(|&is_flawed| is_flawed);
         let dangling = if is_whole { references::dangling(&nodes) } else { Vec::new() };
         drop(nodes);
@@ -196,7 +196,7 @@ impl<'a> Discovery<'a> {
         Ok(configuration.plugins)
     }
 
-    /// Asks all plugins at the same time what they speak.
+    /// Performs the handshakes of all plugins concurrently.
     fn shake_hands(&mut self, lines: Vec<PluginLine>, at_once: usize) -> Result<Vec<(String, Handshake)>, FatalError> {
         let located: Vec<(PluginLine, PathBuf)> = lines.into_iter().filter_map(|line| self.locate(line)).collect();
         let ids: Vec<String> = located.iter().map(|(line, _)| line.id.clone()).collect();
@@ -212,7 +212,7 @@ impl<'a> Discovery<'a> {
                 Heard::Answer(Ok(handshake)) => handshakes.push((id, handshake)),
                 Heard::Answer(Err(OperationError::Failed(error))) => {
                     self.remarks.error(error.to_string());
-                    // The version that it speaks is not known yet.
+                    // The version of the plugin's interface is not known yet.
                     self.failures.add(&id, None, &mut self.remarks)?;
                 }
                 Heard::Answer(Err(OperationError::Fatal(fatal))) => return Err(fatal),
@@ -222,7 +222,8 @@ impl<'a> Discovery<'a> {
         Ok(handshakes)
     }
 
-    /// Returns the path of the line's plugin. A missing one is not an error: its package may have been removed, and its configuration kept.
+    /// Returns the path of the plugin's program. A missing program is only a warning: its package may have been removed
+    /// without its configuration.
     fn locate(&mut self, line: PluginLine) -> Option<(PluginLine, PathBuf)> {
         match handshake::locate(&line, self.settings) {
             Ok(program) => Some((line, program)),
@@ -235,7 +236,8 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// Fails unless each plugin has a directory of resource files: one that packages share, or one of the administrator's alone.
+    /// Fails unless each plugin has a directory of resource files, either that of packages or that of the
+    /// administrator.
     fn check_resource_directories(&mut self, handshakes: &[(String, Handshake)]) -> Result<(), FatalError> {
         let mut all_there = true;
         for (id, _) in handshakes {
@@ -252,7 +254,7 @@ impl<'a> Discovery<'a> {
         if all_there { Ok(()) } else { Err(FatalError::Reported) }
     }
 
-    /// Finds the directories of the plugins, or makes them.
+    /// Finds or creates the directories of the plugins.
     fn prepare(
         &mut self,
         handshakes: Vec<(String, Handshake)>,
@@ -278,7 +280,7 @@ impl<'a> Discovery<'a> {
         prepared
     }
 
-    /// Returns the state directory of a plugin, or an empty one for what cannot be read.
+    /// Returns the state directory of a plugin, or an empty substitute if it cannot be read.
     fn state_directory(
         &self,
         id: &str,
@@ -298,7 +300,7 @@ impl<'a> Discovery<'a> {
         cache.state_substitute(id)
     }
 
-    /// Closes state directories to other users: new ones, and those of earlier versions.
+    /// Removes other users' access from state directories, both new ones and those of earlier versions.
     fn close_states(&mut self) {
         for (path, mode) in self.settings.root.open_states() {
             if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(mode)) {
@@ -323,7 +325,8 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// Plans all entities, or all but those that a cycle keeps from having an order if none of those is selected.
+    /// Plans all entities. If there is a cycle and none of its entities is selected, plans all but those that the cycle
+    /// blocks.
     fn plan(
         &mut self,
         nodes: &PerEntity<Node<'_>>,
@@ -345,7 +348,7 @@ impl<'a> Discovery<'a> {
     }
 }
 
-/// A plugin that has answered the handshake, with the directories that are its own.
+/// A plugin that has answered the handshake, with its own directories.
 struct Prepared {
     id: String,
     handshake: Handshake,
@@ -368,7 +371,7 @@ impl Prepared {
     }
 }
 
-/// Fails unless there is something that we may read as a directory. What is there and is none, the plugin finds out.
+/// Fails unless the path exists and can be read as a directory. If it is not one, the plugin reports that.
 fn check_readable(path: &Path) -> io::Result<()> {
     use rustix::fs::{Access, access};
     Ok(access(path, Access::READ_OK | Access::EXEC_OK)?)

@@ -1,4 +1,4 @@
-//! Managed entities: a plugin's report of each, and what selects it.
+//! Managed entities, as their plugins report them, and the strings that select them.
 
 use crate::index::PluginIndex;
 use crate::resources::Resources;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An entity: lines in the report of its plugin, which are parsed anew when they are asked for.
+/// An entity. It refers to its lines in the plugin's report, which are parsed again on each access to save memory.
 #[derive(Clone)]
 pub struct Entity {
     /// Its plugin.
@@ -22,7 +22,7 @@ pub struct Entity {
 /// A resource file of an entity.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its path, as it is shown.
+    /// Its path, as shown to users.
     pub path: PathBuf,
     /// The line in which the definition begins.
     pub line: Option<usize>,
@@ -33,11 +33,11 @@ pub struct Source {
 pub struct Account {
     /// The plugin's ID.
     pub plugin_id: String,
-    /// The version of the interface that it speaks.
+    /// The version of the interface that the plugin speaks.
     pub version: u32,
-    /// The scan report, as it was given.
+    /// The scan report, as received.
     pub report: Vec<u8>,
-    /// The names that its paths are shown by.
+    /// Maps paths to those that users know.
     pub resources: Arc<Resources>,
 }
 
@@ -61,10 +61,11 @@ impl Entity {
         &self.account.plugin_id
     }
 
-    /// Returns true if no definition is left, so that applying it means scrubbing it. Plugins of version 3 only tell it to people.
+    /// Returns true if no definition is left, so that applying the entity means scrubbing it. Plugins of version 3
+    /// report that only in the text of the action.
     #[must_use]
     pub fn is_orphan(&self) -> bool {
-        // There may be very many entities, of which few are orphans.
+        // Orphans are rare, and there may be hundreds of thousands of entities: check cheaply first.
         if self.account.version >= API_VERSION_4 {
             self.has_edges() && self.lines().contains_str("ORPHAN:") && self.edges().orphan
         } else {
@@ -72,19 +73,19 @@ impl Entity {
         }
     }
 
-    /// Returns true if lists of entities have it: others have to be selected.
+    /// Returns true if lists include the entity. Others appear only when they are selected.
     #[must_use]
     pub fn is_listed(&self) -> bool {
         self.outline.is_listed
     }
 
-    /// Returns true if it declares any dependency, in either direction.
+    /// Returns true if the entity declares any dependency, in either direction.
     #[must_use]
     pub fn has_edges(&self) -> bool {
         self.outline.has_edges
     }
 
-    /// Returns when, and how often, it may be worked on.
+    /// Returns the limits on when and how often the entity may be worked on.
     #[must_use]
     pub fn controls(&self) -> Controls {
         if self.outline.has_controls { report::controls(self.lines()) } else { Controls::NONE }
@@ -104,7 +105,7 @@ impl Entity {
         report
     }
 
-    /// Returns its resource files, each with the line in which the definition begins, if that is told.
+    /// Returns its resource files, each with the line in which the definition begins, if known.
     #[must_use]
     pub fn report_sources(&self) -> Vec<Source> {
         sources_of(&self.report())
@@ -124,7 +125,7 @@ impl Entity {
         self.account.resources.show(first)
     }
 
-    /// Returns every string that selects it: its ID, its plugin's, its resource files and their generators.
+    /// Returns every string that selects the entity: its ID, its plugin's ID, its resource files and their generators.
     #[must_use]
     pub fn selectors(&self) -> Vec<BString> {
         let sources = report::sources(self.lines());
@@ -141,7 +142,7 @@ impl Entity {
     }
 }
 
-/// Returns the resource files of a report, each with the line in which the definition begins, if that is told.
+/// Returns the resource files of a report, each with the line in which the definition begins, if known.
 #[must_use]
 pub fn sources_of(report: &EntityReport) -> Vec<Source> {
     let own = report.edges.written.iter().find(|written| written.id == report.id);

@@ -1,4 +1,4 @@
-//! The errors that end a run before its time: each kind has its exit code here and nowhere else.
+//! The errors that end a run early. The exit code of each kind is defined here and nowhere else.
 
 use crate::exit;
 use holo_protocol::words::reason;
@@ -7,27 +7,27 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reasons for which a run cannot go on.
+/// An error that ends the run.
 #[derive(Debug, thiserror::Error)]
 pub enum FatalError {
     /// The run could not begin.
     #[error("{0}")]
     CouldNotRun(Box<dyn Error + Send + Sync>),
-    /// The run could not begin, with all reasons told already.
+    /// The run could not begin, and all reasons have been reported already.
     #[error("")]
     Reported,
     /// A generator could not be run or failed.
     #[error("{0}")]
     Generator(Box<dyn Error + Send + Sync>),
-    /// A signal asked for the end.
+    /// A signal ended the run.
     #[error("interrupted by signal {signal}{}", Work(.at_work))]
     Interrupted {
-        /// Its number.
+        /// The signal number.
         signal: i32,
         /// The entities that were being worked on.
         at_work: Vec<String>,
     },
-    /// The run took longer than it may.
+    /// The run exceeded its time limit.
     #[error("The time for this run is over{}", Work(.at_work))]
     TimeIsOver {
         /// The entities that were being worked on.
@@ -46,7 +46,7 @@ impl FatalError {
         }
     }
 
-    /// Returns the message for the user.
+    /// Returns the message for the user, unless it was reported already.
     #[must_use]
     pub fn message(&self) -> Option<String> {
         match self {
@@ -60,7 +60,7 @@ impl FatalError {
         }
     }
 
-    /// Says what was being worked on when the run was ended.
+    /// Adds the entities that were being worked on when the run ended.
     #[must_use]
     pub fn during(mut self, work: impl IntoIterator<Item = String>) -> FatalError {
         if let FatalError::Interrupted { at_work, .. } | FatalError::TimeIsOver { at_work } = &mut self {
@@ -69,33 +69,33 @@ impl FatalError {
         self
     }
 
-    /// Returns the error of a run that could not begin for this reason.
+    /// Wraps the reason for which a run could not begin.
     #[must_use]
     pub fn could_not_run(error: impl Error + Send + Sync + 'static) -> FatalError {
         FatalError::CouldNotRun(Box::new(error))
     }
 
-    /// Returns the error of an operation on a path that went wrong while the run was being prepared.
+    /// Returns the error of a failed operation on a path while the run was being prepared.
     #[must_use]
     pub fn io(operation: &'static str, path: &Path, source: io::Error) -> FatalError {
         FatalError::could_not_run(IoError::new(operation, path, source))
     }
 
-    /// Returns the error of a folder that cannot be walked through.
+    /// Returns the error of a directory that cannot be traversed.
     #[must_use]
     pub fn walk(folder: &Path, error: walkdir::Error) -> FatalError {
         let path = error.path().unwrap_or(folder).to_owned();
-        // The system's error, without walkdir's words around it; only a circle of links has none.
+        // The system's error without walkdir's text around it. Only a loop of symlinks has none.
         let source = error.into_io_error().unwrap_or_else(|| io::Error::other("it leads back to itself"));
         FatalError::io("open", &path, source)
     }
 }
 
-/// An operation on a path that went wrong, in the form that version 3's users know: `open PATH: permission denied`.
+/// A failed operation on a path, formatted as users of version 3 know it: `open PATH: permission denied`.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} {}: {}", path.display(), reason(source))]
 pub struct IoError {
-    /// The operation, as the system calls it.
+    /// The name of the system call or operation.
     pub operation: &'static str,
     /// The path.
     pub path: PathBuf,
@@ -104,14 +104,14 @@ pub struct IoError {
 }
 
 impl IoError {
-    /// Returns the error of an operation on a path.
+    /// Returns the error of a failed operation on a path.
     #[must_use]
     pub fn new(operation: &'static str, path: &Path, source: io::Error) -> IoError {
         IoError { operation, path: path.to_owned(), source }
     }
 }
 
-/// The end of a sentence that says what was being worked on.
+/// Formats the end of a sentence that lists the entities at work.
 struct Work<'a>(&'a [String]);
 
 impl fmt::Display for Work<'_> {

@@ -1,4 +1,4 @@
-//! The plugins that could not be asked which entities they have, and how far a run goes on without them.
+//! Plugins that failed before the end of the scan, and whether a run continues without them.
 
 use crate::error::FatalError;
 use crate::report::Provisional;
@@ -7,12 +7,12 @@ use holo_protocol::API_VERSION_3;
 /// The failures of plugins that do not end a run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// None: everything is asked for.
+    /// None: every plugin matters.
     Nothing,
-    /// Those of plugins that are known to speak version 3, whose entities cannot subscribe to anything. A change must not be made while
-    /// it is not known whose refresh it makes due.
+    /// Those of plugins known to speak version 3, whose entities cannot subscribe to others. A failed plugin of version
+    /// 4 might have entities that a change must refresh.
     Version3,
-    /// All.
+    /// All failures.
     Everything,
 }
 
@@ -28,22 +28,22 @@ pub struct Failures {
 pub struct Failed {
     /// Its ID.
     pub plugin_id: String,
-    /// The version of the interface that it speaks, if that is known.
+    /// The version of the interface that it speaks, if known.
     pub version: Option<u32>,
 }
 
 impl Failures {
-    /// Returns a list without failures.
+    /// Returns an empty list.
     #[must_use]
     pub fn new(tolerance: Tolerance) -> Failures {
         Failures { tolerance, plugins: Vec::new() }
     }
 
-    /// Adds a plugin whose failure has just been reported. If it is tolerated, all remarks are held back from now on, until it is known
-    /// if the run can do without the plugin.
+    /// Adds a plugin whose failure has just been reported. If it is tolerated, all further remarks are held back until
+    /// it is known whether the run can continue without the plugin.
     ///
     /// # Errors
-    /// If it is not tolerated.
+    /// If the failure is not tolerated.
     pub fn add(
         &mut self,
         plugin_id: &str,

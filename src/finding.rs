@@ -1,12 +1,12 @@
-//! Findings of `holo doctor`, as data.
+//! The findings of `holo doctor`, as data.
 
 use bstr::BString;
 use holo_protocol::{Diagnosis, Level};
 
-/// A finding about this machine: something that is well, or not, and what to do about it.
+/// A finding about this machine: its level, a description, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The check that found it, or the ID of the plugin that did.
+    /// The name of the check that found it, or the ID of the plugin.
     pub check: String,
     /// The level and the texts.
     pub diagnosis: Diagnosis,
@@ -18,19 +18,19 @@ impl Finding {
         Finding { check: check.to_owned(), diagnosis: Diagnosis::new(level, title, remedy) }
     }
 
-    /// Returns how bad it is.
+    /// Returns its level.
     #[must_use]
     pub fn level(&self) -> Level {
         self.diagnosis.level
     }
 
-    /// Returns what was found.
+    /// Returns the description.
     #[must_use]
     pub fn title(&self) -> &BString {
         &self.diagnosis.title
     }
 
-    /// Returns what a person can do about it, if there is anything.
+    /// Returns the remedy, if there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<&BString> {
         Some(&self.diagnosis.remedy).filter(|remedy| !remedy.is_empty())

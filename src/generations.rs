@@ -1,17 +1,19 @@
-//! Generations: the inputs of earlier runs, kept so that the machine can be brought back to what they say.
+//! Generations: the inputs of earlier runs, kept for rollbacks.
 //!
-//! The inputs are the files that say what the machine shall be: `holorc` and its snippets, resource files, data, the machine's own facts,
-//! and what generators made of them. When a run changes something and they are not those of the last generation, they become a new one:
-//! a pack with the objects that no other one has, named by their digests. Directories are objects too (see `tree`), so that one in
-//! which nothing has changed is kept once.
+//! The inputs are the files that define the desired state of the machine: `holorc` and its snippets, resource files,
+//! data, the machine's own facts, and the output of generators. When a run changes an entity and the inputs differ from
+//! those of the last generation, they become a new generation: a pack with the objects that no other pack has, named by
+//! their digests. Directories are objects too (see `tree`), so an unchanged directory is stored once.
 //!
-//! `inputs` finds the inputs of today, and `stamps` tells which of them are as they were without reading them. `recording` makes a
-//! generation of them, which `keeper` has done beside the run; `store` has those that there are.
+//! `inputs` finds the current inputs, and `stamps` tells which of them are unchanged without reading them. `recording`
+//! makes a generation of them, which `keeper` does concurrently with the run. `store` contains all generations.
 //!
-//! `values` are what entities have said of the states that they were in, such as versions of packages, which is given back to plugins.
+//! `values` are reported by entities about the states that they were in, such as versions of packages, and are given
+//! back to plugins in a rollback.
 //!
-//! A `pin` has a generation's inputs used instead of today's, as `checkout` has written them out. Runs hold a shared lock on that directory,
-//! without which it is removed. A `fingerprint` tells whether inputs have changed since a run began to read them.
+//! A `pin` makes runs use a generation's inputs, which `checkout` has written to a directory, instead of the current
+//! ones. Runs hold a shared lock on that directory; it is removed only while no run holds the lock. A `fingerprint`
+//! detects whether inputs have changed since a run began to read them.
 
 mod checkout;
 mod digest;

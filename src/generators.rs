@@ -1,4 +1,4 @@
-//! Generators: programs that make resource files before the plugins look for them.
+//! Runs generators, programs that write resource files before the plugins scan for them.
 
 use crate::cache::CacheDirectory;
 use crate::error::FatalError;
@@ -26,10 +26,11 @@ struct GeneratorError {
     source: PluginError,
 }
 
-/// Runs all generators, in the order of their names. If the inputs of an earlier run are used, what they made then is taken instead.
+/// Runs all generators, in the order of their names. If the inputs of an earlier run are in use, the files that
+/// generators made then are used instead.
 ///
 /// # Errors
-/// If one cannot be run or fails; the others are not run then.
+/// If one cannot be run or fails; the remaining ones are not run then.
 pub fn run(
     settings: &Settings,
     cache: &CacheDirectory,
@@ -59,28 +60,28 @@ pub fn run(
             generated.entry(path.clone()).or_insert_with(|| generator.clone());
         }
     }
-    // A later generator may have removed what an earlier one made.
+    // A later generator may have removed files of an earlier one.
     generated.retain(|path, _| made.contains(path));
     Ok(generated)
 }
 
-/// Returns the generators below the folder that cannot be executed, which ends every run.
+/// Returns the generators below the directory that are not executable. Each of them makes every run fail.
 #[must_use]
 pub fn not_executable(folder: &Path) -> Vec<PathBuf> {
     let is_executable = |path: &Path| path.metadata().is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
     find(folder).unwrap_or_default().into_iter().filter(|path| !is_executable(path)).collect()
 }
 
-/// Returns true if a remark is what a generator has printed.
+/// Returns true if a remark is the output of a generator.
 #[must_use]
 pub fn is_output(remark: &[u8]) -> bool {
     remark.starts_with(OUTPUT)
 }
 
-/// The beginning of what is said about what a generator prints.
+/// The prefix of remarks that contain the output of a generator.
 const OUTPUT: &[u8] = b"output from ";
 
-/// Returns the regular files below the folder, which need not exist.
+/// Returns the regular files below the directory, which need not exist.
 fn find(folder: &Path) -> Result<Vec<PathBuf>, FatalError> {
     if !folder.exists() {
         return Ok(Vec::new());
@@ -127,7 +128,8 @@ fn show_whole_lines(generator: &Path, text: &mut Vec<u8>, remarks: &mut impl Rem
     }
 }
 
-/// Returns the paths of files, and of empty directories within the directories of plugins, below the virtual root.
+/// Returns the paths, relative to the virtual root, of files and of empty directories inside the directories of
+/// plugins.
 fn made_below(virtual_root: &Path) -> Result<BTreeSet<PathBuf>, FatalError> {
     let mut made = BTreeSet::new();
     for entry in WalkDir::new(virtual_root).min_depth(1) {

@@ -1,4 +1,5 @@
-//! Shows a plan as a picture: the selected entities, and the edges among them, which point from what goes first to what waits for it.
+//! Draws a plan: the selected entities and the edges between them. Edges point from the entity that goes first to the
+//! one that waits for it.
 
 use crate::index::{PerEntity, Table, define_index};
 use crate::node::Node;
@@ -12,56 +13,56 @@ mod layout;
 mod mermaid;
 mod svg;
 
-/// Writes the plan of the selected entities in the language of Graphviz.
+/// Renders the plan of the selected entities in the DOT language of Graphviz.
 #[must_use]
 pub fn dot(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     dot::write(&Picture::new(nodes, plan, selected))
 }
 
-/// Writes the plan of the selected entities as a flowchart of Mermaid, which shows some hundred entities at most.
+/// Renders the plan of the selected entities as a Mermaid flowchart. Mermaid shows a few hundred entities at most.
 #[must_use]
 pub fn mermaid(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     mermaid::write(&Picture::new(nodes, plan, selected))
 }
 
-/// Draws the plan of the selected entities as an SVG file that needs nothing else.
+/// Renders the plan of the selected entities as a self-contained SVG file.
 #[must_use]
 pub fn svg(nodes: &PerEntity<Node<'_>>, plan: &Plan, selected: &Selected) -> String {
     svg::write(&Picture::new(nodes, plan, selected))
 }
 
-/// The colour of what refreshes.
+/// The colour of edges that refresh.
 const REFRESH_COLOUR: &str = "#c2410c";
 
 define_index! {
-    /// The index of an entity that is shown.
+    /// The index of a drawn entity.
     ShownIndex
 }
 
 /// The plan as a graph.
 #[derive(Debug)]
 struct Picture {
-    /// In the order of the plan.
+    /// The entities in the order of the plan.
     entities: Table<ShownIndex, Shown>,
-    /// From an earlier entity to a later one, at most one between any two.
+    /// Lines from an earlier entity to a later one, at most one between any two.
     lines: Vec<Line>,
 }
 
-/// An entity.
+/// A drawn entity.
 #[derive(Debug)]
 struct Shown {
     label: String,
     orphan: bool,
 }
 
-/// All edges from one entity to another one.
+/// All edges from one entity to another.
 #[derive(Debug)]
 struct Line {
     from: ShownIndex,
     to: ShownIndex,
     requires: bool,
     refreshes: bool,
-    /// Assets that are needed and provided.
+    /// Assets that one entity needs and the other provides.
     assets: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ impl Picture {
     }
 }
 
-/// Returns the text with a sign instead of everything that is not text, or would be refused or obeyed by a program that shows it.
+/// Replaces invalid UTF-8 and characters that a program that shows the text would reject or interpret.
 fn readable(text: &[u8]) -> String {
     let unreadable = |c: char| {
         c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
@@ -118,7 +119,7 @@ mod tests {
         ids.iter().map(|&id| id.into()).collect()
     }
 
-    /// Every kind of line and box.
+    /// Contains every kind of line and box.
     pub(super) fn small() -> Picture {
         let www = Asset::new("user", "www");
         picture(&[
@@ -141,7 +142,7 @@ mod tests {
         ])
     }
 
-    /// Labels with everything that means something to a program that shows them.
+    /// Contains labels with all characters that have a special meaning in one of the formats.
     pub(super) fn hostile() -> Picture {
         let asset = Asset::new("path", "/\"]\\n");
         picture(&[

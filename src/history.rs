@@ -1,10 +1,10 @@
-//! The records of applies: what each of them was, and what it did to which entity.
+//! The records of applies: metadata of each run, and the outcome of each entity.
 //!
-//! They are in the state database. A run is on record from before it changes anything, so that a kill can be seen. Of runs that had nothing to
-//! do, only the last one stays on record.
+//! They are kept in the state database. A run is recorded before it changes anything, so that a later run can detect
+//! that it was killed. Of the runs that had no work to do, only the last one is kept.
 //!
-//! A [`Recorder`] makes records of the events of a run, a [`Writer`] appends them, and a [`History`] reads them. What became of entities also
-//! goes to the system's journal.
+//! A [`Recorder`] turns the events of a run into records, a [`Writer`] appends them, and a [`History`] reads them.
+//! Outcomes of entities also go to the system's journal.
 
 mod journal;
 mod process;

@@ -1,4 +1,5 @@
-//! From what plugins say, in any order, to events in the entities' order, and to how each entity ended.
+//! Turns plugin messages, which arrive in any order, into events in the order of the entities, and determines the
+//! outcome of each entity.
 
 mod said;
 
@@ -19,65 +20,67 @@ define_index! {
     WorkIndex
 }
 
-/// Shows what is said of the first unfinished entity at once, and keeps what is said of the others until it is their turn.
+/// Shows messages about the first unfinished entity immediately, and buffers those about the others until their turn
+/// comes.
 pub struct InOrder<'a> {
     works: Table<WorkIndex, Work<'a>>,
     task: Task,
-    /// True if a check looks at what force would do.
+    /// Whether a check previews a forced apply.
     forces: bool,
-    /// The reason for which entities that would be changed are not, if they should have been.
+    /// The reason for which entities are only checked although they should have been applied.
     held_back: Option<&'static str>,
     view: View<'a>,
-    /// The previews of the entities that have one.
+    /// The preview of each entity, where available.
     previews: Vec<Option<Preview>>,
     reporter: &'a mut dyn Reporter,
-    /// The entities that are not done with, but for the first, which is the current one.
+    /// The unfinished entities after the current one.
     next: Box<dyn Iterator<Item = WorkIndex> + 'a>,
-    /// The first entity that is not done with.
+    /// The first unfinished entity.
     current: Option<WorkIndex>,
-    /// The time at which the plugin was asked, or had done with an entity.
+    /// The time at which the plugin received the request, or finished the previous entity.
     done_before: Instant,
 }
 
 /// The work on an entity.
 pub struct Work<'a> {
     entity: &'a Entity,
-    /// The entities whose change refreshes it, as long as that has not been told.
+    /// The entities whose change refreshes it, until that has been reported.
     refreshed_by: Vec<BString>,
-    /// The ID of an entity that this one comes after and that an apply would have changed by then.
+    /// The ID of an entity that precedes this one and that an apply would have changed by then.
     pending: Option<&'a BStr>,
     kept: Vec<Said>,
-    /// The worst that was said of it.
+    /// The worst outcome reported so far.
     end: Option<End>,
-    /// The values that it sends to those that are refreshed because of it.
+    /// The values that it sends to the entities that it refreshes.
     sent: Vec<Sent>,
-    /// The values that belong to the state that it is in now.
+    /// The values that describe its current state.
     to_keep: Vec<BString>,
-    /// True or false if it is known to have been changed or not.
+    /// Whether it was changed, if known.
     touched: Option<bool>,
-    /// True if it is known that something would be changed.
+    /// Whether the plugin has reported that it would be changed.
     would_change: bool,
-    /// The time that it took until it was done with, since its plugin was asked, or had done with the one before.
+    /// The time that the entity took, since the plugin received the request or finished the previous entity.
     duration: Duration,
 }
 
-/// The end of the work on an entity, and what it sends to those that are refreshed because of it.
+/// The outcome of an entity, and the values that it sends to the entities that it refreshes.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// The end itself.
+    /// The outcome.
     pub end: End,
     /// The values that it sends, each `KEY=VALUE`.
     pub sent: Vec<Sent>,
-    /// The values that belong to the state that it is in now, each `KEY=VALUE`.
+    /// The values that describe its current state, each `KEY=VALUE`.
     pub kept: Vec<BString>,
-    /// True if its plugin has said that nothing was changed, which it may know of a failure too.
+    /// Whether its plugin has reported that it was not changed, which is possible for a failure too.
     pub is_untouched: bool,
-    /// True if it was looked at, and its plugin cannot tell what applying it would do.
+    /// Whether it was checked, and its plugin cannot tell what an apply would do.
     pub is_unknown: bool,
 }
 
 impl<'a> Work<'a> {
-    /// Returns the work on an entity before it has begun. If the entity fails for the lack of one that is pending, its end cannot be told.
+    /// Returns the work on an entity before it has begun. If its check fails while an entity that it depends on is
+    /// pending, its outcome is unknown rather than failed.
     #[must_use]
     pub fn new(entity: &'a Entity, refreshed_by: Vec<BString>, pending: Option<&'a BStr>) -> Work<'a> {
         Work {
@@ -94,7 +97,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Notes what was said.
+    /// Records the effects of a message.
     fn note(&mut self, said: &Said, task: Task) {
         match said {
             Said::Message(Message::WouldChange(_)) => self.would_change = true,
@@ -109,7 +112,7 @@ impl<'a> Work<'a> {
         self.end = self.end.max(self.end_by(said, task));
     }
 
-    /// Returns the end that a message gives to the entity, if it does.
+    /// Returns the outcome that a message implies, if any.
     fn end_by(&self, said: &Said, task: Task) -> Option<End> {
         match said {
             Said::Message(Message::NotChanged) => Some(End::Unchanged),
@@ -117,7 +120,7 @@ impl<'a> Work<'a> {
             Said::Message(message) if message.is_change() => Some(End::Changed),
             Said::Message(Message::WouldChange(_) | Message::Unknown) | Said::TooEarly(_) => Some(End::Pending),
             Said::Message(message) if message.is_refusal() => Some(End::Refused),
-            // A plugin of version 3 that is asked to check has nothing else to say.
+            // When asked to check, a plugin of version 3 reports a difference and no other result.
             Said::Diff(text) if task == Task::Check && self.end.is_none() => {
                 Some(if text.is_empty() { End::Unchanged } else { End::Pending })
             }
@@ -138,7 +141,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Returns the end of an entity of which nothing is said.
+/// Returns the default outcome of an entity for which the plugin sent no message.
 fn silent(task: Task) -> End {
     match task {
         Task::Check => End::Pending,
@@ -147,7 +150,7 @@ fn silent(task: Task) -> End {
 }
 
 impl<'a> InOrder<'a> {
-    /// Takes what is said while entities are worked on.
+    /// Returns a receiver for the messages of a plugin that is working on entities.
     pub fn new(works: Vec<Work<'a>>, task: Task, view: View<'a>, reporter: &'a mut dyn Reporter) -> InOrder<'a> {
         let works = Table::from(works);
         let next = Box::new(works.indexes());
@@ -168,32 +171,32 @@ impl<'a> InOrder<'a> {
         in_order
     }
 
-    /// Takes what is refused for want of force for a change that would be made.
+    /// Sets whether entities that are refused for lack of force count as pending changes.
     #[must_use]
     pub fn with_force(self, forces: bool) -> InOrder<'a> {
         InOrder { forces, ..self }
     }
 
-    /// Says of each entity that would be changed why it is not, if there is a reason.
+    /// Sets the reason, if any, that is shown for entities that would be changed but are held back.
     #[must_use]
     pub fn held_back(self, held_back: Option<&'static str>) -> InOrder<'a> {
         InOrder { held_back, ..self }
     }
 
-    /// Shows what the work makes of each entity, or would make, as these previews have it.
+    /// Sets the previews that are shown for entities that are changed, or would be.
     #[must_use]
     pub fn with_previews(self, previews: Vec<Option<Preview>>) -> InOrder<'a> {
         InOrder { previews, ..self }
     }
 
-    /// Returns the end of each entity.
+    /// Returns the outcome of each entity.
     #[must_use]
     pub fn ends(self) -> Vec<Ended> {
         let task = self.task;
         self.works.into_iter().map(|work| work.ended(task)).collect()
     }
 
-    /// Takes what is said of the entity with this index.
+    /// Takes a message about the entity with this index.
     pub fn take(&mut self, index: usize, progress: Progress<'_>) {
         if let Progress::Burst { is_over } = progress {
             return self.reporter.event(Event::Burst { is_over });
@@ -201,7 +204,7 @@ impl<'a> InOrder<'a> {
         let index = WorkIndex::from(index);
         let Work { entity, pending, .. } = self.works[index];
         if let Progress::Waiting(time) = progress {
-            // It is at work, although another one may be shown.
+            // The entity is being worked on even if output of another one is on display.
             return self.reporter.event(Event::Waiting(entity, time));
         }
         let said = match (Said::new(progress, entity.id(), self.forces, self.view), pending) {
@@ -213,14 +216,14 @@ impl<'a> InOrder<'a> {
             self.works[index].duration = self.done_before - before;
         }
         if self.current.is_some_and(|current| index > current) {
-            // By its turn it has come farther.
+            // Progress is outdated by the time its turn comes.
             if !matches!(said, Said::Message(Message::Progress(_))) {
                 self.works[index].kept.push(said);
             }
             return;
         }
         self.show(index, &said);
-        // Showing may have finished this entity: then the next ones have their turn.
+        // This may have finished the entity; then it is the turn of the next ones.
         let mut shown = None;
         while let Some(current) = self.current.filter(|_| shown != self.current) {
             shown = Some(current);
@@ -232,7 +235,7 @@ impl<'a> InOrder<'a> {
 
     fn show(&mut self, index: WorkIndex, said: &Said) {
         if self.current.is_none_or(|current| index < current) {
-            // Nothing but output counts of an entity that is done with.
+            // Messages about a finished entity are ignored, except for output.
             if let Said::Output(stream, bytes) = said {
                 self.reporter.event(Event::Belated(*stream, bytes));
             }
@@ -290,7 +293,7 @@ impl<'a> InOrder<'a> {
         let Some(preview) = self.previews.get_mut(usize::from(index)).and_then(Option::take) else { return };
         let differences = match (self.task, end) {
             (Task::Check, Some(End::Pending)) if would_change => preview.pending(),
-            // A plugin that says nothing has changed it.
+            // A plugin that sent no message has changed the entity.
             (Task::Apply | Task::ForceApply, Some(End::Changed) | None) => preview.applied(self.view),
             _ => return,
         };
@@ -299,7 +302,8 @@ impl<'a> InOrder<'a> {
         }
     }
 
-    /// Tells where an entity is defined: whoever wants to keep what a person has done has to change that.
+    /// Shows where a refused entity is defined, for users who want to keep a manual change by adopting it into the
+    /// definition.
     fn tell_definition(&mut self, index: WorkIndex) {
         let entity = self.works[index].entity;
         if !entity.has_edges() {
@@ -312,7 +316,7 @@ impl<'a> InOrder<'a> {
         }
     }
 
-    /// Tells that an entity is refreshed, once it is known that it does not leave itself out.
+    /// Reports that an entity is refreshed, once it is certain that the entity is not skipped.
     fn tell_refresh(&mut self, index: WorkIndex) {
         let work = &mut self.works[index];
         let sources = mem::take(&mut work.refreshed_by);

@@ -6,11 +6,11 @@ pub use holo_index::{Table, define_index};
 pub type PerEntity<T> = Table<EntityIndex, T>;
 
 define_index! {
-    /// The index of an entity among all that the plugins have listed.
+    /// The index of an entity in the scan results of all plugins.
     pub EntityIndex
 }
 
 define_index! {
-    /// The index of a plugin among those of a run.
+    /// The index of a plugin in a run.
     pub PluginIndex
 }

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as something that can be waited for beside pipes.
+//! Makes SIGINT, SIGTERM and SIGHUP available as a file descriptor that can be polled together with pipes.
 
 use crate::error::FatalError;
 use holo_protocol::words::reason;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The number that is kept instead of a signal when a run's time is over.
+/// Stored in place of a signal number when the run has exceeded its time limit.
 const TIME_IS_OVER: usize = usize::MAX;
 
-/// Signals cannot be caught.
+/// Signal handlers cannot be installed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot catch signals: {}", reason(.0))]
 pub struct SignalError(#[from] io::Error);
 
-/// It cannot be known when a time is over.
+/// A timer cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch the time: {}", reason(.0))]
 pub struct TimerError(#[from] io::Error);
 
-/// Remembers that a signal asked for the end, or that the time for it is over.
+/// Records that a signal or the time limit requested the end of the run.
 ///
-/// Without it a signal would end the process at once, and leave the cache directory and the lock behind.
+/// With the default action, a signal would end the process at once, leaving the cache directory and the lock behind.
 #[derive(Debug)]
 pub struct Interrupt {
     signal: Arc<AtomicUsize>,
@@ -34,16 +34,16 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Catches the signals from now on.
+    /// Installs the signal handlers.
     ///
     /// # Errors
-    /// If the system has no pipe left.
+    /// If no pipe can be created.
     pub fn install() -> Result<Interrupt, SignalError> {
         let signal = Arc::new(AtomicUsize::new(0));
         let (wake, write_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let ignored = holo_process::ignored_signals();
         for (number, value) in [(SIGINT, 2), (SIGTERM, 15), (SIGHUP, 1)] {
-            // With nohup, or in the background of a script, the signal is to stay ignored.
+            // Under nohup, or in the background of a script, the signal must stay ignored.
             if ignored & (1 << (value - 1)) != 0 {
                 continue;
             }
@@ -53,29 +53,29 @@ impl Interrupt {
         Ok(Interrupt { signal, wake, waker: write_end })
     }
 
-    /// Ends the run when so much time is over.
+    /// Ends the run when this time has passed.
     ///
     /// # Errors
-    /// If the system has no descriptor or no thread left.
+    /// If no descriptor or thread is available.
     pub fn after(&self, time: Duration) -> Result<(), TimerError> {
         let (signal, waker) = (Arc::clone(&self.signal), self.waker.try_clone()?);
         std::thread::Builder::new().spawn(move || {
             std::thread::sleep(time);
-            // A signal that came before has its own exit code.
+            // An earlier signal takes precedence because it has its own exit code.
             let _ = signal.compare_exchange(0, TIME_IS_OVER, Ordering::Relaxed, Ordering::Relaxed);
             let _ = rustix::io::write(&waker, b"!");
         })?;
         Ok(())
     }
 
-    /// Ends the run, as by SIGPIPE, when nobody reads a pipe any more. Nothing happens until then.
+    /// Ends the run, as by SIGPIPE, when the reader of a pipe is gone.
     ///
     /// # Errors
-    /// If the system has no descriptor or no thread left.
+    /// If no descriptor or thread is available.
     pub fn when_unread(&self, pipe: OwnedFd) -> Result<(), TimerError> {
         let (signal, waker) = (Arc::clone(&self.signal), self.waker.try_clone()?);
         std::thread::Builder::new().spawn(move || {
-            // Of a pipe's end that is written to, this is the only event that is seen without asking for it.
+            // For the write end of a pipe, POLLERR is the only event reported without being requested.
             while poll(&mut [PollFd::new(&pipe, PollFlags::empty())], None) == Err(rustix::io::Errno::INTR) {}
             let _ = signal.compare_exchange(0, 13, Ordering::Relaxed, Ordering::Relaxed);
             let _ = rustix::io::write(&waker, b"!");
@@ -83,39 +83,39 @@ impl Interrupt {
         Ok(())
     }
 
-    /// Returns the signal that asked for the end, if one did.
+    /// Returns the signal that requested the end, if any.
     #[must_use]
     pub fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
     }
 
-    /// Waits for so long, unless the run is to end.
+    /// Sleeps, unless the run is ended first.
     ///
     /// # Errors
-    /// As [`check`](Interrupt::check).
+    /// Like [`check`](Interrupt::check).
     pub fn pause(&self, time: Duration) -> Result<(), FatalError> {
         let timeout = Timespec::try_from(time).ok();
-        // An error here can only mean that the wait ends earlier than needed.
+        // An error here can only make the wait end early.
         let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], timeout.as_ref());
         self.check()
     }
 
-    /// Waits for a signal that asks for the end.
+    /// Waits for a signal that requests the end.
     #[must_use]
     pub fn wait(&self) -> i32 {
         loop {
             if let Some(signal) = self.signal() {
                 return signal;
             }
-            // The signal tells what has ended the waiting.
+            // The loop checks what ended the wait.
             let _ = poll(&mut [PollFd::new(self, PollFlags::IN)], None);
         }
     }
 
-    /// Ends the run if a signal asked for it.
+    /// Checks whether the run must end.
     ///
     /// # Errors
-    /// [`FatalError::Interrupted`] if so, [`FatalError::TimeIsOver`] if its time is over.
+    /// [`FatalError::Interrupted`] after a signal, [`FatalError::TimeIsOver`] after the time limit.
     pub fn check(&self) -> Result<(), FatalError> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -126,7 +126,7 @@ impl Interrupt {
 }
 
 impl AsFd for Interrupt {
-    /// Becomes readable when a signal arrives, and stays so.
+    /// Returns a descriptor that becomes readable when a signal arrives, and stays readable.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -134,7 +134,7 @@ impl AsFd for Interrupt {
 
 impl holo_process::Interrupt for Interrupt {
     fn signal(&self) -> Option<i32> {
-        // That our reader is gone is no matter of programs; most of them do not listen to this signal.
+        // SIGPIPE is about our own output; most programs that we run do not handle it.
         self.signal().filter(|&signal| signal != SIGPIPE)
     }
 }

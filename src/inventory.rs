@@ -1,4 +1,4 @@
-//! The entities that there are, and what is known of all of them.
+//! The inventory: all entities, and what discovery found out about them.
 
 use crate::cache::CacheDirectory;
 use crate::cli::Selection;
@@ -24,51 +24,52 @@ use std::sync::Arc;
 /// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It applies entities. Plugins get their state directories, which are made where they are missing.
+    /// Applies entities. Plugins get their state directories, which are created if missing.
     Apply,
-    /// It finds out what an apply would do. Otherwise it is as [`Purpose::Inspect`].
+    /// Finds out what an apply would do. Otherwise like [`Purpose::Inspect`].
     Check,
-    /// It only inspects, as anybody may, on any root. Nothing is written but in the cache.
+    /// Inspects only. Works for any user, on any root, and writes only to the cache directory.
     Inspect,
 }
 
-/// Everything there is to work on. The cache directory lives as long as this.
+/// The result of discovery. The cache directory lives as long as this.
 #[derive(Debug)]
 pub struct Inventory {
     /// The plugins, in the order of the configuration.
     pub plugins: Table<PluginIndex, Plugin>,
-    /// The entities: plugin after plugin, each plugin's by their IDs.
+    /// The entities, grouped by plugin and sorted by ID.
     pub entities: PerEntity<Entity>,
     /// The dependencies of the entities.
     pub plan: Plan,
-    /// For each plugin, true if an entity may be missing: it has failed, or said that something is wrong with what it lists.
+    /// For each plugin, whether an entity may be missing because the plugin failed or reported a problem with its list.
     pub flaws: Table<PluginIndex, bool>,
-    /// For each plugin, true if it was asked for some entities only.
+    /// For each plugin, whether it was scanned for some entities only.
     pub limited: Table<PluginIndex, bool>,
-    /// Names of entities that people have written, and that no entity has.
+    /// References to entities that do not exist.
     pub dangling: Vec<Dangling>,
-    /// The IDs of plugins that failed, and that the run goes on without.
+    /// The IDs of plugins that failed, and without which the run continues.
     pub failed: Vec<String>,
-    /// The names that paths are shown by.
+    /// Maps paths to those that users know.
     pub resources: Arc<Resources>,
-    // Plugins come first: their sessions end before their cache goes.
+    // Declared after the plugins, because sessions must end before their cache directory is removed.
     pub(crate) cache: Arc<CacheDirectory>,
 }
 
 impl Inventory {
-    /// Returns the directory that is gone when the run has ended.
+    /// Returns the cache directory, which is removed at the end of the run.
     #[must_use]
     pub fn cache(&self) -> &Path {
         self.cache.path()
     }
 
-    /// Returns true if a definition cannot be used, so that the command is not done in full. With selectors it is: those entities are good.
+    /// Returns true if a definition is invalid, so that the command cannot be carried out completely. If there are
+    /// selectors, it can: the selected entities are valid.
     #[must_use]
     pub fn is_flawed_for(&self, selection: &Selection) -> bool {
         self.flaws.iter().any(|&is_flawed| is_flawed) && selection.selectors.is_empty()
     }
 
-    /// Returns the entities that are selected, if there are selectors and each of them selects something.
+    /// Returns the selected entities, if there are selectors and each of them matches.
     pub(crate) fn selected(
         entities: &PerEntity<Entity>,
         plugins: &Table<PluginIndex, Plugin>,
@@ -78,7 +79,7 @@ impl Inventory {
         select::select(entities, &plugins, selectors).ok().filter(|_| !selectors.is_empty())
     }
 
-    /// Returns true if what is selected is not all there, or cannot be worked on, without a plugin that has failed.
+    /// Returns true if the selection may be incomplete, or cannot be worked on, without a plugin that has failed.
     pub(crate) fn needs(&self, failed: &Failed, purpose: Purpose, selectors: &[OsString]) -> bool {
         let Some(selected) = Inventory::selected(&self.entities, &self.plugins, selectors) else { return true };
         let is_id = |selector: &OsString| {
@@ -94,12 +95,12 @@ impl Inventory {
                 return false;
             }
             let edges = entity.report().edges;
-            // It may be defined there.
+            // The failed plugin may define it.
             let is_unknown = |requirement: &Requirement| matches!(requirement, Requirement::Unknown(_));
             self.plan.requirements(index).iter().any(is_unknown)
-                // Its refresh would be forgotten.
+                // Its refresh would be lost.
                 || (purpose == Purpose::Apply && edges.notifies.iter().any(|id| !ids.contains(id.as_bstr())))
-                // Somebody may take over from it.
+                // An entity of the failed plugin may take over from the orphan.
                 || (edges.orphan && !edges.owns.is_empty() && failed.version != Some(API_VERSION_3))
         };
         let mut of_selection = self.selected_of(&selected);
@@ -107,12 +108,13 @@ impl Inventory {
             || of_selection.any(needs)
     }
 
-    /// Returns the entities that are selected.
+    /// Returns the selected entities.
     pub fn selected_of(&self, selected: &Selected) -> impl Iterator<Item = (EntityIndex, &Entity)> {
         self.entities.entries().filter(|(index, _)| selected.contains(*index))
     }
 
-    /// Returns the files that define entities and are in no directory of resource files, such as those that a definition names.
+    /// Returns the files that define entities but are in no resource directory, such as files that a definition refers
+    /// to.
     #[must_use]
     pub fn sources_elsewhere(&self, root: &Root) -> Vec<PathBuf> {
         let known =
@@ -124,7 +126,7 @@ impl Inventory {
         let paths = paths.filter(|path| !known.iter().any(|known| path.starts_with(known)) && path.exists());
         let mut paths: BTreeSet<PathBuf> = paths.collect();
         if !paths.is_empty() {
-            // An entity makes its things again.
+            // An entity recreates the paths that it provides.
             let provided =
                 self.entities.iter().filter(|entity| entity.has_edges()).flat_map(|entity| entity.edges().provides);
             let provided = provided.filter(|asset| asset.kind == "path");
@@ -134,7 +136,7 @@ impl Inventory {
         paths.into_iter().collect()
     }
 
-    /// Hands the refreshes of orphans to the entities that take over from them.
+    /// Hands the pending refreshes of orphans over to the entities that take over from them.
     pub fn hand_over_refreshes(&self, refreshes: &mut Refreshes) {
         for (orphan, entity) in self.entities.entries() {
             let successors = self.plan.successors(orphan).iter().map(|&successor| &self.entities[successor]);
@@ -145,8 +147,8 @@ impl Inventory {
         }
     }
 
-    /// Forgets the refreshes of entities that are gone, and the values that they have sent: their plugin has listed everything, and does not
-    /// have them any more. Of a plugin that is missing, or could not list everything, nobody knows.
+    /// Drops the refreshes and sent values of entities that no longer exist: their plugin has listed everything, and
+    /// they are not in the list. Entities of a plugin that is missing, or whose list is incomplete, are kept.
     pub fn forget_gone(&self, refreshes: &mut Refreshes, sent: &mut SentValues) {
         let ids: HashSet<&BStr> = self.entities.iter().map(Entity::id).collect();
         let missing = self.flaws.iter().zip(&self.limited).map(|(is_flawed, is_limited)| *is_flawed || *is_limited);
@@ -160,7 +162,7 @@ impl Inventory {
 
 impl Drop for Inventory {
     fn drop(&mut self) {
-        // Then they end at the same time, and are waited for one after the other.
+        // All sessions end concurrently this way, and are then waited for one after the other.
         self.plugins.iter_mut().for_each(Plugin::dismiss);
     }
 }

@@ -1,6 +1,8 @@
-//! The dispatcher of holo, a configuration manager: it asks plugins which entities there are, and has them applied in order.
+//! The dispatcher of holo, a configuration manager. It asks plugins for their entities, and has the plugins apply them
+//! in order.
 //!
-//! It knows entities by their IDs, and leaves what they are to plugins. Data goes one way, each step a value that is handed to the next:
+//! It knows entities by their IDs only; everything else about them is up to the plugins. Data goes one way, each step a
+//! value that is handed to the next:
 //!
 //! ```text
 //! arguments → configuration → plugins → resources → entities → plan → selection → work → events → output
@@ -62,7 +64,7 @@ use settings::Settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Does what the command line says, and gives the exit code.
+/// Runs the command line, and returns the exit code.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = cli::parse(arguments);

@@ -1,8 +1,9 @@
-//! Limited scans: those in which plugins that can are asked for some entities only, as nobody wants the others.
+//! Limited scans, which ask plugins for a few entities instead of all of them.
 //!
-//! The entities that a plugin leaves out then have no edges that name others, and own nothing that matters, so they can matter to what is
-//! selected in one way only: that names them. So what selected entities name is asked for too. If something is not found, plugins are asked for all that they have, as it may be
-//! something else, and what is missing is to be told by the names that there are.
+//! The entities that a limited scan leaves out have no edges that name other entities, and own no assets that matter to
+//! the selection, so they are relevant only if a selected entity names them. Therefore entities that the selected ones
+//! name are scanned for too. If an entity is not found, plugins are scanned in full: the name may refer to an asset or
+//! a path, and error messages suggest names from the full list.
 
 use crate::concurrently::{Heard, concurrently};
 use crate::error::FatalError;
@@ -19,17 +20,17 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-/// The number of entities from which on a plugin does not save anything by leaving out the others.
+/// The number of entities above which a limited scan is no faster than a full one.
 const MOST: usize = 1000;
 
 /// The entities that a run is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Interest<'a> {
-    /// Those that these select; all if there are none.
+    /// The entities that these select; all if there are none.
     Selectors(&'a [OsString]),
-    /// Those that a selector could select that begins so.
+    /// The entities that a selector with this prefix could select.
     Prefix(&'a BStr),
-    /// Those that this is about, and their neighbours.
+    /// The entities that this subject is about, and their neighbours.
     Subject(&'a Subject),
 }
 
@@ -44,11 +45,11 @@ impl<'a> Interest<'a> {
     }
 }
 
-/// Asks the plugins for those entities only that the run is about. Returns the answers that are of use, by the indexes of the plugins: none
-/// if it may be about anything.
+/// Scans plugins for the entities that the run is about. Returns the usable answers by plugin index, or none if the run
+/// may be about any entity.
 ///
 /// # Errors
-/// Only what ends the run: the failure of a plugin is an answer.
+/// Only what ends the run. The failure of a plugin is an answer.
 pub fn scan(
     plugins: &mut Table<PluginIndex, Plugin>,
     interest: Interest<'_>,
@@ -56,7 +57,7 @@ pub fn scan(
     interrupt: &Interrupt,
 ) -> Result<HashMap<usize, Answered>, FatalError> {
     let ids: Vec<BString> = match interest {
-        // What looks like an ID is hardly ever a path, and whoever does not have that has to be asked for everything.
+        // Text that looks like an ID is hardly ever a path, and a path would require a full scan.
         Interest::Subject(subject) if !subject.is_path() && select::looks_like_id(subject.given.as_bstr()) => {
             vec![subject.given.clone()]
         }
@@ -111,7 +112,7 @@ pub fn scan(
     Ok(answers.0)
 }
 
-/// What is known of the entities that a subject stands for.
+/// Data about the entities that match a subject.
 #[derive(Default)]
 struct About {
     is_found: bool,
@@ -121,12 +122,12 @@ struct About {
     provides: Vec<Asset>,
 }
 
-/// The answers of plugins, by their indexes.
+/// The answers of plugins, by plugin index.
 #[derive(Default)]
 struct Answers(HashMap<usize, Answered>);
 
 impl Answers {
-    /// Asks plugins that can limit a scan so for some entities, and the others for all.
+    /// Scans plugins, those that support this limit with it, the others in full.
     fn ask<'p>(
         &mut self,
         plugins: impl Iterator<Item = (usize, &'p mut Plugin)>,
@@ -153,7 +154,7 @@ impl Answers {
         })
     }
 
-    /// Asks the plugins again that were asked for some entities only: for others, or for all if they cannot be asked for those.
+    /// Scans the plugins that had a limited scan again: with another limit, or in full if they do not support that one.
     fn ask_again(
         &mut self,
         plugins: &mut Table<PluginIndex, Plugin>,
@@ -167,7 +168,8 @@ impl Answers {
         self.ask(again, limit, at_once, interrupt)
     }
 
-    /// Adds an answer, or what it has beyond the plugin's first one. Of the rest of that, everything has been said.
+    /// Adds an answer, or merges it into the plugin's first one. The rest of an earlier answer, such as its output, has
+    /// been shown already.
     fn add(&mut self, plugin: usize, new: Answered) {
         match self.0.get_mut(&plugin) {
             None => drop(self.0.insert(plugin, new)),
@@ -188,7 +190,7 @@ impl Answers {
         of_ids.flat_map(|(_, edges)| edges.named().map(|id| BString::from(*id)).collect::<Vec<_>>()).collect()
     }
 
-    /// Returns what is known of the entities that a subject stands for.
+    /// Collects data about the entities that match a subject.
     fn about(&self, subject: &Subject) -> About {
         let reports = self.0.values().flat_map(|answered| &answered.answer);
         let with_edges = reports.flat_map(OutlinedReport::edges);
@@ -204,7 +206,7 @@ impl Answers {
         about
     }
 
-    /// Returns those of some IDs that no entity has.
+    /// Returns those of the IDs that no entity has.
     fn missing(&self, ids: impl IntoIterator<Item = BString>) -> Vec<BString> {
         let known: HashSet<&BStr> = self.ids().collect();
         ids.into_iter().filter(|id| !known.contains(id.as_bstr())).collect()

@@ -1,8 +1,9 @@
-//! The lock: one apply at a time.
+//! The lock, which allows one apply at a time.
 //!
-//! Two things keep others out. The *file's existence* is the lock that other versions of Holo know, so the file is there as long as an apply
-//! is. The *system's lock on the file* (see flock(2)) decides among ours: it ends with the processes that hold it, however they end, so
-//! that no person is needed after a crash. Beside the apply, a process holds it that waits for the plugins of an apply that is killed.
+//! It has two parts. The *existence of the file* is the lock that other versions of Holo know, so the file exists as
+//! long as an apply runs. The *system's lock on the file* (see flock(2)) decides among our own processes: it ends with
+//! the processes that hold it, however they end, so no manual cleanup is needed after a crash. Besides the apply, a
+//! helper process holds it until the plugins of a killed apply have ended.
 
 mod error;
 mod file;
@@ -20,47 +21,47 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The time that a new apply waits for what a killed one has left at work.
+/// How long a new apply waits for the plugins of a killed one.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The time within which it should be known what that is.
+/// How long it should take at most until those plugins are known by name.
 const TIME_TO_TELL: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The lock is ours; the file is removed when this is dropped.
+/// A held lock; the file is removed on drop.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
     held: File,
 }
 
-/// A lock, and what became of an earlier one.
+/// A lock, and the owner of the stale lock that it replaces.
 #[derive(Debug)]
 pub struct Acquired {
     /// The lock.
     pub lock: Lock,
-    /// The process that left its lock behind, if one did.
+    /// The process that left its lock behind, if any.
     pub taken_over_from: Option<i32>,
 }
 
 impl Lock {
-    /// Takes the lock. The plugins that run, and those that are started as long as it is ours, are waited for by the next apply if this one
-    /// is killed.
+    /// Takes the lock. If this process is killed, the next apply waits for the plugins that are running now or are
+    /// started while the lock is held.
     ///
     /// # Errors
-    /// If another process has it, or the file cannot be made.
+    /// If another process holds the lock, or the file cannot be created.
     pub fn acquire(path: &Path) -> Result<Acquired, LockError> {
         let (held, taken_over_from) =
             try_acquire(path).map_err(|reason| LockError { path: path.to_owned(), reason })?;
-        // Without it, the lock is ours alone.
+        // Without the helper process, the lock ends with this process.
         let _ = holo_process::hold_lock(&held);
         Ok(Acquired { lock: Lock { path: path.to_owned(), held }, taken_over_from })
     }
 }
 
-/// Takes the lock, and waits as long as the patience lasts if another process has it.
+/// Takes the lock, and waits up to this duration while another process holds it.
 ///
 /// # Errors
-/// If the run is to end; within that, as [`Lock::acquire`] says.
+/// If the run must end. The inner result is that of [`Lock::acquire`].
 pub fn acquire_within(
     patience: Duration,
     path: &Path,
@@ -79,7 +80,8 @@ pub fn acquire_within(
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // It may have been removed, and another apply have begun; if it has not, it cannot be, as it is locked.
+        // The file may have been removed, and another apply may have created a new one. If it is still ours it cannot
+        // be replaced meanwhile, as it is locked.
         if is_at(&self.held, &self.path) {
             let _ = fs::remove_file(&self.path);
         }
@@ -87,20 +89,20 @@ impl Drop for Lock {
     }
 }
 
-/// Waits as long as something is still at work that an apply has started that was killed: what is found out meanwhile would be out of date.
-/// `tell` is called before that.
+/// Waits while plugins of a killed apply are still running, because anything discovered in the meantime would be
+/// outdated. Calls `tell` once before the wait.
 ///
-/// When that takes too long, it is left to [`Lock::acquire`] to say so.
+/// If the wait takes too long, [`Lock::acquire`] reports it.
 ///
 /// # Errors
-/// If the run is to end.
+/// If the run must end.
 pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(&Survivors)) -> Result<(), FatalError> {
     let begun = Instant::now();
     let mut tell = Some(tell);
     while let Some(survivors) = survivors(path)
         && begun.elapsed() < PATIENCE
     {
-        // The process that holds the lock for them says which they are, but not at once.
+        // The process that holds the lock for them writes their names, but only after a moment.
         if !survivors.programs.is_empty() || begun.elapsed() > TIME_TO_TELL {
             tell.take().into_iter().for_each(|tell| tell(&survivors));
         }
@@ -109,28 +111,28 @@ pub fn wait_for_survivors(path: &Path, interrupt: &Interrupt, tell: impl FnOnce(
     Ok(())
 }
 
-/// The state of a lock, as far as can be seen without taking it.
+/// The state of a lock, as far as it can be seen without taking it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is none.
+    /// No lock exists.
     Free,
     /// An apply holds it, or may hold it: only the owner of the file can tell.
     Held,
     /// The process with this number has left it behind; the next apply takes it over.
     Left(i32),
-    /// It is none of ours, so that nobody takes it over; the text says why.
+    /// It is not one of ours and will not be taken over; the text says why.
     Unknown(String),
 }
 
-/// Looks at a lock.
+/// Inspects a lock without taking it.
 #[must_use]
 pub fn inspect(path: &Path) -> State {
     file::inspect(path)
 }
 
-/// Returns the programs that a killed apply has left at work.
+/// Returns the programs of a killed apply that are still running.
 fn survivors(path: &Path) -> Option<Survivors> {
-    // Most often there is no file at all.
+    // Usually there is no file at all.
     let mut found = open(path).ok()??;
     if try_lock(&found) != Err(Errno::WOULDBLOCK) {
         return None;

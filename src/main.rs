@@ -1,4 +1,4 @@
-//! `holo`: hands the command line to the library and its answer to the shell.
+//! The `holo` program: passes the command line to the library, and its exit code to the shell.
 
 use std::process::ExitCode;
 

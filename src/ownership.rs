@@ -1,9 +1,10 @@
-//! Exclusive ownership: claims of more than one entity, and orphans that hand over to a living entity.
+//! Exclusive ownership: conflicts between the claims of several entities, and orphans that hand over to a living
+//! entity.
 //!
-//! The assets that entities own are compared by kind and value. Only three kinds have a meaning beyond that: the value of `path`, `path-tree` and
-//! `path-shared` is a path, and the last two reach to everything below. Two living trees must not overlap, unless one of them is shared. A
-//! living `path` in another entity's living tree is for the plugins to judge, which know if the tree really has that file; but an orphan hands
-//! over whatever overlaps.
+//! Owned assets are compared by kind and value. Three kinds have additional meaning: the value of `path`, `path-tree`
+//! and `path-shared` is a path, and the last two extend to everything below it. Two living trees must not overlap,
+//! unless one of them is shared. A living `path` inside another entity's living tree is left to the plugins, which know
+//! whether the tree actually contains that file. But an orphan hands over whatever overlaps.
 
 use crate::assets::{Groups, parent, path_in};
 use crate::entity::Entity;
@@ -20,27 +21,27 @@ const PATH: &str = "path";
 const TREE: &str = "path-tree";
 const SHARED: &str = "path-shared";
 
-/// Several living entities that claim the same thing: none of them is applied.
+/// Several living entities that claim the same asset; none of them is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The object of their claims.
+    /// What they claim.
     pub about: Contested,
-    /// The entities, in their order.
+    /// The entities, in inventory order.
     pub owners: Vec<EntityIndex>,
 }
 
-/// The object that several entities claim.
+/// What several entities claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contested {
     /// Their ID: several plugins list it.
     Id,
-    /// Something that they own.
+    /// An asset that they own.
     Asset(Asset),
-    /// Everything below this path, which they own as parts of two trees.
+    /// Everything below this path, which is part of two owned trees.
     Tree(BString),
 }
 
-/// An orphan that owns something that a living entity owns by now.
+/// An orphan that owns an asset that a living entity owns now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Succession {
     pub(crate) orphan: EntityIndex,
@@ -49,20 +50,20 @@ pub(crate) struct Succession {
     pub(crate) owned: usize,
 }
 
-/// The owners among all entities.
+/// The conflicts and successions among all entities.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
-    /// By the first owner of each.
+    /// Sorted by the first owner of each.
     pub(crate) conflicts: Vec<Conflict>,
-    /// By the orphans, and no two entities twice.
+    /// Sorted by orphan; each pair of entities occurs once.
     pub(crate) successions: Vec<Succession>,
 }
 
-/// A kind, and a value in its normal form.
+/// A kind, and a normalised value.
 type Key<'a> = (&'a BStr, Cow<'a, [u8]>);
 
 impl Ownership {
-    /// Compares what all entities own. `namesakes` has for each entity the first one of its ID.
+    /// Compares the claims of all entities. `namesakes` maps each entity to the first one with the same ID.
     pub(crate) fn new(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> Ownership {
         let mut conflicts = same_ids(nodes, namesakes);
         if nodes.iter().all(|node| node.edges.owns.is_empty()) {
@@ -89,7 +90,7 @@ impl Ownership {
     }
 }
 
-/// Returns the assets that entities own: those of orphans, or those of the others.
+/// Returns the owned assets, either those of orphans or those of living entities.
 fn owned<'a>(nodes: &PerEntity<Node<'a>>, orphans: bool) -> impl Iterator<Item = (EntityIndex, &'a Asset<&'a BStr>)> {
     let entities = nodes.entries().filter(move |(_, node)| node.edges.orphan == orphans);
     entities.flat_map(|(entity, node)| node.edges.owns.iter().map(move |asset| (entity, asset)))
@@ -113,8 +114,8 @@ fn reach<'a>(asset: &'a Asset<&BStr>) -> Option<Cow<'a, [u8]>> {
     tree(asset).or_else(|| path_in(asset, SHARED))
 }
 
-/// Returns the entities of different plugins that have the same ID. Orphans are about to go, and what they have left is their plugin's
-/// affair.
+/// Returns the entities of different plugins that have the same ID. Orphans do not count: they are about to be removed,
+/// and each plugin cleans up its own.
 fn same_ids(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> Vec<Conflict> {
     let mut groups: BTreeMap<EntityIndex, Vec<EntityIndex>> = BTreeMap::new();
     for (entity, &first) in namesakes.entries().filter(|(entity, first)| entity != *first) {
@@ -131,12 +132,12 @@ fn same_ids(nodes: &PerEntity<Node<'_>>, namesakes: &PerEntity<EntityIndex>) -> 
 struct Paths<'a> {
     paths: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
     trees: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
-    /// All of these, and those that are shared.
+    /// Owners of trees, including shared ones.
     reaches: BTreeMap<Cow<'a, [u8]>, Vec<EntityIndex>>,
 }
 
 impl<'a> Paths<'a> {
-    /// Sorts the owners. Nothing is sorted where no tree is owned.
+    /// Sorts the owners. If no tree is owned, the maps stay empty.
     fn new(nodes: &PerEntity<Node<'a>>) -> Paths<'a> {
         let mut paths = Paths { paths: BTreeMap::new(), trees: BTreeMap::new(), reaches: BTreeMap::new() };
         if nodes.iter().flat_map(|node| &node.edges.owns).any(|asset| reach(asset).is_some()) {
@@ -155,7 +156,8 @@ impl<'a> Paths<'a> {
         paths
     }
 
-    /// Returns the trees in other entities' trees, each with the nearest one around it: so there are not more conflicts than trees.
+    /// Returns the trees inside other entities' trees, each with the nearest enclosing one, so that there are no more
+    /// conflicts than trees.
     fn overlapping_trees(&self, nodes: &PerEntity<Node<'a>>) -> Vec<Conflict> {
         if self.trees.len() < 2 {
             return Vec::new();
@@ -170,7 +172,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// Returns the owners of everything that contains a path.
+/// Returns the owners of all ancestors of a path.
 fn around<'m>(
     map: &'m BTreeMap<Cow<'_, [u8]>, Vec<EntityIndex>>,
     path: &'m [u8],
@@ -178,7 +180,7 @@ fn around<'m>(
     ancestors(path).filter_map(|path| map.get(path)).flatten().copied()
 }
 
-/// Returns everything that contains a path, from its parent on.
+/// Returns all ancestors of a path, from its parent on.
 fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     iter::successors(parent(path), |path| parent(path))
 }
@@ -248,14 +250,14 @@ impl Conflict {
     }
 }
 
-/// Returns a list in words: `a, b and c`.
+/// Formats a list in words: `a, b and c`.
 fn listed(items: impl Iterator<Item = String>) -> String {
     let mut items: Vec<String> = items.collect();
     let last = items.pop().unwrap_or_default();
     if items.is_empty() { last } else { format!("{} and {last}", items.join(", ")) }
 }
 
-/// Returns the indexes of the conflicts of each entity that has any.
+/// Maps each entity to the indexes of its conflicts.
 pub(crate) fn by_owner(conflicts: &[Conflict]) -> HashMap<EntityIndex, Vec<usize>> {
     let mut by_owner: HashMap<EntityIndex, Vec<usize>> = HashMap::new();
     for (index, conflict) in conflicts.iter().enumerate() {

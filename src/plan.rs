@@ -1,18 +1,21 @@
 //! Turns entities and the edges between them into the order in which they are worked on.
 //!
-//! The order is the given one (configuration order of plugins, then entity ID) wherever no edge says otherwise: always the first entity
-//! comes next that waits for nothing any more. So an entity that has to wait is pushed behind what it waits for, and comes right after it;
-//! what it waits for is not pulled forward. Of two entities the later one is worked on first only if the earlier one waits for it, or for
-//! something that is later still: no script of a late plugin runs before earlier plugins for another entity's sake.
+//! The given order (plugins as configured, then entity ID) applies wherever no edge says otherwise: the next entity is
+//! always the first one that is not waiting for another. So an entity that has to wait is moved to just after what it
+//! waits for; what it waits for is not pulled forward. A later entity precedes an earlier one only if the earlier one
+//! waits for it, or for an entity that is later still: no script of a late plugin runs before earlier plugins for the
+//! sake of another entity.
 //!
-//! Orphans are scrubbed against the direction of edges: an orphan never waits for what it needed but goes before it, a user before its
-//! group. What an orphan provides is going away, so it provides it for other orphans only. A living entity that waits for an orphan by
-//! name does so: a service is refreshed after the file is gone that it subscribes to. So all edges between orphans and the living have
-//! the orphan first, and a cycle is one of the living alone, or of orphans alone, as it was declared.
+//! Orphans are scrubbed against the direction of edges: an orphan never waits for what it needed but precedes it, a
+//! user before its group. The assets that an orphan provides are about to disappear, so it provides them to other
+//! orphans only. But a living entity that names an orphan does wait for it: a service is refreshed after the file that
+//! it subscribes to is gone. So all edges between orphans and living entities put the orphan first, and every cycle
+//! consists only of living entities or only of orphans, as declared.
 //!
-//! An orphan is *late* if a living entity takes over from it, as it owns by now what the orphan owned, or if it goes after a late one. A
-//! late orphan waits for those that take over, and nothing living waits for it: such edges are dropped. So the order has three layers
-//! between which no cycle can arise: the other orphans, the living, and the late orphans.
+//! An orphan is *late* if a living entity takes over from it because it now owns what the orphan owned, or if the
+//! orphan follows a late one. A late orphan waits for the entities that take over, and no living entity waits for it:
+//! such edges are dropped. So the order has three layers without cycles between them: the other orphans, the living
+//! entities, and the late orphans.
 
 mod cycle;
 mod edges;
@@ -34,37 +37,37 @@ use holo_protocol::{Asset, Receipt};
 use std::collections::HashMap;
 use waits::Waits;
 
-/// The order of all entities, and why it is so.
+/// The order of all entities, and the edges that determine it.
 #[derive(Clone, Debug)]
 pub struct Plan {
     order: Vec<EntityIndex>,
     waits: Waits,
     requirements: PerEntity<Vec<Requirement>>,
     refreshes: PerEntity<Vec<EntityIndex>>,
-    /// The values that entities receive, of those that do.
+    /// The values that each entity receives, for those that receive any.
     receptions: HashMap<EntityIndex, Vec<Reception>>,
-    /// The names of the values that others receive from entities.
+    /// For each sender, the names of the values that others receive from it.
     wanted: HashMap<EntityIndex, Vec<BString>>,
     plugins: PerEntity<PluginIndex>,
-    /// For each entity the first one that has its ID.
+    /// For each entity, the first one with the same ID.
     namesakes: PerEntity<EntityIndex>,
     conflicts: Vec<Conflict>,
-    /// The indexes of the conflicts of each entity that has any.
+    /// The indexes of each entity's conflicts, for those that have any.
     conflicts_of: HashMap<EntityIndex, Vec<usize>>,
-    /// The living entities that take over from each orphan that has any.
+    /// For each orphan that has any, the living entities that take over from it.
     successors: HashMap<EntityIndex, Vec<EntityIndex>>,
 }
 
-/// Says that one entity goes before another one.
+/// An ordering constraint between two entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Goes first.
+    /// The entity that goes first.
     pub from: EntityIndex,
-    /// Waits for the other one.
+    /// The entity that waits.
     pub to: EntityIndex,
-    /// The kind of the line of a scan report that declares it.
+    /// The kind of the scan report line that declares it.
     pub kind: EdgeKind,
-    /// True if it was declared the other way round, and reversed because an orphan would have had to wait.
+    /// Whether the edge was declared in the other direction, and reversed because an orphan would have had to wait.
     pub reversed: bool,
 }
 
@@ -77,7 +80,7 @@ pub enum EdgeKind {
     Subscribes,
     /// `NOTIFIES`.
     Notifies,
-    /// `NEEDS`: the index of the asset among the needs of the entity that declares the edge.
+    /// `NEEDS`, with the index of the asset among the needs of the declaring entity.
     Needs(usize),
     /// `RECEIVES`.
     Receives,
@@ -85,47 +88,47 @@ pub enum EdgeKind {
     After,
     /// `BEFORE`.
     Before,
-    /// `OWNS`: the index of the asset among those that the orphan owns from which the other entity takes over.
+    /// `OWNS`, with the index of the asset among those of the orphan that the other entity takes over.
     Owns(usize),
 }
 
-/// A requirement that has to be in its desired state before an entity is applied.
+/// A requirement that must be in its desired state before an entity is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// Another entity.
     Entity(EntityIndex),
-    /// An ID that no entity has, or only an orphan: nothing defines it, and after this run it is gone.
+    /// An ID that no entity has, or only an orphan, which has no definition and is gone after this run.
     Unknown(BString),
 }
 
 /// A value that an entity receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// The entity that sends it; none if there is no such entity, or only an orphan.
+    /// The entity that sends it; `None` if there is no such entity, or only an orphan.
     pub sender: Option<EntityIndex>,
-    /// The key that it is for, the ID of the sender, and the name by which it is sent.
+    /// The receiving key, the sender's ID, and the name of the value.
     pub receipt: Receipt,
 }
 
 impl Plan {
-    /// Plans all entities that there are. Where no edge says otherwise they keep the order in which they are given.
+    /// Plans all entities. Where no edge says otherwise, they keep the given order.
     ///
     /// # Errors
-    /// Entities that are not orphans wait for each other. Among orphans nobody could mend a cycle, as nothing defines them any more:
-    /// there, as many edges as needed do not count.
+    /// If living entities wait for each other in a cycle. A cycle among orphans is not an error, because there is no
+    /// definition left that could be fixed; as many edges as needed are ignored there.
     pub fn new(nodes: &PerEntity<Node<'_>>) -> Result<Plan, CycleError> {
         Plan::with(nodes, |_| true)
     }
 
-    /// Plans all entities but those of cycles and those that wait for them, none of which may be selected.
+    /// Plans all entities except those that are blocked by a cycle, none of which may be selected.
     ///
     /// # Errors
-    /// A selected entity is in a cycle, or waits for one.
+    /// If a selected entity is in a cycle, or waits for one.
     pub fn for_selected(nodes: &PerEntity<Node<'_>>, selected: &Selected) -> Result<Plan, CycleError> {
         Plan::with(nodes, |entity| selected.contains(entity))
     }
 
-    /// Plans entities, all that are needed among them.
+    /// Plans entities; those for which `is_needed` returns true must not be blocked by a cycle.
     fn with(nodes: &PerEntity<Node<'_>>, is_needed: impl Fn(EntityIndex) -> bool) -> Result<Plan, CycleError> {
         let mut ids = Groups::with_capacity(nodes.len());
         let namesakes: PerEntity<EntityIndex> =
@@ -157,24 +160,25 @@ impl Plan {
         })
     }
 
-    /// Returns all entities in their order, but for those that are left out because of a cycle.
+    /// Returns all entities in order, except for those that are left out because of a cycle.
     #[must_use]
     pub fn order(&self) -> &[EntityIndex] {
         &self.order
     }
 
-    /// Cuts the selected entities into sets: the longest runs, in their order, of one plugin's entities without an edge between any two.
-    /// No set has an ID twice, as answers name entities by their IDs.
+    /// Splits the selected entities into sets: the longest runs, in order, of one plugin's entities without an edge
+    /// between any two of them. An ID occurs once per set, because plugins' answers name entities by ID.
     #[must_use]
     pub fn sets(&self, selected: &Selected) -> Vec<Vec<EntityIndex>> {
         let mut sets: Vec<Vec<EntityIndex>> = Vec::new();
-        // The number of the set in which an entity is, and an ID: counted from 1.
+        // The number of the set that contains an entity, or an ID; counted from 1.
         let mut set_of: PerEntity<usize> = Table::filled(0, self.plugins.len());
         let mut set_of_id = set_of.clone();
         for &entity in self.order.iter().filter(|&&entity| selected.contains(entity)) {
             let number = sets.len();
             let fits = |set: &Vec<EntityIndex>| {
-                // A path through others in the run is made of edges in the run: looking at edges is enough.
+                // Looking at direct edges is enough: a path between two entities of the run goes through edges of the
+                // run.
                 set.first().is_some_and(|&first| self.plugins[first] == self.plugins[entity])
                     && set_of_id[self.namesakes[entity]] != number
                     && self.waits_for(entity).all(|other| set_of[other] != number)
@@ -189,24 +193,25 @@ impl Plan {
         sets
     }
 
-    /// Returns the entities that go before this one because of an edge between the two.
+    /// Returns the entities that have an edge to this one, and precede it.
     pub fn waits_for(&self, entity: EntityIndex) -> impl Iterator<Item = EntityIndex> {
         self.waits.of(entity).iter().map(|edge| edge.from)
     }
 
-    /// Returns the requirements of an entity, in the order in which it says so. An orphan requires nothing.
+    /// Returns the requirements of an entity, in declaration order. Orphans have none.
     #[must_use]
     pub fn requirements(&self, entity: EntityIndex) -> &[Requirement] {
         &self.requirements[entity]
     }
 
-    /// Returns the entities that are refreshed when this one changed: it notifies them, or they subscribe to it. Orphans are not refreshed.
+    /// Returns the entities that are refreshed when this one changes, because it notifies them or they subscribe to it.
+    /// Orphans are not refreshed.
     #[must_use]
     pub fn refreshes(&self, entity: EntityIndex) -> &[EntityIndex] {
         &self.refreshes[entity]
     }
 
-    /// Returns the values that an entity receives, in the order in which it says so.
+    /// Returns the values that an entity receives, in declaration order.
     #[must_use]
     pub fn receptions(&self, entity: EntityIndex) -> &[Reception] {
         self.receptions.get(&entity).map(Vec::as_slice).unwrap_or_default()
@@ -218,32 +223,33 @@ impl Plan {
         self.wanted.get(&entity).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns everything that more than one living entity claims.
+    /// Returns all conflicts between living entities.
     #[must_use]
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
     }
 
-    /// Returns the conflicts of this entity with others. It is not to be applied then.
+    /// Returns the conflicts of this entity. If there are any, it must not be applied.
     pub fn conflicts_of(&self, entity: EntityIndex) -> impl Iterator<Item = &Conflict> {
         let indexes = self.conflicts_of.get(&entity).into_iter().flatten();
         indexes.filter_map(|&index| self.conflicts.get(index))
     }
 
-    /// Returns the living entities that take over from this orphan, as they own what it owned. It is to be applied only if they ended well.
+    /// Returns the living entities that take over from this orphan because they own what it owned. It must be applied
+    /// only if they succeeded.
     #[must_use]
     pub fn successors(&self, orphan: EntityIndex) -> &[EntityIndex] {
         self.successors.get(&orphan).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns all edges, by the entity that waits. There may be several between the same two entities.
+    /// Returns all edges, sorted by the waiting entity. There may be several between the same two entities.
     #[must_use]
     pub fn edges(&self) -> &[Edge] {
         self.waits.edges()
     }
 }
 
-/// Returns for each sender the names of the values that others receive.
+/// Maps each sender to the names of the values that others receive from it.
 fn wanted(receptions: &HashMap<EntityIndex, Vec<Reception>>) -> HashMap<EntityIndex, Vec<BString>> {
     let mut wanted: HashMap<EntityIndex, Vec<BString>> = HashMap::new();
     for Reception { sender, receipt } in receptions.values().flatten() {
@@ -258,7 +264,7 @@ fn wanted(receptions: &HashMap<EntityIndex, Vec<Reception>>) -> HashMap<EntityIn
     wanted
 }
 
-/// Returns for each entity those that its change refreshes. Edges come by the entity that waits.
+/// Maps each entity to those that its change refreshes. The edges are sorted by the waiting entity.
 fn refreshes(entities: usize, edges: &[Edge]) -> PerEntity<Vec<EntityIndex>> {
     let mut refreshes: PerEntity<Vec<EntityIndex>> = Table::filled(Vec::new(), entities);
     for edge in edges.iter().filter(|edge| edge.kind.refreshes() && !edge.reversed) {
@@ -271,13 +277,13 @@ fn refreshes(entities: usize, edges: &[Edge]) -> PerEntity<Vec<EntityIndex>> {
 }
 
 impl Edge {
-    /// Returns the entity that declares it.
+    /// Returns the entity that declares the edge.
     #[must_use]
     pub fn declared_by(&self) -> EntityIndex {
         if self.kind.is_declared_first() == self.reversed { self.to } else { self.from }
     }
 
-    /// Returns the asset that is needed, or owned, if that makes the edge.
+    /// Returns the needed or owned asset that causes the edge, if any.
     #[must_use]
     pub fn asset<'a>(&self, nodes: &PerEntity<Node<'a>>) -> Option<&'a Asset<&'a BStr>> {
         let edges = nodes[self.declared_by()].edges;
@@ -290,18 +296,18 @@ impl Edge {
 }
 
 impl EdgeKind {
-    /// Returns true if a change of one entity refreshes the other one.
+    /// Returns true if a change of one entity refreshes the other.
     #[must_use]
     pub fn refreshes(self) -> bool {
         matches!(self, EdgeKind::Subscribes | EdgeKind::Notifies)
     }
 
-    /// Returns true if the entity that goes first declares it.
+    /// Returns true if the preceding entity declares the edge.
     fn is_declared_first(self) -> bool {
         matches!(self, EdgeKind::Before | EdgeKind::Notifies)
     }
 
-    /// Returns the key.
+    /// Returns the key of the line, such as `REQUIRES`.
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The plugins of a run, which are asked in the same way whatever version they speak.
+//! The plugins of a run, behind one interface for both protocol versions.
 
 mod adoption;
 mod error;
@@ -34,7 +34,7 @@ pub struct Plugin {
     transport: Transport,
 }
 
-/// The transport of requests to a plugin: one process an operation, or one for all.
+/// How requests reach a plugin: one process per operation, or one session for all.
 #[derive(Debug)]
 enum Transport {
     Processes,
@@ -42,7 +42,7 @@ enum Transport {
 }
 
 impl Plugin {
-    /// Returns a plugin that has answered the handshake.
+    /// Returns a plugin that answered the handshake.
     #[must_use]
     pub fn new(id: String, handshake: Handshake, directories: Directories, options: RunOptions) -> Plugin {
         let is_session = handshake.info.session;
@@ -51,23 +51,23 @@ impl Plugin {
         Plugin { id, identity, transport }
     }
 
-    /// Returns the version of the interface that both sides speak.
+    /// Returns the negotiated version of the interface.
     #[must_use]
     pub fn api_version(&self) -> u32 {
         self.identity.api_version()
     }
 
-    /// Returns true if it can tell what applying an entity would do. Version 3 can only tell what a person has changed.
+    /// Returns true if the plugin can tell what an apply would do. Version 3 can only report manual changes.
     #[must_use]
     pub fn can_check(&self) -> bool {
         self.identity.api_version() >= API_VERSION_4
     }
 
-    /// Returns true if it can be asked for some entities only in this way.
+    /// Returns true if the plugin can limit a scan in this way.
     #[must_use]
     pub fn can_limit(&self, limit: ScanLimit<'_>) -> bool {
         let (info, is_session) = (&self.identity.handshake.info, matches!(self.transport, Transport::Session(_)));
-        // A command line is for IDs alone.
+        // On a command line, a scan can be limited only by IDs.
         let can_say = match limit {
             ScanLimit::Ids(_) => true,
             ScanLimit::Prefix(_) => is_session,
@@ -76,14 +76,15 @@ impl Plugin {
         info.limits_scan && can_say
     }
 
-    /// Tells it that nothing more is wanted: a session may begin to end before it is waited for.
+    /// Tells the plugin that no more requests follow, so that a session can shut down before it is waited for.
     pub fn dismiss(&mut self) {
         if let Transport::Session(session) = &mut self.transport {
             session.dismiss();
         }
     }
 
-    /// Asks which entities there are, or only for some if it can be asked so. The report is read while it comes in.
+    /// Scans for all entities, or for some of them if the plugin supports this limit. The report is parsed while it
+    /// arrives.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -104,9 +105,10 @@ impl Plugin {
         Ok(report.finish().map_err(PluginError::Report)?)
     }
 
-    /// Works on entities of which none depends on another, in any order; each [`Progress`] comes with the index of its entity.
+    /// Works on entities that do not depend on each other, in any order. Each [`Progress`] comes with the index of its
+    /// entity.
     ///
-    /// Every entity comes to its end by [`Progress::Done`] or [`Progress::Failed`], whatever the plugin does.
+    /// Every entity ends with [`Progress::Done`] or [`Progress::Failed`], whatever the plugin does.
     ///
     /// # Errors
     /// Only what ends the run.
@@ -126,9 +128,9 @@ impl Plugin {
         }
     }
 
-    /// Asks for the files that show what applying each of these entities would make of it, which nothing is changed for.
+    /// Requests files that show the result of applying each of these entities, without changing anything.
     ///
-    /// A plugin need not be able to tell; so what goes wrong, and what it prints, does not count.
+    /// Previews are optional, so failures and output of the plugin are ignored.
     ///
     /// # Errors
     /// Only what ends the run.
@@ -143,7 +145,8 @@ impl Plugin {
         }
     }
 
-    /// Asks what is wrong, or well, beside its entities, in lines that are diagnoses; there are none if it does not have the operation.
+    /// Requests the plugin's own diagnoses, beyond those of its entities, as lines. Empty if the plugin does not
+    /// support the operation.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -159,7 +162,7 @@ impl Plugin {
             .map_err(|error| error.during(|| format!("the doctor of {}", self.id)))
     }
 
-    /// Runs the health checks of these entities. Returns lines that say the health of those that have any.
+    /// Runs the health checks of these entities. Returns lines with the health of the entities that have checks.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -176,7 +179,7 @@ impl Plugin {
             .map_err(|error| error.during(|| format!("the health checks of {}", self.id)))
     }
 
-    /// Asks for lines that are no results of entities. They may be about these.
+    /// Requests lines other than results of entities, optionally for these entities only.
     fn report(
         &mut self,
         operation: Operation,
@@ -197,7 +200,7 @@ impl Plugin {
         Ok(lines)
     }
 
-    /// Asks for the two files that show an entity's difference; there may be none.
+    /// Requests the two files that show an entity's difference, if there is one.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -214,7 +217,7 @@ impl Plugin {
         answer.map_err(|error| error.during(|| id.to_string()))
     }
 
-    /// Asks where the lines of a file of an entity have come from, if it can be asked.
+    /// Requests the origin of each line of an entity's file. Empty if the plugin does not support the operation.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -234,34 +237,34 @@ impl Plugin {
         Ok(Span::parse_all(&text).collect())
     }
 
-    /// Starts a process that says what happens to its entities, if it can do that.
+    /// Starts a process that reports changes to the plugin's entities, if the plugin supports it.
     ///
     /// # Errors
-    /// If that cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn watch(&self) -> Option<Result<process::Process, StartError>> {
         self.identity.handshake.info.watches.then(|| processes::watch(&self.identity))
     }
 
-    /// Returns the values that all its entities of a type can send: the type and the name of each.
+    /// Returns the values that all its entities of a type can send, as pairs of type and name.
     #[must_use]
     pub fn sends(&self) -> &[(String, String)] {
         &self.identity.handshake.info.sends
     }
 
-    /// Returns true if it can be asked for candidates, and to adopt something.
+    /// Returns true if the plugin supports candidates and adoption.
     #[must_use]
     pub fn adopts(&self) -> bool {
         self.identity.handshake.info.adopts
     }
 
-    /// Returns the directory that it keeps for this run.
+    /// Returns its cache directory for this run.
     #[must_use]
     pub fn cache(&self) -> &Path {
         &self.identity.directories.cache
     }
 
-    /// Asks what there is because of a person that is not as resource files have it.
+    /// Requests candidates for adoption: manual changes that no resource file describes.
     ///
     /// # Errors
     /// If the plugin fails.
@@ -278,7 +281,7 @@ impl Plugin {
         Ok(Candidate::parse_all(&text).collect())
     }
 
-    /// Asks for resource files that describe something as it is now.
+    /// Requests resource files that describe the current state of an entity or path.
     ///
     /// # Errors
     /// If the plugin fails.

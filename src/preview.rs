@@ -12,15 +12,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The content that stands for one that nobody may see.
+/// Replaces content that must not be shown.
 const SENSITIVE: &[u8] = b"(sensitive)\n";
-/// The end of the name of what is not there yet.
+/// The suffix of the name of a file that has not been written yet.
 const PENDING: &str = " (pending)";
 
-/// The size of files up to which they are compared once they are replaced.
+/// The maximum size, in bytes, of files that are compared after they were replaced.
 const MAX_SIZE: usize = 1 << 20;
 
-/// What an entity is, and what applying it would make of it.
+/// The current state of an entity, and the result of applying it.
 #[derive(Clone, Debug)]
 pub struct Preview {
     files: Vec<File>,
@@ -29,32 +29,32 @@ pub struct Preview {
 /// A file of an entity.
 #[derive(Clone, Debug)]
 struct File {
-    /// Its path below the root, without a slash before it, or another name that does not depend on the run.
+    /// Its path relative to the root, or another name that does not depend on the run.
     name: BString,
     from: Content,
     to: Content,
-    /// The path at which it can be seen what has become of it.
+    /// The path to read the file from after the apply.
     path: Option<PathBuf>,
 }
 
-/// A difference of two files.
+/// A difference between two files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The name of the first.
     pub from: BString,
     /// The name of the second.
     pub to: BString,
-    /// The difference, in the form of git.
+    /// The difference, in git's format.
     pub text: Vec<u8>,
-    /// True if a file is not text, so that only that they differ is said.
+    /// Whether a file is binary, in which case the text only says that the files differ.
     pub is_binary: bool,
 }
 
 impl Preview {
-    /// Loads what a plugin has named for the entity with this ID: two files, or two directories of them.
+    /// Loads the files that a plugin has named for the entity with this ID: two files, or two directories of files.
     ///
     /// # Errors
-    /// If something cannot be read, or is neither a file nor a symlink.
+    /// If a path cannot be read, or is neither a file nor a symlink.
     pub fn load(pair: &FilePair, id: &BStr, view: View<'_>) -> Result<Preview, LoadError> {
         let root = view.root.join("");
         let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
@@ -100,8 +100,8 @@ impl Preview {
     }
 }
 
-/// Returns the difference between what an entity was and what it has become, by two files that show that and the name of both: a path as
-/// the user knows it, or anything else. What is too large to be looked at has none.
+/// Returns the difference between the old and the new state of an entity, given as two files and the name of both,
+/// which is usually a path as the user knows it. `None` for files that are too large to compare.
 #[must_use]
 pub fn changed(from: &Path, to: &Path, name: &BStr, root: &Root) -> Option<Difference> {
     let base = root.join("");
@@ -125,8 +125,8 @@ fn load_part(file: &Path, start: u64, length: usize) -> Option<Content> {
     Some(Content::File { content, executable: false })
 }
 
-/// Returns the difference between a copy of what was at a path below the root, and what is there now. What is too large to be looked at has
-/// none.
+/// Returns the difference between a copy of the old file and the current file at a path below the root. `None` for
+/// files that are too large to compare.
 #[must_use]
 pub fn replaced(copy: &Kept, path: &Path, root: &Root) -> Option<Difference> {
     let (base, path) = (root.join(""), root.join(path));
@@ -163,7 +163,7 @@ impl File {
     }
 }
 
-/// Returns the path as it is named: below the root, and without a slash before it.
+/// Returns the path as shown in a difference: relative to the root.
 fn below(path: &Path, root: &Path) -> BString {
     let path = normalise(path);
     let below = path.strip_prefix(root).unwrap_or(&path);
@@ -174,7 +174,7 @@ fn is_sensitive(content: &Content) -> bool {
     matches!(content, Content::File { content, .. } if content == SENSITIVE)
 }
 
-/// Returns the difference of two contents that nobody may see.
+/// Returns the difference of two contents that must not be shown.
 pub(crate) fn sensitive(from: &BStr, to: &BStr) -> Vec<u8> {
     let line = SENSITIVE.as_bstr();
     format!("diff --holo {from} {to}\n--- {from}\n+++ {to}\n@@ -1 +1 @@\n-{line}+{line}").into_bytes()

@@ -1,7 +1,7 @@
-//! Finds the slips among the entity IDs that people have written: names that no entity has.
+//! Finds misspelt entity IDs: references to entities that do not exist.
 //!
-//! Order and refreshes count where both entities exist, so a name that no entity has is not an error: the other one may not be wanted on this
-//! machine. But a slip would never be noticed otherwise.
+//! Ordering and refreshes take effect only if both entities exist, so a reference to a missing entity is not an error:
+//! it may be absent from this machine on purpose. But a typo would otherwise go unnoticed.
 
 use crate::entity::Entity;
 use crate::index::{EntityIndex, PerEntity};
@@ -10,23 +10,23 @@ use bstr::{BStr, BString, ByteSlice};
 use holo_definitions::similar;
 use std::collections::HashSet;
 
-/// A name that no entity has.
+/// A reference to an entity that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dangling {
-    /// The entity that names it.
+    /// The entity with the reference.
     pub entity: EntityIndex,
-    /// The location of the name.
+    /// The location of the reference.
     pub location: BString,
-    /// The relation that the entity would have to the other one, as words before its name.
+    /// The relation to the missing entity, as the words that precede its name in a message.
     relation: &'static str,
-    /// The name.
+    /// The ID of the missing entity.
     pub id: BString,
 }
 
-/// Returns all names of others that people have written and no entity has, orphans included.
+/// Returns all references in definitions to entities that do not exist, not even as orphans.
 #[must_use]
 pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
-    // The place of an entity's own definition is no reference.
+    // The location of an entity's own definition is not a reference.
     let names_others = |node: &Node<'_>| node.edges.written.iter().any(|name| name.id != node.id);
     let mut written = nodes.entries().filter(|(_, node)| names_others(node)).peekable();
     if written.peek().is_none() {
@@ -45,7 +45,7 @@ pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
             ];
             let relation =
                 relations.into_iter().find(|(_, list)| list.contains(&name.id)).map(|(relation, _)| relation);
-            // A missing requirement is an error of the entity.
+            // A missing requirement is reported as an error of the entity.
             if let Some(relation) = relation.filter(|_| !edges.requires.contains(&name.id)) {
                 let (location, id) = (name.location.to_owned(), name.id.to_owned());
                 dangling.push(Dangling { entity, location, relation, id });
@@ -56,7 +56,7 @@ pub fn dangling(nodes: &PerEntity<Node<'_>>) -> Vec<Dangling> {
 }
 
 impl Dangling {
-    /// Returns the warning, with the nearest name that there is.
+    /// Returns the warning, which suggests the most similar existing ID.
     #[must_use]
     pub fn describe(&self, entities: &PerEntity<Entity>) -> String {
         let Dangling { location, relation, id, .. } = self;

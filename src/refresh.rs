@@ -1,10 +1,10 @@
-//! The refreshes that are due, kept on disk from before the change that asks for one until it is done.
+//! Pending refreshes, kept on disk from before the change that causes one until it is done.
 //!
-//! A refresh that is lost is a daemon that never learns of its new configuration. So what a change may make due is written down before
-//! the change, and struck out after the refresh: neither a failure nor a kill in between can lose it.
+//! A lost refresh means a daemon that keeps running with its old configuration. Therefore expected refreshes are
+//! written before the change, and deleted after the refresh: neither a failure nor a kill in between can lose one.
 //!
-//! Expectations are synced before anything is changed. Their outcome need not be: without it, a later run refreshes once too often, and
-//! never too seldom.
+//! Expectations are synced before the change. Their outcome need not be synced: losing it makes a later run refresh
+//! once too often, never too seldom.
 
 #[cfg(test)]
 mod tests;
@@ -17,34 +17,36 @@ use jiff::{Timestamp, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The refreshes that are due, or may become so.
+/// The refreshes that are due, or may become due.
 #[derive(Debug)]
 pub struct Refreshes {
     state: Rc<Database>,
     /// By source and target.
     refreshes: BTreeMap<BString, BTreeMap<BString, Pending>>,
-    /// The sources by their targets.
+    /// The sources of each target.
     sources: BTreeMap<BString, BTreeSet<BString>>,
-    /// The refreshes that differ from the database, with their value there: a refresh may come and go within a run without being written.
+    /// The refreshes that differ from the database, with their value there. A refresh may come and go within a run
+    /// without being written.
     unwritten: BTreeMap<(BString, BString), Option<Pending>>,
 }
 
-/// A refresh that is not over.
+/// A refresh that is not done yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pending {
     due: bool,
     /// The ID of the target's plugin.
     plugin: String,
     sent: Vec<BString>,
-    /// The time since when it is due; before that, the time at which it was first expected.
+    /// The time at which it became due or, before that, at which it was first expected.
     since: Option<Timestamp>,
 }
 
 impl Refreshes {
-    /// Loads what earlier runs have left. A source of which the last run did not live to tell whether it changed is taken to have changed.
+    /// Loads the refreshes that earlier runs left. If the last run was killed before it recorded whether a source
+    /// changed, the source counts as changed.
     ///
     /// # Errors
-    /// If the database cannot be read: going on might lose a refresh.
+    /// If the database cannot be read: continuing might lose a refresh.
     pub fn load(state: &Rc<Database>) -> Result<Refreshes, StateError> {
         let mut refreshes = Refreshes::none(state);
         for Refresh { source, target, plugin, is_due, since, sent } in state.refreshes()? {
@@ -53,7 +55,7 @@ impl Refreshes {
             refreshes.set(source.as_bstr(), target.as_bstr(), Some(pending));
         }
         let sources: Vec<BString> = refreshes.refreshes.keys().cloned().collect();
-        // They were expected when the run that did not come to say so was at work on their sources.
+        // They were expected when the killed run was working on their sources.
         sources.iter().for_each(|source| refreshes.make_due(source.as_bstr(), |since| since));
         Ok(refreshes)
     }
@@ -78,7 +80,7 @@ impl Refreshes {
         }
     }
 
-    /// Returns the targets whose refresh is due, each with those because of which it is.
+    /// Returns the targets whose refresh is due, each with the sources that caused it.
     pub fn due(&self) -> impl Iterator<Item = (&BStr, Vec<&BStr>)> {
         self.sources.iter().filter_map(|(target, sources)| {
             let is_due =
@@ -88,19 +90,20 @@ impl Refreshes {
         })
     }
 
-    /// Returns the number of targets whose refresh is due if this run does not go on: what it has expected and not seen may have changed.
+    /// Returns the number of targets whose refresh is due if this run ends now: sources that were expected to change
+    /// and have no outcome yet may have changed.
     #[must_use]
     pub fn due_if_ended_now(&self) -> usize {
         self.sources.len()
     }
 
-    /// Returns the time since when the refresh of a target is due, if it is, and that is known.
+    /// Returns the time at which the refresh of a target became due; `None` if it is not due or the time is unknown.
     #[must_use]
     pub fn due_since(&self, target: &BStr) -> Option<Timestamp> {
         self.due_states(target).filter_map(|state| state.since).min()
     }
 
-    /// Forgets the refreshes of targets that are gone, by the target's ID and that of its plugin.
+    /// Drops the refreshes of targets that no longer exist. `is_gone` gets the target's ID and that of its plugin.
     pub fn forget(&mut self, is_gone: impl Fn(&BStr, &str) -> bool) {
         let targets: Vec<BString> = self.sources.keys().cloned().collect();
         for target in targets {
@@ -113,14 +116,14 @@ impl Refreshes {
         }
     }
 
-    /// Has the refreshes of a target done by those that take over from it, each given with the ID of its plugin.
+    /// Moves the refreshes of a target to the entities that take over from it, each given with the ID of its plugin.
     pub fn hand_over(&mut self, target: &BStr, successors: &[(&BStr, &str)]) {
         for source in self.sources_of(target) {
             let Some(handed) = self.get(source.as_bstr(), target).cloned() else { continue };
             for &(successor, plugin) in successors.iter().filter(|(successor, _)| *successor != source) {
                 let mut state = Pending { plugin: plugin.to_owned(), ..handed.clone() };
                 if let Some(own) = self.get(source.as_bstr(), successor) {
-                    // Values that were sent to the successor itself were sent later.
+                    // Values that were sent to the successor itself are newer.
                     state.sent.retain(|sent| own.sent.iter().all(|other| key(other) != key(sent)));
                     state.sent.extend(own.sent.iter().cloned());
                     state.since =
@@ -133,8 +136,8 @@ impl Refreshes {
         }
     }
 
-    /// Notes that the target, which belongs to this plugin, is to be refreshed if the source changes. To be [`secure`](Refreshes::secure)d
-    /// before the source is applied.
+    /// Records that the target, which belongs to this plugin, must be refreshed if the source changes. Must be followed
+    /// by [`secure`](Refreshes::secure) before the source is applied.
     pub fn expect(&mut self, source: &BStr, target: &BStr, plugin: &str) {
         if self.get(source, target).is_none() {
             let state = Pending { due: false, plugin: plugin.to_owned(), sent: Vec::new(), since: now() };
@@ -142,12 +145,13 @@ impl Refreshes {
         }
     }
 
-    /// Notes that the source has changed: the refreshes that were expected of it are due.
+    /// Records that the source has changed: its expected refreshes become due.
     pub fn changed(&mut self, source: &BStr) {
         self.make_due(source, |_| now());
     }
 
-    /// Has the refreshes that were expected of a source be due, since a time that may be that since when they were expected.
+    /// Makes the expected refreshes of a source due. `since` maps the time at which a refresh was first expected to
+    /// that from which it is due.
     fn make_due(&mut self, source: &BStr, since: impl Fn(Option<Timestamp>) -> Option<Timestamp>) {
         for (target, state) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
             let since = since(state.since);
@@ -155,8 +159,8 @@ impl Refreshes {
         }
     }
 
-    /// Sends values from the source to all targets whose refresh is due because of it, or may become so. Each replaces the one of the same
-    /// name before. What is sensitive is for those alone that receive it by their definition.
+    /// Sends values from the source to all targets that it refreshes or may refresh. Each replaces an earlier one of
+    /// the same name. Sensitive values are left out: they go only to entities whose definitions receive them.
     pub fn send(&mut self, source: &BStr, values: &[Sent]) {
         let values: Vec<BString> = values.iter().filter(|sent| !sent.sensitive).map(Sent::to_pair).collect();
         for (target, mut state) in self.targets_of(source) {
@@ -168,33 +172,34 @@ impl Refreshes {
         }
     }
 
-    /// Notes that the source has not changed: only what was due before still is.
+    /// Records that the source has not changed: refreshes that were due before remain due, the others are dropped.
     pub fn unchanged(&mut self, source: &BStr) {
         for (target, _) in self.targets_of(source).into_iter().filter(|(_, state)| !state.due) {
             self.put(source, target.as_bstr(), None);
         }
     }
 
-    /// Returns true if the target is to be refreshed.
+    /// Returns true if the target must be refreshed.
     #[must_use]
     pub fn is_due(&self, target: &BStr) -> bool {
         self.due_states(target).next().is_some()
     }
 
-    /// Returns the IDs of the sources because of which the target is to be refreshed, in their order.
+    /// Returns the IDs of the sources because of which the target must be refreshed, in order.
     #[must_use]
     pub fn due_because_of(&self, target: &BStr) -> Vec<BString> {
         let is_due = |source: &&BString| self.get(source.as_bstr(), target).is_some_and(|state| state.due);
         self.sources.get(target).into_iter().flatten().filter(is_due).cloned().collect()
     }
 
-    /// Returns the values that were sent to the target, as it is to be refreshed: one source after the other, in the order of their IDs.
+    /// Returns the values sent to a target that is due for a refresh, one source after the other, in the order of their
+    /// IDs.
     #[must_use]
     pub fn received(&self, target: &BStr) -> Vec<BString> {
         self.due_states(target).flat_map(|state| &state.sent).cloned().collect()
     }
 
-    /// Notes that the target has been refreshed.
+    /// Records that the target has been refreshed.
     pub fn done(&mut self, target: &BStr) {
         for source in self.sources_of(target) {
             if self.get(source.as_bstr(), target).is_some_and(|state| state.due) {
@@ -221,7 +226,7 @@ impl Refreshes {
         sources.filter_map(move |source| self.get(source.as_bstr(), target)).filter(|state| state.due)
     }
 
-    /// Gives a refresh another state, or none, and remembers how it is in the database.
+    /// Replaces or removes a refresh, and remembers its value in the database.
     fn put(&mut self, source: &BStr, target: &BStr, state: Option<Pending>) {
         let before = self.set(source, target, state);
         let refresh = (source.to_owned(), target.to_owned());
@@ -231,7 +236,7 @@ impl Refreshes {
         }
     }
 
-    /// Gives a refresh another state, or none. Returns the one before.
+    /// Replaces or removes a refresh. Returns its previous value.
     fn set(&mut self, source: &BStr, target: &BStr, state: Option<Pending>) -> Option<Pending> {
         if let Some(state) = state {
             self.sources.entry(target.to_owned()).or_default().insert(source.to_owned());
@@ -251,7 +256,7 @@ impl Refreshes {
         before
     }
 
-    /// Writes what has changed, and waits until it is on disk. Nothing is written if nothing has changed.
+    /// Writes pending changes, and waits until they are on disk.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -259,7 +264,8 @@ impl Refreshes {
         self.write(Durability::Disk)
     }
 
-    /// Writes what has changed without waiting for the disk. A loss of power may undo it, so that a refresh is done twice.
+    /// Writes pending changes without waiting for the disk. A power failure may undo them, in which case a refresh is
+    /// repeated.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -291,7 +297,7 @@ impl Refreshes {
     }
 }
 
-/// Returns the time, to the second.
+/// Returns the current time, rounded to seconds.
 fn now() -> Option<Timestamp> {
     Timestamp::now().round(Unit::Second).ok()
 }

@@ -1,8 +1,8 @@
 //! Events, and their consumers.
 //!
-//! Verbs, and all that they call, emit [`Event`]s to a [`Reporter`]. The reporter of a process is [`Report`], which hands each event to its
-//! consumers: `Paragraphs`, in version 3's words, and `Status`, for a person who waits; or `Json`, for programs. Only they know
-//! the streams of the process.
+//! Verbs, and everything that they call, emit [`Event`]s to a [`Reporter`]. The reporter of a process is [`Report`],
+//! which passes each event to its consumers: for people `Paragraphs`, in the words of version 3, and `Status`, the
+//! status line of a terminal; for programs `Json`. Only they access the standard streams of the process.
 
 mod bar;
 mod console;
@@ -27,12 +27,12 @@ use json::Json;
 use paragraphs::{Paragraphs, Reader};
 use status::Status;
 
-/// A listener to events.
+/// A consumer of events.
 pub trait Reporter {
-    /// Takes an event. Events of one entity follow one another, between its `Begin` and its `End`.
+    /// Takes an event. The events of an entity come in succession, between its `Begin` and its `End`.
     fn event(&mut self, event: Event<'_>);
 
-    /// Returns false if nobody reads any more what is shown: what only shows may stop then.
+    /// Returns false if the reader of the output is gone, so that commands that only show output can stop.
     fn is_read(&self) -> bool {
         true
     }
@@ -44,20 +44,20 @@ impl<R: Reporter + ?Sized> Remarks for R {
     }
 }
 
-/// The reporter of a process, which shows events on its streams.
+/// The reporter of a process, which shows events on its standard streams.
 pub struct Report {
     console: Console,
     consumers: Vec<Box<dyn Consumer>>,
     gives_hints: bool,
 }
 
-/// Shows those events that it has a form for.
+/// Renders the events that it supports.
 trait Consumer {
     fn consume(&mut self, event: &Event<'_>, console: &mut Console);
 }
 
 impl Report {
-    /// Returns the report that people and version 3's scripts read.
+    /// Returns the report for people and for scripts written for version 3.
     #[must_use]
     pub fn for_people() -> Report {
         let reader = Reader { sees_all: console::person_reads_all(), wants_hints: console::person_reads_errors() };
@@ -68,19 +68,19 @@ impl Report {
         Report { console: Console::for_people(), consumers, gives_hints: reader.wants_hints }
     }
 
-    /// Returns the report that consists of nothing but JSON Lines.
+    /// Returns the report that consists of JSON Lines only.
     #[must_use]
     pub fn for_programs() -> Report {
         Report { console: Console::for_programs(), consumers: vec![Box::<Json>::default()], gives_hints: false }
     }
 
-    /// Returns true if a person reads the errors, and hints can be given that a script could not understand.
+    /// Returns true if a person reads the errors, so that hints do not confuse a script.
     #[must_use]
     pub fn gives_hints(&self) -> bool {
         self.gives_hints
     }
 
-    /// Ends the output, and returns the exit code of the process. Output that was lost makes the best run one that could not be done.
+    /// Flushes the output, and returns the exit code of the process. Lost output turns any result into "could not run".
     #[must_use]
     pub fn finish(self, exit_code: u8) -> u8 {
         self.console.finish().map_or(exit::COULD_NOT_RUN, |()| exit_code)
@@ -102,7 +102,7 @@ impl Reporter for Report {
     }
 }
 
-/// Shows nothing.
+/// Discards all events.
 pub struct Silence;
 
 impl Reporter for Silence {

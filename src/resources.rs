@@ -1,4 +1,4 @@
-//! The directories that plugins find their resource files in, and the paths that users know instead.
+//! The directories in which plugins find their resource files, and the paths that users know them by.
 
 mod copy;
 mod own;
@@ -15,14 +15,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// Every file and empty directory that generators made, by its path below the virtual resource root, with the generator that first made it.
+/// Every file and empty directory that generators made, by path relative to the virtual resource root, with the
+/// generator that first made it.
 pub type Generated = BTreeMap<PathBuf, PathBuf>;
 
-/// The static and the generated resource files together, and what else plugins are given under another path than users know.
+/// The static and the generated resource files, and other paths that plugins see differently from users.
 ///
-/// A plugin that no generator made anything for gets its static directory itself, or an empty one if it has none. For the others, what is static is copied beside what
-/// is generated, and paths below that *virtual root* are shown as the user knows them. The administrator's own directories are given to
-/// plugins beside that; one of version 3 knows of one directory only, and finds everything in its virtual one.
+/// A plugin without generated files gets its static directory, or an empty one if it has none. For other plugins,
+/// static files are copied next to the generated ones, and paths below that *virtual root* are shown as the user knows
+/// them. Plugins of version 4 get the administrator's directories in addition; plugins of version 3, which support a
+/// single directory, find all files in the virtual one.
 #[derive(Debug)]
 pub struct Resources {
     static_root: PathBuf,
@@ -31,14 +33,16 @@ pub struct Resources {
     own: OwnResources,
     /// The plugins without a static directory.
     without_static: BTreeSet<String>,
-    /// The directory of empty substitutes for state directories, if there are any, and the directory of those that they replace.
+    /// The directory of empty substitutes for state directories, if there are any, and the directory that they stand
+    /// for.
     states: Option<(PathBuf, PathBuf)>,
-    /// A directory that is read in place of another one, such as the inputs of an earlier run in place of the root, and that other one.
+    /// A directory that is read in place of another one, such as the inputs of an earlier run in place of the root, and
+    /// that other one.
     substitute: Option<(PathBuf, PathBuf)>,
 }
 
 impl Resources {
-    /// Brings both kinds together for these plugins.
+    /// Combines static and generated files for these plugins.
     ///
     /// # Errors
     /// If a resource file cannot be copied.
@@ -77,7 +81,7 @@ impl Resources {
         }
     }
 
-    /// Returns the directory of what generators made, and of what is laid beside it.
+    /// Returns the virtual root, which contains generated files and copies of static ones.
     #[must_use]
     pub fn virtual_root(&self) -> &Path {
         &self.virtual_root
@@ -95,14 +99,14 @@ impl Resources {
         self.virtual_root.parent().is_some_and(|cache| path.starts_with(cache))
     }
 
-    /// Returns the resource directory that the plugin is given.
+    /// Returns the resource directory that the plugin gets.
     #[must_use]
     pub fn directory(&self, plugin_id: &str) -> PathBuf {
         let root = if self.is_virtual(plugin_id) { &self.virtual_root } else { &self.static_root };
         root.join(plugin_id)
     }
 
-    /// Returns the administrator's directory, if there is one that the plugin itself is to read.
+    /// Returns the administrator's directory, if there is one and the plugin reads it itself.
     #[must_use]
     pub fn own_directory(&self, plugin_id: &str) -> Option<PathBuf> {
         self.own.directory(plugin_id)
@@ -129,7 +133,7 @@ impl Resources {
             let to = self.virtual_root.join(below);
             let is_dir = entry.file_type().is_dir();
             match to.symlink_metadata() {
-                // Only two directories are merged; anything else that was generated hides the static file or directory.
+                // Two directories are merged; a generated path of any other kind hides the static one.
                 Ok(_) if !is_dir => {}
                 Ok(generated) if !generated.is_dir() => entries.skip_current_dir(),
                 _ => copy::copy(&entry, &to)?,
@@ -138,7 +142,8 @@ impl Resources {
         Ok(())
     }
 
-    /// Returns the text with every path below the virtual root, and below the substitute of a state directory, as the user knows it.
+    /// Returns the text with every path below the virtual root, and below the substitute of a state directory, as the
+    /// user knows it.
     #[must_use]
     pub fn show<'a>(&self, text: &'a BStr) -> Cow<'a, BStr> {
         let mut shown = Cow::Borrowed(text);
@@ -151,7 +156,7 @@ impl Resources {
             shown = Cow::Owned(shown.replace(bytes(substitutes), bytes(states)).into());
         }
         if let Some((read, root)) = self.substitute.as_ref().filter(|(read, _)| contains(&shown, read)) {
-            // What stands below the root has a slash before it already.
+            // Paths below the root already start with a slash.
             let root = if root == Path::new("/") { b"" } else { bytes(root) };
             shown = Cow::Owned(shown.replace(bytes(read), root).into());
         }
@@ -176,7 +181,7 @@ impl Resources {
         shown
     }
 
-    /// Shows a path below the virtual root, which a text begins with, as the user knows it. Returns the rest of the text.
+    /// Translates the path below the virtual root with which a text begins. Returns the rest of the text.
     fn show_below<'a>(&self, text: &'a [u8], shown: &mut BString) -> &'a BStr {
         if let Some((path, rest)) = splits(text).find(|(path, _)| self.own.has_laid(path)) {
             shown.push_str(self.own.root().join(path.to_path_lossy()).as_os_str().as_bytes());
@@ -194,7 +199,7 @@ impl Resources {
         }
     }
 
-    /// Returns the selector of the entities of a resource file, given by the path that the plugin reported.
+    /// Returns the selectors of a resource file: its path and its generator, given the path that the plugin reported.
     #[must_use]
     pub fn selectors(&self, source: &BStr) -> Vec<BString> {
         let below = source.to_path().ok().and_then(|path| path.strip_prefix(&self.virtual_root).ok());
@@ -203,8 +208,8 @@ impl Resources {
         [self.show(source).into_owned()].into_iter().chain(generator).collect()
     }
 
-    /// Returns true if the plugin may have entities that a path selects: those of a resource file or generator. Only what is in the directory of
-    /// another plugin, or was made for others alone, is none of its business.
+    /// Returns true if the plugin may have entities that a path selects, as a resource file or a generator. It cannot
+    /// if the file is in another plugin's directory, or was generated for other plugins only.
     #[must_use]
     pub fn may_select(&self, selector: &BStr, plugin_id: &str) -> bool {
         let made = |file: &Path, generator: &Path| {
@@ -227,8 +232,8 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Returns true if a text contains a path. There are very many texts, most of them paths themselves, and preparing a search for each takes
-/// longer than looking at all places where the path could begin.
+/// Returns true if a text contains a path. This runs on very many texts, most of them paths, for which preparing a
+/// substring search takes longer than trying each possible start.
 fn contains(text: &[u8], path: &Path) -> bool {
     let path = bytes(path);
     let Some(&first) = path.first() else { return true };
@@ -242,7 +247,8 @@ fn contains(text: &[u8], path: &Path) -> bool {
     false
 }
 
-/// Splits a text behind all that may be a path: the whole text and its beginnings before a byte that seldom is in a path, the longest first.
+/// Splits a text after each prefix that may be a path: the whole text, then those that end before a byte that rarely
+/// occurs in paths, longest first.
 fn splits(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let ends = text.iter().enumerate().rev().filter(|(_, byte)| b" \t,;:)'\"".contains(byte)).map(|(at, _)| at);
     std::iter::once(text.len()).chain(ends).map(|end| text.split_at(end))

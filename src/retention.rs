@@ -1,4 +1,4 @@
-//! `/etc/holo/engine.toml`: how much is kept of earlier runs.
+//! `/etc/holo/engine.toml`: limits on the data kept about earlier runs.
 
 use crate::root::Root;
 use holo_definitions::{DocumentError, read_document};
@@ -8,32 +8,32 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The limits of what is kept of earlier runs.
+/// The limits on the data kept about earlier runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
-    /// Those of records.
+    /// The limits on records.
     pub runs: Runs,
-    /// Those of generations.
+    /// The limits on generations.
     pub generations: Generations,
 }
 
-/// The limits of records of runs: what is beyond any of them is removed.
+/// The limits on records of runs. Records that exceed any of them are removed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Runs {
-    /// The number of days that a record is kept.
+    /// How long a record is kept, in days.
     pub days: u32,
-    /// The number of bytes of all records.
+    /// The maximum size of all records, in bytes.
     #[serde(deserialize_with = "size")]
     pub size: u64,
 }
 
-/// The limits of generations.
+/// The limits on generations.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Generations {
-    /// The number of generations that are kept beside those that are pinned.
+    /// The number of generations that are kept, not counting pinned ones.
     pub keep: usize,
 }
 
@@ -44,7 +44,7 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Returns the time that a record is kept.
+    /// Returns how long a record is kept.
     #[must_use]
     pub fn age(&self) -> Duration {
         DAY * self.days
@@ -58,7 +58,7 @@ impl Default for Generations {
 }
 
 impl Retention {
-    /// Reads the limits of a system. Whatever is wrong with the file, there are limits: then they are the usual ones.
+    /// Reads the limits of a system. If the file is invalid, returns the defaults and the error.
     #[must_use]
     pub fn read(root: &Root) -> (Retention, Option<DocumentError>) {
         match read_document(&root.retention()) {
@@ -68,7 +68,7 @@ impl Retention {
     }
 }
 
-/// Reads a number of bytes: `64MiB`, or the number alone.
+/// Deserializes a number of bytes, with or without a unit: `64MiB`.
 fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_size(&text)

@@ -1,4 +1,4 @@
-//! Every path below `$HOLO_ROOT_DIR`, and how it is shown.
+//! Every path below `$HOLO_ROOT_DIR`, and its form in messages.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 const OWN_RESOURCES: &str = "etc/holo/resources";
 
-/// The root of the system that is managed.
+/// The root of the managed system.
 #[derive(Clone, Debug)]
 pub struct Root {
     path: PathBuf,
-    /// The directory that has the inputs of an earlier run, if they are used instead of today's.
+    /// The directory with the inputs of an earlier run, if they are used instead of the current ones.
     inputs: Option<PathBuf>,
-    /// Keeps that directory from being removed as long as one of our copies exists.
+    /// A lock that keeps that directory from being removed while any clone exists.
     #[expect(dead_code, reason = "the lock is held as long as the file is open")]
     in_use: Option<Arc<File>>,
     /// The directory that is read in place of the administrator's resources.
@@ -23,15 +23,15 @@ pub struct Root {
 }
 
 impl Root {
-    /// Returns the root as `$HOLO_ROOT_DIR` gives it; unset or empty means `/`.
+    /// Returns the root given by `$HOLO_ROOT_DIR`; unset or empty means `/`.
     #[must_use]
     pub fn new(given: Option<OsString>) -> Root {
         let path = given.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from("/"), PathBuf::from);
         Root { path, inputs: None, in_use: None, own_resources: None }
     }
 
-    /// Returns the same root, with inputs that are read from another directory. `in_use` is the lock on that directory, if it may be removed
-    /// by another run.
+    /// Returns the same root, with inputs that are read from another directory. `in_use` is the lock on that directory,
+    /// if another run might remove it.
     #[must_use]
     pub fn with_inputs(self, directory: PathBuf, in_use: Option<File>) -> Root {
         Root { inputs: Some(directory), in_use: in_use.map(Arc::new), ..self }
@@ -43,32 +43,33 @@ impl Root {
         Root { own_resources: Some(directory), ..self }
     }
 
-    /// Returns the directory that is read in place of another one, if any, and the path of the other one, which is shown to users.
+    /// Returns the directory that is read in place of another one, if any, and the path of the other one, which is
+    /// shown to users.
     #[must_use]
     pub fn substitute(&self) -> Option<(PathBuf, PathBuf)> {
         let own = self.own_resources.clone().map(|directory| (directory, self.input(OWN_RESOURCES)));
         own.or_else(|| Some((self.inputs.clone()?, self.join(""))))
     }
 
-    /// Returns the directory that has the inputs of an earlier run, if they are used instead of today's.
+    /// Returns the directory with the inputs of an earlier run, if they are used instead of the current ones.
     #[must_use]
     pub fn inputs(&self) -> Option<&Path> {
         self.inputs.as_deref()
     }
 
-    /// Returns the same root with the inputs of today.
+    /// Returns the same root with the current inputs.
     #[must_use]
     pub fn today(&self) -> Root {
         Root { inputs: None, in_use: None, ..self.clone() }
     }
 
-    /// Returns the path as it was given, which is what plugins get to see.
+    /// Returns the path as given, which is also passed to plugins.
     #[must_use]
     pub fn as_given(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a path below the root, both as it is opened and as it is shown.
+    /// Returns a path below the root, for both opening and showing it.
     #[must_use]
     pub fn join(&self, below: impl AsRef<Path>) -> PathBuf {
         normalise(&self.path.join(below.as_ref().strip_prefix("/").unwrap_or(below.as_ref())))
@@ -86,7 +87,7 @@ impl Root {
         self.input("etc/holorc")
     }
 
-    /// Returns the folder of configuration snippets.
+    /// Returns the directory of configuration snippets.
     #[must_use]
     pub fn holorc_snippets(&self) -> PathBuf {
         self.input("etc/holorc.d")
@@ -98,19 +99,19 @@ impl Root {
         self.join("run/holo.pid")
     }
 
-    /// Returns the directory of the static resource directories of all plugins.
+    /// Returns the parent of all plugins' static resource directories.
     #[must_use]
     pub fn resources(&self) -> PathBuf {
         self.input("usr/share/holo")
     }
 
-    /// Returns the directory of the resource directories that are the administrator's.
+    /// Returns the parent of the administrator's resource directories.
     #[must_use]
     pub fn own_resources(&self) -> PathBuf {
         self.own_resources.clone().unwrap_or_else(|| self.input(OWN_RESOURCES))
     }
 
-    /// Returns the path that a resource file is read from: inputs of an earlier run are shown by the paths that they had.
+    /// Returns the path that a resource file is read from. Inputs of an earlier run are shown by their original paths.
     #[must_use]
     pub fn as_read(&self, shown: &Path) -> PathBuf {
         let kept = self.inputs().zip(shown.strip_prefix(self.join("")).ok()).map(|(inputs, below)| inputs.join(below));
@@ -123,13 +124,14 @@ impl Root {
         self.resources().join("generators")
     }
 
-    /// Returns the directory of the state directories of all plugins.
+    /// Returns the parent of all plugins' state directories.
     #[must_use]
     pub fn states(&self) -> PathBuf {
         self.join("var/lib/holo")
     }
 
-    /// Creates the directory of the state directories if it is missing. Only its owner can enter it: state contains copies of private files.
+    /// Creates the parent of the state directories if it is missing. Only its owner can enter it: state contains copies
+    /// of private files.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -139,16 +141,16 @@ impl Root {
         DirBuilder::new().recursive(true).mode(0o700).create(states)
     }
 
-    /// Returns the directories below [`states`](Self::states), and that itself, whose modes allow too much to other users, with the modes that
-    /// they should have.
+    /// Returns the directories whose modes give other users too much access, with the modes that they should have:
+    /// [`states`](Self::states) itself, and those below it.
     ///
-    /// Below another root than that of the system there are none: version 3 and its test runner have a contract about modes there.
+    /// Empty for a root other than `/`: version 3 and its test runner rely on modes there.
     #[must_use]
     pub fn open_states(&self) -> Vec<(PathBuf, u32)> {
         if self.is_test() {
             return Vec::new();
         }
-        // Inputs of a generation in use can be read by those who could read the originals.
+        // The inputs of a generation in use stay readable for those who could read the originals.
         let on_the_way = if self.pin().exists() { 0o711 } else { 0o700 };
         let entries = fs::read_dir(self.states()).into_iter().flatten().flatten();
         let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -160,7 +162,7 @@ impl Root {
         [(self.states(), on_the_way)].into_iter().chain(modes).filter(|(path, mode)| is_open(path, *mode)).collect()
     }
 
-    /// Returns the directory that the dispatcher keeps for later runs.
+    /// Returns the dispatcher's own state directory.
     #[must_use]
     pub fn engine_state(&self) -> PathBuf {
         self.states().join(".engine")
@@ -172,46 +174,46 @@ impl Root {
         self.states().join("state.db")
     }
 
-    /// Returns the file that limits what is kept of earlier runs.
+    /// Returns the file with limits on the data kept about earlier runs.
     #[must_use]
     pub fn retention(&self) -> PathBuf {
         self.join("etc/holo/engine.toml")
     }
 
-    /// Returns true if this is another root than that of the system.
+    /// Returns true if this is not the root of the running system.
     #[must_use]
     pub fn is_test(&self) -> bool {
         normalise(&self.path) != Path::new("/")
     }
 
-    /// Returns the directory of the generations that are kept.
+    /// Returns the directory of the generations.
     #[must_use]
     pub fn generations(&self) -> PathBuf {
         self.engine_state().join("generations")
     }
 
-    /// Returns the file that says which generation is used, if it is not today's inputs.
+    /// Returns the file that names the generation in use, if it is not the current inputs.
     #[must_use]
     pub fn pin(&self) -> PathBuf {
         self.engine_state().join("pinned.json")
     }
 
-    /// Returns the directory of the inputs of the generation that is used.
+    /// Returns the directory with the inputs of the generation in use.
     #[must_use]
     pub fn pinned_inputs(&self) -> PathBuf {
         self.engine_state().join("inputs")
     }
 
-    /// Returns the directory that a plugin keeps for later runs.
+    /// Returns the state directory of a plugin.
     #[must_use]
     pub fn state(&self, plugin_id: &str) -> PathBuf {
         self.states().join(plugin_id)
     }
 }
 
-/// Normalises a path lexically, links notwithstanding: no `.`, no `..` that something goes before, no doubled or final slash.
+/// Normalises a path lexically, ignoring symlinks: removes `.`, `..` after a name, and doubled and trailing slashes.
 ///
-/// Version 3 shows all its paths so.
+/// Version 3 shows all its paths in this form.
 #[must_use]
 pub fn normalise(path: &Path) -> PathBuf {
     let mut normalised = PathBuf::new();

@@ -1,11 +1,11 @@
-//! The IDs of runs, which are in the order of time.
+//! The IDs of runs, which sort by time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The ID of a run: `20261122T091403-8f2c1`, which is the time in UTC at which it began, and the microseconds of that second in five
+/// The ID of a run, such as `20261122T091403-8f2c1`: its start time in UTC, and the microseconds of that second in five
 /// hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -34,19 +34,19 @@ impl RunId {
         ))
     }
 
-    /// Returns the ID that is written so.
+    /// Wraps the text of an ID.
     #[must_use]
     pub fn from_text(text: &str) -> RunId {
         RunId(text.to_owned())
     }
 
-    /// Returns it as it is written.
+    /// Returns the text of the ID.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the month of the run, as the names of files have it: `2026-11`. An ID of another form has none.
+    /// Returns the month of the run in the form used in file names: `2026-11`. `None` if the ID has another form.
     #[must_use]
     pub fn month(&self) -> Option<String> {
         let (year, month) = (self.0.get(..4)?, self.0.get(4..6)?);

@@ -1,4 +1,4 @@
-//! Asks the plugins which entities there are: all at the same time, and shown in the order of the configuration.
+//! Scans all plugins concurrently, and shows the results in the order of the configuration.
 
 use crate::concurrently::{Heard, concurrently};
 use crate::entity::{Account, Entity};
@@ -19,30 +19,30 @@ use std::sync::Arc;
 
 /// The entities that the plugins have listed.
 pub struct Scanned {
-    /// The entities of all plugins: plugin after plugin, each plugin's by their IDs.
+    /// The entities of all plugins, grouped by plugin and sorted by ID.
     pub entities: PerEntity<Entity>,
-    /// For each plugin, true if an entity may be missing: it speaks version 4 and has said that something is wrong, as a definition cannot
-    /// be used, or it has failed.
+    /// For each plugin, whether an entity may be missing: the plugin has failed, or it speaks version 4 and has
+    /// reported an error, such as an invalid definition.
     pub flaws: Table<PluginIndex, bool>,
-    /// For each plugin, true if it was asked for some entities only.
+    /// For each plugin, whether it was scanned for some entities only.
     pub limited: Table<PluginIndex, bool>,
 }
 
 /// The answer of a plugin to a scan.
 pub struct Answered {
-    /// The output that came before it.
+    /// The output that preceded the answer.
     pub output: Vec<(Stream, Vec<u8>)>,
-    /// The report, or why there is none.
+    /// The report, or the error.
     pub answer: Result<OutlinedReport, OperationError>,
-    /// True if the plugin was asked for some entities only.
+    /// Whether the scan was limited to some entities.
     pub is_limited: bool,
 }
 
-/// Asks all plugins but those that have answered already, whose answers are given by their indexes.
+/// Scans all plugins except those that have answered already, whose answers are given by plugin index.
 ///
 /// # Errors
-/// If a plugin fails or its report cannot be read, and that is not tolerated. The first of those that fail is shown, by the order of the
-/// configuration.
+/// If a plugin fails or its report cannot be read, and that is not tolerated. If several fail, the first in the order
+/// of the configuration is shown.
 pub fn all(
     plugins: &mut Table<PluginIndex, Plugin>,
     mut answered: HashMap<usize, Answered>,
@@ -86,7 +86,7 @@ pub fn all(
         }
         Ok(())
     })?;
-    // Most often one plugin has nearly all entities: those are not moved.
+    // Usually one plugin has nearly all entities; avoid moving those.
     let mut of_plugins = of_plugins.into_iter();
     let first = of_plugins.next().unwrap_or_default();
     let entities = of_plugins.fold(first, |mut all, some| {
@@ -96,7 +96,7 @@ pub fn all(
     Ok(Scanned { entities: entities.into(), flaws, limited })
 }
 
-/// The lines that plugins of version 4 write to stderr while they scan: an error begins with `!! `, a warning with `>> `.
+/// The lines that plugins of version 4 write to stderr during a scan: errors begin with `!! `, warnings with `>> `.
 #[derive(Default)]
 struct Diagnostics {
     unfinished: Vec<u8>,
@@ -104,7 +104,7 @@ struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Takes what arrives, which need not be whole lines.
+    /// Takes output, which may end in the middle of a line.
     fn read(&mut self, bytes: &[u8], remarks: &mut impl Remarks) {
         self.unfinished.extend_from_slice(bytes);
         let end = self.unfinished.rfind_byte(b'\n').map_or(0, |last| last + 1);
@@ -114,7 +114,7 @@ impl Diagnostics {
         remarks.say(RemarkKind::UnsortedOutput, bytes);
     }
 
-    /// Takes the end of a plugin's scan, which ends an unfinished line too. Returns true if there was an error.
+    /// Ends a plugin's scan, and an unfinished line with it. Returns true if there was an error.
     fn finish(&mut self, remarks: &mut impl Remarks) -> bool {
         let line = mem::take(&mut self.unfinished);
         if !line.is_empty() {
@@ -133,7 +133,7 @@ impl Diagnostics {
     }
 }
 
-/// Returns the scan report, if there is one that can be read; otherwise it is reported why there is none.
+/// Returns the scan report if it can be read; otherwise reports the reason.
 fn report_of(
     plugin_id: &str,
     answer: Result<OutlinedReport, OperationError>,
@@ -152,7 +152,7 @@ fn report_of(
             Ok(None)
         }
         Err(OperationError::Failed(reason)) => {
-            // As in version 3, this ends no paragraph.
+            // As in version 3, this does not end a paragraph.
             remarks.error(format!("scan with plugin {plugin_id} failed: {reason}"));
             Ok(None)
         }
@@ -160,7 +160,7 @@ fn report_of(
     }
 }
 
-/// Returns the entities of a report, by their IDs.
+/// Returns the entities of a report, sorted by ID.
 fn entities(plugin: PluginIndex, account: Account, outlines: Vec<Outline>) -> Vec<Entity> {
     let mut entities = Entity::of_account(plugin, account, outlines);
     entities.sort_by(|one, other| one.id().cmp(other.id()));

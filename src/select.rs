@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The entities that are selected.
+/// The selected entities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected(Vec<bool>);
 
@@ -21,18 +21,19 @@ impl Selected {
 }
 
 impl FromIterator<bool> for Selected {
-    /// Says of each entity, in their order, if it is selected.
+    /// Takes one flag per entity, in inventory order.
     fn from_iter<I: IntoIterator<Item = bool>>(are_selected: I) -> Selected {
         Selected(are_selected.into_iter().collect())
     }
 }
 
-/// Returns the entities that any of the selectors names; all if there is no selector. The ID of a plugin may name none.
+/// Returns the entities that any of the selectors matches, or all entities if there are none. The ID of a plugin
+/// without entities is valid.
 ///
-/// A path may also be given in a form that only normalisation makes equal to the one a plugin reports, as completion in a shell does.
+/// Paths match after normalisation, because shell completion may produce another form than plugins report.
 ///
 /// # Errors
-/// The selectors that name nothing.
+/// The selectors that match no entity.
 pub fn select(
     entities: &PerEntity<Entity>,
     plugins: &[&str],
@@ -66,20 +67,20 @@ pub fn select(
     if unknown.is_empty() { Ok(selected.into_iter().collect()) } else { Err(unknown) }
 }
 
-/// Returns true if a selector looks like an entity ID, and not like a path.
+/// Returns true if a selector looks like an entity ID rather than a path.
 #[must_use]
 pub fn looks_like_id(selector: &BStr) -> bool {
     selector.split_once_str(":").is_some_and(|(kind, _)| !kind.is_empty() && !kind.contains(&b'/'))
 }
 
-/// Returns a selector as it was given, and as a normalised path.
+/// Returns a selector as given, and as a normalised path.
 fn forms(selector: &OsString) -> (BString, BString) {
     let given = BString::from(selector.clone().into_vec());
     let normalised = root::normalise(given.to_path_lossy().as_ref()).into_os_string().into_vec();
     (given, normalised.into())
 }
 
-/// Returns every string that selects something, sorted.
+/// Returns every string that is a valid selector, sorted.
 #[must_use]
 pub fn all(entities: &PerEntity<Entity>) -> BTreeSet<BString> {
     entities.iter().filter(|entity| entity.is_listed()).flat_map(Entity::selectors).collect()

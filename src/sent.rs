@@ -1,7 +1,7 @@
-//! The last values that entities have sent, kept on disk for those that receive them.
+//! The last values that entities sent, kept on disk for the entities that receive them.
 //!
-//! Plugins read them from a file of the run, so that definitions can have them. A value is written down as soon as its sender is done with,
-//! before anybody receives it: neither a failure nor a kill in between can lose it.
+//! Plugins read them from a file of the run, for use in definitions. A value is written as soon as its sender is
+//! finished, before any receiver gets it: neither a failure nor a kill in between can lose it.
 
 #[cfg(test)]
 mod tests;
@@ -27,11 +27,11 @@ type Key = (BString, BString);
 pub struct SentValues {
     state: Rc<Database>,
     values: BTreeMap<Key, Value>,
-    /// Those that differ from the database.
+    /// The values that differ from the database.
     unwritten: BTreeSet<Key>,
-    /// Those that were sent in this run.
+    /// The values that were sent in this run.
     fresh: HashSet<Key>,
-    /// The numbers of the changes since plugins have listed their entities.
+    /// The numbers of the changes since plugins were scanned.
     changes: HashMap<Key, u64>,
     /// The number of the last change, and of the last one that plugins can read.
     last_change: u64,
@@ -47,8 +47,8 @@ struct Value {
     sent: Sent,
 }
 
-/// Has plugins read what earlier runs have left. A database that cannot be read is as good as an empty one here: the error is reported when
-/// something depends on it.
+/// Writes the values of earlier runs to the file that plugins read. An unreadable database counts as empty here: the
+/// error is reported when an entity depends on a value.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -65,7 +65,7 @@ fn collect(rows: Vec<SentValue>) -> BTreeMap<Key, Value> {
     rows.into_iter().map(value).collect()
 }
 
-/// Writes the file that plugins read, so that they find all of it or the one before.
+/// Replaces the file that plugins read atomically.
 fn write(path: &Path, values: &BTreeMap<Key, Value>) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -77,7 +77,7 @@ fn write(path: &Path, values: &BTreeMap<Key, Value>) -> io::Result<()> {
 }
 
 impl SentValues {
-    /// Loads what earlier runs have left. What plugins have read before, from the file in the cache directory, may be older.
+    /// Loads the values of earlier runs. The file in the cache directory, which plugins have read, may be older.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -116,7 +116,7 @@ impl SentValues {
         }
     }
 
-    /// Takes the values that an entity of this plugin has sent.
+    /// Stores the values that an entity of this plugin has sent.
     pub fn take(&mut self, sender: &BStr, plugin: &str, sent: &[Sent]) {
         for sent in sent {
             let key = (sender.to_owned(), sent.name.0.clone());
@@ -135,25 +135,25 @@ impl SentValues {
         self.unwritten.insert(key);
     }
 
-    /// Returns the last value that an entity has sent by this name.
+    /// Returns the last value that an entity sent under this name.
     #[must_use]
     pub fn get(&self, sender: &BStr, name: &BStr) -> Option<&Sent> {
         self.values.get(&(sender.to_owned(), name.to_owned())).map(|value| &value.sent)
     }
 
-    /// Returns true if it was sent in this run.
+    /// Returns true if the value was sent in this run.
     #[must_use]
     pub fn is_fresh(&self, sender: &BStr, name: &BStr) -> bool {
         self.fresh.contains(&(sender.to_owned(), name.to_owned()))
     }
 
-    /// Returns the number of the last change of this value since plugins have listed their entities; 0 if there was none.
+    /// Returns the number of the last change of this value since plugins were scanned; 0 if it has not changed.
     #[must_use]
     pub fn change(&self, sender: &BStr, name: &BStr) -> u64 {
         self.changes.get(&(sender.to_owned(), name.to_owned())).copied().unwrap_or_default()
     }
 
-    /// Forgets the values of entities that are gone, by the entity's ID and that of its plugin.
+    /// Drops the values of entities that no longer exist. `is_gone` gets the entity's ID and that of its plugin.
     pub fn forget(&mut self, is_gone: impl Fn(&BStr, &str) -> bool) {
         let gone = self.values.iter().filter(|((sender, _), value)| is_gone(sender.as_bstr(), &value.plugin));
         for key in gone.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
@@ -162,7 +162,7 @@ impl SentValues {
         }
     }
 
-    /// Has plugins read the values as they are now.
+    /// Updates the file that plugins read.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -174,7 +174,7 @@ impl SentValues {
         Ok(())
     }
 
-    /// Writes what has changed without waiting for the disk.
+    /// Writes pending changes without waiting for the disk.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -182,7 +182,7 @@ impl SentValues {
         self.write(Durability::Process)
     }
 
-    /// Writes what has changed when the run ends, and waits until it is on disk.
+    /// Writes pending changes at the end of the run, and waits until they are on disk.
     ///
     /// # Errors
     /// If the database cannot be written.

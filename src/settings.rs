@@ -14,58 +14,59 @@ use std::time::Duration;
 const TIMEOUT: &str = "HOLO_TIMEOUT";
 const HISTORY: &str = "HOLO_HISTORY";
 
-/// The settings that the caller's environment decides.
+/// The settings taken from the caller's environment.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The root of the system that is managed (`$HOLO_ROOT_DIR`).
+    /// The root of the managed system (`$HOLO_ROOT_DIR`).
     pub root: Root,
-    /// The directory in which the cache directory is made (`$TMPDIR`).
+    /// The parent of the cache directory (`$TMPDIR`).
     pub temporary_directory: PathBuf,
-    /// True if an apply or diff ends with 0 even if entities fail (`$HOLO_EXIT_ZERO`), as version 3 did.
+    /// Whether apply and diff exit with 0 even if entities fail, as version 3 did (`$HOLO_EXIT_ZERO`).
     pub exit_zero: bool,
-    /// True if a person reads the errors, so that plugins may say what to do about one.
+    /// Whether a person reads the errors, so that plugins may add hints.
     pub gives_hints: bool,
-    /// True if it is shown what a person has changed in entities.
+    /// Whether manual changes to entities are shown as differences.
     pub shows_differences: bool,
-    /// True if the C library gives memory back at once (`$GLIBC_TUNABLES`), which costs time.
+    /// Whether the C library returns freed memory at once, which costs time (`$GLIBC_TUNABLES`).
     pub gives_memory_back: bool,
-    /// True if plugins are to read everything, whatever they know from earlier runs (`--verify`).
+    /// Whether plugins must read everything and ignore their records of unchanged files (`--verify`).
     pub verify: bool,
-    /// The number of entities that a plugin may work on at a time (`--jobs`).
+    /// The number of entities that a plugin may work on concurrently (`--jobs`).
     pub jobs: NonZeroU32,
-    /// The time limit of each operation of a plugin, and of each generator (`$HOLO_TIMEOUT`).
+    /// The timeout for each operation of a plugin, and for each generator (`$HOLO_TIMEOUT`).
     pub limit: Option<Duration>,
     /// The command that opens a file in an editor (`$VISUAL`, `$EDITOR`).
     pub editor: Option<String>,
-    /// The mistake in the environment, if there is one.
+    /// The first invalid variable, if any.
     pub problem: Option<EnvironmentError>,
-    /// The path of the facts of the run that calls us, if one does (`$HOLO_FACTS`).
+    /// The facts of the calling run, if a run calls us (`$HOLO_FACTS`).
     pub facts: Option<PathBuf>,
-    /// The directory of the data that the run that calls us uses, if it is not that of today (`$HOLO_INPUTS_DIR`).
+    /// The directory of the calling run's data, if it is not the current data (`$HOLO_INPUTS_DIR`).
     pub inputs: Option<PathBuf>,
     /// The file with the values that entities have sent, if a run calls us (`$HOLO_VALUES`).
     pub sent: Option<PathBuf>,
     /// The ID of this run.
     pub run: RunId,
-    /// True if records and generations are kept of what is applied (`$HOLO_HISTORY`).
+    /// Whether records and generations of applies are kept (`$HOLO_HISTORY`).
     pub keeps_history: bool,
-    /// The command line, as it was given.
+    /// The command line, as given.
     pub command_line: Vec<OsString>,
     /// The user who called `sudo` (`$SUDO_USER`).
     pub sudo_user: Option<OsString>,
-    /// The name of what started the run, if no person did (`$HOLO_TRIGGER`).
+    /// What started the run, if not a person (`$HOLO_TRIGGER`).
     pub trigger: Option<OsString>,
-    /// The resource directories of the plugin that calls us, if one does (`$HOLO_RESOURCE_DIRS`, `$HOLO_RESOURCE_DIR`).
+    /// The resource directories of the calling plugin, if a plugin calls us (`$HOLO_RESOURCE_DIRS`,
+    /// `$HOLO_RESOURCE_DIR`).
     pub resource_dirs: Vec<PathBuf>,
-    /// The folder of this program: where a build, or a private installation, has its plugins.
+    /// The directory of this program, which also contains the plugins of a build or a private installation.
     pub program_directory: Option<PathBuf>,
 }
 
-/// A variable of the environment has a value that cannot be used.
+/// An environment variable has an invalid value.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{variable}: {mistake}")]
 pub struct EnvironmentError {
-    /// The variable.
+    /// The name of the variable.
     pub variable: &'static str,
     /// The mistake in its value.
     pub mistake: DurationError,
@@ -84,7 +85,7 @@ impl Settings {
         let root = Root::new(set(holo_protocol::environment::ROOT_DIR));
         let exit_zero = set("HOLO_EXIT_ZERO").is_some_and(|value| value == "1");
         Settings {
-            // Version 3's own tests run us so, and compare whole trees.
+            // Version 3's own tests set this, and compare whole directory trees.
             keeps_history: set(HISTORY).map_or(!(exit_zero && root.is_test()), |value| value != "0"),
             root,
             temporary_directory: set("TMPDIR").unwrap_or_else(|| OsString::from("/tmp")).into(),
@@ -109,7 +110,7 @@ impl Settings {
         }
     }
 
-    /// Returns the facts of the system; nothing is asked yet.
+    /// Returns the facts of the system, which are gathered on first use.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
         let root = self.root.join("");
@@ -118,14 +119,14 @@ impl Settings {
     }
 }
 
-/// Returns the resource directories that the environment of a plugin has, the strongest first.
+/// Returns the resource directories in the environment of a plugin, highest precedence first.
 fn resource_dirs(set: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let several = set(holo_protocol::environment::RESOURCE_DIRS).map(|value| split_directories(&value));
     let one = || set(holo_protocol::environment::RESOURCE_DIR).map(PathBuf::from).into_iter().collect();
     several.filter(|several| !several.is_empty()).unwrap_or_else(one)
 }
 
-/// Returns the number of processors that we may use.
+/// Returns the number of processors available to us.
 fn processors() -> NonZeroU32 {
     let number = std::thread::available_parallelism().ok();
     number.and_then(|number| NonZeroU32::try_from(number).ok()).unwrap_or(NonZeroU32::MIN)

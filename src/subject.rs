@@ -1,4 +1,4 @@
-//! Entities and paths as a person names them, who need not know which entity it is.
+//! Entities and paths as users name them on the command line, without knowing which of the two it is.
 
 use crate::root::{Root, normalise};
 use bstr::{BStr, BString, ByteSlice};
@@ -7,17 +7,17 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// An entity, the name of one or more, or a path.
+/// An entity ID, a name shared by one or more entities, or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// The text as it was given.
+    /// The text as given.
     pub given: BString,
-    /// The absolute path below the root that it may be.
+    /// The absolute path below the root, if the text is a path.
     pub path: BString,
 }
 
 impl Subject {
-    /// Returns the subject that a person names. A path counts from the working directory, and may be written with the root before it.
+    /// Parses a subject. A relative path is relative to the working directory; an absolute one may include the root.
     #[must_use]
     pub fn new(given: &OsString, root: &Root) -> Subject {
         let absolute = |path: &Path| std::path::absolute(path).map(|path| normalise(&path)).unwrap_or_default();
@@ -26,20 +26,20 @@ impl Subject {
         Subject { given: given.clone().into_vec().into(), path: path.as_os_str().as_bytes().into() }
     }
 
-    /// Returns the path below the root that it may be.
+    /// Returns the path below the root.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         OsStr::from_bytes(&self.path).into()
     }
 
-    /// Returns true if it can only be a path.
+    /// Returns true if the text can only be a path.
     #[must_use]
     pub fn is_path(&self) -> bool {
         let has_kind = self.given.split_once_str(":").is_some_and(|(kind, _)| !kind.contains(&b'/'));
         self.given.contains(&b'/') && !has_kind
     }
 
-    /// Returns what plugins may know it by.
+    /// Returns the names by which plugins may know it.
     #[must_use]
     pub fn names(&self) -> Vec<BString> {
         let mut names = vec![self.given.clone()];
@@ -49,7 +49,7 @@ impl Subject {
         names
     }
 
-    /// Returns true if an entity with this ID, and these edges, is about it.
+    /// Returns true if an entity with this ID and these edges matches.
     #[must_use]
     pub fn is_of(&self, id: &BStr, edges: &Edges<&BStr>) -> bool {
         let name = id.split_once_str(":").map_or(id, |(_, name)| name.as_bstr());

@@ -1,4 +1,4 @@
-//! Times as people write them.
+//! Parses times as people write them.
 
 use jiff::civil::DateTime;
 use jiff::{Timestamp, ToSpan, Zoned};
@@ -10,10 +10,10 @@ use jiff::{Timestamp, ToSpan, Zoned};
 )]
 pub struct TimeError;
 
-/// Parses a time: one that is so long ago, one of the time zone of the system, or one that names its own.
+/// Parses a time: a duration before now, or a date in the system's time zone or the one that it names.
 ///
 /// # Errors
-/// If it is not one.
+/// If the text is not a time.
 pub fn parse(text: &str) -> Result<Timestamp, TimeError> {
     parse_at(text, &Zoned::now())
 }

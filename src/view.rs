@@ -1,4 +1,4 @@
-//! The view of the files that plugins name: their names and contents.
+//! A view of the files that plugins name: their contents, and the names that users know them by.
 
 use crate::diff::{self, Side};
 use crate::resources::Resources;
@@ -7,17 +7,17 @@ use holo_protocol::{FilePair, Label};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Files as the user knows them.
+/// Files as users know them.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The root of the system, which no path leads out of.
+    /// The root of the system, which no path can leave.
     pub root: &'a Root,
-    /// The names that paths are shown by.
+    /// Maps paths to those that users know.
     pub resources: &'a Resources,
 }
 
 impl View<'_> {
-    /// Returns the difference between two files, under the names that the user knows.
+    /// Returns the difference between two files, under the names that users know.
     ///
     /// # Errors
     /// If one cannot be read, or is neither a file nor a symlink.
