@@ -290,9 +290,9 @@ fn refused() {
     hides(&applied);
     let said = applied.stderr_lossy().into_owned() + &applied.stdout_lossy();
     for words in [
-        "10-files.toml.jinja:2 as rendered: [[file]]: path: a value that is encrypted in data cannot be here",
+        "10-files.toml.jinja:2 as rendered: [[file]]: path: an encrypted value cannot be used here",
         "file:/etc/a: owner: something is wrong that cannot be shown",
-        "file:/etc/b: if: a value that is encrypted in data cannot be here",
+        "file:/etc/b: if: an encrypted value cannot be used here",
         "file:/etc/c: mode: something is wrong that cannot be shown",
         "d.holotemplate: the template holds a value that is encrypted in data; write sensitive = true",
         "overlaid.conf.holotemplate: the template holds a value that is encrypted in data; write [[overlay]] path = \

@@ -312,7 +312,7 @@ fn any_text() {
     }
     system.write("/etc/source", b"\xff\xfe");
     let run = system.holo(&["apply"]);
-    let said = "01.toml:3: file:/etc/value: content: the value is not UTF-8 (it is what exec:value has sent as stdout)";
+    let said = "01.toml:3: file:/etc/value: content: the value is not UTF-8 (sent by exec:value as stdout)";
     assert!(run.status == Some(1) && run.stderr_lossy().contains(said), "{run}");
     assert_eq!(system.read("/etc/value"), "before");
 }

@@ -91,7 +91,7 @@ pub(crate) fn refuse(common: &mut Spanned<DeTable<'_>>, sources: &Sources, wrong
 }
 
 fn not_here(key: &str) -> String {
-    format!("{key}: a value that is encrypted in data cannot be here, as it would be shown")
+    format!("{key}: an encrypted value cannot be used here, because it would be shown")
 }
 
 fn remove(table: &mut DeTable<'_>, key: &str) {

@@ -1,4 +1,4 @@
-//! Values that other entities have sent, which become the values of a definition's keys.
+//! Values sent by other entities, which become the values of a definition's keys.
 
 mod file;
 mod fill;
@@ -13,22 +13,22 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// Values that entities have sent.
+/// A source of values that entities have sent.
 pub trait Received {
-    /// Returns the last value that an entity has sent by this name, if it has sent one.
+    /// Returns the last value that an entity has sent under this name, or `None`.
     fn value(&self, sender: &str, name: &str) -> Option<ReceivedValue>;
 }
 
-/// A value that an entity has sent.
+/// A value sent by an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedValue {
-    /// Its bytes.
+    /// The bytes of the value.
     pub bytes: Vec<u8>,
-    /// True if it is to be shown nowhere.
+    /// True if the value must not be shown.
     pub is_sensitive: bool,
 }
 
-/// Nothing has been sent.
+/// A source without values.
 #[derive(Clone, Copy, Debug)]
 pub struct NothingReceived;
 
@@ -38,12 +38,12 @@ impl Received for NothingReceived {
     }
 }
 
-/// A received key that has no value, so that the entity can be neither checked nor applied.
+/// Why a received key has no value, so that the entity can be neither checked nor applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hindrance {
     /// The value has not been sent yet.
     NotSent(Receipt),
-    /// The value that was sent cannot be one of the key. The message names file and line, the key and the sender.
+    /// The value that was sent is not valid for the key. The message names file and line, key and sender.
     Unfit(String),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Hindrance {
     }
 }
 
-/// Returns the place at which a receipt stands in the table of common keys.
+/// Returns the location of a receipt in the table of common keys.
 fn span_of(common: &Spanned<DeTable<'_>>, key: &str) -> Range<usize> {
     let table = common.get_ref().get("receive");
     let mut span = table.map_or_else(|| common.span(), Spanned::span);

@@ -1,4 +1,4 @@
-//! Definitions of units as they are on a system.
+//! Generates definitions of existing units.
 
 use crate::definition::Service;
 use crate::notice::{Notice, Noticed};
@@ -17,15 +17,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// The beginning of the IDs of files.
+/// The prefix of the IDs of files.
 const FILE: &str = "file:";
 
-/// The states of units that have been listed: nothing changes them while a system is described.
+/// A cache of unit states. It is valid because nothing changes units during an adoption.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<BTreeMap<UnitName, Result<UnitState, ManagerError>>>);
+pub(crate) struct UnitStates(Mutex<BTreeMap<UnitName, Result<UnitState, ManagerError>>>);
 
-impl Known {
-    /// Asks for the states of all these units at once.
+impl UnitStates {
+    /// Queries the states of all these units at once.
     fn ask(&self, host: &Host, units: &[UnitName]) -> Result<(), ManagerError> {
         let record = Record::default();
         let aspects = Aspects { enablement: true, loading: true, ..Aspects::default() };
@@ -43,16 +43,16 @@ impl Known {
         known().unwrap_or_else(|| Ok(UnitState::default()))
     }
 
-    /// Forgets them, as they are about to change.
+    /// Clears the cache before the states change.
     pub(crate) fn forget(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// Lists the units of which a person has decided how they are started, but for those that are defined, in the order of their names.
+/// Lists units whose enablement was changed by an administrator and that are not defined, ordered by name.
 pub(crate) fn candidates(
     host: &Host,
-    known: &Known,
+    known: &UnitStates,
     defined: &BTreeSet<UnitName>,
 ) -> Result<Vec<Candidate>, ManagerError> {
     let provider = providers::for_host(host);
@@ -62,7 +62,7 @@ pub(crate) fn candidates(
         return Ok(Vec::new());
     }
     known.ask(host, &noticed.iter().map(|noticed| noticed.unit.clone()).collect::<Vec<_>>())?;
-    // A unit that does not run as it should is not described by its package.
+    // A unit that is enabled by its package is listed only if it runs.
     noticed.retain(|noticed| {
         noticed.notice != Notice::EnabledAsUsual || known.state(host, &noticed.unit).is_ok_and(|state| runs(&state))
     });
@@ -80,8 +80,8 @@ pub(crate) fn candidates(
     Ok(noticed.into_iter().map(candidate).collect())
 }
 
-/// Describes the unit with this ID as it is.
-pub(crate) fn adopt(host: &Host, known: &Known, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
+/// Writes the definition of an existing unit.
+pub(crate) fn adopt(host: &Host, known: &UnitStates, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
     let id = adoption.id.to_string();
     let Some(name) = id.strip_prefix(Service::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
         return Adopted::Unknown;
@@ -102,7 +102,7 @@ pub(crate) fn adopt(host: &Host, known: &Known, adoption: Adoption<'_>, output: 
     }
 }
 
-/// The reason why a unit cannot be described.
+/// Why a unit cannot be adopted.
 #[derive(Debug, thiserror::Error)]
 enum AdoptionError {
     #[error(transparent)]
@@ -115,7 +115,7 @@ enum AdoptionError {
     Unknown(String),
 }
 
-/// The description of a unit.
+/// A unit and its definition.
 struct Described {
     id: String,
     unit: UnitName,
@@ -124,7 +124,7 @@ struct Described {
     unusual: Option<&'static str>,
 }
 
-fn describe(host: &Host, known: &Known, name: &str) -> Result<Described, AdoptionError> {
+fn describe(host: &Host, known: &UnitStates, name: &str) -> Result<Described, AdoptionError> {
     let provider = providers::for_host(host);
     let (scope, name) = Scope::split(name);
     if scope.user().is_some_and(|user| !is_user_name(user)) || (!scope.is_system() && !provider.has_users()) {
@@ -133,7 +133,7 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<Described, Adoptio
     let unit = provider.main_name(&Root::new(host.root()), &provider.unit_name(name)?.in_scope(scope));
     let state = known.state(host, &unit).map_err(|error| AdoptionError::Manager { unit: unit.clone(), error })?;
     let short_name = provider.short_name(&unit);
-    // Nothing that test mode only imagines is there.
+    // States that are only imagined in test mode do not count as existing.
     match definition(short_name, unit.scope(), &state).filter(|_| !state.is_imagined) {
         Some(definition) => {
             let id = format!("{}:{}", Service::TABLE, unit.scope().qualify(short_name));
@@ -143,14 +143,14 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<Described, Adoptio
     }
 }
 
-/// Returns the line that has a unit restarted when one of its files is changed, of these entities.
+/// Returns the line that makes the unit restart after a change of one of its files among `others`.
 fn subscription(others: &[BString]) -> String {
     let files = others.iter().filter_map(|id| id.to_str().ok()).filter(|id| id.starts_with(FILE));
     let files: Vec<String> = files.map(quoted).collect();
     if files.is_empty() { String::new() } else { format!("subscribes = [{}]\n", files.join(", ")) }
 }
 
-/// Returns the definition of a unit of this name as it is; none if there is no such unit.
+/// Returns the definition of a unit in its current state, or `None` if the unit does not exist.
 fn definition(name: &str, scope: &Scope, state: &UnitState) -> Option<String> {
     let is_there = state.load != Load::Missing || state.enablement.is_masked();
     let mut text = format!("[[{}]]\nname = {}\n", Service::TABLE, quoted(name));
@@ -209,7 +209,7 @@ fn unusual(state: &UnitState) -> Option<&'static str> {
     }
 }
 
-/// Returns true if a unit runs, or has; where no manager runs, that which is enabled will.
+/// Returns true if a unit runs or has run. Without a running manager, an enabled unit counts as running.
 fn runs(state: &UnitState) -> bool {
     match state.phase {
         Some(phase) => phase.is_up() || phase == Phase::Restarting || (phase == Phase::Down && state.has_run),

@@ -1,6 +1,6 @@
 //! Finds the defined units and orphans.
 
-use crate::adoption::{self, Known};
+use crate::adoption::{self, UnitStates};
 use crate::apply;
 use crate::definition;
 use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The plugin.
 #[derive(Default)]
 pub(crate) struct Services {
-    known: Known,
+    known: UnitStates,
 }
 
 impl Plugin for Services {

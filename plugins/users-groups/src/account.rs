@@ -1,8 +1,8 @@
-//! A user or a group, as it is, was, or shall be.
+//! Users and groups, and their attributes.
 
 use std::fmt;
 
-/// Users and groups.
+/// The kinds of accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Group,
@@ -10,7 +10,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// In the order in which definitions are read.
+    /// All kinds, in the order in which definitions are read.
     pub(crate) const ALL: [Kind; 2] = [Kind::Group, Kind::User];
 
     pub(crate) fn word(self) -> &'static str {
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// The key of the number in definitions and images.
+    /// Returns the key of the number in definitions and images.
     pub(crate) fn number_key(self) -> &'static str {
         match self {
             Kind::Group => "gid",
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// The ID of a user or group: `user:NAME`.
+/// The ID of a user or group, such as `user:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AccountId {
     pub(crate) kind: Kind,
@@ -44,7 +44,7 @@ pub(crate) struct AccountId {
 }
 
 impl AccountId {
-    /// Reads what [`fmt::Display`] has written; none if that names nothing that may be managed.
+    /// Parses the output of [`fmt::Display`]. Returns `None` for other text and for names that cannot be managed.
     pub(crate) fn parse(text: &str) -> Option<AccountId> {
         let (word, name) = text.split_once(':')?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word)?;
@@ -58,7 +58,9 @@ impl fmt::Display for AccountId {
     }
 }
 
-/// Fails unless a name can be one of a user or group, as far as files and commands are concerned. The system's tools have rules of their own.
+/// Checks a name for characters that have a meaning in files and commands. The system's tools have further rules.
+///
+/// # Errors If the name has a leading sign or contains a separator.
 pub(crate) fn check_name(name: &str) -> Result<(), NameError> {
     let is_separator = |letter: char| letter.is_whitespace() || letter.is_control() || ":,/\\'\"".contains(letter);
     if name.starts_with(['-', '+']) {
@@ -70,7 +72,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// The reason why a name cannot be one of a user or group.
+/// Why a name cannot be that of a user or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
     #[error("a name must not begin with a sign")]
@@ -79,7 +81,7 @@ pub(crate) enum NameError {
     Separator,
 }
 
-/// The known or wanted attributes of a user or group. An attribute that is not set is unknown, or left to the system.
+/// The actual or desired attributes of a user or group. An attribute that is not set is unknown, or left to the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) id: AccountId,
@@ -89,23 +91,23 @@ pub(crate) struct Account {
     pub(crate) home: Option<String>,
     /// The login group.
     pub(crate) group: Option<String>,
-    /// The auxiliary groups.
+    /// The supplementary groups.
     pub(crate) groups: Vec<String>,
     pub(crate) shell: Option<String>,
 }
 
 impl Account {
-    /// Only a name.
+    /// Returns an account without any attributes.
     pub(crate) fn bare(id: AccountId) -> Account {
         Account { id, number: None, comment: None, home: None, group: None, groups: Vec::new(), shell: None }
     }
 
-    /// Returns true if only the name is known: the base of an account that did not exist.
+    /// Returns true if only the name is known. This is the base of an account that did not exist.
     pub(crate) fn is_bare(&self) -> bool {
         *self == Account::bare(self.id.clone())
     }
 
-    /// Returns the attributes on which two sides can disagree, with their names. Comments and auxiliary groups are not exclusive.
+    /// Returns the attributes that can conflict, with their names. Comments and supplementary groups cannot.
     pub(crate) fn essentials(&self) -> [(&'static str, Option<String>); 4] {
         [
             (self.id.kind.number_word(), self.number.map(|number| number.to_string())),
@@ -115,7 +117,8 @@ impl Account {
         ]
     }
 
-    /// Returns the name and both values of each attribute, other than comment and auxiliary groups, that is set to different values.
+    /// Returns the name and both values of each attribute that is set to different values on both sides, except for comments and
+    /// supplementary groups.
     pub(crate) fn conflicts(&self, other: &Account) -> Vec<(&'static str, String, String)> {
         let pairs = self.essentials().into_iter().zip(other.essentials());
         pairs
@@ -124,7 +127,7 @@ impl Account {
             .collect()
     }
 
-    /// Takes what is not set here from another, but for auxiliary groups.
+    /// Fills unset attributes from another account, except for supplementary groups.
     pub(crate) fn fill_single_from(&mut self, other: &Account) {
         self.number = self.number.or(other.number);
         for (own, others) in [
@@ -139,7 +142,7 @@ impl Account {
         }
     }
 
-    /// Takes what is not set here from another.
+    /// Fills unset attributes from another account.
     pub(crate) fn fill_from(&mut self, other: &Account) {
         self.fill_single_from(other);
         if self.groups.is_empty() {
@@ -147,7 +150,7 @@ impl Account {
         }
     }
 
-    /// Takes what is not set here from another, and its auxiliary groups as well.
+    /// Fills unset attributes from another account, and adds its supplementary groups.
     pub(crate) fn unite_with(&mut self, other: &Account) {
         self.fill_single_from(other);
         self.groups.extend_from_slice(&other.groups);
@@ -159,7 +162,7 @@ impl Account {
         self.groups.dedup();
     }
 
-    /// In what an account is not as this one wants it; what is not set here does not count.
+    /// Returns a message for each attribute of `actual` that differs from this account. Attributes that are not set here are ignored.
     pub(crate) fn differences(&self, actual: &Account) -> Vec<String> {
         let words = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".to_owned());
         let comments = [("comment", self.comment.clone(), actual.comment.clone())];
@@ -183,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_read_as_they_are_written() {
+    fn id_round_trips() {
         for text in ["user:joe", "group:wheel", "user:host$", "user:j.doe_2-x"] {
             assert_eq!(AccountId::parse(text).unwrap().to_string(), text);
         }
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_in_words() {
+    fn differences_name_both_values() {
         let wanted = Account {
             number: Some(7),
             shell: Some("/bin/sh".into()),

@@ -1,4 +1,4 @@
-//! The users and groups that there are: `/etc/passwd` and `/etc/group` below the root.
+//! The existing users and groups: `/etc/passwd` and `/etc/group` below the root.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::error::AccountError;
@@ -14,40 +14,40 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The files, in the order in which they are read.
+/// The account files, in the order in which they are read.
 pub(crate) const FILES: [&str; 2] = ["/etc/passwd", "/etc/group"];
-/// What they list.
+/// The kind of accounts in each file.
 const KINDS: [Kind; 2] = [Kind::User, Kind::Group];
 
 type Result<T> = std::result::Result<T, AccountError>;
 
-/// The content of the files, read when it is needed, and not again while they are unchanged.
+/// A cache of the account files, which are read on demand, and again after they have changed.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts(Mutex<Option<(Vec<u8>, Arc<Database>)>>);
 
 impl Accounts {
-    /// The account as it is now; none if there is no such account.
+    /// Returns an account, or `None` if it does not exist.
     pub(crate) fn find(&self, host: &Host, id: &AccountId) -> Result<Option<Account>> {
         self.database(host)?.find(id)
     }
 
-    /// Returns all accounts that there are, in no order.
+    /// Returns all existing accounts in no particular order.
     pub(crate) fn all(&self, host: &Host) -> Result<Vec<Account>> {
         let database = self.database(host)?;
         Ok(database.users()?.accounts.values().chain(database.groups()?.accounts.values()).cloned().collect())
     }
 
-    /// The login group of a user by its number.
+    /// Returns the GID of a user's login group.
     pub(crate) fn login_group(&self, host: &Host, user: &str) -> Result<Option<u32>> {
         Ok(self.database(host)?.users()?.login_groups.get(user).copied())
     }
 
-    /// The name of the group with this number.
+    /// Returns the name of the group with this GID.
     pub(crate) fn group_name(&self, host: &Host, number: u32) -> Result<Option<String>> {
         Ok(self.database(host)?.groups()?.names.get(&number).cloned())
     }
 
-    /// Returns whether a group is the login group of one user, and nobody else is in it.
+    /// Returns true if a group is the login group of exactly one user and has no members.
     pub(crate) fn is_alone(&self, host: &Host, group: &str) -> Result<bool> {
         let database = self.database(host)?;
         let has_it_for_login = |user: &&Account| user.group.as_deref() == Some(group);
@@ -55,13 +55,13 @@ impl Accounts {
         Ok(is_login_group_of_one && !database.groups()?.with_members.contains(group))
     }
 
-    /// Returns whether both files can be read.
+    /// Returns true if both files can be read.
     pub(crate) fn are_readable(&self, host: &Host) -> bool {
-        // Reading the users takes the groups.
+        // Reading users requires the groups.
         self.database(host).is_ok_and(|database| database.users().is_ok())
     }
 
-    /// Forgets what was read: a program has been run.
+    /// Clears the cache after a program may have changed the files.
     pub(crate) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -92,13 +92,13 @@ impl Accounts {
         let mut files = files.iter().map(|(file, content)| (file.as_str(), content.as_slice()));
         let database = Database::parse(files.next().unwrap_or_default(), files.next().unwrap_or_default());
         let database = Arc::new(database);
-        // A file that was changed a moment ago may be changed again without looking different.
+        // Not cached if a file was changed just now: another change within the same time stamp would be invisible.
         *known = are_settled.then(|| (stamps, Arc::clone(&database)));
         Ok(database)
     }
 }
 
-/// Returns the content of a file; empty if it does not exist.
+/// Reads a file. A missing file is empty.
 fn read(place: &PathHandle) -> holo_change::error::Result<Vec<u8>> {
     let mut content = Vec::new();
     if let Some(mut file) = place.open_if_file()? {
@@ -107,40 +107,38 @@ fn read(place: &PathHandle) -> holo_change::error::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the error of a file that cannot be read, or has an entry that cannot.
+/// Returns the error for a file that cannot be read or has a malformed entry.
 fn unreadable(kind: Kind, reason: impl fmt::Display) -> AccountError {
     format!("cannot read {} database: {reason}", kind.word()).into()
 }
 
-/// All users and groups, each unless its file has a malformed entry. Users need the groups as well.
+/// All users and groups, or the error for each file that has a malformed entry. Users require the groups.
 #[derive(Debug)]
 struct Database {
     groups: Result<Groups>,
     users: Result<Users>,
 }
 
-/// The groups that there are.
 #[derive(Debug, Default)]
 struct Groups {
     accounts: HashMap<String, Account>,
-    /// Their names, by their numbers.
+    /// Group names by GID.
     names: HashMap<u32, String>,
-    /// Those that have members.
+    /// Groups that have members.
     with_members: HashSet<String>,
     /// The groups of each member.
     memberships: HashMap<String, Vec<String>>,
 }
 
-/// The users that there are.
 #[derive(Debug, Default)]
 struct Users {
     accounts: HashMap<String, Account>,
-    /// The numbers of login groups, whether or not they have names.
+    /// The GIDs of login groups, whether or not such groups exist.
     login_groups: HashMap<String, u32>,
 }
 
 impl Database {
-    /// Reads both files, each given by its path for error messages and its content.
+    /// Parses both files, given as pairs of the path for error messages and the content.
     fn parse((passwd_path, passwd): (&str, &[u8]), (group_path, group): (&str, &[u8])) -> Database {
         let malformed = |kind, path: &str, Malformed { line, reason }| {
             let editor = if kind == Kind::User { "vipw" } else { "vigr" };
@@ -200,7 +198,7 @@ impl Users {
     fn parse(text: &[u8], groups: &Groups) -> std::result::Result<Users, Malformed> {
         let mut users = Users::default();
         for (line, fields) in entries(text) {
-            // The C library takes an entry without a shell.
+            // The C library accepts an entry without a shell.
             let [name, _, number, group, comment, home, rest @ ..] = &fields[..] else {
                 return Err(Malformed::too_short(line, &fields, 7));
             };
@@ -225,7 +223,7 @@ impl Users {
     }
 }
 
-/// An entry that cannot be read.
+/// An entry that cannot be parsed.
 #[derive(Debug)]
 struct Malformed {
     line: usize,
@@ -238,7 +236,7 @@ impl Malformed {
     }
 }
 
-/// Returns the fields of each entry with its line number. Blank lines, comments and what network services add are no entries.
+/// Returns the fields of each entry with its line number. Skips blank lines, comments, and NIS entries.
 fn entries(text: &[u8]) -> impl Iterator<Item = (usize, Vec<&[u8]>)> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with_str("#"));
     let lines = lines.filter(|(_, line)| !line.starts_with_str("+") && !line.starts_with_str("-"));
@@ -250,7 +248,7 @@ fn parse_number(what: &str, field: &[u8], line: usize) -> std::result::Result<u3
     number.ok_or_else(|| Malformed { line, reason: format!("the {what} {:?} is not a number", BStr::new(field)) })
 }
 
-/// Returns a name; none if it cannot be managed.
+/// Returns a name, or `None` if it cannot be managed.
 fn parse_name(field: &[u8]) -> Option<String> {
     field.to_str().ok().filter(|name| !name.is_empty()).map(str::to_owned)
 }
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn users_know_their_groups_by_name() {
+    fn users_list_their_groups_by_name() {
         let passwd = b"joe:x:7:100:Joe,,,:/home/joe:/bin/sh\nanne:x:8:4711::/:\n";
         let group = b"users:x:100:\nwheel:x:10:anne,joe\naudio:x:9:joe\nagain:x:100:joe\n";
         let joe = find(passwd, group, "user:joe").unwrap();
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_entries_are_passed_over() {
+    fn lines_without_entries_are_skipped() {
         let passwd = b"# joe:x:1:1::/:\n\n+joe:x:2:2::/:\n+\n-@x\n \t\n:x:3:3::/:\n\xff:x:4:4::/:\n\
                        joe:x:5:5:\xffcomment:/h:/s\njoe:x:6:6::/:\nkim:x:7:7::/\n";
         let group = b"joe:x:5:\n+:::\n+\nlist:x:8:, joe ,\xff\n";
@@ -294,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_entries_make_their_file_unreadable() {
+    fn malformed_entry_makes_its_file_unreadable() {
         let (good_passwd, good_group) = (&b"joe:x:5:5::/:/s\n"[..], &b"crew:x:5:\n"[..]);
         let outcome = |passwd: &[u8], group: &[u8], id: &str| {
             let database = Database::parse(("passwd", passwd), ("group", group));
@@ -321,7 +319,7 @@ mod tests {
         ] {
             let group = format!("crew:x:5:\n{entry}\n");
             let error = format!("cannot read group database: group:2: {reason}; correct the line with vigr");
-            // A user's groups cannot be told either.
+            // A user's groups are unknown as well.
             for id in ["group:crew", "user:joe"] {
                 assert_eq!(outcome(good_passwd, group.as_bytes(), id), Err(error.clone()));
             }

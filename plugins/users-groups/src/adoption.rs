@@ -1,4 +1,4 @@
-//! Definitions of users and groups as they are on a system: those that people have made, or any that there is.
+//! Generates definitions of existing users and groups: those created manually, or any that is named.
 
 use crate::account::{Account, AccountId, Kind, check_name};
 use crate::accounts::Accounts;
@@ -11,16 +11,16 @@ use holo_plugin::{Adopted, Candidate, Host, Output};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The file that says which numbers are those of people.
+/// The file with the ranges of regular UIDs and GIDs.
 const LOGIN_DEFS: &str = "etc/login.defs";
 
-/// The file with the passwords, which only the superuser may read.
+/// The file with the password hashes, which only root can read.
 const SHADOW: &str = "etc/shadow";
 /// The comment in the definition of a user who has a password.
 const NO_PASSWORD: &str =
-    "# The password of this user is a secret, and is not adopted: another system makes the user without one.\n";
+    "# The password of this user is secret and is not adopted: other systems create the user without one.\n";
 
-/// The numbers that users, or groups, get that a person adds.
+/// The range of numbers for regular users or groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers {
     first: u32,
@@ -53,7 +53,7 @@ impl Numbers {
     }
 }
 
-/// Lists the accounts that people have made, but for those that are defined.
+/// Lists manually created accounts that are not defined.
 pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<Vec<Candidate>, AccountError> {
     let accounts = Accounts::default().all(host)?;
     let mut found = made_by_hand(&Root::new(host.root()), &accounts);
@@ -61,7 +61,7 @@ pub(crate) fn candidates(host: &Host, defined: &BTreeSet<AccountId>) -> Result<V
     Ok(found.into_iter().map(|(id, reason)| Candidate::new(id.to_string(), reason)).collect())
 }
 
-/// Describes the account with this ID as it is.
+/// Writes a definition of an existing account.
 pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
     let is_ours = Kind::ALL.iter().any(|kind| id.strip_prefix(kind.word()).is_some_and(|rest| rest.starts_with(':')));
     let account = match AccountId::parse(id).map(|id| Accounts::default().find(host, &id)).transpose() {
@@ -86,7 +86,7 @@ pub(crate) fn adopt(host: &Host, id: &str, output: &mut Output<'_>) -> Adopted {
 
 /// Removes a comment that a definition cannot contain, with a warning. Returns `None`, after an error, if another field is affected.
 fn definable(account: Account, output: &mut Output<'_>) -> Option<Account> {
-    // The reader has replaced bytes that are not UTF-8.
+    // Invalid UTF-8 was replaced when the file was read.
     let is_odd = |text: &String| !is_one_field(text) || text.contains(char::REPLACEMENT_CHARACTER);
     let of = account.id.to_string();
     for (what, text) in [("home directory", &account.home), ("shell", &account.shell), ("group", &account.group)] {
@@ -102,7 +102,7 @@ fn definable(account: Account, output: &mut Output<'_>) -> Option<Account> {
     Some(Account { comment: None, ..account })
 }
 
-/// Lists the accounts of these that people have made, each with a reason, in the order of their names.
+/// Lists those accounts that were created manually, each with a reason, ordered by ID.
 fn made_by_hand(root: &Root, accounts: &[Account]) -> Vec<(AccountId, String)> {
     let [groups, users] = [Kind::Group, Kind::User].map(|kind| Numbers::read(root, kind));
     let numbers = |kind| if kind == Kind::User { users } else { groups };
@@ -121,7 +121,7 @@ fn made_by_hand(root: &Root, accounts: &[Account]) -> Vec<(AccountId, String)> {
             });
         }
         let is_by_hand = numbers(account.id.kind).is_system(number) && made_by_packages.as_ref()?.is_unknown(name);
-        is_by_hand.then(|| format!("a system {} that no package has made", account.id.kind.word()))
+        is_by_hand.then(|| format!("a system {} that no package creates", account.id.kind.word()))
     };
     let mut found: Vec<(AccountId, String)> =
         accounts.iter().filter_map(|account| Some((account.id.clone(), reason(account)?))).collect();
@@ -134,7 +134,7 @@ fn login_user<'a>(accounts: &'a [Account], group: &str) -> Option<&'a str> {
     accounts.iter().find(|account| account.group.as_deref() == Some(group)).map(|account| &*account.id.name)
 }
 
-/// Returns the definition of an account as it is. One that another machine makes by it has the home directory made too, if there is one here.
+/// Returns the definition of an account. It requests a home directory on other machines if the account has one here.
 fn definition(root: &Root, account: &Account) -> String {
     let mut text = to_text(account);
     if account.number.is_some_and(|number| Numbers::read(root, account.id.kind).is_system(number)) {
@@ -153,7 +153,7 @@ fn definition(root: &Root, account: &Account) -> String {
     text
 }
 
-/// Returns true if a user is known to have a password. It need not be one that they may log in with now.
+/// Returns true if a user has a password, even a locked one.
 fn has_password(root: &Root, user: &str) -> bool {
     let shadow = root.text(SHADOW).unwrap_or_default();
     let password = shadow.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':')?.split(':').next());
@@ -166,7 +166,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_password_is_said_not_to_be_adopted_and_never_shown() {
+    fn adopted_user_with_password_gets_a_comment_without_the_hash() {
         let shadow = "jane:$y$hash:1::\nlocked:!$y$hash:1::\nnone:!:1::\nstar:*:1::\nempty::1::\njanet:!:1::\n";
         let (_folder, root) = root(&[("etc/shadow", shadow)]);
         let says = |id: &str| {
@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_those_of_login_defs() {
+    fn number_ranges_are_read_from_login_defs() {
         let text = "# UID_MIN 5\nUID_MIN\t\t\t 500\nUID_MAX 600 # x\nGID_MIN odd\nSYS_UID_MIN 100\n";
         assert_eq!(Numbers::parse(text, Kind::User), Numbers { first: 500, last: 600 });
         assert_eq!(Numbers::parse(text, Kind::Group), Numbers { first: 1000, last: 60_000 });
     }
 
     #[test]
-    fn people_and_accounts_that_no_package_has_made_are_candidates() {
+    fn candidates_are_regular_accounts_and_those_of_no_package() {
         let accounts = [
             account("user:root", 0),
             Account { group: Some("jane".into()), ..account("user:jane", 1000) },
@@ -226,21 +226,21 @@ mod tests {
         assert_eq!(
             found,
             [
-                "group:app: a system group that no package has made",
+                "group:app: a system group that no package creates",
                 "group:crew: a group with the GID 1001",
                 "group:jane: the login group of jane",
-                "user:app: a system user that no package has made",
+                "user:app: a system user that no package creates",
                 "user:jane: a user with the UID 1000",
             ]
         );
-        // Where nobody can tell what packages have made, system accounts are none.
+        // Without knowledge of the accounts that packages create, system accounts are not candidates.
         let (_folder, other) = root(&[]);
         let found: Vec<String> = made_by_hand(&other, &accounts).into_iter().map(|(id, _)| id.to_string()).collect();
         assert_eq!(found, ["group:crew", "group:jane", "user:jane"]);
     }
 
     #[test]
-    fn a_definition_has_all_that_is_known_but_secrets() {
+    fn adopted_definition_has_all_attributes_except_secrets() {
         let (_folder, root) = root(&[("srv/app/x", ""), ("etc/shadow", "app:$6$secret:1::::::\n")]);
         let app = Account {
             home: Some("/srv/app".into()),

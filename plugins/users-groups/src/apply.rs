@@ -1,4 +1,4 @@
-//! Applying: the system's tools are run, and what has come of it is recorded.
+//! Apply: runs the system's tools and records the result.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;
@@ -14,14 +14,14 @@ use crate::state::AccountState;
 use crate::{changes, order, renamed};
 use holo_plugin::{Applied, Host, Output};
 
-/// The number that the system would have chosen, where nothing is really made.
+/// The number of a new account in test mode, in place of the one that the system would choose.
 const NUMBER_IN_TEST_MODE: u32 = 999;
 
 /// Brings an account into its desired state.
 ///
-/// The base is on the disk before anything is changed, and so is what is intended; what was made is recorded after it. If we are killed in
-/// between, the next apply finds that it is as intended, and records it. An account that takes over from another gets its base first, and the
-/// other's is removed last: as long as that is there, the next apply goes on where this one ended.
+/// The base and the intended account are on disk before anything is changed, and the result is recorded afterwards. If the process is
+/// killed in between, the next apply finds the intended account and records it. An account that takes over from another one gets its base
+/// first, and the base of the other account is removed last: as long as that exists, the next apply resumes the takeover.
 pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &mut Output<'_>) -> Applied {
     let mut has_changed = false;
     let applied = Images::open(host).map_err(AccountError::from).and_then(|images| {
@@ -34,12 +34,12 @@ pub(crate) fn apply(entity: &AccountEntity, host: &Host, force: bool, output: &m
     });
     applied.unwrap_or_else(|AccountError(reason)| {
         output.error(reason);
-        // Under version 3 trouble with one account is no trouble of the plugin: all there is to say has been said.
+        // In version 3, the error of an account does not fail the plugin. All errors have been printed.
         Applied::Failed { version_3_status: 0, nothing_changed: !has_changed }
     })
 }
 
-/// One account at work.
+/// The apply of one account.
 struct Work<'a, 'b> {
     entity: &'a AccountEntity,
     host: &'a Host,
@@ -64,13 +64,13 @@ impl Work<'_, '_> {
             }
             self.images.remove(Moment::Intended, id)?;
         }
-        let step = plan::step(self.entity.shared.provider, definition, found.known(), force);
+        let step = plan::step(self.entity.shared.provider, definition, found.plan_input(), force);
         match (&found.predecessor, &step) {
             (Some(predecessor), Step::Run(command, wanted)) => {
                 self.keep_change();
                 return self.take_over(predecessor, &found, command, wanted);
             }
-            // The base is still that of the other name.
+            // The base is still stored under the other name.
             (Some(_), Step::Refuse(to)) => return Ok(Applied::NeedsForce(to.clone())),
             _ => {}
         }
@@ -87,7 +87,7 @@ impl Work<'_, '_> {
             Step::Run(command, wanted) => {
                 self.keep_change();
                 if let Err(reason) = self.run_intended(&command, &wanted) {
-                    // An account that is made from now on is made by somebody else, and belongs to them.
+                    // If the account is created later, this is not our work, and its base must not say that it did not exist.
                     if found.is_first && found.base.is_bare() && self.actual()?.is_none() {
                         self.images.remove(Moment::Base, id)?;
                         order::forget(self.host, id)?;
@@ -100,12 +100,12 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Has the record of the run know what is about to change.
+    /// Records the pending change in the history of the run.
     fn keep_change(&mut self) {
         self.host.keep_change(|| preview(self.entity, self.host).ok().flatten(), self.output);
     }
 
-    /// Makes another account this one: it gets this name, and this one its base.
+    /// Takes over another account: it is renamed, and its base becomes the base of this entity.
     fn take_over(
         &mut self,
         predecessor: &AccountId,
@@ -115,7 +115,7 @@ impl Work<'_, '_> {
     ) -> Result<Applied, AccountError> {
         let id = &self.entity.id;
         let Some(base) = self.images.load(Moment::Base, predecessor)? else {
-            return Err(format!("cannot take over from {predecessor}: it is not known how it was before").into());
+            return Err(format!("cannot take over from {predecessor}: its base image is missing").into());
         };
         renamed::remember(self.host, id, &self.entity.history.names)?;
         self.images.save(Moment::Base, &Account { id: id.clone(), ..base })?;
@@ -140,7 +140,7 @@ impl Work<'_, '_> {
         self.changed(found.actual.as_ref(), id)
     }
 
-    /// Renames the user's own group with the user; its new name.
+    /// Renames the user's own group along with the user. Returns its new name.
     fn rename_own_group(&mut self, predecessor: &AccountId, base: &Account) -> Result<Option<String>, AccountError> {
         let Some(command) = self.entity.own_group_renamed(self.host, self.images, predecessor, base)? else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Work<'_, '_> {
         Ok(Some(name.clone()))
     }
 
-    /// Puts the new name of a group into the images of users, if the entity is a group.
+    /// If the entity is a group, replaces its old name in the images of users.
     fn group_was_renamed(&self, from: &str, to: &str) -> Result<(), AccountError> {
         match self.entity.id.kind {
             Kind::Group => rename_in_images(self.images, from, to),
@@ -159,7 +159,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Removes what a killed apply has left of accounts that are this one by now.
+    /// Removes images that a killed apply left of accounts which were renamed to this one.
     fn forget_leftovers(&mut self) -> Result<(), AccountError> {
         for former in &self.entity.history.leftovers {
             if let Some(base) = self.images.load(Moment::Base, former)? {
@@ -176,7 +176,7 @@ impl Work<'_, '_> {
         self.forget_leftovers()?;
         let actual = self.actual()?;
         let Some(base) = self.entity.base_of_orphan(self.host, self.images)? else {
-            return Err(format!("cannot scrub {id}: it is not known how it was before").into());
+            return Err(format!("cannot scrub {id}: its base image is missing").into());
         };
         if let Some(other) = &self.entity.history.waits_for
             && actual.is_some()
@@ -198,7 +198,7 @@ impl Work<'_, '_> {
                     _ if self.host.test_mode() => {}
                     Some(wanted) => drop(self.verify(&wanted)?),
                     None if self.actual()?.is_some() => {
-                        return Err(format!("{id} is still there after {command}").into());
+                        return Err(format!("{id} still exists after {command}").into());
                     }
                     None => {}
                 }
@@ -219,7 +219,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Says so if the login group that a user had before us cannot be given back: it had no name, and there is none of its number.
+    /// Warns if the original login group of a user cannot be restored, because it had no name and no group has its GID.
     fn miss_login_group(&mut self, base: &Account) -> Result<(), AccountError> {
         let id = &self.entity.id;
         let kept = self.images.load(Moment::Base, id)?.and_then(|kept| kept.group);
@@ -227,13 +227,12 @@ impl Work<'_, '_> {
         if let (None, Some(number), Some(actual)) = (&base.group, kept, actual)
             && number != actual.to_string()
         {
-            self.output
-                .warning(format!("{id} keeps its login group: there is no group any more with the GID {number}"));
+            self.output.warning(format!("{id} keeps its login group: no group exists any more with the GID {number}"));
         }
         Ok(())
     }
 
-    /// Returns the changes of an account, which has this ID now if it exists. In test mode there are none.
+    /// Returns the changes of an account, whose ID is `id` now. In test mode there are none.
     fn changed(&self, before: Option<&Account>, id: &AccountId) -> Result<Applied, AccountError> {
         if self.host.test_mode() {
             return Ok(Applied::ChangedQuietly(Vec::new()));
@@ -242,19 +241,18 @@ impl Work<'_, '_> {
         Ok(Applied::ChangedQuietly(changes::changes(before, now.as_ref())))
     }
 
-    /// Forgets all that is kept of an account.
+    /// Removes everything that is stored about an account.
     fn forget(&self, id: &AccountId) -> Result<(), AccountError> {
         order::forget(self.host, id)?;
         renamed::forget(self.host, id)?;
         self.images.remove(Moment::Intended, id)?;
-        // In this order: as long as there is a base, the next apply finds the orphan.
+        // The base is removed last: as long as it exists, the next apply finds the orphan.
         self.images.remove(Moment::Provisioned, id)?;
         self.images.remove(Moment::Base, id)?;
         Ok(())
     }
 
-    /// Makes the group of a deleted user's name again, if userdel has taken it away too: what becomes of a group that was managed is not the
-    /// user's matter.
+    /// Creates the group of a deleted user's name again if userdel has deleted it although the group is managed by itself.
     fn keep_group(&mut self, namesake: Option<Account>) -> Result<(), AccountError> {
         let Some(group) = namesake.filter(|group| group.id != self.entity.id) else { return Ok(()) };
         let is_managed = self.images.load(Moment::Base, &group.id)?.is_some();
@@ -273,12 +271,12 @@ impl Work<'_, '_> {
         let ran =
             self.entity.shared.patience.run(self.entity.shared.provider, command, self.entity.timeout, self.output);
         self.entity.shared.accounts.forget();
-        // A command that fails has mostly done nothing.
+        // A command that fails has usually changed nothing.
         *self.has_changed |= ran.is_ok() || self.actual()? != before;
         ran.map_err(|CommandError(reason)| format!("{command} failed: {reason}").into())
     }
 
-    /// Runs a command that is to make this, which is kept until it is recorded.
+    /// Runs a command that makes the account as wanted. The intention is stored until the result is recorded.
     fn run_intended(&mut self, command: &Command, wanted: &Account) -> Result<(), AccountError> {
         if self.host.test_mode() {
             return self.run(command);
@@ -291,7 +289,7 @@ impl Work<'_, '_> {
         ran
     }
 
-    /// Records what a command has made.
+    /// Records the result of a command.
     fn record(&self, wanted: Account) -> Result<(), AccountError> {
         if self.host.test_mode() {
             self.images.save(Moment::Provisioned, &imagined(wanted))?;
@@ -301,25 +299,27 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Returns the account that a command has made, which has to be as wanted.
+    /// Returns the account after a command.
+    ///
+    /// # Errors If it does not exist or is not as wanted.
     fn verify(&self, wanted: &Account) -> Result<Account, AccountError> {
         let id = &wanted.id;
         let found = self.entity.shared.accounts.find(self.host, id)?;
-        let Some(made) = found else { return Err(format!("{id} does not exist after all").into()) };
+        let Some(made) = found else { return Err(format!("{id} does not exist after the command").into()) };
         let differences = wanted.differences(&made);
         if differences.is_empty() {
             Ok(made)
         } else {
-            Err(format!("{id} is not as it should be: {}", differences.join(", ")).into())
+            Err(format!("{id} is not in its desired state: {}", differences.join(", ")).into())
         }
     }
 }
 
-/// Puts the new name of a group into all images of users that have the old one.
+/// Replaces the name of a group in all images of users.
 fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), AccountError> {
     for moment in [Moment::Base, Moment::Provisioned] {
         for id in images.all(moment)?.into_iter().filter(|id| id.kind == Kind::User) {
-            // One that cannot be used is complained of when it is needed.
+            // An unusable image is reported when it is needed.
             let Ok(Some(mut account)) = images.load(moment, &id) else { continue };
             let names = account.group.iter_mut().chain(&mut account.groups).filter(|name| *name == from);
             if names.map(|name| to.clone_into(name)).count() > 0 {
@@ -331,7 +331,7 @@ fn rename_in_images(images: &Images, from: &str, to: &str) -> Result<(), Account
     Ok(())
 }
 
-/// Returns the account that a command would have made.
+/// Returns the account that a command would have created.
 fn imagined(mut wanted: Account) -> Account {
     wanted.number.get_or_insert(NUMBER_IN_TEST_MODE);
     wanted

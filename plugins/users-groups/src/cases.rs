@@ -1,7 +1,7 @@
-//! Random cases in test mode: machines whose definitions, users and groups change in all ways, beside the rules of version 3.
+//! Random cases in test mode: definitions, users and groups change in all ways, and the result is compared with the rules of version 3.
 //!
-//! The rules are written down here a second time, as plain as can be, from what version 3 does. The commands that would be run are carried
-//! out by tools of this test, so that what they make is found by the next apply.
+//! The rules are written here a second time, as a simple model of version 3. The commands that holo prints are carried out by simulated
+//! tools, so that the next apply finds their results.
 
 use crate::scan;
 use holo_plugin::{Applied, Entity, ForceTo, Host, Mode, Output, Sink, Stream};
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The default number of cases.
 const CASES: u64 = 200;
-/// The number of a login group that has no name.
+/// A GID that no group has.
 const NAMELESS: u32 = 65_000;
 
-/// The attributes that are set of a user or group.
+/// The attributes of a user or group that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Values {
     number: Option<u32>,
@@ -27,20 +27,20 @@ struct Values {
     shell: Option<String>,
 }
 
-/// A definition, as one file has it.
+/// A definition in one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Definition {
     values: Values,
     system: bool,
     skips_base_groups: bool,
-    /// True if the file says `gid = 0`, which asks for no number.
+    /// True if the file has `gid = 0`, which requests no number.
     has_zero_gid: bool,
 }
 
-/// An ID, in the order in which version 3 applies.
+/// An ID. IDs sort in the order in which version 3 applies entities.
 type Id = String;
 
-/// A definition file: groups and users, each with a name, which may be missing.
+/// A definition file: groups and users by ID. A name may be empty.
 type File = Vec<(Id, Definition)>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,9 +63,9 @@ struct Group {
 struct Machine {
     users: BTreeMap<String, User>,
     groups: BTreeMap<String, Group>,
-    /// True if `useradd` makes a group for a user alone, and `userdel` takes it away.
+    /// True if `useradd` creates a group for each user, and `userdel` deletes it.
     has_own_groups: bool,
-    /// True if a command would have failed, which nobody notices in test mode.
+    /// True if a command would have failed, which holo cannot notice in test mode.
     has_failed: bool,
 }
 
@@ -112,7 +112,7 @@ impl Machine {
         })
     }
 
-    /// Does what a command of the tools does; a number that is not given is the one that is recorded in test mode.
+    /// Carries out a command. A number that is not given is the one that holo records in test mode.
     fn run(&mut self, line: &str) {
         let words = words(line);
         let (program, name) = (words.first().unwrap().as_str(), words.last().unwrap().clone());
@@ -186,7 +186,7 @@ impl Machine {
             "--comment" => value.clone_into(&mut user.comment),
             "--home" | "--home-dir" => value.clone_into(&mut user.home),
             "--shell" => value.clone_into(&mut user.shell),
-            // The real tools refuse what does not exist.
+            // The real tools refuse a group that does not exist.
             "--gid" => user.gid = gid.unwrap_or(user.gid),
             "--groups" => {
                 let wanted: BTreeSet<&str> = value.split(',').collect();
@@ -211,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// Something that another program does.
+    /// Changes an account as another program would.
     fn meddle(&mut self, random: &mut Random) {
         let (user, group) = (one_of(&USERS, random), one_of(&GROUPS, random));
         let shell = one_of(&SHELLS, random);
@@ -234,7 +234,7 @@ impl Machine {
     }
 }
 
-/// The words of a command as it is shown.
+/// Splits a printed command into words.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -255,7 +255,7 @@ const SHELLS: [&str; 3] = ["", "/bin/sh", "/bin/zsh"];
 const HOMES: [&str; 3] = ["", "/home/a", "/srv/b"];
 const COMMENTS: [&str; 3] = ["", "Plain", "Two words"];
 
-/// The number that a definition asks for: two for each name, and no two names share one.
+/// Returns the number for a definition: one of two for each name, never shared by two names.
 fn number_for(name: &str, random: &mut Random) -> u32 {
     let index = USERS.iter().chain(&GROUPS).position(|known| *known == name).unwrap();
     u32::try_from(1000 + index * 10 + random.below(2)).unwrap()
@@ -282,7 +282,7 @@ fn definition(id: &str, random: &mut Random) -> Definition {
     definition
 }
 
-/// Some files with definitions, groups before users in each as they are read.
+/// Returns definition files in which groups precede users, in the order in which they are read.
 fn definitions(random: &mut Random) -> Vec<File> {
     let mut files = vec![File::new(); 1 + random.below(2)];
     for file in &mut files {
@@ -356,9 +356,9 @@ struct Model {
     provisioned: BTreeMap<Id, Values>,
 }
 
-/// The content of all definition files together.
+/// The merged content of all definition files.
 #[derive(Debug, Default)]
-struct Stated {
+struct MergedFiles {
     defined: BTreeMap<Id, Definition>,
     broken: BTreeSet<Id>,
     said: String,
@@ -369,7 +369,7 @@ fn first<T: Clone>(one: &Option<T>, other: &Option<T>) -> Option<T> {
 }
 
 impl Values {
-    /// Fills the attributes that are not set from another; auxiliary groups as a whole.
+    /// Fills unset attributes from another value. Supplementary groups are filled as a whole.
     fn filled(&self, other: &Values) -> Values {
         Values {
             number: self.number.or(other.number),
@@ -386,7 +386,7 @@ fn contradict<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
     one.is_some() && other.is_some() && one != other
 }
 
-/// Returns the attributes in which two sides contradict each other, if only one value is possible.
+/// Returns the conflicting attributes that can have only one value.
 fn conflicts(id: &str, one: &Values, other: &Values) -> Vec<(&'static str, String, String)> {
     let mut conflicts = Vec::new();
     if let (Some(one), Some(other)) = (one.number, other.number)
@@ -406,8 +406,8 @@ fn conflicts(id: &str, one: &Values, other: &Values) -> Vec<(&'static str, Strin
     conflicts
 }
 
-fn stated(files: &[File], folder: &std::path::Path) -> Stated {
-    let mut stated = Stated::default();
+fn stated(files: &[File], folder: &std::path::Path) -> MergedFiles {
+    let mut stated = MergedFiles::default();
     for (number, file) in files.iter().enumerate() {
         let (mut missing, mut contradictions) = (Vec::new(), Vec::new());
         let mut indices = BTreeMap::new();
@@ -443,14 +443,14 @@ fn stated(files: &[File], folder: &std::path::Path) -> Stated {
     stated
 }
 
-/// A command as it is shown.
+/// Formats a command as holo prints it.
 fn shown(words: &[String]) -> String {
     let quoted =
         words.iter().map(|word| if word.is_empty() || word.contains(' ') { format!("'{word}'") } else { word.clone() });
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// The command that makes one of the other; none if nothing differs.
+/// Returns the command that makes `actual` as wanted, or `None` if they are equal.
 fn command(id: &str, actual: Option<&Values>, wanted: &Values, system: bool) -> Option<String> {
     let (kind, name) = parts(id);
     let mut words = vec![format!("{kind}{}", if actual.is_some() { "mod" } else { "add" })];
@@ -483,12 +483,12 @@ fn command(id: &str, actual: Option<&Values>, wanted: &Values, system: bool) -> 
     (has_options || actual.is_none()).then(|| shown(&words))
 }
 
-/// The end of an entity, and the command that would be run.
+/// The outcome of an entity, and the command that would be run.
 #[derive(Debug, PartialEq, Eq)]
 struct Ending(&'static str, Option<String>);
 
 impl Model {
-    /// The base as it can be given back: a login group that had no name has the one that its number has now.
+    /// Returns the base to restore. A login group without a name gets the name that its GID has now.
     fn base(&self, id: &str, machine: &Machine) -> Option<Values> {
         let mut base = self.base.get(id)?.clone();
         if let Some(number) = base.group.as_ref().and_then(|group| group.parse().ok()) {
@@ -501,7 +501,7 @@ impl Model {
         let actual = machine.actual(id);
         if !self.base.contains_key(id) {
             let mut base = actual.clone().unwrap_or_default();
-            // Version 3 forgets that the login group has a number.
+            // Version 3 does not store the GID of a login group without a name.
             if let Some(user) = machine.users.get(parts(id).1).filter(|_| id.starts_with("user"))
                 && base.group.is_none()
             {
@@ -561,17 +561,17 @@ impl Model {
     }
 }
 
-/// The output.
+/// The captured output.
 #[derive(Default)]
-struct Said(Vec<u8>);
+struct OutputBuffer(Vec<u8>);
 
-impl Sink for Said {
+impl Sink for OutputBuffer {
     fn write(&mut self, _: Stream, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 }
 
-impl Said {
+impl OutputBuffer {
     fn take(&mut self) -> String {
         String::from_utf8(std::mem::take(&mut self.0)).unwrap()
     }
@@ -623,7 +623,7 @@ fn write_definitions(root: &ScratchRoot, files: &[File]) {
     }
 }
 
-/// Something by which the machine starts.
+/// Returns a random initial machine.
 fn machine(random: &mut Random) -> Machine {
     let mut machine = Machine::default();
     for (gid, name) in (4000..).zip(GROUPS) {
@@ -645,7 +645,7 @@ fn machine(random: &mut Random) -> Machine {
     machine
 }
 
-/// Applies everything, and carries out what would be run; the endings by ID, and what was said while scanning.
+/// Applies all entities and carries out the printed commands. Calls `each` with the results, and returns the output of the scan.
 fn apply(
     root: &ScratchRoot,
     machine: &mut Machine,
@@ -653,7 +653,7 @@ fn apply(
     mut each: impl FnMut(&str, &Machine, &str, &str, &str),
 ) -> String {
     let host = host(root);
-    let mut said = Said::default();
+    let mut said = OutputBuffer::default();
     let mut entities = scan::all(&host, &mut Output::new(&mut said)).unwrap();
     let scanned = said.take();
     entities.sort_by_key(|declared| declared.entity.id.to_string());
@@ -680,7 +680,7 @@ fn apply(
 }
 
 #[test]
-fn everything_is_done_by_the_rules_of_version_3() {
+fn random_cases_follow_the_rules_of_version_3() {
     random::cases(CASES, |random| {
         let root = scratch();
         let mut machine = machine(random);
@@ -709,7 +709,7 @@ fn everything_is_done_by_the_rules_of_version_3() {
                     }
                     None => model.scrub(id, machine),
                 };
-                // Version 3 has forgotten this number.
+                // Version 3 does not know this number.
                 let lost = before.0.base.get(id).and_then(|base| base.group.clone()).filter(|group| {
                     let number = group.parse().ok();
                     let user = machine.users.get(parts(id).1).filter(|_| verb == "scrub");
@@ -717,7 +717,7 @@ fn everything_is_done_by_the_rules_of_version_3() {
                         .is_some_and(|(user, number)| user.gid != number && machine.name_of(number).is_none())
                 });
                 let mut line = lost.map_or_else(String::new, |number| {
-                    format!(">> {id} keeps its login group: there is no group any more with the GID {number}\n")
+                    format!(">> {id} keeps its login group: no group exists any more with the GID {number}\n")
                 });
                 line.extend(command.map(|command| format!("MOCK: {command}\n")));
                 let definition = stated.defined.get(id);
@@ -738,7 +738,7 @@ fn everything_is_done_by_the_rules_of_version_3() {
     });
 }
 
-/// The same definitions, some under other names.
+/// Returns the definitions with some names changed.
 fn renamed(file: &File, random: &mut Random) -> File {
     let mut file = file.clone();
     for (kind, names) in [("group", &GROUPS[1..]), ("user", &USERS)] {
@@ -753,7 +753,7 @@ fn renamed(file: &File, random: &mut Random) -> File {
     file
 }
 
-/// Definitions of what there is, with its number, and of more.
+/// Returns definitions of existing accounts, with their numbers, and of new ones.
 fn numbered_definitions(machine: &Machine, random: &mut Random) -> File {
     let mut file = File::new();
     for (kind, names, start) in [("group", GROUPS, 6000), ("user", USERS, 6010)] {
@@ -769,7 +769,7 @@ fn numbered_definitions(machine: &Machine, random: &mut Random) -> File {
             file.push((id, definition));
         }
     }
-    // Only groups that nobody can take away.
+    // Only a group that is never deleted.
     for (_, Definition { values, .. }) in &mut file {
         values.group = None;
         values.groups.retain(|group| group == "audio");
@@ -779,13 +779,13 @@ fn numbered_definitions(machine: &Machine, random: &mut Random) -> File {
 }
 
 #[test]
-fn whatever_name_it_gets_everything_is_as_before_when_nothing_is_defined() {
+fn random_renames_are_undone_when_all_definitions_are_removed() {
     let (takeovers, ends) = (AtomicUsize::new(0), AtomicUsize::new(0));
     random::cases(CASES, |random| {
         let root = scratch();
         let mut machine = machine(random);
         machine.groups.entry("audio".to_owned()).or_insert(Group { gid: 4000, ..Group::default() });
-        // A login group without a name would become that of whatever group gets its number.
+        // A login group without a name would become whatever group gets its GID.
         let named: BTreeSet<u32> = machine.groups.values().map(|group| group.gid).collect();
         machine.users.values_mut().filter(|user| !named.contains(&user.gid)).for_each(|user| user.gid = 4000);
         machine.has_own_groups = random.chance(50);
@@ -799,7 +799,7 @@ fn whatever_name_it_gets_everything_is_as_before_when_nothing_is_defined() {
                 4..9 => files = files.iter().map(|file| renamed(file, random)).collect(),
                 _ => {}
             }
-            // One may have to wait for another, which may have to wait too.
+            // An orphan may have to wait for another one, which may have to wait too.
             if round + 3 >= rounds {
                 files.clear();
             }
@@ -812,9 +812,9 @@ fn whatever_name_it_gets_everything_is_as_before_when_nothing_is_defined() {
                 if verb == "scrub" && ending == "changed" {
                     scrubbed.push(id.to_owned());
                 }
-                // Version 3 applies by name.
+                // Version 3 orders entities by name.
                 assert!(!said.contains("!!") || said.contains("gets its name back when"), "{said}");
-                // A number that is taken, say, is the tools' matter.
+                // The tools decide about conflicts such as a number that is taken.
                 count += usize::from(said.contains(" takes over from ") && !machine.has_failed);
             });
             if machine.has_failed {
@@ -822,7 +822,7 @@ fn whatever_name_it_gets_everything_is_as_before_when_nothing_is_defined() {
             }
             for id in scrubbed.iter().filter(|id| before.actual(id).is_none()) {
                 let Some(left) = machine.actual(id) else { continue };
-                // Its name from before us is that of another definition now, and stays so.
+                // The original name belongs to another definition now, and is not restored.
                 let has_number = |name: &&&str| {
                     let id = format!("{}:{name}", parts(id).0);
                     before.actual(&id).is_some_and(|values| values.number == left.number)

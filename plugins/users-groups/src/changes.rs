@@ -1,15 +1,15 @@
-//! The changes of an account, in words: its old attributes, beside its new ones.
+//! The changes of an account as messages.
 
 use crate::account::{Account, Kind};
 use std::collections::BTreeSet;
 
-/// Returns the changes of an account, as fragments in the past tense; none if nothing has changed.
+/// Returns the changes of an account as message fragments in the past tense. Empty if there are none.
 pub(crate) fn changes(before: Option<&Account>, now: Option<&Account>) -> Vec<String> {
     match (before, now) {
         (None, None) => Vec::new(),
         (None, Some(now)) => {
             let number = now.number.map(|number| format!(" with {} {number}", now.id.kind.number_word()));
-            vec![format!("made {}{}", shown(now), number.unwrap_or_default())]
+            vec![format!("created {}{}", shown(now), number.unwrap_or_default())]
         }
         (Some(before), None) => vec![format!("deleted {}", shown(before))],
         (Some(before), Some(now)) => differences(before, now),
@@ -32,7 +32,7 @@ fn differences(before: &Account, now: &Account) -> Vec<String> {
     let (old, new): (BTreeSet<&String>, BTreeSet<&String>) =
         (before.groups.iter().collect(), now.groups.iter().collect());
     changes.extend(new.difference(&old).map(|group| format!("added {whose} to group {group}")));
-    changes.extend(old.difference(&new).map(|group| format!("took {whose} out of group {group}")));
+    changes.extend(old.difference(&new).map(|group| format!("removed {whose} from group {group}")));
     changes
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use crate::account::AccountId;
 
     #[test]
-    fn every_difference_is_one_change() {
+    fn changes_list_every_difference() {
         let bare = |id: &str| Account::bare(AccountId::parse(id).unwrap());
         let anne = Account {
             number: Some(7),
@@ -65,7 +65,7 @@ mod tests {
             groups: vec!["crew".into(), "video".into()],
             ..bare("user:bert")
         };
-        assert_eq!(changes(None, Some(&anne)), ["made user anne with UID 7"]);
+        assert_eq!(changes(None, Some(&anne)), ["created user anne with UID 7"]);
         assert_eq!(changes(Some(&bare("group:g")), None), ["deleted group g"]);
         assert!(changes(Some(&anne), Some(&anne)).is_empty() && changes(None, None).is_empty());
         assert_eq!(
@@ -76,7 +76,7 @@ mod tests {
                 "changed the home directory of user bert from /a to none",
                 "changed the comment of user bert from none to B",
                 "added user bert to group video",
-                "took user bert out of group audio",
+                "removed user bert from group audio",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Checking: what an apply would do, found out without changing anything.
+//! Check: what an apply would do.
 
 use crate::account::Account;
 use crate::entity::AccountEntity;
@@ -7,7 +7,7 @@ use crate::images::Images;
 use crate::plan::{self, Scrubbing, Step};
 use holo_plugin::{Host, Output, Verdict};
 
-/// Returns the changes that applying the entity would make. Errors are printed.
+/// Returns the changes that an apply of the entity would make. Prints errors.
 pub(crate) fn check(entity: &AccountEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
     try_check(entity, host).unwrap_or_else(|AccountError(reason)| {
         output.error(reason);
@@ -26,11 +26,11 @@ fn try_check(entity: &AccountEntity, host: &Host) -> Result<Verdict, AccountErro
             Scrubbing::Run(command, _) => would(format!("would run {command}")),
             Scrubbing::Refuse(reason) => Err(format!("will not delete {id}: {reason}").into()),
             Scrubbing::Forget if actual.is_none() => would(format!("would forget {id}, which is gone")),
-            Scrubbing::Forget => would(format!("would forget {id}, which is as it was before")),
+            Scrubbing::Forget => would(format!("would forget {id}, which is in its original state")),
         };
     };
     let found = entity.state(host, &images)?;
-    match plan::step(entity.shared.provider, definition, found.known(), false) {
+    match plan::step(entity.shared.provider, definition, found.plan_input(), false) {
         Step::Refuse(to) => Ok(Verdict::NeedsForce(to)),
         Step::Keep(_) => Ok(Verdict::InDesiredState),
         Step::Run(command, _) => {

@@ -11,7 +11,7 @@ pub(crate) struct Command {
 }
 
 impl fmt::Display for Command {
-    /// As in a shell, nearly: what is empty or has blanks is in quotes.
+    /// Formats the command roughly as for a shell: empty arguments and arguments with blanks are quoted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.program)?;
         for argument in &self.arguments {

@@ -1,16 +1,16 @@
-//! The definition of a user or group, and the merging of several of them.
+//! The definition of a user or group, and the merging of several definitions.
 
 use crate::account::{Account, AccountId};
 
-/// A definition, or several that have been merged.
+/// A definition, possibly merged from several ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) account: Account,
-    /// True if it is one of the system's own; counts only when it is made.
+    /// Requests a system account. Used only when the account is created.
     pub(crate) system: bool,
-    /// True if auxiliary groups that it had before are taken away.
+    /// True if the account leaves the supplementary groups of its base.
     pub(crate) skip_base_groups: bool,
-    /// True if the home directory is made with it; counts only when it is made.
+    /// Requests a home directory. Used only when the account is created.
     pub(crate) create_home: bool,
 }
 
@@ -19,7 +19,7 @@ impl Definition {
         Definition { account: Account::bare(id), system: false, skip_base_groups: false, create_home: false }
     }
 
-    /// Adds another definition of the same account. What they contradict each other in is returned in words, and stays as it was.
+    /// Merges another definition of the same account. Returns a message for each conflict; the first value is kept.
     pub(crate) fn merge(&mut self, later: &Definition) -> Vec<String> {
         let (own, others) = (&mut self.account, &later.account);
         let id = own.id.clone();
@@ -38,7 +38,7 @@ impl Definition {
         conflicts
     }
 
-    /// The attributes in one line, for people; empty if there are none.
+    /// Returns the attributes in one line, or an empty string if there are none.
     pub(crate) fn in_words(&self) -> String {
         let Account { id, number, comment, home, group, groups, shell } = &self.account;
         let mut words = Vec::new();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_add_up() {
+    fn merge_combines_definitions() {
         let mut merged = definition(7, "first", &["z", "b"]);
         let later = Definition { system: true, skip_base_groups: true, ..definition(7, "second", &["a", "b"]) };
         assert_eq!(merged.in_words(), "UID: 7, groups: z,b, comment: first");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_named() {
+    fn merge_reports_conflicts() {
         let mut merged = definition(7, "", &[]);
         merged.account.home = Some("/a".into());
         let mut later = definition(8, "", &[]);

@@ -1,4 +1,4 @@
-//! The difference between how an account should be and how it is, as two files.
+//! The difference between the desired and the actual account, as two files.
 
 use crate::account::Account;
 use crate::entity::AccountEntity;
@@ -9,7 +9,7 @@ use holo_change::error::PathError;
 use holo_plugin::{FilePair, Host};
 use std::fs;
 
-/// Writes both files. An account that does not exist has none.
+/// Writes both files. The file of an account that does not exist is missing.
 pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, AccountError> {
     let folder = host.cache_dir().join(entity.id.to_string());
     fs::create_dir_all(&folder).map_err(|error| PathError::new("mkdir", &folder, error))?;
@@ -22,7 +22,7 @@ pub(crate) fn diff(entity: &AccountEntity, host: &Host) -> Result<FilePair, Acco
     desired.sort_groups();
     let pair = FilePair::new(folder.join("desired.toml"), folder.join("actual.toml"));
     for (path, account) in [(&pair.from, Some(&desired)), (&pair.to, actual.as_ref())] {
-        // It may be left from an earlier time in this run.
+        // The file may be left from an earlier diff of this run.
         let written = match account {
             Some(account) => fs::write(path, to_text(account)),
             None if path.exists() => fs::remove_file(path),

@@ -1,4 +1,4 @@
-//! Definition files and images: TOML, with the line in what is said about it.
+//! Definition files and images: TOML, parsed with line numbers for messages.
 
 mod received;
 
@@ -11,54 +11,54 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The content of a file.
+/// A parsed file.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
-    /// Groups first, then users, each in the file's order.
+    /// Groups first, then users, each in file order.
     pub(crate) entries: Vec<Entry>,
-    /// Keys that mean nothing, with their lines.
+    /// Unknown keys with their lines.
     pub(crate) unknown_keys: Vec<UnknownKey>,
-    /// True if the accounts that the file defines cannot be told.
+    /// True if the set of accounts that the file defines cannot be determined.
     pub(crate) is_unknowable: bool,
 }
 
-/// A part of a file.
+/// One entry of a file.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    Definition(Box<Stated>),
-    /// No definition, for these reasons; of whom it would be one, if that is known.
+    Definition(Box<ParsedDefinition>),
+    /// An invalid definition: the account, if it is known, and the problems.
     Broken(Option<AccountId>, Vec<String>),
 }
 
-/// A definition, as one place in a file has it.
+/// A definition as written in one place.
 #[derive(Debug)]
-pub(crate) struct Stated {
+pub(crate) struct ParsedDefinition {
     pub(crate) definition: Definition,
-    /// The keys that every definition can have.
+    /// The keys that all definitions support.
     pub(crate) common: CommonKeys,
-    /// Its location, such as `line 7: users[0]`.
+    /// The location, such as `line 7: users[0]`.
     pub(crate) place: String,
-    /// The keys that it receives, and that have no value or none that fits.
+    /// Keys in `receive` that have no value, or an unsuitable one.
     pub(crate) hindrances: Vec<Hindrance>,
 }
 
-/// A key that means nothing.
+/// An unknown key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnknownKey {
     pub(crate) line: usize,
     pub(crate) key: String,
-    /// Its location, such as `users[0]`; nothing at the top.
+    /// The location, such as `users[0]`, or empty at the top level.
     pub(crate) of: String,
-    /// The question whether another key was meant.
+    /// A question whether a similar key was meant.
     pub(crate) hint: Option<String>,
 }
 
-/// Reads a definition file.
+/// Parses a definition file.
 pub(crate) fn parse(text: &[u8], received: &dyn Received) -> Document {
     read(text, Some(received))
 }
 
-/// Reads an image: it says what was found on the system, which need not be what definitions may ask for.
+/// Parses an image. Its values come from the system, so the restrictions for definitions do not apply.
 pub(crate) fn parse_image(text: &[u8]) -> Document {
     read(text, None)
 }
@@ -84,15 +84,15 @@ fn read(text: &[u8], received: Option<&dyn Received>) -> Document {
 
 struct Reader<'a> {
     text: &'a [u8],
-    /// The values that entities have sent; none for an image.
+    /// The values that entities have sent, or `None` for an image.
     received: Option<&'a dyn Received>,
     document: Document,
 }
 
-/// A definition on its way, with what is wrong with it.
+/// A definition being parsed, and its problems.
 struct Draft<'a> {
     definition: Definition,
-    /// Its location: `users[0]`.
+    /// The location, such as `users[0]`.
     place: &'a str,
     is_image: bool,
     problems: Vec<String>,
@@ -117,7 +117,7 @@ impl Reader<'_> {
         }
         let known = Kind::ALL.map(Kind::word);
         self.note_unknown(table, "", &known, |key| known.iter().any(|known| known.eq_ignore_ascii_case(key)));
-        // A table with a misspelt name defines somebody, who shall not be deleted for that.
+        // A table with a misspelt name may define accounts, which must not be deleted as orphans.
         self.document.is_unknowable |=
             self.document.unknown_keys.iter().any(|key| key.of.is_empty() && key.hint.is_some());
     }
@@ -204,13 +204,13 @@ impl Reader<'_> {
         self.document.entries.push(match common {
             Ok(common) if problems.is_empty() => {
                 let place = format!("line {line}: {place}");
-                Entry::Definition(Box::new(Stated { definition, common, place, hindrances }))
+                Entry::Definition(Box::new(ParsedDefinition { definition, common, place, hindrances }))
             }
             _ => Entry::Broken(Some(definition.account.id), problems),
         });
     }
 
-    /// The keys that every definition can have; an image has none.
+    /// Reads the keys that all definitions support. Images have none.
     fn common(&self, table: &DeTable<'_>) -> Result<CommonKeys, ValueError> {
         let keys = table.iter().filter(|(key, _)| self.received.is_some() && is_common(key.get_ref()));
         let keys: DeTable<'_> = keys.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -220,7 +220,7 @@ impl Reader<'_> {
     }
 }
 
-/// The keys of all attributes.
+/// Returns all keys of an account.
 fn keys(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Group => &["name", "gid", "system"],
@@ -230,17 +230,17 @@ fn keys(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the attribute that a key stands for. As in version 3, capital and small letters are the same.
+/// Returns the attribute that a key names. As in version 3, case does not matter.
 fn key_of(kind: Kind, key: &str) -> Option<&'static str> {
     keys(kind).iter().copied().find(|known| known.eq_ignore_ascii_case(key))
 }
 
-/// Returns true if it is a key that every definition can have. There is one provider for all.
+/// Returns true for keys that all definitions support, except `provider`, as there is only one.
 fn is_common(key: &str) -> bool {
     CommonKeys::include(key) && key != "provider"
 }
 
-/// Returns the entries of a table in the order in which they are written.
+/// Returns the entries of a table in the order of the file.
 fn in_order<'t, 'd>(table: &'t DeTable<'d>) -> Vec<(&'t Spanned<Cow<'d, str>>, &'t Spanned<DeValue<'d>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -260,7 +260,7 @@ impl Draft<'_> {
         let group_name = |name| if is_image { Ok(name) } else { group_name(name) };
         let account = &mut self.definition.account;
         match key {
-            // As in version 3, a definition with the GID 0 leaves the number open. UID 0 is a number like any other.
+            // As in version 3, a definition with the GID 0 leaves the number open. UID 0 is a valid number.
             "gid" => account.number = Some(number(value)?).filter(|&gid| is_image || gid != 0),
             "uid" => account.number = Some(number(value)?),
             "system" => self.definition.system = read_value(value)?,
@@ -280,21 +280,21 @@ impl Draft<'_> {
     }
 }
 
-/// A mistake in the value of an attribute.
+/// An invalid value of an attribute.
 #[derive(Debug, thiserror::Error)]
 enum AttributeError {
     #[error("{}", .0.message())]
     Value(#[from] ValueError),
     #[error("{0} is out of range")]
     OutOfRange(u32),
-    #[error("must not contain colons, newlines or the like")]
+    #[error("must not contain colons or control characters")]
     SeveralFields,
     #[error("is not valid: {0}")]
     Name(NameError),
 }
 
 impl AttributeError {
-    /// Returns the place within the value, such as `[0]`.
+    /// Returns the location within the value, such as `[0]`.
     fn within(&self) -> String {
         if let AttributeError::Value(error) = self { error.key() } else { String::new() }
     }
@@ -302,18 +302,18 @@ impl AttributeError {
 
 fn number(value: &Spanned<DeValue<'_>>) -> Result<u32, AttributeError> {
     match read_value(value)? {
-        // It stands for no number at all.
+        // (uid_t)-1 stands for "no ID" in system calls.
         u32::MAX => Err(AttributeError::OutOfRange(u32::MAX)),
         number => Ok(number),
     }
 }
 
-/// A text; none if it is empty.
+/// Returns a string, or `None` if it is empty.
 fn text(value: &Spanned<DeValue<'_>>) -> Result<Option<String>, AttributeError> {
     Ok(Some(read_value::<String>(value)?).filter(|text| !text.is_empty()))
 }
 
-/// A text that may be one field of a line.
+/// Checks that a string is valid as one field of a line.
 fn checked_text(text: Option<String>) -> Result<Option<String>, AttributeError> {
     match text {
         Some(text) if !is_one_field(&text) => Err(AttributeError::SeveralFields),
@@ -321,7 +321,7 @@ fn checked_text(text: Option<String>) -> Result<Option<String>, AttributeError> 
     }
 }
 
-/// Returns true if a text is valid as a single field of an account.
+/// Returns true if a string is valid as one field of an account.
 pub(crate) fn is_one_field(text: &str) -> bool {
     !text.contains(|letter: char| letter == ':' || letter.is_control())
 }

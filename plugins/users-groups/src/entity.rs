@@ -1,4 +1,4 @@
-//! A managed user or group: its definition, and where that stands.
+//! A managed user or group.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::accounts::{Accounts, FILES};
@@ -16,50 +16,50 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A user or group that is defined, or was once.
+/// A user or group that is defined, or an orphan.
 #[derive(Debug)]
 pub(crate) struct AccountEntity {
     pub(crate) id: AccountId,
-    /// The desired account; none for an orphan.
+    /// The desired account, or `None` for an orphan.
     pub(crate) definition: Option<Definition>,
-    /// Definitions of it that a condition leaves out, while others count: their files, as the user knows them, and why.
+    /// Definitions that are skipped because of a condition while others are in effect: their files, as shown to the user, and the reasons.
     pub(crate) left_out: Vec<(PathBuf, String)>,
-    /// The groups that a user is, or was, to be in.
+    /// The groups that a user is in, or was in if it is an orphan.
     pub(crate) groups: Vec<String>,
-    /// The entities that it comes after by definition, or an orphan once came after.
+    /// The entities that precede this one by definition, or preceded it once in the case of an orphan.
     pub(crate) after: Vec<BString>,
-    /// The time limit of a command, if one is given.
+    /// The timeout of a command, if one is defined.
     pub(crate) timeout: Option<Duration>,
-    /// The state from earlier runs, beside its images.
+    /// The history of earlier runs, in addition to images.
     pub(crate) history: History,
-    /// The state that all entities of a run share.
+    /// State that all entities of a run share.
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The state of an account from earlier runs, beside its images.
+/// What earlier runs have recorded about an account in addition to its images.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// The account that this one takes over from: nothing defines it any more, and it is the same one by its number.
+    /// The account to take over: an orphan that is the same account by its number.
     pub(crate) predecessor: Option<AccountId>,
-    /// All names that it had, the one from before us first.
+    /// All names that it has had, the original one first.
     pub(crate) names: Vec<String>,
-    /// The name to which scrubbing renames it back, if nobody defines another account of that name.
+    /// The original name, which scrubbing restores if no definition uses it.
     pub(crate) returns_to: Option<String>,
-    /// The account that has this name now, if nothing defines it any more either: it goes first.
+    /// The orphan that has the original name now, and is scrubbed first.
     pub(crate) waits_for: Option<AccountId>,
-    /// Accounts that have become this one, of which a killed apply has left the images.
+    /// Former names of this account whose images a killed apply has left behind.
     pub(crate) leftovers: Vec<AccountId>,
-    /// True if an apply of it was killed while a command was to change it.
+    /// True if an apply was killed while a command was running.
     pub(crate) is_interrupted: bool,
 }
 
-/// The state that all entities of a run share.
+/// State that all entities of a run share.
 pub(crate) struct Shared {
-    /// The tools that are run.
+    /// The tools for accounts.
     pub(crate) provider: &'static dyn AccountProvider,
-    /// The accounts of the system.
+    /// The existing accounts.
     pub(crate) accounts: Accounts,
-    /// The time limit of waiting for locked files.
+    /// The time limit for locked files.
     pub(crate) patience: Patience,
 }
 
@@ -76,12 +76,12 @@ impl Shared {
 }
 
 impl AccountEntity {
-    /// The account as it is now.
+    /// Returns the account as it exists.
     pub(crate) fn actual(&self, host: &Host) -> Result<Option<Account>, AccountError> {
         self.shared.accounts.find(host, &self.id)
     }
 
-    /// The base of an orphan, under the name that scrubbing gives it back.
+    /// Returns the base of an orphan, with the name that scrubbing restores.
     pub(crate) fn base_of_orphan(&self, host: &Host, images: &Images) -> Result<Option<Account>, AccountError> {
         let Some(base) = images.load(Moment::Base, &self.id)? else { return Ok(None) };
         let mut base = self.with_known_group(host, base)?;
@@ -96,7 +96,7 @@ impl AccountEntity {
         Ok(Some(base))
     }
 
-    /// The group of the same name.
+    /// Returns the group with the name of this account.
     pub(crate) fn namesake(&self, host: &Host) -> Result<Option<Account>, AccountError> {
         let group = AccountId { kind: Kind::Group, name: self.id.name.clone() };
         self.shared.accounts.find(host, &group)
@@ -126,7 +126,7 @@ impl AccountEntity {
         let itself = Asset::new(self.id.kind.word(), self.id.name.as_str());
         report.edges.provides.push(itself.clone());
         report.edges.owns.push(itself);
-        // An orphan gives its number up, so an entity that wants it does not wait for that.
+        // An orphan frees its number, so an entity that wants the number does not have to wait for it.
         let number = self.definition.as_ref().and_then(|definition| definition.account.number);
         report.edges.owns.extend(number.map(|number| Asset::new(self.id.kind.number_key(), number.to_string())));
         let needs = self.groups.iter().map(|group| Asset::new(Kind::Group.word(), group.as_str()));
@@ -136,7 +136,7 @@ impl AccountEntity {
     }
 }
 
-/// All groups that a user is in; none for a group.
+/// Returns all groups of a user, including the login group. Empty for a group.
 pub(crate) fn groups_of(account: &Account) -> Vec<String> {
     let mut groups: Vec<String> = account.group.iter().chain(&account.groups).cloned().collect();
     groups.sort();

@@ -1,9 +1,9 @@
-//! The error of work on an account.
+//! Errors of accounts.
 
 use crate::images::ImageError;
 use holo_change::error::PathError;
 
-/// The reason why an account is not as it should be, in words.
+/// The error message for an account.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct AccountError(pub(crate) String);

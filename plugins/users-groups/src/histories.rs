@@ -1,4 +1,4 @@
-//! Accounts whose definitions have got another name: which one takes over from which, and which were called otherwise once.
+//! Renamed accounts: which account takes over from which orphan, and the names that accounts have had.
 
 use crate::account::{Account, AccountId};
 use crate::accounts::Accounts;
@@ -9,26 +9,25 @@ use crate::stack::Stack;
 use holo_plugin::Host;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The histories of all accounts.
 #[derive(Debug, Default)]
 pub(crate) struct Histories {
     all: BTreeMap<AccountId, History>,
 }
 
-/// The sources of histories.
+/// The inputs of histories.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     pub(crate) host: &'a Host,
     pub(crate) images: &'a Images,
     pub(crate) accounts: &'a Accounts,
-    /// The definitions that are not broken.
+    /// The valid definitions.
     pub(crate) defined: &'a BTreeMap<AccountId, Stack>,
     /// The accounts that have a base.
     pub(crate) known: &'a BTreeSet<AccountId>,
 }
 
 impl Histories {
-    /// Makes the histories of all accounts. Orphans that have become, or become, other accounts are taken out of `orphans`.
+    /// Builds the histories of all accounts. Orphans that were, or will be, renamed to other accounts are removed from `orphans`.
     pub(crate) fn find(
         sources: Sources<'_>,
         renamed: BTreeMap<AccountId, Vec<String>>,
@@ -41,7 +40,7 @@ impl Histories {
         for id in sources.images.all(Moment::Intended)? {
             histories.entry(&id).is_interrupted = true;
         }
-        // If they cannot be read, applying any account fails, and gives the reason.
+        // If the accounts are unreadable, each apply fails with the reason.
         if !orphans.is_empty() && sources.accounts.are_readable(sources.host) {
             histories.find_leftovers(sources, orphans)?;
             histories.find_predecessors(sources, orphans)?;
@@ -60,13 +59,13 @@ impl Histories {
         Ok(histories)
     }
 
-    /// The orphans whose names others get back when they are gone, and those others.
+    /// Returns the orphans that occupy the original name of another orphan, and those others.
     pub(crate) fn wanted_names(&self) -> BTreeMap<AccountId, AccountId> {
         let waiting = self.all.iter().filter_map(|(id, history)| Some((history.waits_for.clone()?, id.clone())));
         waiting.collect()
     }
 
-    /// Takes the history of an account.
+    /// Removes and returns the history of an account.
     pub(crate) fn take(&mut self, id: &AccountId) -> History {
         self.all.remove(id).unwrap_or_default()
     }
@@ -75,7 +74,7 @@ impl Histories {
         self.all.entry(id.clone()).or_default()
     }
 
-    /// Finds orphans that are another account by now, which a killed apply could not say any more.
+    /// Finds orphans that are another account by now because an apply was killed before it removed their images.
     fn find_leftovers(&mut self, sources: Sources<'_>, orphans: &mut BTreeSet<AccountId>) -> Result<(), AccountError> {
         let Sources { host, accounts, known, .. } = sources;
         for (id, history) in self.all.iter_mut().filter(|(id, _)| known.contains(id)) {
@@ -91,7 +90,7 @@ impl Histories {
         Ok(())
     }
 
-    /// Finds the orphan that each new account takes over from: the one with the number that is defined, or which had its name before us.
+    /// Finds the orphan that each new account takes over: the one with the defined number, or with the same original name.
     fn find_predecessors(
         &mut self,
         sources: Sources<'_>,
@@ -110,7 +109,7 @@ impl Histories {
                 let number = actual.get(orphan).and_then(|account| account.number);
                 let has_number = number.is_some() && number == stack.number();
                 let had_name = its_names.first() == Some(&id.name) && number.is_some();
-                // One that has a base is taken over from only if an apply was killed while it did so.
+                // An account with a base takes over only if it continues a takeover that was killed.
                 let is_begun = !known.contains(id) || names.contains(&orphan.name);
                 orphan.kind == id.kind && (has_number || had_name) && is_begun
             };

@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 const SUFFIX: &str = ".toml";
 
-/// Of which moment an image is.
+/// The time at which an image was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Before us. Only a name if it did not exist.
+    /// Before the first apply. Contains only a name if the account did not exist.
     Base,
-    /// As we left it last.
+    /// After the last apply.
     Provisioned,
-    /// As a command was to make it that may have been killed, or we with it. Version 3 does not look there.
+    /// The intended result of a command, kept while it runs. Version 3 does not read this directory.
     Intended,
 }
 
@@ -48,19 +48,19 @@ pub(crate) enum ImageError {
 #[derive(Debug)]
 pub(crate) struct Images {
     tree: Arc<Tree>,
-    /// The accounts that have an empty base because of a state file which a run that only reads does not migrate.
+    /// Accounts of an old state file that has not been migrated, because this run is read-only. Their bases are empty.
     unmigrated: Vec<AccountId>,
 }
 
 impl Images {
     pub(crate) fn open(host: &Host) -> Result<Images> {
         let tree = Tree::open(host.state_dir())?;
-        // The scan has said why a state file cannot be used.
+        // The scan has already reported an unusable state file.
         let unmigrated = host.only_reads().then(|| state_file::read(host).ok().flatten()).flatten().unwrap_or_default();
         Ok(Images { tree, unmigrated })
     }
 
-    /// Waits until no other apply works here, and keeps others waiting until the result is dropped.
+    /// Locks the images until the result is dropped, and waits for other applies.
     pub(crate) fn hold(&self) -> Result<OwnedFd> {
         self.tree.hold()
     }
@@ -69,7 +69,7 @@ impl Images {
         self.tree.place(&Path::new(moment.folder()).join(format!("{id}{SUFFIX}")))
     }
 
-    /// The accounts that have an image of this moment.
+    /// Returns the accounts that have an image of this time.
     pub(crate) fn all(&self, moment: Moment) -> Result<Vec<AccountId>> {
         let names = self.tree.place(&Path::new(moment.folder()).join("x")).siblings()?;
         let id = |name: &str| AccountId::parse(name.strip_suffix(SUFFIX)?);
@@ -81,10 +81,9 @@ impl Images {
         Ok(ids)
     }
 
-    /// An image, if there is one.
+    /// Reads an image, or returns `None` if it does not exist.
     ///
-    /// # Errors
-    /// If it cannot be read, or is not about this account.
+    /// # Errors If the image cannot be read, or is about another account.
     pub(crate) fn load(&self, moment: Moment, id: &AccountId) -> std::result::Result<Option<Account>, ImageError> {
         let place = self.place(moment, id);
         let Some(text) = read(&place)? else {
@@ -92,7 +91,7 @@ impl Images {
             return Ok(is_unmigrated.then(|| Account::bare(id.clone())));
         };
         let entries = document::parse_image(&text).entries.into_iter();
-        let mut problem = "it is not about one account of this name".to_owned();
+        let mut problem = "it does not describe exactly this account".to_owned();
         let mut found = Vec::new();
         for entry in entries {
             match entry {
@@ -109,8 +108,8 @@ impl Images {
         }
     }
 
-    /// Makes this the image. A base and an intention are on the disk when this returns; what was provisioned may be an older one after a crash,
-    /// never half of one, and is found out again then.
+    /// Writes an image. A base and an intention are on disk when this returns. A provisioned image may be the previous one after a crash,
+    /// but never a partial one; the next apply detects that.
     pub(crate) fn save(&self, moment: Moment, account: &Account) -> Result<()> {
         let place = self.place(moment, &account.id);
         let text = to_text(account);
@@ -124,13 +123,13 @@ impl Images {
         place.replace(text.as_bytes(), 0o644, on_disk)
     }
 
-    /// Makes this what was provisioned, in place of what was intended: when this returns, it is on the disk.
+    /// Writes the provisioned image and removes the intended one. Both changes are on disk when this returns.
     pub(crate) fn record(&self, made: &Account) -> Result<()> {
         self.place(Moment::Provisioned, &made.id).replace(to_text(made).as_bytes(), 0o644, OnDisk::New)?;
         self.remove(Moment::Intended, &made.id)
     }
 
-    /// Removes an image, if there is one.
+    /// Removes an image if it exists.
     pub(crate) fn remove(&self, moment: Moment, id: &AccountId) -> Result<()> {
         let place = self.place(moment, id);
         if place.exists()? {
@@ -151,7 +150,7 @@ fn read(place: &PathHandle) -> Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// An account as TOML: what is set, in this order. Version 3 reads it too.
+/// Formats an account as TOML that version 3 can read too. Attributes that are not set are left out.
 pub(crate) fn to_text(account: &Account) -> String {
     let Account { id, number, comment, home, group, groups, shell } = account;
     let mut text = format!("[[{}]]\nname = {}\n", id.kind.word(), quoted(&id.name));
@@ -165,7 +164,7 @@ pub(crate) fn to_text(account: &Account) -> String {
         ("shell", shell.as_deref().map(quoted)),
     ];
     for (key, value) in lines.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{key} = {value}");
     }
     text
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn image_round_trips() {
         let account = Account {
             number: Some(0),
             comment: Some("a \"b\" \\ \t \u{1}\u{7f} é".into()),

@@ -1,4 +1,4 @@
-//! The `users-groups` plugin: users and groups of the system, made and changed by its own tools.
+//! The `users-groups` plugin: users and groups, managed with the system's own tools.
 
 mod account;
 mod accounts;
@@ -33,7 +33,7 @@ mod stack;
 mod state;
 mod state_file;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&plugin::UsersGroups)

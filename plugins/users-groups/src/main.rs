@@ -1,4 +1,4 @@
-//! The program of the plugin `users-groups`.
+//! The `users-groups` plugin executable.
 
 fn main() -> std::process::ExitCode {
     holo_users_groups::run()

@@ -1,4 +1,4 @@
-//! The migration of the first versions' state file: the accounts that it names get images.
+//! The migration of the state file of the first versions to images.
 
 use crate::account::{Account, AccountId};
 use crate::images::{Images, Moment};
@@ -7,9 +7,9 @@ use holo_change::error::PathError;
 use holo_plugin::{Host, Output};
 use std::fs;
 
-/// Migrates the state file, if there is one. If that fails it is said, and the file stays for the next time.
+/// Migrates the state file, if it exists. After an error, which is printed, the file stays for the next run.
 ///
-/// If the run only reads, the file stays as well, and [`Images`] are read as if it had been migrated.
+/// A read-only run keeps the file as well, and [`Images`] behave as if it had been migrated.
 pub(crate) fn migrate(host: &Host, output: &mut Output<'_>) {
     let Some(ids) = state_file::read(host).transpose() else { return };
     let path = state_file::path(host);

@@ -1,4 +1,4 @@
-//! The entities that an account comes after by its definitions, kept for when nothing defines it any more: then it goes before them.
+//! The entities that precede an account by its definitions, stored for its scrubbing, which has to come before them.
 
 use crate::account::AccountId;
 use bstr::BString;
@@ -7,14 +7,14 @@ use holo_change::error::Result;
 use holo_plugin::{EntityReport, Host};
 use std::path::Path;
 
-/// In the state directory, of which version 3 knows the rest.
+/// A directory that version 3 does not know, in the state directory.
 const FOLDER: &str = ".order";
 
 fn memory(host: &Host) -> Result<BaseStore> {
     BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
 
-/// Remembers which entities the account comes after.
+/// Stores the entities that precede the account.
 pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result<()> {
     if after.is_empty() {
         return forget(host, id);
@@ -26,13 +26,13 @@ pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result
     if known.as_ref() == Some(&remembered) { Ok(()) } else { memory.keep(&remembered) }
 }
 
-/// Returns the entities that the account came after.
+/// Returns the stored entities that preceded the account.
 pub(crate) fn recall(host: &Host, id: &AccountId) -> Result<Vec<BString>> {
     let remembered = memory(host)?.recall::<()>(&id.to_string())?;
     Ok(remembered.map(|remembered| remembered.orphan_report().edges.after.into()).unwrap_or_default())
 }
 
-/// Forgets that.
+/// Removes the stored entities.
 pub(crate) fn forget(host: &Host, id: &AccountId) -> Result<()> {
     memory(host)?.forget(&id.to_string())
 }

@@ -1,22 +1,22 @@
-//! The accounts that packages make, as far as their files tell: a table of where to look, and how.
+//! Accounts that packages create, as far as their files tell: the places to search, and their formats.
 
 use bstr::ByteSlice;
 use holo_plugin::system::Root;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The way in which files name the accounts that they are about.
+/// How a file names accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// Lines such as those of `/etc/passwd`.
     Colons,
     /// Lines of sysusers.d.
     Sysusers,
-    /// Scripts that call a tool which makes accounts, with the name somewhere.
+    /// Scripts that call a tool which creates accounts, and contain the name.
     Scripts,
 }
 
-/// Files of packages: a directory, the ends of names in it, and whether they are in directories of packages there.
+/// Files of packages: a directory, the suffixes of file names, and whether each package has a subdirectory.
 struct Place {
     directory: &'static str,
     ends: &'static [&'static str],
@@ -38,7 +38,7 @@ const PLACES: [Place; 6] = [
     Place { directory: "usr/share/factory/etc", ends: &["passwd", "group"], is_nested: false, format: Format::Colons },
 ];
 
-/// The tools that scripts make accounts with.
+/// The tools with which scripts create accounts.
 const TOOLS: [&str; 5] = ["adduser", "useradd", "addgroup", "groupadd", "systemd-sysusers"];
 
 /// The files of packages that may name accounts.
@@ -47,12 +47,12 @@ pub(crate) struct Packages<'r> {
     root: &'r Root,
 }
 
-/// The accounts of some that packages make.
+/// Accounts that packages create.
 #[derive(Debug)]
 pub(crate) struct MadeByPackages(BTreeSet<String>);
 
 impl MadeByPackages {
-    /// Returns true if no package makes an account of this name.
+    /// Returns true if no package creates an account of this name.
     pub(crate) fn is_unknown(&self, name: &str) -> bool {
         !self.0.contains(name)
     }
@@ -63,7 +63,7 @@ impl<'r> Packages<'r> {
         Packages { root }
     }
 
-    /// Returns which of these accounts packages make; none if the scripts of packages cannot be read here.
+    /// Returns which of these accounts packages create, or `None` if the scripts of packages cannot be read.
     pub(crate) fn accounts_among(&self, names: &BTreeSet<&str>) -> Option<MadeByPackages> {
         let has_scripts = PLACES.iter().any(|place| place.format == Format::Scripts && self.root.has(place.directory));
         if !has_scripts || names.is_empty() {
@@ -95,7 +95,7 @@ impl<'r> Packages<'r> {
     }
 }
 
-/// Returns true if a file of a package is about an account.
+/// Returns true if a file of a package creates the account.
 fn is_about(format: Format, text: &[u8], name: &str) -> bool {
     match format {
         Format::Colons => text.lines().any(|line| {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_format_names_accounts_in_its_way() {
+    fn accounts_are_found_in_each_format() {
         let script = b"#!/bin/sh\nUSER=_app\nadduser --system $USER\nchown web-data /srv\n";
         assert!(is_about(Format::Scripts, script, "_app") && is_about(Format::Scripts, script, "web-data"));
         assert!(!is_about(Format::Scripts, script, "web") && !is_about(Format::Scripts, script, "app"));

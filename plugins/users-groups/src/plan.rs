@@ -1,4 +1,4 @@
-//! The next step for an account, decided from what is known of it.
+//! Decides the next step for an account.
 
 use crate::account::Account;
 use crate::command::Command;
@@ -6,44 +6,44 @@ use crate::definition::Definition;
 use crate::provider::{AccountProvider, Creation};
 use holo_plugin::ForceTo;
 
-/// The next step for an account that is defined.
+/// The next step for a defined account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing without force.
+    /// `--force` is required.
     Refuse(ForceTo),
-    /// Nothing: it is like this already.
+    /// The account is in its desired state.
     Keep(Account),
-    /// This command makes it like this.
+    /// This command makes the account as wanted.
     Run(Command, Account),
 }
 
-/// The next step for an account that nothing defines any more.
+/// The next step for an orphan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scrubbing {
-    /// Nothing: it is gone, or as it was before us.
+    /// The account does not exist or equals its base, so only its state is removed.
     Forget,
-    /// This command makes it as it was before us, if it was at all.
+    /// This command restores the base, or deletes the account if it has none.
     Run(Command, Option<Account>),
-    /// It is not to be touched, for this reason.
+    /// The account must not be changed, for this reason.
     Refuse(&'static str),
 }
 
-/// All that is known of an account.
+/// The known states of an account.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known<'a> {
-    /// As it was before us.
+pub(crate) struct PlanInput<'a> {
+    /// Before the first apply.
     pub(crate) base: &'a Account,
-    /// As it is.
+    /// Now.
     pub(crate) actual: Option<&'a Account>,
-    /// As we left it last.
+    /// After the last apply.
     pub(crate) provisioned: Option<&'a Account>,
-    /// True if there is a group of the same name.
+    /// True if a group of the same name exists.
     pub(crate) has_namesake: bool,
 }
 
-/// Returns the step of applying a definition.
-pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, known: Known<'_>, force: bool) -> Step {
-    let Known { base, actual, provisioned, has_namesake } = known;
+/// Returns the step for a definition.
+pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, known: PlanInput<'_>, force: bool) -> Step {
+    let PlanInput { base, actual, provisioned, has_namesake } = known;
     match (actual, provisioned) {
         _ if force => {}
         (None, Some(_)) => return Step::Refuse(ForceTo::Restore),
@@ -62,7 +62,7 @@ pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, know
         wanted.fill_from(known);
     }
     wanted.sort_groups();
-    // The group that useradd makes for a user alone has gone with the user, and comes back with it.
+    // useradd creates the user's own group along with the user, as it did before both were deleted.
     if actual.is_none()
         && definition.account.group.is_none()
         && wanted.group.as_ref() == Some(&wanted.id.name)
@@ -80,10 +80,10 @@ pub(crate) fn step(provider: &dyn AccountProvider, definition: &Definition, know
     }
 }
 
-/// Returns whether applying the definition could overwrite a change of somebody else, by the rules of version 3.
+/// Returns true if the definition could overwrite a change made by another program, by the rules of version 3.
 ///
-/// An account that was provisioned is expected to be as the definition says, or as it was provisioned where the definition says nothing, so
-/// a definition with a new value needs force too. Auxiliary groups conflict only if both sides have some; comments never conflict.
+/// A provisioned account is expected to equal the definition, and the provisioned image where the definition sets no value. Therefore a
+/// definition with a new value needs force too. Supplementary groups conflict only if both sides have some; comments never conflict.
 fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Account>) -> bool {
     let Some(provisioned) = provisioned else { return !definition.conflicts(actual).is_empty() };
     let mut expected = definition.clone();
@@ -93,14 +93,14 @@ fn needs_force(definition: &Account, actual: &Account, provisioned: Option<&Acco
     groups_conflict || !expected.conflicts(actual).is_empty()
 }
 
-/// Returns the step of scrubbing.
+/// Returns the step for an orphan.
 pub(crate) fn scrubbing(provider: &dyn AccountProvider, base: &Account, actual: Option<&Account>) -> Scrubbing {
     let Some(actual) = actual else { return Scrubbing::Forget };
     if !base.is_bare() {
         let command = provider.modify(actual, base);
         return command.map_or(Scrubbing::Forget, |command| Scrubbing::Run(command, Some(base.clone())));
     }
-    // Version 3 could not tell the base of a number 0 from that of what did not exist.
+    // Version 3 stored the same base for an account with number 0 and for one that did not exist.
     if actual.number == Some(0) {
         return Scrubbing::Refuse("number 0 belongs to the superuser");
     }
@@ -133,14 +133,14 @@ mod tests {
         }
     }
 
-    /// Returns a step as a line.
+    /// Formats a step as a line.
     fn line(
         definition: &Definition,
         base: &Account,
         actual: Option<&Account>,
         provisioned: Option<&Account>,
     ) -> String {
-        match step(TOOLS, definition, Known { base, actual, provisioned, has_namesake: false }, false) {
+        match step(TOOLS, definition, PlanInput { base, actual, provisioned, has_namesake: false }, false) {
             Step::Refuse(to) => format!("{to:?}"),
             Step::Keep(_) => "keep".to_owned(),
             Step::Run(command, _) => command.to_string(),
@@ -148,39 +148,39 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_did_needs_force() {
+    fn manual_change_needs_force() {
         let (bare, us) = (account(0, "", &[]), account(7, "/bin/us", &[]));
         let by_hand = account(7, "/bin/person", &[]);
         let wants_us = definition(7, "/bin/us", &[]);
         assert_eq!(line(&wants_us, &bare, Some(&by_hand), Some(&us)), "Overwrite");
         assert_eq!(line(&wants_us, &bare, None, Some(&us)), "Restore");
         assert_eq!(line(&wants_us, &by_hand, Some(&by_hand), None), "Overwrite");
-        // Even if the definition does not care: it is not as we left it.
+        // Even if the definition does not set the attribute: it differs from the provisioned image.
         assert_eq!(line(&definition(7, "", &[]), &us, Some(&by_hand), Some(&us)), "Overwrite");
-        let known = Known { base: &bare, actual: Some(&by_hand), provisioned: Some(&us), has_namesake: false };
+        let known = PlanInput { base: &bare, actual: Some(&by_hand), provisioned: Some(&us), has_namesake: false };
         let forced = step(TOOLS, &wants_us, known, true);
         assert!(matches!(forced, Step::Run(command, _) if command.to_string() == "usermod --shell /bin/us x"));
     }
 
     #[test]
-    fn a_definition_that_has_changed_needs_force_once_something_was_provisioned() {
+    fn changed_definition_of_provisioned_account_needs_force() {
         let (bare, us) = (account(0, "", &[]), account(7, "/bin/us", &["a"]));
         assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&us), Some(&us)), "Overwrite");
         assert_eq!(line(&definition(8, "", &[]), &bare, Some(&us), Some(&us)), "Overwrite");
         assert_eq!(line(&definition(0, "", &["a", "b"]), &bare, Some(&us), Some(&us)), "Overwrite");
-        // A person was faster.
+        // Someone else made the same change first.
         let new = account(7, "/bin/new", &["a"]);
         assert_eq!(line(&definition(7, "/bin/new", &[]), &bare, Some(&new), Some(&us)), "keep");
-        // So does one that adds to the groups of the base, which it would have to name: version 3 compares what it says alone.
+        // A definition that only adds to the groups of the base conflicts too: version 3 compares with its own groups alone.
         let base = account(7, "", &["b"]);
         let both = account(7, "/bin/us", &["a", "b"]);
         assert_eq!(line(&definition(0, "", &["a"]), &base, Some(&both), Some(&both)), "Overwrite");
-        // The order of groups means nothing.
+        // The order of groups does not matter.
         assert_eq!(line(&definition(0, "", &["b", "a"]), &bare, Some(&both), Some(&us)), "keep");
     }
 
     #[test]
-    fn new_comments_and_first_groups_of_a_definition_need_no_force() {
+    fn new_comment_and_first_groups_of_definition_need_no_force() {
         let (bare, us) = (account(0, "", &[]), Account { comment: Some("us".into()), ..account(7, "/bin/us", &[]) });
         let mut wants = definition(7, "", &["a"]);
         assert_eq!(line(&wants, &bare, Some(&us), Some(&us)), "usermod --groups a x");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_changed_needs_force_except_comments_and_emptied_attributes() {
+    fn external_change_needs_force_except_for_comments_and_cleared_attributes() {
         let (bare, us) = (account(0, "", &[]), Account { comment: Some("us".into()), ..account(7, "/bin/us", &["a"]) });
         let nothing = definition(0, "", &[]);
         assert_eq!(line(&nothing, &bare, Some(&us), Some(&us)), "keep");
@@ -206,18 +206,18 @@ mod tests {
         assert_eq!(line(&nothing, &bare, Some(&groups(&["a", "b"])), Some(&us)), "Overwrite");
         assert_eq!(line(&nothing, &bare, Some(&groups(&["b"])), Some(&us)), "Overwrite");
         assert_eq!(line(&nothing, &bare, Some(&groups(&[])), Some(&us)), "usermod --groups a x");
-        // An attribute that was never set belongs to nobody.
+        // Changes to an attribute that was never set are not conflicts.
         let homeless = Account { home: Some("/h".into()), ..us.clone() };
         assert_eq!(line(&nothing, &bare, Some(&homeless), Some(&us)), "keep");
     }
 
     #[test]
-    fn what_was_never_provisioned_must_not_be_contradicted() {
+    fn unprovisioned_account_with_conflicts_needs_force() {
         let bare = account(0, "", &[]);
-        // Killed before it was recorded what was made.
+        // The apply was killed before it recorded the result.
         assert_eq!(line(&definition(7, "/bin/us", &[]), &bare, Some(&account(7, "/bin/us", &[])), None), "keep");
         assert_eq!(line(&definition(7, "/bin/us", &[]), &bare, None, None), "useradd --uid 7 --shell /bin/us x");
-        // A comment, groups, and what is not set contradict nothing.
+        // A comment, groups, and unset attributes cannot conflict.
         let plain = Account { comment: Some("c".into()), ..account(7, "", &["a"]) };
         let mut wanted = definition(7, "/bin/us", &["b"]);
         wanted.account.comment = Some("d".into());
@@ -226,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_defined_comes_from_the_base_then_from_what_is() {
+    fn undefined_attributes_come_from_the_base_then_from_the_account() {
         let base = account(7, "/bin/base", &["b"]);
         let ours = account(7, "/bin/us", &["a", "b"]);
-        // The definition has lost its shell.
+        // The shell was removed from the definition.
         assert_eq!(
             line(&definition(0, "", &["a", "b"]), &base, Some(&ours), Some(&ours)),
             "usermod --shell /bin/base x"
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_the_base_stay_unless_they_are_skipped() {
+    fn groups_of_the_base_are_kept_unless_skipped() {
         let base = account(7, "/bin/sh", &["b"]);
         let mut wants = definition(0, "", &["a"]);
         assert_eq!(line(&wants, &base, Some(&base), None), "usermod --groups a,b x");
@@ -248,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_its_own_comes_back_with_the_user() {
+    fn own_group_is_created_again_with_the_user() {
         let base = account(0, "", &[]);
         let provisioned = Account { group: Some("x".into()), ..account(7, "", &[]) };
         let command = |definition: &Definition, has_namesake| {
-            let known = Known { base: &base, actual: None, provisioned: Some(&provisioned), has_namesake };
+            let known = PlanInput { base: &base, actual: None, provisioned: Some(&provisioned), has_namesake };
             let Step::Run(command, _) = step(TOOLS, definition, known, true) else { panic!("nothing to run") };
             command.to_string()
         };
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn scrubbing_restores_the_base() {
+    fn scrubbing_restores_the_base_or_deletes() {
         let (bare, base, ours) = (account(0, "", &[]), account(7, "/bin/base", &[]), account(8, "/bin/us", &["a"]));
         let line = |base: &Account, actual: Option<&Account>| match scrubbing(TOOLS, base, actual) {
             Scrubbing::Forget => "forget".to_owned(),

@@ -1,4 +1,4 @@
-//! The plugin: its entities, and what can be done with them.
+//! The plugin's operations.
 
 use crate::apply;
 use crate::entity::AccountEntity;
@@ -28,16 +28,16 @@ impl Plugin for UsersGroups {
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         let missing = missing_programs(host, providers::for_host(host).programs(), "everything about accounts");
-        let fine = || Diagnosis::new(Level::Ok, "all tools for accounts are there", "");
+        let fine = || Diagnosis::new(Level::Ok, "all tools for accounts are installed", "");
         vec![missing.unwrap_or_else(fine)]
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<Self::Entity>, ScanError> {
-        // The scan has reported the errors in definitions.
+        // The scan has already reported errors in definitions.
         let entities = scan::all(host, &mut Output::new(&mut Silence))?;
         let found = entities.into_iter().find(|declared| id == declared.entity.id.to_string());
         if found.is_none() {
-            // Values that it has received since may be what is wrong.
+            // Print the errors of this scan: a value that was received since then may have caused one.
             scan::all(host, output)?;
         }
         Ok(found)

@@ -1,4 +1,4 @@
-//! Previews: what an account is, and what applying its definition would make of it.
+//! Previews: the account before and after an apply.
 
 use crate::account::Account;
 use crate::entity::AccountEntity;
@@ -9,7 +9,7 @@ use holo_change::error::PathError;
 use holo_plugin::{FilePair, Host, Preview, Shown};
 use std::path::Path;
 
-/// Returns the two files, if they differ. An account that does not exist has none.
+/// Returns the two files if they differ. The file of an account that does not exist is missing.
 pub(crate) fn preview(entity: &AccountEntity, host: &Host) -> Result<Option<FilePair>, AccountError> {
     let images = Images::open(host)?;
     let actual = entity.actual(host)?;
@@ -27,7 +27,7 @@ pub(crate) fn preview(entity: &AccountEntity, host: &Host) -> Result<Option<File
     Ok(Some(preview.pair(below, Path::new(&id))))
 }
 
-/// Returns what would become of the account, which may be nothing; none if it would stay as it is.
+/// Returns the account after an apply, which may be missing, or `None` if nothing would change.
 fn wanted(
     entity: &AccountEntity,
     host: &Host,
@@ -43,7 +43,7 @@ fn wanted(
         });
     };
     let state = entity.state(host, images)?;
-    Ok(match plan::step(provider, definition, state.known(), true) {
+    Ok(match plan::step(provider, definition, state.plan_input(), true) {
         Step::Run(_, mut wanted) => {
             if let Some(predecessor) = &state.predecessor
                 && entity.own_group_renamed(host, images, predecessor, &state.base)?.is_some()

@@ -1,4 +1,4 @@
-//! The interface to the tools that make, change and remove accounts.
+//! The interface to the tools that create, change and delete accounts.
 
 use crate::account::{Account, AccountId};
 use crate::command::Command;
@@ -6,12 +6,12 @@ use crate::definition::Definition;
 use holo_plugin::process::Ended;
 use holo_plugin::provider::Provider;
 
-/// The wishes that count only while an account is made.
+/// Options that matter only when an account is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Creation {
-    /// It is one of the system's own.
+    /// Create a system account.
     pub(crate) system: bool,
-    /// Its home directory is made with it.
+    /// Create the home directory.
     pub(crate) home: bool,
 }
 
@@ -23,18 +23,18 @@ impl Creation {
 
 /// Tools that manage users and groups.
 pub(crate) trait AccountProvider: Provider {
-    /// Returns the command that makes what is wanted.
+    /// Returns the command that creates an account.
     fn create(&self, wanted: &Account, creation: Creation) -> Command;
 
-    /// Returns the command that makes an account what is wanted, its name included; none if it is that already.
+    /// Returns the command that makes `actual` as wanted, including its name, or `None` if they are equal.
     fn modify(&self, actual: &Account, wanted: &Account) -> Option<Command>;
 
-    /// Returns the command that removes an account.
+    /// Returns the command that deletes an account.
     fn delete(&self, id: &AccountId) -> Command;
 
-    /// The programs that it needs.
+    /// Returns the programs that this provider runs.
     fn programs(&self) -> &'static [&'static str];
 
-    /// Returns true if a command failed only because somebody else has the files locked.
+    /// Returns true if a command failed only because another process has locked the files.
     fn is_locked(&self, ended: &Ended) -> bool;
 }

@@ -1,4 +1,4 @@
-//! The tools that manage users and groups, a file each kind.
+//! The tools that manage users and groups, one module for each provider.
 
 mod shadow;
 
@@ -8,10 +8,10 @@ use crate::provider::AccountProvider;
 use holo_plugin::Host;
 use holo_plugin::provider::Providers;
 
-/// All of them.
+/// All providers.
 static ALL: Providers<dyn AccountProvider> = Providers::new(&[&Shadow]);
 
-/// Returns those of a host.
+/// Returns the provider for a host.
 pub(crate) fn for_host(host: &Host) -> &'static dyn AccountProvider {
     ALL.best(host).unwrap_or(&Shadow)
 }

@@ -1,4 +1,4 @@
-//! Running the system's tools for real.
+//! Runs the system's tools.
 
 use crate::command::Command;
 use crate::provider::AccountProvider;
@@ -9,25 +9,25 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The default time limit of a command. Ending one is a last resort: it may have done half of its work.
+/// The default timeout of a command. Killing one is a last resort, as its work may be half done.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
-/// The time, in a run, in which it is tried again while somebody else has the files locked. Each try of the tools waits for itself as well.
+/// The total time in a run to retry while another process has locked the files. The tools wait on their own as well.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time between two tries.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The directories of the tools, if the search path of the caller does not lead there.
+/// The directories of the tools, in addition to the caller's search path.
 const TOOLS: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
 
-/// The reason why a command did not do its work, in words.
+/// The error message of a command that failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CommandError(pub(crate) String);
 
-/// The limit of waiting for locked files: the end of the time, once locked files were met.
+/// The deadline for locked files, set when the first locked file is met.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(OnceLock<Instant>);
 
 impl Patience {
-    /// Runs a command and relays what it says; while the files are locked, it is tried again.
+    /// Runs a command and relays its output. Retries while the files are locked.
     pub(crate) fn run(
         &self,
         provider: &dyn AccountProvider,
@@ -36,10 +36,10 @@ impl Patience {
         output: &mut Output<'_>,
     ) -> Result<(), CommandError> {
         let mut program = Program::new(command.program);
-        // Its messages are parsed here, and all others of this plugin are English as well.
+        // The messages are parsed here, and all other messages of this plugin are in English too.
         program.args(&command.arguments).path(search_path()).plain_locale().timeout(limit.unwrap_or(TIME_LIMIT));
         loop {
-            // A try that is not the last one is nobody's concern.
+            // The output of an attempt that is retried is discarded.
             let mut said = Vec::new();
             let ended = program.run(|stream, bytes| said.push((stream, bytes.to_vec())));
             let ended = ended.map_err(|error| CommandError(error.to_string()))?;

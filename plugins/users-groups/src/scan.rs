@@ -1,4 +1,4 @@
-//! The managed accounts: those that are defined, and those that once were.
+//! Scans for managed accounts: defined ones and orphans.
 
 use crate::account::{AccountId, Kind};
 use crate::document::{self, Entry};
@@ -21,16 +21,16 @@ use std::sync::Arc;
 
 /// The suffix of definition files.
 const SUFFIX: &str = ".toml";
-/// And those of files that are rendered before they are read.
+/// The suffix of definition files that are templates.
 const TEMPLATE_SUFFIX: &str = ".toml.jinja";
 
-/// The content of all definition files together.
+/// The merged content of all definition files.
 #[derive(Debug, Default)]
 struct Definitions {
     defined: BTreeMap<AccountId, Stack>,
-    /// Accounts with definitions that cannot be used.
+    /// Accounts that have invalid definitions.
     broken: BTreeSet<AccountId>,
-    /// A file of which it cannot be told whom it defines.
+    /// A file whose set of accounts cannot be determined.
     unknowable: Option<PathBuf>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<A
     })
 }
 
-/// The definition files, in the order of their names.
+/// Returns the definition files, ordered by name.
 fn definition_files(host: &Host, output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
     let mut files = host.resources().list(Path::new("")).map_err(|ListError { path, error }| {
         output.error(PathError::new("open", path, error).to_string());
@@ -64,7 +64,7 @@ fn has_suffix(file: &Path, suffix: &str) -> bool {
     file.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()))
 }
 
-/// A definition file that cannot be read.
+/// Why a definition file cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error(transparent)]
@@ -77,9 +77,9 @@ enum ReadError {
     Template(#[from] LocatedError),
 }
 
-/// Returns the content of a file, rendered if it is a template.
+/// Reads a file, and renders it if it is a template.
 fn read(file: &Path, host: &Host) -> Result<Vec<u8>, ReadError> {
-    // Nobody may ever write to a FIFO.
+    // Reading a FIFO could block forever.
     if fs::metadata(file).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(ReadError::NotAFile(file.to_owned()));
     }
@@ -91,7 +91,7 @@ fn read(file: &Path, host: &Host) -> Result<Vec<u8>, ReadError> {
     let text = String::from_utf8(text).map_err(|_| ReadError::NotText(name.clone()))?;
     let rendered = host.templates().render(&name, &text, &serde_json::Map::new())?;
     if rendered.is_sensitive() {
-        let problem = "a value that is encrypted in data cannot be in a definition of accounts, which is shown";
+        let problem = "an encrypted value cannot be used in a definition of accounts, because definitions are shown";
         return Err(LocatedError::new(name, problem).into());
     }
     Ok(rendered.text.into_bytes())
@@ -108,7 +108,7 @@ impl Definitions {
             }
         };
         let mut document = document::parse(&text, host.sent());
-        // The lines are those of what the template has become.
+        // Line numbers are those of the rendered text.
         let rendered = if has_suffix(file, TEMPLATE_SUFFIX) { " as rendered" } else { "" };
         for entry in &mut document.entries {
             if let Entry::Definition(stated) = entry {
@@ -129,7 +129,7 @@ impl Definitions {
         if document.is_unknowable {
             self.unknowable.get_or_insert_with(|| file.to_owned());
         }
-        // As in version 3: what is wrong with the file itself stands before what it contradicts.
+        // As in version 3, errors of the file itself are printed before conflicts with other files.
         let (definitions, broken): (Vec<_>, Vec<_>) =
             document.entries.into_iter().partition(|entry| matches!(entry, Entry::Definition(_)));
         let entries = broken.into_iter().chain(definitions);
@@ -140,7 +140,7 @@ impl Definitions {
         }
     }
 
-    /// Takes a part of a file; what is wrong with it.
+    /// Adds an entry of a file. Returns its problems.
     fn take(&mut self, entry: Entry, file: &Path, host: &Host) -> Vec<String> {
         let stated = match entry {
             Entry::Definition(stated) => stated,
@@ -175,7 +175,7 @@ impl Definitions {
         self.defined.contains_key(id) || self.broken.contains(id)
     }
 
-    /// The accounts that are defined, and those of which there are images, but no definitions any more.
+    /// Returns defined accounts, and orphans that have images but no definition.
     fn entities(
         self,
         host: &Host,
@@ -188,7 +188,7 @@ impl Definitions {
         if let Some(file) = self.unknowable.as_ref().filter(|_| !orphans.is_empty()) {
             let file = file.display();
             output.warning(format!(
-                "Nothing is scrubbed as long as it cannot be told which users and groups {file} defines"
+                "No users or groups are scrubbed until {file} is valid, because the accounts it defines are unknown"
             ));
             orphans.clear();
         }
@@ -198,15 +198,15 @@ impl Definitions {
         let mut histories = Histories::find(sources, renamed::all(host, output)?, &mut orphans)?;
         let wanted_names = histories.wanted_names();
         let orphan = |id: &AccountId| {
-            // An image that cannot be used is complained of when it is needed.
+            // An unusable image is reported when it is needed.
             let image =
                 [Moment::Provisioned, Moment::Base].into_iter().find_map(|moment| images.load(moment, id).ok()?);
             let mut groups = image.as_ref().map(groups_of).unwrap_or_default();
-            // Only what goes as well has to wait for the user.
+            // Only groups that are orphans too have to wait for the user.
             groups.retain(|name| orphans.contains(&AccountId { kind: Kind::Group, name: name.clone() }));
             let (id, history) = (id.clone(), histories.take(id));
             let mut after = order::recall(host, &id).unwrap_or_default();
-            // Orphans go before what they say that they come after.
+            // Orphans are scrubbed before the entities that preceded them.
             after.extend(wanted_names.get(&id).map(|other| other.to_string().into()));
             let (left_out, timeout, shared) = (Vec::new(), None, Arc::clone(shared));
             let definition = None;

@@ -1,31 +1,31 @@
-//! Several definitions of one account, each of which its own condition can leave out.
+//! All definitions of one account. Each may be skipped by its own condition.
 
 use crate::account::AccountId;
 use crate::definition::Definition;
-use crate::document::Stated;
+use crate::document::ParsedDefinition;
 use crate::entity::{AccountEntity, History, Shared, groups_of};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, CommonKeys, Contradiction, Hindrance};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// All that is said of one account.
+/// All definitions of one account.
 #[derive(Debug, Default)]
 pub(crate) struct Stack {
-    /// The merged definition; none if all definitions are left out.
+    /// The merged definition, or `None` if all definitions are skipped.
     definition: Option<Definition>,
     keys: CommonKeys,
-    /// The files in which it stands.
+    /// The files that contain a definition.
     files: Vec<PathBuf>,
-    /// Files of definitions that do not count, and why.
+    /// The files of skipped definitions, and the reasons.
     left_out: Vec<(PathBuf, String)>,
     /// The keys that have no value.
     hindrances: Vec<Hindrance>,
 }
 
 impl Stack {
-    /// Adds a definition. What it contradicts is returned in words, and stays as it was.
-    pub(crate) fn lay(&mut self, stated: Stated, file: &Path) -> Vec<String> {
+    /// Adds a definition. Returns a message for each conflict; the first value is kept.
+    pub(crate) fn lay(&mut self, stated: ParsedDefinition, file: &Path) -> Vec<String> {
         if self.files.last().is_none_or(|last| last != file) {
             self.files.push(file.to_owned());
         }
@@ -47,7 +47,7 @@ impl Stack {
         conflicts
     }
 
-    /// Notes a definition that does not count, as if it were not there.
+    /// Records a definition that is skipped.
     pub(crate) fn leave_out(&mut self, file: &Path, reason: String) {
         let left_out = (file.to_owned(), reason);
         if !self.left_out.contains(&left_out) {
@@ -55,12 +55,12 @@ impl Stack {
         }
     }
 
-    /// The UID or GID that is defined.
+    /// Returns the defined UID or GID.
     pub(crate) fn number(&self) -> Option<u32> {
         self.definition.as_ref()?.account.number
     }
 
-    /// Returns whether a definition counts.
+    /// Returns true if a definition is in effect.
     pub(crate) fn is_defined(&self) -> bool {
         self.definition.is_some()
     }
@@ -69,7 +69,7 @@ impl Stack {
         let Stack { definition, keys, mut files, mut left_out, hindrances } = self;
         let mut skipped = None;
         let definition = definition.unwrap_or_else(|| {
-            // Nothing of it counts: the account is left as it is.
+            // All definitions are skipped, and so the account is left alone.
             let mut reasons: Vec<String> = Vec::new();
             for (file, reason) in left_out.drain(..) {
                 if !files.contains(&file) {

@@ -1,32 +1,32 @@
-//! The state of an account: all that is known of an account before it is decided what has to be done.
+//! The known states of an account, on which decisions are based.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;
 use crate::entity::AccountEntity;
 use crate::error::AccountError;
 use crate::images::{Images, Moment};
-use crate::plan::Known;
+use crate::plan::PlanInput;
 use holo_plugin::Host;
 
-/// The known state of an account that is defined.
+/// The known states of a defined account.
 #[derive(Debug)]
 pub(crate) struct AccountState {
-    /// As it was before us: kept, or as it is if nothing was kept yet.
+    /// The stored base, or the actual account if no base is stored yet.
     pub(crate) base: Account,
-    /// True if nothing was kept yet.
+    /// True if no base is stored yet.
     pub(crate) is_first: bool,
-    /// As it is, under the name that it has.
+    /// The actual account, under its current name.
     pub(crate) actual: Option<Account>,
-    /// As we left it last.
+    /// The account after the last apply.
     pub(crate) provisioned: Option<Account>,
-    /// The account that it takes over from: it is the same one, under another name.
+    /// The orphan that this account takes over: the same account under another name.
     pub(crate) predecessor: Option<AccountId>,
     has_namesake: bool,
 }
 
 impl AccountState {
-    pub(crate) fn known(&self) -> Known<'_> {
-        Known {
+    pub(crate) fn plan_input(&self) -> PlanInput<'_> {
+        PlanInput {
             base: &self.base,
             actual: self.actual.as_ref(),
             provisioned: self.provisioned.as_ref(),
@@ -38,15 +38,15 @@ impl AccountState {
 /// The actual and the provisioned state of an account.
 #[derive(Debug)]
 pub(crate) struct Current {
-    /// As it is, under the name that it has.
+    /// The actual account, under its current name.
     pub(crate) actual: Option<Account>,
-    /// As we left it last.
+    /// The account after the last apply.
     pub(crate) provisioned: Option<Account>,
     predecessor: Option<AccountId>,
 }
 
 impl AccountEntity {
-    /// Finds out what is known of the account.
+    /// Determines the states of the account.
     pub(crate) fn state(&self, host: &Host, images: &Images) -> Result<AccountState, AccountError> {
         let has_namesake = self.namesake(host)?.is_some();
         let Current { actual, provisioned, predecessor } = self.current(host, images)?;
@@ -57,8 +57,8 @@ impl AccountEntity {
         Ok(AccountState { base, is_first, actual, provisioned, predecessor, has_namesake })
     }
 
-    /// Returns the command that renames the group that `useradd` has made for a user alone, with that user, so that `userdel` takes it away
-    /// again; none if there is no such group.
+    /// Returns the command that renames the group that `useradd` created for a user along with the user, so that `userdel` deletes it
+    /// later, or `None` if there is no such group.
     pub(crate) fn own_group_renamed(
         &self,
         host: &Host,
@@ -69,7 +69,7 @@ impl AccountEntity {
         let accounts = &self.shared.accounts;
         let group = |name: &str| AccountId { kind: Kind::Group, name: name.to_owned() };
         let (old, new) = (group(&predecessor.name), group(&self.id.name));
-        // Before the user has its new name, and in test mode afterwards too, it has the old one.
+        // The user has the old name until it is renamed, which never happens in test mode.
         let user = self.actual(host)?.or(accounts.find(host, predecessor)?);
         let is_its_own = self.id.kind == Kind::User
             && base.is_bare()
@@ -81,7 +81,7 @@ impl AccountEntity {
         Ok(is_its_own.then(command).flatten())
     }
 
-    /// Finds out how the account is, and how it was left: under the name from which it takes over, if that is still so.
+    /// Returns the actual and the provisioned account, under the predecessor's name while a takeover is pending.
     pub(crate) fn current(&self, host: &Host, images: &Images) -> Result<Current, AccountError> {
         let actual = self.actual(host)?;
         let provisioned = images.load(Moment::Provisioned, &self.id)?;
@@ -98,7 +98,7 @@ impl AccountEntity {
         Ok(Current { actual, provisioned: completed.or(provisioned), predecessor: None })
     }
 
-    /// The account as a killed apply has made it, if it has come so far: then that is what was provisioned.
+    /// Returns the account if a killed apply has completed it. It then counts as provisioned.
     fn completed(&self, images: &Images, actual: Option<&Account>) -> Result<Option<Account>, AccountError> {
         let (true, Some(actual)) = (self.history.is_interrupted, actual) else { return Ok(None) };
         let intended = images.load(Moment::Intended, &self.id)?;
@@ -106,7 +106,7 @@ impl AccountEntity {
         Ok(is_complete.then(|| actual.clone()))
     }
 
-    /// The base, its login group by the name that a number has now; none if there is no group of this number.
+    /// Replaces a GID by the current name of the login group in a base. Unsets the login group if no group has that GID.
     pub(crate) fn with_known_group(&self, host: &Host, mut base: Account) -> Result<Account, AccountError> {
         if let Some(number) = base.group.as_ref().and_then(|group| group.parse().ok()) {
             let accounts = &self.shared.accounts;
@@ -118,7 +118,7 @@ impl AccountEntity {
         Ok(base)
     }
 
-    /// Returns the base to keep: a login group that has no name is kept by its number.
+    /// Returns the base to store. A login group without a name is stored as its GID.
     pub(crate) fn base_to_keep(&self, host: &Host, found: &AccountState) -> Result<Account, AccountError> {
         let mut base = found.base.clone();
         if self.id.kind == Kind::User && base.group.is_none() && found.actual.is_some() {

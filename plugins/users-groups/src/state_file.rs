@@ -1,4 +1,4 @@
-//! The file in which the first versions kept the names of what they had made.
+//! The file in which the first versions stored the names of provisioned accounts.
 
 use crate::account::{AccountId, Kind, NameError, check_name};
 use holo_change::error::PathError;
@@ -8,15 +8,15 @@ use std::io;
 use std::path::PathBuf;
 use toml::de::DeTable;
 
-/// The lists in it.
+/// The lists in the file.
 const LISTS: [(&str, Kind); 2] = [("provisionedGroups", Kind::Group), ("provisionedUsers", Kind::User)];
 
-/// The path of the file.
+/// Returns the path of the file.
 pub(crate) fn path(host: &Host) -> PathBuf {
     host.state_dir().join("state.toml")
 }
 
-/// A file that cannot be used.
+/// A state file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateFileError {
     #[error(transparent)]
@@ -25,7 +25,7 @@ pub(crate) enum StateFileError {
     Unusable { path: PathBuf, mistake: Mistake },
 }
 
-/// The mistake in a file.
+/// An error in the content of a state file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Mistake {
     #[error("{0}")]
@@ -38,10 +38,9 @@ pub(crate) enum Mistake {
     Name { key: &'static str, name: String, error: NameError },
 }
 
-/// The accounts that the file names; none if there is no such file.
+/// Reads the accounts in the file, or returns `None` if it does not exist.
 ///
-/// # Errors
-/// If it cannot be used.
+/// # Errors If the file cannot be read or parsed.
 pub(crate) fn read(host: &Host) -> Result<Option<Vec<AccountId>>, StateFileError> {
     let path = path(host);
     match fs::read_to_string(&path) {
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_and_users_are_found() {
+    fn state_file_lists_groups_and_users() {
         let ids = accounts("provisionedUsers = ['b', 'a']\nprovisionedGroups = [\"c\"]\nother = 1\n").unwrap();
         let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
         assert_eq!(words, ["group:c", "user:b", "user:a"]);

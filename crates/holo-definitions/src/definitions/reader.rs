@@ -205,7 +205,7 @@ impl<'s, M: Declaration> Tables<'s, M> {
         };
         let Some(kind) = self.types.iter().find(|kind| kind.table == name) else {
             if hidden::is_hidden(&table, sources) {
-                miss(&span, "a value that is encrypted in data cannot be here, as it would be shown");
+                miss(&span, "an encrypted value cannot be used here, because it would be shown");
             } else if let Err(NameError { problem, .. }) = self.declared.take::<M>(table, twice) {
                 miss(&span, &problem);
             }

@@ -1,4 +1,4 @@
-//! The file of a run with the values that entities have sent.
+//! The file with the values sent so far, which the dispatcher maintains during a run.
 
 use super::{Received, ReceivedValue};
 use holo_protocol::sent::Sending;
@@ -7,23 +7,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The values in the file of a run, which is read when the first of them is asked for.
+/// The values in the file of a run. The file is read when a value is first needed.
 #[derive(Debug, Default)]
 pub struct ReceivedFile {
     path: Option<PathBuf>,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<Values>>,
 }
 
-type Known = HashMap<(Vec<u8>, Vec<u8>), ReceivedValue>;
+type Values = HashMap<(Vec<u8>, Vec<u8>), ReceivedValue>;
 
 impl ReceivedFile {
-    /// Returns those in the file at a path. There need not be one.
+    /// Creates a source for the file at `path`, which may not exist.
     #[must_use]
     pub fn at(path: Option<PathBuf>) -> ReceivedFile {
         ReceivedFile { path, known: Mutex::default() }
     }
 
-    /// Has the file read again, as it is another one now.
+    /// Discards the values, so that the file is read again.
     pub fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -37,7 +37,7 @@ impl Received for ReceivedFile {
     }
 }
 
-fn read(path: &Path) -> Known {
+fn read(path: &Path) -> Values {
     let sendings = Sending::read_all(&fs::read(path).unwrap_or_default());
     let value = |Sending { entity, sent }: Sending| {
         let value = ReceivedValue { bytes: sent.value.0.into(), is_sensitive: sent.sensitive };
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_the_file_as_it_is_when_it_is_read() {
+    fn received_file_is_read_once_until_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let values = ReceivedFile::at(Some(folder.path().join("values")));
         assert_eq!(values.value("a:b", "x"), None);

@@ -1,4 +1,4 @@
-//! Puts received values into tables, as the types that the definition's keys have.
+//! Puts received values into tables, converted to the types of the keys.
 
 use super::{Hindrance, Received, ReceivedValue, span_of};
 use crate::common::{Receipt, Receipts};
@@ -11,31 +11,29 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The reason why a value cannot be received, in words.
+/// Why a value cannot be received.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ReceiveError(String);
 
 impl ReceiveError {
-    /// Returns one in these words, which name the key.
+    /// Creates an error with this message, which should name the key.
     #[must_use]
     pub fn new(words: impl Into<String>) -> ReceiveError {
         ReceiveError(words.into())
     }
 }
 
-/// The keys that the tables of definitions have.
+/// The keys of the tables of definitions.
 pub trait Keys {
-    /// Reads a table, and looks at the value of one key, which stands at this place.
+    /// Parses a table and checks the value of `key`, which is located at `span`.
     ///
-    /// # Errors
-    /// If the value cannot be that of the key.
+    /// # Errors If the value is not valid for the key.
     fn check(&self, table: &Spanned<DeTable<'_>>, key: &str, span: &Range<usize>) -> Result<(), ReceiveError>;
 
     /// Checks that a key exists, before its value is known.
     ///
-    /// # Errors
-    /// If definitions have no such key.
+    /// # Errors If definitions have no such key.
     fn find(&self, key: &str) -> Result<(), ReceiveError>;
 
     /// Returns true if the value of a key is never shown, so that it may be sensitive.
@@ -44,26 +42,26 @@ pub trait Keys {
     }
 }
 
-/// The keys of a type.
+/// The keys of a definition type.
 struct KeysOf<D>(PhantomData<D>);
 
-/// The key by which a definition says that it is to be shown nowhere.
+/// The key that hides a definition, or parts of it.
 const SENSITIVE: &str = "sensitive";
 
-/// A value that can be put into a table, in all forms that it can have in TOML.
+/// A received value in all forms that it can have in TOML.
 #[derive(Debug)]
 pub struct Candidate<'r> {
     receipt: &'r Receipt,
-    /// The place of the key in `receive`.
+    /// The location of the key in `receive`.
     span: Range<usize>,
-    /// The value as TOML: as a string, and as whatever else it can be read as. None if it has not been sent; an error in words if it cannot
-    /// be in a definition.
+    /// The value as TOML: as a string, and as another type if it can be parsed as such. `None` if it has not been sent; an error if it
+    /// cannot be in a definition.
     forms: Result<Option<Vec<String>>, ReceiveError>,
     is_sensitive: bool,
 }
 
 impl<'r> Candidate<'r> {
-    /// Returns the values for the keys that a definition receives, whose common keys are in this table.
+    /// Returns the values of all keys that a definition receives. `common` is the table with its common keys.
     #[must_use]
     pub fn all(receipts: &'r Receipts, common: &Spanned<DeTable<'_>>, received: &dyn Received) -> Vec<Candidate<'r>> {
         let candidate = |receipt: &'r Receipt| {
@@ -76,38 +74,38 @@ impl<'r> Candidate<'r> {
     }
 }
 
-/// Returns a value as TOML: as a string first, for what is sent is text.
+/// Returns a value as TOML: first as a string, because values are sent as text.
 fn forms(bytes: Vec<u8>) -> Result<Vec<String>, ReceiveError> {
     let text = String::from_utf8(bytes).map_err(|_| ReceiveError("the value is not UTF-8".to_owned()))?;
     let digits = text.strip_prefix('-').unwrap_or(&text);
     let is_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // A number that is shown has one form.
+    // Only the canonical form of a number counts, so that a number round-trips when it is shown.
     let is_whole = text == "0" || (is_digits && !digits.starts_with('0'));
     let is_other = is_whole || is_float(digits) || text == "true" || text == "false";
     let string = toml::Value::String(text.clone()).to_string();
     Ok([string].into_iter().chain(is_other.then_some(text)).collect())
 }
 
-/// Returns true if it has the form of a float in TOML: digits on both sides of a point.
+/// Returns true if the text is a TOML float without sign and exponent.
 fn is_float(digits: &str) -> bool {
     let all = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_whole = |whole: &str| all(whole) && (whole == "0" || !whole.starts_with('0'));
     digits.split_once('.').is_some_and(|(whole, rest)| is_whole(whole) && all(rest))
 }
 
-/// A table with the values that were received.
+/// A table with received values filled in.
 #[derive(Debug)]
 pub struct Filled<'a> {
     /// The table.
     pub table: Spanned<DeTable<'a>>,
-    /// The keys that have no value, or none that fits.
+    /// The keys that have no value, or an invalid one.
     pub hindrances: Vec<Hindrance>,
-    /// The same keys, or those of the tables in which they are.
+    /// The top-level keys of those.
     pub left_out: BTreeSet<String>,
 }
 
-/// Puts values into the table of a definition; what cannot be because of what is written there is added to `wrong`. A value that does not
-/// fit is a hindrance: the next one may fit.
+/// Adds received values to the table of a definition. Conflicts with the definition are added to `wrong`. An invalid value is only a
+/// hindrance, because the next value may be valid.
 pub(crate) fn fill<'a, D: Definition>(
     own: Spanned<DeTable<'a>>,
     candidates: &'a [Candidate<'_>],
@@ -117,7 +115,7 @@ pub(crate) fn fill<'a, D: Definition>(
     fill_with(own, candidates, &KeysOf::<D>(PhantomData), wrong, describe)
 }
 
-/// Does the same for a table with keys of another kind.
+/// Like `fill`, but for other kinds of keys.
 pub fn fill_with<'a>(
     own: Spanned<DeTable<'a>>,
     candidates: &'a [Candidate<'_>],
@@ -150,13 +148,12 @@ pub fn fill_with<'a>(
 }
 
 fn sent_by(Receipt { sender, name, .. }: &Receipt) -> String {
-    format!(" (it is what {sender} has sent as {name})")
+    format!(" (sent by {sender} as {name})")
 }
 
-/// Returns the table with a value in the first form that fits.
+/// Returns the table with the value in the first form that fits.
 ///
-/// # Errors
-/// The words for a value that fits in no form.
+/// # Errors If no form fits.
 fn fit<'a>(
     table: &Spanned<DeTable<'a>>,
     candidate: &Candidate<'_>,
@@ -184,10 +181,10 @@ fn fit<'a>(
 }
 
 fn shown(receipt: &Receipt) -> ReceiveError {
-    ReceiveError(format!("{}: a sensitive value cannot be received here, as it would be shown", receipt.key))
+    ReceiveError(format!("{}: a sensitive value cannot be received here, because it would be shown", receipt.key))
 }
 
-/// Has a definition shown nowhere that has something sensitive at a key; none if it would be shown.
+/// Marks the value of `key` as sensitive. Returns `None` if it would still be shown.
 pub(crate) fn hide_of<'a, D: Definition>(table: Spanned<DeTable<'a>>, key: &str) -> Option<Spanned<DeTable<'a>>> {
     hide(table, key, &KeysOf::<D>(PhantomData))
 }
@@ -246,7 +243,9 @@ impl<D: Definition> Keys for KeysOf<D> {
     }
 }
 
-/// Returns whether there is room for a received key: nothing else gives it a value.
+/// Checks that a received key has no value yet.
+///
+/// # Errors If it has one, or if its parent is not a table.
 fn room(table: &DeTable<'_>, receipt: &Receipt) -> Result<(), ReceiveError> {
     let mut table = Some(table);
     for part in receipt.key.split('.') {
@@ -258,10 +257,10 @@ fn room(table: &DeTable<'_>, receipt: &Receipt) -> Result<(), ReceiveError> {
         };
         table = value.get_ref().as_table();
     }
-    Err(ReceiveError(format!("receive: {} has a value in the definition too", receipt.key)))
+    Err(ReceiveError(format!("receive: {} is also set in the definition", receipt.key)))
 }
 
-/// Puts a value into a table, or into tables in it.
+/// Inserts a value into a table. Creates the inner tables of a dotted key.
 fn put<'a>(table: &mut DeTable<'a>, key: &str, value: DeValue<'a>, span: &Range<usize>) {
     let spanned_key = |key: &str| Spanned::new(span.clone(), key.to_owned().into());
     match key.split_once('.') {
@@ -278,8 +277,8 @@ fn put<'a>(table: &mut DeTable<'a>, key: &str, value: DeValue<'a>, span: &Range<
     }
 }
 
-/// Puts values into a table whose keys have no types, as strings. The keys that have no value are returned. One that no definition can hold is
-/// no value either, which is a doubt: the definition itself is right, and the next value may do.
+/// Puts values as strings into a table whose keys have no types. Returns the keys without a value. A value that no definition can contain
+/// counts as missing, with a warning: the definition itself is valid, and the next value may be valid too.
 pub(crate) fn fill_untyped<'a>(
     own: &mut DeTable<'a>,
     candidates: &'a [Candidate<'_>],

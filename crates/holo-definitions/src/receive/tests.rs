@@ -31,17 +31,17 @@ impl Definition for Thing {
     }
 }
 
-/// One value, whoever is asked for it.
-struct One(Option<&'static [u8]>, bool);
+/// A source with one value under every name.
+struct SameValue(Option<&'static [u8]>, bool);
 
-impl Received for One {
+impl Received for SameValue {
     fn value(&self, sender: &str, name: &str) -> Option<ReceivedValue> {
         assert_eq!((sender, name), ("exec:a#b", "stdout"));
         self.0.map(|bytes| ReceivedValue { bytes: bytes.to_owned(), is_sensitive: self.1 })
     }
 }
 
-/// A text that is sent, whoever is asked for it.
+/// A source with one text under every name.
 struct Sent(String);
 
 impl Received for Sent {
@@ -74,15 +74,15 @@ fn receiving(key: &str, received: &dyn Received) -> (Thing, Vec<Hindrance>) {
 }
 
 fn unfit(key: &str, value: &'static [u8]) -> String {
-    match &receiving(key, &One(Some(value), false)).1[..] {
+    match &receiving(key, &SameValue(Some(value), false)).1[..] {
         [Hindrance::Unfit(message)] => message.clone(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_value_becomes_what_its_key_wants() {
-    let one = |value| One(Some(value), false);
+fn received_value_is_converted_to_the_type_of_its_key() {
+    let one = |value| SameValue(Some(value), false);
     assert_eq!(receiving("text", &one(b"17")).0.text.as_deref(), Some("17"));
     assert_eq!(receiving("number", &one(b"-17")).0.number, Some(-17));
     assert_eq!(receiving("port", &one(b"80")).0.port, Some(80));
@@ -94,39 +94,39 @@ fn a_value_becomes_what_its_key_wants() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_is_an_error_of_the_entity_alone() {
-    let said = "x.toml:4: thing:a: port: expected a whole number up to 65535, found 65536 (it is what exec:a#b has sent as stdout)";
+fn invalid_received_value_fails_only_its_entity() {
+    let said = "x.toml:4: thing:a: port: expected a whole number up to 65535, found 65536 (sent by exec:a#b as stdout)";
     assert_eq!(unfit("port", b"65536"), said);
-    assert!(unfit("port", b"0").contains("thing:a: port: there is no port 0 (it is what exec:a#b has sent"));
+    assert!(unfit("port", b"0").contains("thing:a: port: there is no port 0 (sent by exec:a#b as"));
     assert!(unfit("truth", b"yes").contains("thing:a: truth: expected true or false"), "{}", unfit("truth", b"yes"));
     for odd in ["007", "1_000", "0x10", "+1", " 1", "1 ", "", "-", "1e3", "1\n", "true]"] {
         let value: &'static [u8] = odd.as_bytes();
         assert!(unfit("number", value).contains("number: expected a"), "{odd}");
     }
     assert!(unfit("text", b"\xff").contains("text: the value is not UTF-8"));
-    // A secret is in no message, and what receives one is not shown either.
-    let (thing, hindrances) = receiving("text", &One(Some(b"secret"), true));
+    // A secret appears in no message, and its definition is hidden.
+    let (thing, hindrances) = receiving("text", &SameValue(Some(b"secret"), true));
     assert!(thing.sensitive && hindrances.is_empty());
-    let (_, hindrances) = receiving("number", &One(Some(b"secret"), true));
+    let (_, hindrances) = receiving("number", &SameValue(Some(b"secret"), true));
     assert!(!hindrances.is_empty() && !format!("{hindrances:?}").contains("secret"), "{hindrances:?}");
 }
 
 #[test]
-fn what_has_not_been_sent_leaves_the_entity_known() {
+fn entity_without_sent_value_stays_defined() {
     let receipt = Receipt { key: "text".into(), sender: "exec:a#b".into(), name: "stdout".into() };
-    let (thing, hindrances) = receiving("text", &One(None, false));
+    let (thing, hindrances) = receiving("text", &SameValue(None, false));
     assert_eq!((thing.text, &hindrances[..]), (None, &[Hindrance::NotSent(receipt)][..]));
     assert_eq!(hindrances[0].to_string(), "receives text from exec:a#b#stdout, which has not been sent yet");
-    // It would be missing, if it were not known that it will come.
-    let (definitions, said) = read("receive = { needed = 'exec:a#b#stdout' }\n", &One(None, false));
+    // The key would be missing if it were not known to be received.
+    let (definitions, said) = read("receive = { needed = 'exec:a#b#stdout' }\n", &SameValue(None, false));
     assert_eq!((definitions.valid.len(), said.as_str()), (1, ""));
-    let (definitions, said) = read("receive = { text = 'exec:a#b#stdout' }\n", &One(None, false));
+    let (definitions, said) = read("receive = { text = 'exec:a#b#stdout' }\n", &SameValue(None, false));
     assert_eq!((definitions.valid.len(), said.as_str()), (0, "!! x.toml:1: thing:a: needed: is missing\n"));
 }
 
 #[test]
-fn what_is_written_wrong_is_said_with_its_line() {
-    let said = |receive: &str| read(&format!("needed = 'x'\n{receive}\n"), &One(Some(b"v"), false)).1;
+fn mistakes_in_receive_are_reported_with_line() {
+    let said = |receive: &str| read(&format!("needed = 'x'\n{receive}\n"), &SameValue(Some(b"v"), false)).1;
     let place = "!! x.toml:4: thing:a: receive";
     for (receive, problem) in [
         ("receive = { text = 'exec:a' }", ": text: expected \"ENTITY#NAME\", found \"exec:a\""),
@@ -134,14 +134,14 @@ fn what_is_written_wrong_is_said_with_its_line() {
         ("receive = { text = 'a:b#1' }", ": text: expected \"ENTITY#NAME\", found \"a:b#1\""),
         ("receive = { after = 'a:b#c' }", ": after cannot be received, as every definition can have it"),
         ("receive = { 'a b' = 'a:b#c' }", ": \"a b\" is not a key of letters, digits, _ and -"),
-        ("receive = { needed = 'exec:a#b#stdout' }", ": needed has a value in the definition too"),
+        ("receive = { needed = 'exec:a#b#stdout' }", ": needed is also set in the definition"),
         ("receive = { needed.x = 'exec:a#b#stdout' }", ": needed.x is in nothing that is a table"),
-        ("receive = { name = 'exec:a#b#stdout' }", ": name has a value in the definition too"),
+        ("receive = { name = 'exec:a#b#stdout' }", ": name is also set in the definition"),
     ] {
         assert!(said(receive).starts_with(&format!("{place}{problem}")), "{receive}: {}", said(receive));
     }
-    // Before the value is known, too.
-    for received in [One(Some(b"v"), false), One(None, false)] {
+    // Also before the value is known.
+    for received in [SameValue(Some(b"v"), false), SameValue(None, false)] {
         let said = |receive: &str| read(&format!("needed = 'x'\n{receive}\n"), &received).1;
         for (receive, problem) in [
             ("receive = { tetx = 'exec:a#b#stdout' }", ": tetx: unknown key, did you mean text?"),
@@ -158,27 +158,27 @@ fn what_is_written_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn plugins_without_types_get_strings() {
+fn untyped_definitions_receive_strings() {
     let folder = tempfile::tempdir().unwrap();
     let text = "[[note]]\nname = 'a'\nreceive = { port = 'exec:a#b#stdout', t.x = 'exec:a#b#stdout' }\n";
     fs::write(folder.path().join("x.toml"), text).unwrap();
     let read = |received: &dyn Received| {
         UntypedDefinition::read_all(&folder.path().to_owned().into(), &NoTemplates, received).0.remove(0)
     };
-    let known = read(&One(Some(b"80"), false));
+    let known = read(&SameValue(Some(b"80"), false));
     assert_eq!(known.keys.to_string(), "name = \"a\"\nport = \"80\"\n\n[t]\nx = \"80\"\n");
     assert_eq!(known.not_received, [""; 0]);
-    assert_eq!(read(&One(None, false)).not_received, ["port", "t.x"]);
-    // A value that no definition can hold makes none of what else is defined go away.
+    assert_eq!(read(&SameValue(None, false)).not_received, ["port", "t.x"]);
+    // A value that no definition can contain does not discard the rest of the definition.
     let source = folder.path().to_owned().into();
-    let (definitions, findings) = UntypedDefinition::read_all(&source, &NoTemplates, &One(Some(b"\xff"), false));
+    let (definitions, findings) = UntypedDefinition::read_all(&source, &NoTemplates, &SameValue(Some(b"\xff"), false));
     assert_eq!(definitions[0].not_received, ["port", "t.x"]);
     assert!(findings.iter().all(|finding| matches!(finding, crate::Finding::Doubt(_))) && findings.len() == 2);
 }
 
-/// Any text arrives as it was sent where text is wanted, whatever else it could be.
+/// Any text stays unchanged where a string is expected, even if it could be another type.
 #[test]
-fn text_stays_as_it_is() {
+fn text_is_received_unchanged_in_random_cases() {
     cases(300, |random| {
         let letters =
             ["a", "0", "1", "-", ".", "\n", "\r", "\"", "'", "\\", " ", "\u{fc}", "\u{7f}", "\t", "true", "{", "#"];
@@ -188,9 +188,9 @@ fn text_stays_as_it_is() {
     });
 }
 
-/// A number is one where a number is wanted, in its only form.
+/// A canonical number is converted where a number is expected.
 #[test]
-fn numbers_are_numbers() {
+fn numbers_are_received_as_numbers_in_random_cases() {
     cases(300, |random| {
         let number = random.number().cast_signed() >> random.below(64);
         assert_eq!(receiving_any("number", &number.to_string()).0.number, Some(number));
@@ -200,9 +200,9 @@ fn numbers_are_numbers() {
     });
 }
 
-/// Whatever is sent, a key has a value of its type or none, and the others are as they are written.
+/// For any value, a key has a value of its type or none, and other keys keep theirs.
 #[test]
-fn a_value_fits_or_is_left_out() {
+fn value_is_valid_or_left_out_in_random_cases() {
     cases(500, |random| {
         let parts =
             ["-", "+", "0", "1", "7", "65535", ".", "e", "_", "\"", " ", "true", "false", "\n", "nan", "inf", "[", "x"];

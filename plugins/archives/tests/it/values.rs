@@ -80,6 +80,6 @@ fn sensitive() {
     let run = archive("/opt/app/b", "receive = { headers.X-Token = 'exec:secret#stdout' }");
     assert!(run.success() && system.read("/opt/app/b") == "body", "{run}");
     let run = archive("/opt/app/c", "username = 'joe'\npassword = 'x'\nreceive = { owner = 'exec:secret#stdout' }");
-    let said = "owner: a sensitive value cannot be received here, as it would be shown";
+    let said = "owner: a sensitive value cannot be received here, because it would be shown";
     assert!(run.status == Some(1) && run.to_string().contains(said), "{run}");
 }

@@ -1,4 +1,4 @@
-//! Values that other entities have sent, as attributes of an account.
+//! Attributes of accounts that are received from other entities.
 
 use super::{Draft, Reader, key_of, keys};
 use crate::account::{AccountId, Kind};
@@ -7,11 +7,11 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// The attributes of an account of this kind.
+/// The attributes of accounts of this kind.
 struct Attributes(Kind);
 
 impl Reader<'_> {
-    /// Puts values into the table of a definition; what cannot be because of what is written there is added to the draft's problems.
+    /// Adds received values to the table of a definition. Conflicts with the definition are added to the problems of the draft.
     pub(super) fn fill<'c>(
         &self,
         of: Kind,
@@ -34,7 +34,7 @@ impl Keys for Attributes {
         let Some(known) = key_of(self.0, key) else { return self.find(key) };
         let mut same = table.get_ref().iter().filter(|(other, _)| other.get_ref().eq_ignore_ascii_case(key));
         let (Some((_, value)), None) = (same.next(), same.next()) else {
-            return Err(ReceiveError::new(format!("receive: {key} has a value in the definition too")));
+            return Err(ReceiveError::new(format!("receive: {key} is also set in the definition")));
         };
         let id = AccountId { kind: self.0, name: String::new() };
         Draft::new(id, "", false).set(known, value).map_err(|error| ReceiveError::new(format!("{key}: {error}")))

@@ -1,4 +1,4 @@
-//! The JSON Schema of definition files, which editors complete and check them by.
+//! The JSON Schema of definition files for editors.
 
 use super::{Kind, is_common, keys};
 use holo_plugin::definitions::CommonKeys;
@@ -19,49 +19,49 @@ struct File {
     user: Vec<User>,
 }
 
-/// A group as it is defined.
+/// A group.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "it only describes")]
 struct Group {
-    /// Its name.
+    /// The name of the group.
     name: String,
-    /// Its number.
+    /// The GID.
     gid: Option<u32>,
-    /// True if it is one of the system's own; counts only when it is made.
+    /// Whether to create a system group. Used only when the group is created.
     system: Option<bool>,
 }
 
-/// A user as it is defined.
+/// A user.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "it only describes")]
 struct User {
     /// The login name.
     name: String,
-    /// The comment, mostly the full name.
+    /// The comment, usually the full name.
     comment: Option<String>,
-    /// The number.
+    /// The UID.
     uid: Option<u32>,
-    /// True if it is one of the system's own; counts only when it is made.
+    /// Whether to create a system user. Used only when the user is created.
     system: Option<bool>,
     /// The home directory.
     home: Option<String>,
     /// The login group.
     group: Option<String>,
-    /// Other groups that it is in.
+    /// The supplementary groups.
     groups: Option<Vec<String>>,
     /// The login shell.
     shell: Option<String>,
-    /// True if groups that it was in before are taken away.
+    /// Whether to remove the user from supplementary groups that it was in before.
     #[serde(rename = "skipBaseGroups")]
     skip_base_groups: Option<bool>,
-    /// True if the home directory is made with the user, as a copy of `/etc/skel`; counts only when the user is made.
+    /// Whether to create the home directory as a copy of `/etc/skel`. Used only when the user is created.
     create_home: Option<bool>,
 }
 
 #[test]
-fn the_schema_has_all_keys_and_is_up_to_date() {
+fn schema_has_all_keys_and_is_up_to_date() {
     let mut schema = schemars::schema_for!(File).to_value();
     let mut common = schemars::schema_for!(CommonKeys).to_value();
     let mut part = |name: &str| -> Map<String, Value> { serde_json::from_value(common[name].take()).unwrap() };

@@ -1,4 +1,4 @@
-//! The content of definition files, and the errors in them.
+//! Tests of definition files and their errors.
 use super::*;
 use holo_plugin::definitions::{NothingReceived, ReceivedValue};
 
@@ -12,7 +12,7 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn all_attributes_are_read() {
+fn parse_reads_all_attributes() {
     let document = read_definitions(
         br#"
         user = [{ name = "u", Comment = "c", uid = 0x1_0, SYSTEM = true, home = "/h", group = "g", groups = ["b", "a"],
@@ -36,7 +36,7 @@ fn all_attributes_are_read() {
 }
 
 #[test]
-fn what_is_empty_is_not_set() {
+fn empty_values_are_unset() {
     let document =
         read_definitions(b"[[user]]\nname = 'u'\nhome = ''\ncomment = ''\ngroup = ''\ngroups = []\nshell = ''\n");
     let [Entry::Definition(stated)] = &document.entries[..] else { panic!("{document:?}") };
@@ -44,7 +44,7 @@ fn what_is_empty_is_not_set() {
 }
 
 #[test]
-fn gid_zero_of_a_definition_is_no_number_but_uid_zero_is_one() {
+fn gid_zero_of_definition_is_unset_but_uid_zero_is_set() {
     let numbers = |document: Document| -> Vec<Option<u32>> {
         let entries = document.entries.into_iter();
         let stated = entries.map(|entry| match entry {
@@ -55,12 +55,12 @@ fn gid_zero_of_a_definition_is_no_number_but_uid_zero_is_one() {
     };
     let text = b"[[group]]\nname = 'g'\ngid = 0\n[[user]]\nname = 'u'\nuid = 0\n";
     assert_eq!(numbers(read_definitions(text)), [None, Some(0)]);
-    // The image of an existing group with the GID 0 must not look like that of a group that did not exist.
+    // The image of an existing group with GID 0 must differ from that of a group that did not exist.
     assert_eq!(numbers(parse_image(text)), [Some(0), Some(0)]);
 }
 
 #[test]
-fn problems_name_place_and_line() {
+fn problems_name_location_and_line() {
     let text = "[[group]]\n[[user]]\nname = ''\n[[user]]\nname = 'a b'\n[[user]]\nname = 'u'\nuid = -1\nhome = '/a:/b'\n\
                 system = 1\ngroups = ['x,y']\ngroup = '-x'\n[[user]]\nname = 'v'\ngroups = [1]\nuid = 4294967295\n";
     assert_eq!(
@@ -71,7 +71,7 @@ fn problems_name_place_and_line() {
             "line 5: name \"a b\" of users[1] is not valid: \
              a name must not contain blanks, colons, commas, slashes or quotes",
             "line 8: uid of users[2]: expected a whole number that is not negative, found -1",
-            "line 9: home of users[2]: must not contain colons, newlines or the like",
+            "line 9: home of users[2]: must not contain colons or control characters",
             "line 10: system of users[2]: expected true or false, found 1",
             "line 11: groups of users[2]: is not valid: a name must not contain blanks, colons, commas, slashes or quotes",
             "line 12: group of users[2]: is not valid: a name must not begin with a sign",
@@ -83,7 +83,7 @@ fn problems_name_place_and_line() {
 }
 
 #[test]
-fn whom_a_file_speaks_of_may_be_unknowable() {
+fn damaged_file_has_unknown_accounts() {
     for (text, problem) in [
         ("[[user]]\nname = 'u'\nuid =\n", "line 3: uid: has no value"),
         ("[user]\nname = 'u'\n", "line 1: expected [[user]], found a table"),
@@ -98,7 +98,7 @@ fn whom_a_file_speaks_of_may_be_unknowable() {
 }
 
 #[test]
-fn unknown_keys_are_named() {
+fn unknown_keys_are_reported() {
     let document = read_definitions(b"colour = 1\n[[user]]\nname = 'u'\ngid = 7\n[[group]]\nname = 'g'\nuid = 7\n");
     let of = |line, key: &str, of: &str| UnknownKey { line, key: key.into(), of: of.into(), hint: None };
     assert_eq!(document.unknown_keys, [of(1, "colour", ""), of(4, "gid", "users[0]"), of(7, "uid", "groups[0]")]);
@@ -106,7 +106,7 @@ fn unknown_keys_are_named() {
 }
 
 #[test]
-fn what_every_definition_can_have_is_read() {
+fn common_keys_are_read() {
     let text = "[[group]]\nname = 'g'\n\n[[user]]\nname = 'u'\nrequires = ['file:/x']\nif = 'true'\nretries = 2\n";
     let document = read_definitions(text.as_bytes());
     let [Entry::Definition(group), Entry::Definition(user)] = &document.entries[..] else { panic!("{document:?}") };
@@ -116,14 +116,14 @@ fn what_every_definition_can_have_is_read() {
         (Some("true"), 2, "line 4: users[0]")
     );
     assert!(document.unknown_keys.is_empty());
-    // An image is not asked to come after anything.
+    // Images have no common keys.
     assert!(
         matches!(&parse_image(text.as_bytes()).entries[..], [_, Entry::Definition(user)] if user.common.retries == 0)
     );
 }
 
 #[test]
-fn what_is_wrong_with_common_keys_is_told() {
+fn errors_in_common_keys_are_reported() {
     let text = "[[user]]\nname = 'u'\nuid = 'x'\nafter = ['user:a',\n  '']\n\
                 [[user]]\nname = 'v'\nhealth_check = [{ command = 'a', speed = 1 }]\n[[group]]\nname = 'g'\nprovider = 'x'\n\
                 [[group]]\nname = 'h'\nreceive = { gid = 'exec:x#stdout' }\ngid = 3\n\
@@ -131,7 +131,7 @@ fn what_is_wrong_with_common_keys_is_told() {
     assert_eq!(
         problems(text),
         [
-            "line 14: groups[1]: receive: gid has a value in the definition too",
+            "line 14: groups[1]: receive: gid is also set in the definition",
             "line 3: uid of users[0]: expected a whole number that is not negative, found a string",
             "line 4: after of users[0]: \"\" is not an entity ID",
             "line 8: health_check[0].speed of users[1]: unknown key, expected one of command, http, status, contains, tcp, unit, tries, interval, timeout",
@@ -144,23 +144,23 @@ fn what_is_wrong_with_common_keys_is_told() {
 }
 
 #[test]
-fn common_keys_have_small_letters() {
+fn common_keys_are_case_sensitive() {
     let document = read_definitions(b"[[user]]\nname = 'u'\nRequires = ['a:b']\nUID = 7\n");
     let [Entry::Definition(user)] = &document.entries[..] else { panic!("{document:?}") };
     assert_eq!((user.definition.account.number, user.common.requires.len()), (Some(7), 0));
     assert!(matches!(&document.unknown_keys[..], [UnknownKey { key, .. }] if key == "Requires"));
 }
 
-/// Sends the same value by every name.
-struct One(&'static [u8], bool);
+/// Provides the same value under every name.
+struct SameValue(&'static [u8], bool);
 
-impl Received for One {
+impl Received for SameValue {
     fn value(&self, _: &str, _: &str) -> Option<ReceivedValue> {
         Some(ReceivedValue { bytes: self.0.to_vec(), is_sensitive: self.1 })
     }
 }
 
-/// Returns the only definition of a text, and why it cannot be used.
+/// Returns the only definition of a text, and its problems.
 fn receiving(keys: &str, received: &dyn Received) -> (Definition, Vec<String>) {
     let text = format!("[[user]]\nname = 'u'\n{keys}\n");
     let mut entries = parse(text.as_bytes(), received).entries;
@@ -169,18 +169,18 @@ fn receiving(keys: &str, received: &dyn Received) -> (Definition, Vec<String>) {
 }
 
 #[test]
-fn attributes_are_received_as_what_they_are() {
+fn received_attributes_are_converted_to_their_types() {
     let (definition, hindrances) =
-        receiving("receive = { UID = 'exec:x#stdout', comment = 'exec:x#stdout' }", &One(b"7", false));
+        receiving("receive = { UID = 'exec:x#stdout', comment = 'exec:x#stdout' }", &SameValue(b"7", false));
     assert_eq!((definition.account.number, definition.account.comment.as_deref()), (Some(7), Some("7")));
     assert_eq!(hindrances, [""; 0]);
-    let (definition, hindrances) = receiving("receive = { system = 'exec:x#stdout' }", &One(b"true", false));
+    let (definition, hindrances) = receiving("receive = { system = 'exec:x#stdout' }", &SameValue(b"true", false));
     assert!(definition.system && hindrances.is_empty());
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_and_said() {
-    let from = " (it is what exec:x has sent as stdout)";
+fn unsuitable_received_values_are_reported_and_ignored() {
+    let from = " (sent by exec:x as stdout)";
     for (keys, sent, said) in [
         (
             "receive = { uid = 'exec:x#stdout' }",
@@ -188,33 +188,33 @@ fn what_does_not_fit_is_left_out_and_said() {
             "uid: expected a whole number that is not negative, found a string",
         ),
         ("receive = { uid = 'exec:x#stdout' }", "4294967295", "uid: 4294967295 is out of range"),
-        ("receive = { home = 'exec:x#stdout' }", "/a:b", "home: must not contain colons, newlines or the like"),
-        ("receive = { comment = 'exec:x#stdout' }", "a\nb", "comment: must not contain colons, newlines or the like"),
+        ("receive = { home = 'exec:x#stdout' }", "/a:b", "home: must not contain colons or control characters"),
+        ("receive = { comment = 'exec:x#stdout' }", "a\nb", "comment: must not contain colons or control characters"),
         ("receive = { group = 'exec:x#stdout' }", "-x", "group: is not valid: a name must not begin with a sign"),
         (
             "receive = { groups = 'exec:x#stdout' }",
             "a",
             "groups: expected a list, found a string; write it in brackets: [...]",
         ),
-        ("Uid = 3\nreceive = { uid = 'exec:x#stdout' }", "7", "receive: uid has a value in the definition too"),
+        ("Uid = 3\nreceive = { uid = 'exec:x#stdout' }", "7", "receive: uid is also set in the definition"),
     ] {
         let line = if keys.starts_with("Uid") { 4 } else { 3 };
-        let (definition, hindrances) = receiving(keys, &One(sent.as_bytes(), false));
+        let (definition, hindrances) = receiving(keys, &SameValue(sent.as_bytes(), false));
         assert_eq!(hindrances, [format!("line {line}: users[0]: {said}{from}")]);
         assert!(definition.account.number.is_none_or(|number| number == 3));
     }
     let (_, hindrances) = receiving("receive = { uid = 'exec:x#stdout' }", &NothingReceived);
     assert_eq!(hindrances, ["receives uid from exec:x#stdout, which has not been sent yet"]);
-    let (_, hindrances) = receiving("receive = { home = 'exec:x#stdout' }", &One(b"\xff", false));
+    let (_, hindrances) = receiving("receive = { home = 'exec:x#stdout' }", &SameValue(b"\xff", false));
     assert_eq!(hindrances, [format!("line 3: users[0]: home: the value is not UTF-8{from}")]);
 }
 
 #[test]
-fn nothing_sensitive_is_received() {
-    let (definition, hindrances) = receiving("receive = { comment = 'exec:x#stdout' }", &One(b"hush", true));
-    let said = "comment: a sensitive value cannot be received here, as it would be shown";
+fn sensitive_values_are_not_received() {
+    let (definition, hindrances) = receiving("receive = { comment = 'exec:x#stdout' }", &SameValue(b"hush", true));
+    let said = "comment: a sensitive value cannot be received here, because it would be shown";
     assert!(hindrances[0].contains(said) && !hindrances[0].contains("hush"), "{hindrances:?}");
     assert_eq!(definition.account.comment, None);
-    let (_, hindrances) = receiving("receive = { uid = 'exec:x#stdout' }", &One(b"hush", true));
+    let (_, hindrances) = receiving("receive = { uid = 'exec:x#stdout' }", &SameValue(b"hush", true));
     assert!(!hindrances[0].contains("hush"), "{hindrances:?}");
 }

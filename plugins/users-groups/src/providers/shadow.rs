@@ -1,4 +1,4 @@
-//! The tools of shadow: `useradd`, `usermod`, `userdel`, and the same for groups.
+//! The tools of shadow-utils: `useradd`, `usermod`, `userdel`, and those for groups.
 
 use crate::account::{Account, AccountId, Kind};
 use crate::command::Command;
@@ -7,12 +7,12 @@ use holo_plugin::Host;
 use holo_plugin::process::Ended;
 use holo_plugin::provider::Provider;
 
-/// The exit statuses of tools that cannot update the files of users, or those of groups.
+/// The exit statuses of tools that cannot update the user or group files.
 const CANNOT_UPDATE: [i32; 2] = [1, 10];
-/// Their message if somebody else has the files locked.
+/// Their message if another process has locked the files.
 const LOCKED: &[u8] = b"cannot lock ";
 
-/// shadow's tools.
+/// The tools of shadow-utils.
 pub(crate) struct Shadow;
 
 impl Provider for Shadow {
@@ -20,7 +20,7 @@ impl Provider for Shadow {
         "shadow"
     }
 
-    /// Where they are missing, a command says so when it is run.
+    /// If the tools are missing, the command fails when it is run.
     fn rank(&self, _: &Host) -> Option<u8> {
         Some(1)
     }
@@ -73,7 +73,7 @@ fn command(program: &'static str, mut arguments: Vec<String>, id: &AccountId) ->
     Command { program, arguments }
 }
 
-/// The options for what differs. What is wanted empty is emptied, where that has a meaning.
+/// Returns the options for all differences. An unset attribute is cleared if the tool can do that.
 fn options(actual: &Account, wanted: &Account, home: &str) -> Vec<String> {
     let mut options = Vec::new();
     let number = (actual.number != wanted.number).then(|| wanted.number.map(|number| number.to_string())).flatten();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_set_is_given_in_order() {
+    fn create_passes_all_set_attributes_in_order() {
         assert_eq!(
             Shadow.create(&full(), Creation { system: true, home: true }).to_string(),
             "useradd --system --create-home --uid 1001 --comment 'New User' --home-dir /home/new --gid users --groups audio,video \
@@ -134,19 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_modified() {
+    fn modify_passes_only_differences() {
         let wanted = Account { home: Some("/srv".into()), comment: None, groups: Vec::new(), ..full() };
         let command = Shadow.modify(&full(), &wanted).unwrap();
         assert_eq!(command.to_string(), "usermod --comment '' --home /srv --groups '' new");
         assert_eq!(Shadow.modify(&full(), &full()), None);
-        // A user without a login group cannot be given none.
+        // A login group cannot be cleared.
         assert_eq!(Shadow.modify(&full(), &Account { group: None, number: None, ..full() }), None);
         let group = |number| Account { number: Some(number), ..Account::bare(AccountId::parse("group:g").unwrap()) };
         assert_eq!(Shadow.modify(&group(7), &group(8)).unwrap().to_string(), "groupmod --gid 8 g");
     }
 
     #[test]
-    fn a_name_is_modified_too() {
+    fn modify_renames_account() {
         let renamed = |id: &str, account: Account| Account { id: AccountId::parse(id).unwrap(), ..account };
         let wanted = renamed("user:newer", Account { shell: Some("/bin/sh".into()), ..full() });
         assert_eq!(Shadow.modify(&full(), &wanted).unwrap().to_string(), "usermod --login newer --shell /bin/sh new");

@@ -1,4 +1,4 @@
-//! The system's own tools make, change and delete users and groups, on a copy of this machine's system that is thrown away.
+//! The system's own tools create, change and delete users and groups on a disposable copy of this machine.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::NEEDS;
@@ -8,50 +8,50 @@ use libtest_mimic::Trial;
 use std::fmt::Write;
 
 const DEFINITIONS: &str = "/usr/share/holo/users-groups/01.toml";
-/// Kills the plugin that has called a tool: between the two is what keeps the time.
+/// Kills the plugin that called a tool, which is the grandparent: the parent is the process that enforces the timeout.
 const KILL: &str = "kill -KILL \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"";
 const STATE: &str = "/var/lib/holo/users-groups";
 
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [(&str, fn()); 31] = [
-        ("a hundred users are made in one run, and nothing is left to do", hundred),
-        ("check says what would be run, and runs nothing", check),
-        ("everything that can be defined is given", everything),
-        ("what changes in a definition is changed, by force once it was provisioned", changed_definition),
-        ("what a person has changed needs force", changed_by_person),
-        ("whom a person has deleted comes back by force, with the same number", deleted_by_person),
-        ("what was there before is restored, what was not is deleted, users before their groups", scrubbed),
-        ("a user with a running process is not deleted, and not forgotten", running_process),
+        ("a hundred users are created in one run", hundred),
+        ("check prints commands and runs none", check),
+        ("all attributes of a definition are applied", everything),
+        ("a changed definition of a provisioned account needs force", changed_definition),
+        ("a manual change needs force", changed_by_person),
+        ("a deleted account is restored by force with the same number", deleted_by_person),
+        ("orphans are restored or deleted, users before their groups", scrubbed),
+        ("an orphan with a running process is neither deleted nor forgotten", running_process),
         ("a user who is logged in keeps the UID until the next apply", uid_in_use),
-        ("a group that is somebody's login group is not deleted, and not forgotten", group_in_use),
-        ("a number that is taken is refused, and nothing is left of the try", number_taken),
-        ("a group that does not exist is named", missing_group),
-        ("who is killed after the command finds its work done", killed),
-        ("a tool that only says to have done its work is found out", pretender),
-        ("locked files are waited for", locked),
-        ("a group of its own definition, or from before us, does not go with the user of its name", group_of_the_name),
-        ("who came after another goes before it", scrubbed_in_order),
-        ("a user is made when its condition holds, and stays when that does so no more", condition),
-        ("attempts, their time and what has to be well afterwards can be defined", attempts),
-        ("a user who gets another name stays the same user", another_name),
-        ("a user from before us who gets another name gets the old one back", name_from_before),
-        ("a name that somebody else has by now is not given back", name_in_use),
-        ("a name that only we have given to somebody else is given back after that one is gone", name_of_an_orphan),
-        ("a group that gets another name stays the same group, and nobody in it has been changed", another_group_name),
-        ("who was changed by a person needs force to get another name", changed_before_another_name),
-        ("who is killed while a user gets another name goes on where that ended", killed_at_another_name),
-        ("who is killed while a user is changed finds it as intended", killed_at_a_change),
-        ("whatever is defined, everything is as before when nothing is any more", random_definitions),
+        ("an orphan that is a login group is neither deleted nor forgotten", group_in_use),
+        ("a number that is taken is refused without leaving state", number_taken),
+        ("a missing group is named in the error", missing_group),
+        ("an apply killed after a command is completed by the next one", killed),
+        ("a tool that succeeds without effect is an error", pretender),
+        ("locked files delay an apply", locked),
+        ("a group that is managed or older than its user's entity is not deleted with the user", group_of_the_name),
+        ("scrubbing reverses the order of definitions", scrubbed_in_order),
+        ("a user is created when its condition holds, and kept when it no longer does", condition),
+        ("retries, timeouts and health checks can be defined", attempts),
+        ("a renamed user keeps its identity", another_name),
+        ("a renamed user from before the first apply gets its original name back", name_from_before),
+        ("an original name that is in use is not restored", name_in_use),
+        ("an original name that an orphan uses is restored after that orphan is scrubbed", name_of_an_orphan),
+        ("a renamed group keeps its identity and its members", another_group_name),
+        ("renaming a manually changed user needs force", changed_before_another_name),
+        ("an apply killed during a rename is resumed by the next one", killed_at_another_name),
+        ("an apply killed during a change is recorded by the next one", killed_at_a_change),
+        ("random definitions are undone when all definitions are removed", random_definitions),
         ("changes are reported in JSON output", changes_in_json),
-        ("a failure that has changed nothing refreshes nobody", failed_unchanged),
-        ("a login group without a name is given back by its number", nameless_login_group),
+        ("a failure without changes triggers no refresh", failed_unchanged),
+        ("a login group without a name is restored by its number", nameless_login_group),
     ];
     let needs =
         [NEEDS, &["useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel"].map(Need::Program)].concat();
     cases.map(|(name, case)| trial_of(name, &needs, case)).into()
 }
 
-/// A system on which this is defined.
+/// Returns a system with these definitions.
 fn system(definitions: &str) -> Overlay {
     Overlay::new().plugin("users-groups").resource("users-groups/01.toml", definitions)
 }
@@ -61,14 +61,14 @@ fn ok(run: &Run) {
     assert!(run.success() && run.stderr.is_empty(), "{run}");
 }
 
-/// An apply that fails or is refused, and says this.
+/// Asserts that an apply fails or is refused with a message.
 #[track_caller]
 fn fails(system: &Overlay, arguments: &[&str], words: &str) {
     let run = system.holo(arguments);
     assert!(run.status == Some(1) && run.stderr_lossy().contains(words), "expected: {words}\n{run}");
 }
 
-/// A check that finds something to do, and says this.
+/// Asserts that a check reports a pending change.
 #[track_caller]
 fn pending(system: &Overlay, words: &str) {
     let run = system.holo(&["check"]);
@@ -76,7 +76,7 @@ fn pending(system: &Overlay, words: &str) {
     assert!(run.status == Some(3) && said.contains(words), "expected: {words}\n{run}");
 }
 
-/// An apply that has nothing to do.
+/// Asserts that there is nothing to apply.
 #[track_caller]
 fn settled(system: &Overlay) {
     let run = system.holo(&["apply"]);
@@ -84,7 +84,7 @@ fn settled(system: &Overlay) {
     ok(&system.holo(&["check"]));
 }
 
-/// A line of passwd or group, without the password.
+/// Returns a line of passwd or group without the password field.
 #[track_caller]
 fn line(system: &Overlay, file: &str, name: &str) -> String {
     let text = system.read(format!("/etc/{file}"));
@@ -197,7 +197,7 @@ fn changed_by_person() {
     assert!(line(&system, "passwd", "anne").ends_with(":/bin/dash"));
     assert!(line(&system, "group", "crew").starts_with("crew:7001:"));
     settled(&system);
-    // An attribute that was never given to it is a person's to give.
+    // Attributes that were never provisioned may be changed freely.
     system.must("usermod --comment Person anne");
     settled(&system);
     system.must("usermod --groups crew anne");
@@ -213,7 +213,7 @@ fn deleted_by_person() {
     system.must("userdel anne; useradd other");
     fails(&system, &["apply"], "use --force to restore");
     assert_eq!(line(&system, "passwd", "anne"), "");
-    // The number that it had is taken now; that is the tools' matter, and said in their words.
+    // The old number is taken now, which the tool reports in its own words.
     fails(&system, &["apply", "--force"], "is not unique");
     system.must("userdel other");
     ok(&system.holo(&["apply", "--force"]));
@@ -240,7 +240,7 @@ fn scrubbed() {
     ok(&system.holo(&["apply"]));
     assert_eq!((line(&system, "passwd", "old"), line(&system, "group", "old")), (user, group));
     assert_eq!(line(&system, "group", "audio"), audio);
-    // The login group could only be deleted after the last of its users had left it.
+    // The login group can be deleted only after its last user.
     assert_eq!((line(&system, "passwd", "new"), line(&system, "group", "crew")), (String::new(), String::new()));
     assert_eq!(system.must(&format!("find {STATE} -type f")), "");
     settled(&system);
@@ -302,7 +302,7 @@ fn number_taken() {
             .contains("groupadd: GID '7009' already exists\n!! groupadd --gid 7009 crew failed: exit status 4\n"),
         "{run}"
     );
-    // An account of this name that is made now is made by a person, and theirs.
+    // An account of this name that is created now belongs to the person who created it.
     assert_eq!(system.must(&format!("find {STATE} -type f")), "");
     system.must("userdel person; useradd --uid 7009 --comment Person anne");
     let group = line(&system, "group", "anne");
@@ -342,7 +342,7 @@ fn killed() {
     ok(&system.holo(&["apply"]));
     assert!(provisioned(&system, "user:anne").contains_str("shell = \"/bin/dash\"\n"));
     settled(&system);
-    // And it is known to be ours.
+    // The accounts are recorded as provisioned by holo.
     system.must("mv /usr/sbin/userdel /usr/sbin/userdel.real");
     system.script("/usr/sbin/userdel", format!("#!/bin/sh\nuserdel.real \"$@\"\n{KILL}\n"));
     system.write(DEFINITIONS, "");
@@ -358,20 +358,24 @@ fn pretender() {
     let system = system("[[user]]\nname = \"anne\"\nshell = \"/bin/dash\"\n");
     system.must("mv /usr/sbin/useradd /usr/sbin/useradd.real");
     system.script("/usr/sbin/useradd", "#!/bin/sh\n");
-    fails(&system, &["apply"], "!! user:anne does not exist after all\n");
+    fails(&system, &["apply"], "!! user:anne does not exist after the command\n");
     system.script("/usr/sbin/useradd", "#!/bin/sh\nuseradd.real --uid 7010 anne\n");
-    fails(&system, &["apply"], "!! user:anne is not as it should be: login shell is /bin/sh instead of /bin/dash\n");
+    fails(
+        &system,
+        &["apply"],
+        "!! user:anne is not in its desired state: login shell is /bin/sh instead of /bin/dash\n",
+    );
     assert!(!system.exists(format!("{STATE}/provisioned/user:anne.toml")));
     system.write(DEFINITIONS, "");
     system.must("mv /usr/sbin/userdel /usr/sbin/userdel.real");
     system.script("/usr/sbin/userdel", "#!/bin/sh\n");
-    fails(&system, &["apply"], "!! user:anne is still there after userdel anne\n");
+    fails(&system, &["apply"], "!! user:anne still exists after userdel anne\n");
     assert!(system.exists(format!("{STATE}/base/user:anne.toml")));
 }
 
 fn locked() {
     let system = system("[[user]]\nname = \"anne\"\n");
-    // The owner of the lock lives on, so that the tools respect it.
+    // The owner of the lock is alive, so the tools respect the lock.
     let owner =
         system.background("printf %s $$ >/etc/passwd.lock; echo ready; sleep 4; rm /etc/passwd.lock; sleep 600");
     let run = system.holo(&["apply"]);
@@ -393,7 +397,7 @@ fn condition() {
     ok(&system.holo(&["apply"]));
     let made = line(&system, "passwd", "anne");
     assert!(!made.is_empty());
-    // Even with a file more that does not count.
+    // A further skipped definition makes no difference.
     system.write("/usr/share/holo/users-groups/02.toml", anne("west"));
     settled(&system);
     system.write("/etc/holo/facts.d/site.toml", "site = \"south\"\n");
@@ -418,7 +422,7 @@ fn attempts() {
     let complaint = "!! useradd anne failed: exit status 3\n>> trying again in 10ms (1 of 1)\n";
     assert!(run.stderr_lossy().contains(complaint), "{run}");
     settled(&system);
-    // Also if there was nothing to do.
+    // Also if no change was needed.
     system.write(DEFINITIONS, definition("health_check = [{ command = \"test -d /srv/anne\" }]\n"));
     fails(&system, &["apply"], "!! health check `test -d /srv/anne`: warning: exit status 1\n");
     system.must("mkdir /srv/anne");
@@ -440,10 +444,10 @@ fn group_of_the_name() {
     system.write(DEFINITIONS, group);
     ok(&system.holo(&["apply"]));
     assert_eq!(line(&system, "passwd", "anne"), "");
-    // With its number, so that its files stay its own.
+    // The group keeps its GID, and so the ownership of its files.
     assert_eq!(line(&system, "group", "anne"), anne);
     settled(&system);
-    // The group that useradd has made, userdel takes away.
+    // userdel deletes the group that useradd created.
     assert_eq!(line(&system, "group", "own"), "");
     system.write(DEFINITIONS, [group, users].concat());
     ok(&system.holo(&["apply"]));
@@ -483,12 +487,12 @@ fn user(name: &str, more: &str) -> String {
     format!("[[user]]\nname = \"{name}\"\nuid = 7100\n{more}")
 }
 
-/// The files of accounts, without the backups.
+/// Returns the account files, without backups.
 fn databases(system: &Overlay) -> BString {
     system.must("cd /etc; sort passwd; sort group; sort shadow | cut -d: -f1,2; sort gshadow")
 }
 
-/// Nothing is defined any more, and everything is as it was.
+/// Asserts that everything is restored when all definitions are removed.
 #[track_caller]
 fn all_gone(system: &Overlay, before: &BString) {
     system.write(DEFINITIONS, "");
@@ -518,7 +522,7 @@ fn another_name() {
         assert!(system.holo(&["diff"]).stdout_lossy().contains(&format!("\n-name = \"{new}\"\n+name = \"{old}\"\n")));
         takes_over(&system, &format!("user:{new}"), &format!("user:{old}"));
         assert_eq!(line(&system, "passwd", old), "");
-        // The home directory as well, of which nothing is said.
+        // This includes the home directory, which is not defined.
         assert_eq!(line(&system, "passwd", new), anne.replacen("anne:", &format!("{new}:"), 1));
         assert_eq!(line(&system, "group", new), gid.replacen("anne:", &format!("{new}:"), 1));
         assert!(line(&system, "group", "audio").ends_with(new));
@@ -538,7 +542,7 @@ fn name_from_before() {
         takes_over(&system, &format!("user:{new}"), &format!("user:{old}"));
         settled(&system);
     }
-    // The user's group is from before us, too.
+    // The user's group also existed before.
     assert!(
         line(&system, "passwd", "newest").ends_with(":Old:/srv/old:/bin/dash")
             && line(&system, "group", "newest").is_empty()
@@ -559,7 +563,7 @@ fn name_in_use() {
     ok(&system.holo(&["apply"]));
     system.write(DEFINITIONS, user("newer", "shell = \"/bin/sh\"\n"));
     takes_over(&system, "user:newer", "user:old");
-    // Another one has the name now, first by definition, then by a person.
+    // Another account has the name now, first by definition, then created by a person.
     system.write(DEFINITIONS, "[[user]]\nname = \"bert\"\nuid = 7101\n");
     system.must("useradd --uid 7105 --no-user-group old");
     ok(&system.holo(&["apply"]));
@@ -576,13 +580,13 @@ fn name_of_an_orphan() {
     ok(&system.holo(&["apply"]));
     system.write(DEFINITIONS, user("newer", ""));
     takes_over(&system, "user:newer", "user:old");
-    // We make another one with the name, which goes first.
+    // A new definition uses the original name, and is scrubbed first.
     system.write(DEFINITIONS, user("newer", "[[user]]\nname = \"old\"\nuid = 7101\ngroup = \"audio\"\n"));
     ok(&system.holo(&["apply"]));
     assert!(line(&system, "passwd", "old").starts_with("old:7101:"));
     settled(&system);
     system.write(DEFINITIONS, "");
-    // userdel has a word to say on a group of the name that is not the user's.
+    // userdel may print a message about a group of that name that is not the user's.
     assert!(system.holo(&["apply"]).success());
     assert_eq!(databases(&system), before);
 }
@@ -606,7 +610,7 @@ fn another_group_name() {
     assert_eq!(line(&system, "group", "newer"), "newer:7102:member");
     assert_eq!(line(&system, "group", "theirs"), "theirs:7103:");
     settled(&system);
-    // Back again, as nothing defines them, while the user stays.
+    // The group is renamed back when its definition is removed while the user stays.
     system.write(DEFINITIONS, member);
     ok(&system.holo(&["apply"]));
     assert_eq!(line(&system, "group", "old"), "old:7102:member");
@@ -632,7 +636,7 @@ fn changed_before_another_name() {
     settled(&system);
 }
 
-/// Puts something in the place of a tool, which has its own name with `.real` then.
+/// Replaces a tool with a script. The original gets the suffix `.real`.
 fn wrap(system: &Overlay, tool: &str, script: &str) {
     system.must(&format!("mv /usr/sbin/{tool} /usr/sbin/{tool}.real"));
     system.script(format!("/usr/sbin/{tool}"), format!("#!/bin/sh\n{script}\n"));
@@ -685,7 +689,7 @@ fn killed_at_a_change() {
     system.write(DEFINITIONS, user("anne", "shell = \"/bin/dash\"\n"));
     ok(&system.holo(&["apply", "--force"]));
     for script in [KILL.to_owned(), format!("usermod.real \"$@\"\n{KILL}")] {
-        // The shell from before us comes back, which is not as provisioned.
+        // The shell of the base is restored, which differs from the provisioned image.
         wrap(&system, "usermod", &script);
         system.write(DEFINITIONS, user("anne", ""));
         assert_eq!(system.holo(&["apply"]).status, Some(1));
@@ -702,24 +706,24 @@ fn killed_at_a_change() {
     all_gone(&system, &before);
 }
 
-fn said() {
+fn changes_in_json() {
     let system = system(&user("anne", "groups = [\"audio\"]\n[[group]]\nname = \"crew\"\ngid = 7200\n"));
     let says = |changes: &str| {
         let run = system.holo(&["apply", "--force", "--json"]);
         assert!(run.success() && run.stdout_lossy().contains(&format!("\"changed\":[{changes}]")), "{changes}\n{run}");
     };
-    says("\"made group crew with GID 7200\"");
+    says("\"created group crew with GID 7200\"");
     settled(&system);
     system.write(DEFINITIONS, user("bert", "groups = [\"video\"]\nshell = \"/bin/dash\"\n"));
     says(
         "\"renamed user anne to bert\",\"changed the login group of user bert from anne to bert\",\
          \"changed the login shell of user bert from /bin/sh to /bin/dash\",\"added user bert to group video\",\
-         \"took user bert out of group audio\"",
+         \"removed user bert from group audio\"",
     );
     system.must("userdel bert");
     system.write(DEFINITIONS, "");
     says("\"forgot user:bert, which is gone\"");
-    // Into a pipe, there is nothing that version 3 has not.
+    // Into a pipe, the output is that of version 3.
     system.write(DEFINITIONS, user("anne", ""));
     let run = system.holo(&["apply"]);
     let words = format!("\nWorking on user:anne\n  found in {DEFINITIONS}\n      with UID: 7100\n\n");
@@ -756,37 +760,37 @@ fn nameless_login_group() {
     assert!(system.read(format!("{STATE}/base/user:joe.toml")).contains_str("group = \"7200\"\n"));
     assert!(line(&system, "passwd", "joe").contains(":100:"));
     settled(&system);
-    // Under whatever name it is back.
+    // The group exists again under another name.
     system.must("groupadd --gid 7200 found");
     system.write(DEFINITIONS, "");
     ok(&system.holo(&["apply"]));
     assert!(line(&system, "passwd", "joe").contains(":7200:"));
     system.must("groupdel --force found");
     assert_eq!(databases(&system), before);
-    // If there is none, that is said, and the user is not kept waiting.
+    // If no group has the GID, the apply warns, and does not fail.
     system.write(DEFINITIONS, "[[user]]\nname = \"joe\"\ngroup = \"users\"\n");
     ok(&system.holo(&["apply"]));
     system.write(DEFINITIONS, "");
     let run = system.holo(&["apply"]);
-    let words = ">> user:joe keeps its login group: there is no group any more with the GID 7200\n";
+    let words = ">> user:joe keeps its login group: no group exists any more with the GID 7200\n";
     assert!(run.success() && run.stderr_lossy().contains(words), "{run}");
 }
 
 /// The default number of cases.
 const CASES: u64 = 4;
 
-/// A user or group that is always the same one by its number, whatever it is called.
+/// A user or group that keeps its identity by number through all renames.
 struct Identity {
     kind: &'static str,
     number: usize,
-    /// True if it is from before the first apply; then it is called by the first name.
+    /// True if it existed before the first apply, with the first name.
     is_persons: bool,
     /// The index of its name, if it is managed.
     name: Option<usize>,
 }
 
 impl Identity {
-    /// The UID or GID. A group that useradd makes for a user has the user's number.
+    /// Returns the UID or GID. A group that useradd creates for a user has the user's number.
     fn id(&self) -> usize {
         if self.kind == "user" { 7000 + self.number } else { 7200 + self.number }
     }
@@ -795,10 +799,10 @@ impl Identity {
         format!("{}{}{}", &self.kind[..1], self.number, ["a", "b"][index])
     }
 
-    /// Decides whether it is defined, and as what.
+    /// Decides whether it is defined, and under which name.
     fn choose(&mut self, random: &mut Random) {
         let index = match self.name {
-            // Under another name, it would be somebody with a number that is taken.
+            // Under another name, its definition would be a new account with a number that is taken.
             None if self.is_persons => 0,
             None => random.below(2),
             Some(index) if random.chance(60) => index,
@@ -827,7 +831,7 @@ fn choices(random: &mut Random, groups: &[String]) -> String {
     text
 }
 
-/// The same with the members of groups in order: who leaves one and comes back is its last member.
+/// Returns the databases with sorted members of groups: a user who leaves a group and returns becomes its last member.
 fn sorted(databases: &BString) -> Vec<String> {
     let line = |line: &str| {
         let Some((rest, members)) = line.rsplit_once(':') else { return line.to_owned() };
@@ -897,7 +901,7 @@ fn random_definitions() {
     });
 }
 
-/// Sees to it that the system has become what the differences of a preview have shown.
+/// Asserts that the system has become what the preview showed.
 fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
     let after = system.must("getent group");
     let number = |group: &str| {
@@ -909,7 +913,7 @@ fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
         let header = difference.lines().next().unwrap_or_default();
         let account = header.rsplit_once(" b/").unwrap().1.trim_end_matches(" (pending)");
         let (kind, name) = account.split_once(':').unwrap();
-        // An account that goes may get back the name that it had before us.
+        // A scrubbed account may get its original name back.
         let named = difference.lines().filter_map(|line| line.strip_prefix("+name = \"")).next();
         let name = named.map_or(name, |name| name.trim_end_matches('"'));
         let database = if kind == "user" { "passwd" } else { "group" };
@@ -942,7 +946,7 @@ fn as_previewed(system: &Overlay, before: &BString, preview: &str, log: &str) {
                 (_, "groups") => {
                     let groups = groups();
                     let wanted = value.trim_matches(['[', ']']).split(", ").map(|group| group.trim_matches('"'));
-                    // A preview has the names that groups have by then; a group may get another one in the same run, or go.
+                    // A preview shows current names of groups. A group may be renamed or deleted in the same run.
                     let goes = |group: &&str| preview.contains(&format!("--- a/group:{group}\n+++ /dev/null"));
                     for group in wanted.filter(|group| !group.is_empty() && !goes(group)) {
                         assert!(number(group).is_some_and(|number| groups.contains(&number)), "{group} of {said}");

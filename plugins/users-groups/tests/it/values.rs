@@ -1,4 +1,4 @@
-//! The number and the home directory of a user as others receive them, and accounts that receive values.
+//! Users send their number and home directory, and accounts receive values.
 
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS;
@@ -8,14 +8,14 @@ use libtest_mimic::Trial;
 pub(crate) fn trials() -> Vec<Trial> {
     let cases: [(&str, fn()); 3] = [
         ("users send their number and home directory", sends),
-        ("a user is made with what it receives", receives),
-        ("a user who receives something that does not fit is not touched", unfit),
+        ("a user is created with received values", receives),
+        ("a user with an unsuitable received value is not changed", unfit),
     ];
     let needs = [NEEDS, &["useradd", "usermod"].map(Need::Program)].concat();
     cases.map(|(name, case)| trial_of(name, &needs, case)).into()
 }
 
-/// A system with these plugins, and files with definitions.
+/// Returns a system with these plugins and definition files.
 fn system(plugins: &[&str], files: &[(&str, &str)]) -> Overlay {
     let system = Overlay::new();
     let line = |id: &&str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
@@ -49,7 +49,7 @@ fn sends() {
     let read = || (system.read("/etc/uid").to_string(), system.read("/etc/home").to_string());
     assert_eq!(read(), (field(&system, "joe", 3), "/home/joe".to_owned()));
     assert_eq!(apply(&["apply"]), "");
-    // What a definition says is known before it is made.
+    // Values that the definition contains are known before the user exists.
     system.write("/usr/share/holo/users-groups/01.toml", "[[user]]\nname = 'joe'\nuid = 4321\nhome = '/srv/joe'\n");
     let check = system.holo(&["check", "--diff"]);
     assert!(check.status == Some(3) || check.status == Some(1), "{check}");
@@ -57,7 +57,7 @@ fn sends() {
     assert_eq!((read(), field(&system, "joe", 3)), (("4321".to_owned(), "/srv/joe".to_owned()), "4321".to_owned()));
 }
 
-/// A user who receives a key from a command that prints what is in a file.
+/// Returns a system with a user who receives a key from a command that prints a file.
 fn receiver(key: &str) -> Overlay {
     let user = format!("[[user]]\nname = 'joe'\nreceive = {{ {key} = 'exec:value#stdout' }}\n");
     let sender = "[[exec]]\nname = 'value'\ncommand = ['cat', '/etc/value']\n";
@@ -75,15 +75,15 @@ fn receives() {
     };
     apply(&["apply"]);
     assert_eq!(field(&system, "joe", 3), "4321");
-    // What was sent is known in later runs, also without the sender.
+    // Sent values are known in later runs, even without the sender.
     apply(&["apply", "user:joe"]);
-    // Another value is another definition, which needs force as always.
+    // Another value changes the definition, which needs force as usual.
     system.write("/etc/value", "4322\n");
     let run = system.holo(&["apply"]);
     assert!(run.status == Some(1) && run.stderr_lossy().contains("--force"), "{run}");
     apply(&["apply", "--force"]);
     assert_eq!(field(&system, "joe", 3), "4322");
-    // Nobody has to say it any more.
+    // The definition may contain the value instead.
     system.write("/usr/share/holo/users-groups/01.toml", "[[user]]\nname = 'joe'\nuid = 4322\n");
     apply(&["apply"]);
     system.must("rm /usr/share/holo/users-groups/01.toml");
