@@ -1,4 +1,4 @@
-//! `holo adopt`: what there is becomes resource files, and nothing else is changed.
+//! `holo adopt`: writes resource files that describe the current state. The entities themselves are not changed.
 
 mod definitions;
 mod gather;
@@ -26,7 +26,7 @@ use write::Plan;
 
 pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
-    // It is given back when the sessions of the plugins have ended.
+    // Declared first, so that it is released after the plugins' sessions have ended.
     let _lock;
     let selectors = request::for_scan(&arguments.selectors);
     let inventory = discover(settings, Purpose::Check, selectors, interrupt, *reporter)?;

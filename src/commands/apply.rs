@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Apply, context: &mut Context<'_>) -> Result<u8, Fa
     apply(arguments, settings, interrupt, *reporter, Duration::ZERO).map(|(_, exit_code)| exit_code)
 }
 
-/// Applies the selected entities, on record. If somebody else applies, that is waited for as long as the patience lasts.
+/// Applies the selected entities and records the run. Waits up to `patience` for another apply.
 pub(super) fn apply(
     arguments: &Apply,
     settings: &Settings,
@@ -49,7 +49,7 @@ pub(super) fn apply(
 ) -> Result<(Tally, u8), FatalError> {
     let database = Rc::new(Database::new(settings.root.state_database()));
     let mut recorder = Recorder::new(settings, &database, reporter);
-    // It is given back when the sessions of the plugins have ended, and it is on record how the run has.
+    // Released after the sessions of the plugins have ended and the result of the run is recorded.
     let mut lock = None;
     let done = walk(arguments, settings, interrupt, &mut recorder, &database, &mut lock, patience);
     let exits_zero = arguments.exit_zero || settings.exit_zero;
@@ -62,7 +62,7 @@ pub(super) fn apply(
     };
     recorder.finish(&done, exit_code);
     if lock.is_some() {
-        // An error would be that of a run whose work is done and on record.
+        // Ignored, as the work is done and recorded.
         let _ = database.tidy();
     }
     done.map(|tally| (tally, exit_code))
@@ -122,7 +122,7 @@ pub(super) fn acquire(path: &Path, reporter: &mut dyn Reporter) -> Result<Lock, 
     take(Lock::acquire(path), path, reporter)
 }
 
-/// Says what there is to be said of a lock that was acquired, or was not.
+/// Reports a lock that was taken over or could not be acquired.
 fn take(acquired: Result<Acquired, LockError>, path: &Path, reporter: &mut dyn Reporter) -> Result<Lock, FatalError> {
     let acquired = acquired.map_err(|error| refused(&error, reporter))?;
     if let Some(pid) = acquired.taken_over_from {

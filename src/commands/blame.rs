@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &Blame, context: &mut Context<'_>) -> Result<u8, Fa
     let mut inventory =
         discover_what_answers(settings, Purpose::Inspect, Interest::Subject(&subject), interrupt, *reporter)?;
     let meant = inventory.entities.iter().find(|entity| subject.is_of(entity.id(), &entity.edges()));
-    // The files of a tree are not entities of their own.
+    // Files in a tree are not entities themselves.
     let meant = meant.or_else(|| inventory.entities.iter().find(|entity| is_above(entity, &subject.path())));
     let meant = meant.map(|entity| (entity.id().to_owned(), entity.plugin, path_of(entity, &subject)));
     let path = meant.as_ref().map_or_else(|| subject.path(), |(_, _, path)| path.clone());
@@ -79,7 +79,7 @@ struct File<'a> {
     package: Option<&'a str>,
 }
 
-/// Returns true if a path is in a tree of which the entity decides.
+/// Returns true if a path is in a tree that the entity owns.
 fn is_above(entity: &Entity, path: &Path) -> bool {
     let is_around = |asset: &Asset<&BStr>| {
         let kind_fits = asset.kind == "path-tree" || asset.kind == "path";
@@ -88,7 +88,7 @@ fn is_above(entity: &Entity, path: &Path) -> bool {
     entity.has_edges() && entity.edges().owns.iter().any(is_around)
 }
 
-/// Returns the path of the file of an entity.
+/// Returns the path of an entity's file.
 fn path_of(entity: &Entity, subject: &Subject) -> PathBuf {
     if entity.id() != subject.given {
         return subject.path();
@@ -129,7 +129,7 @@ fn show(file: &File<'_>, spans: &[Span], inventory: &Inventory, reporter: &mut d
     reporter.event(Event::Blamed(&blamed));
 }
 
-/// Returns an origin as people see it.
+/// Formats an origin for people.
 fn shown(origin: &Origin, package: Option<&str>, inventory: &Inventory) -> BString {
     match origin {
         Origin::Base => package.map_or_else(|| "base".into(), |package| format!("base ({package})").into()),

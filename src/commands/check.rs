@@ -33,7 +33,7 @@ pub(super) struct Preview {
     pub(super) differences: bool,
 }
 
-/// Looks at the selected entities as an apply would come to them. Nothing is changed, so no lock is needed.
+/// Checks the selected entities in the order of an apply. Nothing is changed, so no lock is needed.
 pub(super) fn walk(
     settings: &Settings,
     interrupt: &Interrupt,
@@ -79,7 +79,7 @@ pub(super) fn look(
     walk.with_force(preview.force).fail_fast(preview.fail_fast).with_differences(preview.differences).go(reporter)
 }
 
-/// Failures count before what is pending.
+/// Returns the exit code. Failures take precedence over pending changes.
 pub(super) fn exit_code(tally: Tally) -> u8 {
     if tally.has_failed() {
         exit::FAILED

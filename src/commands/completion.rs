@@ -1,27 +1,27 @@
-//! `holo completion`: scripts that complete command lines, made from the definition of the command line.
+//! `holo completion`: generates completion scripts from the definition of the command line.
 
 use crate::cli::{Cli, Shell};
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
-/// The words that the templates of the scripts have where something is filled in.
+/// The placeholders in the templates of the scripts.
 const VERBS: &str = "@VERBS@";
 const OPTIONS: &str = "@OPTIONS@";
 const OPERANDS: &str = "@OPERANDS@";
-/// Makes keys of the lines of facts and data.
+/// Reduces lines of facts and data to their keys.
 const ONLY_KEYS: &str = "sed 's/: .*//; s/:$//'";
 
 /// The operands that can follow a command word.
 enum Operand {
     Nothing,
-    /// Selectors, which `holo selectors` lists, so they are always those of the system as it is.
+    /// Selectors, which `holo selectors` lists at completion time.
     Selectors,
     Folders,
-    /// The keys of facts or data, which the verb itself lists.
+    /// The keys of facts or data, which the command itself lists at completion time.
     Keys,
     Words(String),
-    /// One of these words, which have operands of their own: files.
+    /// One of these subcommands, followed by files.
     Verbs(String),
 }
 
@@ -56,13 +56,13 @@ pub(super) fn script(shell: Shell) -> String {
     }
 }
 
-/// Returns the options of a verb, and of those below it.
+/// Returns the options of a verb and of its subcommands.
 fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
     let below = verb.get_subcommands().flat_map(Command::get_arguments);
     verb.get_arguments().chain(below).filter(|argument| !argument.is_positional())
 }
 
-/// Returns an option as it is typed: `-f` and `--force`.
+/// Returns the spellings of an option: `-f` and `--force`.
 fn spellings(option: &Arg) -> Vec<String> {
     let short = option.get_short().map(|short| format!("-{short}"));
     short.into_iter().chain(option.get_long().map(|long| format!("--{long}"))).collect()
@@ -76,7 +76,7 @@ fn help(option: &Arg) -> String {
     option.get_help().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Joins what is made of each item.
+/// Concatenates the texts made of each item.
 fn each<T>(items: impl IntoIterator<Item = T>, mut make: impl FnMut(&mut String, T) -> std::fmt::Result) -> String {
     let mut text = String::new();
     for item in items {
@@ -86,7 +86,7 @@ fn each<T>(items: impl IntoIterator<Item = T>, mut make: impl FnMut(&mut String,
     text
 }
 
-/// Puts text between single quotes, as bash and zsh read them.
+/// Quotes text with single quotes for bash and zsh.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -212,7 +212,7 @@ fn zsh(verbs: &[Command]) -> String {
     ZSH.replace("@ONLY_KEYS@", ONLY_KEYS).replace(VERBS, &described).replace(OPERANDS, &operands)
 }
 
-/// Returns an option as `_arguments` is told of it: its spellings exclude one another.
+/// Formats an option as an argument of `_arguments`; its spellings exclude one another.
 fn zsh_option(option: &Arg) -> String {
     let spellings = spellings(option);
     let help = help(option).replace('[', r"\[").replace(']', r"\]").replace(':', r"\:");

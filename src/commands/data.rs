@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Data, context: &mut Context<'_>) -> Result<u8, Fat
     Ok(exit::FAILED)
 }
 
-/// Returns a value, its location, and what it was preferred to.
+/// Formats a value, its location, and the values that it takes precedence over.
 fn explain(origin: &Origin<'_>) -> String {
     let mut text = values::lines(&origin.key, origin.value);
     for standing in &origin.from {

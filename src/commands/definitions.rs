@@ -1,4 +1,4 @@
-//! `holo definitions`: what people have defined for a plugin, read and checked, for plugins that are not written with our library.
+//! `holo definitions`: reads and checks the definitions of a plugin, for plugins that do not use our library.
 
 use super::{Context, values};
 use crate::cli::Definitions;
@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     let mut has_failed = false;
     for finding in findings {
         let (severity, text) = match finding {
-            // Nothing is defined there.
+            // The directory does not exist, so it contains no definitions.
             Finding::Error(DefinitionError::Unreadable { error, .. })
                 if error.kind() == std::io::ErrorKind::NotFound =>
             {
@@ -44,13 +44,14 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
     Ok(if has_failed { exit::FAILED } else { exit::DONE })
 }
 
-/// Returns true if the plugin itself asks us, which has its directories in its environment.
+/// Returns true if the plugin itself calls us, with its own directories in the environment.
 fn is_called_by(plugin: &str, settings: &Settings) -> bool {
     let is_of_plugin = |path: &PathBuf| path.file_name().is_some_and(|name| name == plugin);
     !settings.resource_dirs.is_empty() && settings.resource_dirs.iter().all(is_of_plugin)
 }
 
-/// Returns the directories that the plugin reads: those that it was given, if it asks us, and otherwise those that there are.
+/// Returns the resource directories of the plugin: those in the environment if it calls us, otherwise the existing
+/// ones.
 fn directories(plugin: &str, is_called_by_plugin: bool, settings: &Settings) -> ResourceDirs {
     let root = &settings.root;
     let given = if is_called_by_plugin {

@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
     if arguments.pending { pending::run(arguments, context) } else { changed(arguments, context) }
 }
 
-/// Shows what people have changed.
+/// Shows manual changes.
 fn changed(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, interrupt, reporter } = context;
     let mut inventory = discover(settings, Purpose::Inspect, &arguments.selection.selectors, interrupt, *reporter)?;
@@ -27,7 +27,7 @@ fn changed(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, FatalError
         if !reporter.is_read() {
             break;
         }
-        // It has been said of it that nothing is done with it.
+        // The conflict has been reported already.
         if inventory.plan.conflicts_of(index).next().is_some() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! `holo doctor`: finds what is wrong with a machine, or its configuration, and says what to do. Nothing is changed.
+//! `holo doctor`: finds problems with the machine or its configuration, and suggests remedies. Changes no files.
 
 mod clock;
 mod configuration;
@@ -28,19 +28,19 @@ pub(super) use scene::Scene;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// A check: something that is looked at, and what is wrong with it.
+/// A check of one aspect of the machine.
 struct Check {
-    /// The word that its findings begin with.
+    /// The word that its findings start with.
     name: &'static str,
-    /// The words for it if nothing is wrong.
+    /// The finding if there is no problem.
     fine: &'static str,
-    /// True if nothing can be said unless plugins could be asked.
+    /// Whether the check is meaningless if plugins could not be scanned.
     needs_plugins: bool,
-    /// Adds what is wrong.
+    /// Adds the problems found.
     look: fn(&Scene<'_>, &mut Findings<'_>),
 }
 
-/// All checks, in the order in which a person should look at them.
+/// All checks, in the order in which a user should look at them.
 const CHECKS: [Check; 11] = [
     configuration::CHECK,
     plugins::CHECK,
@@ -55,10 +55,10 @@ const CHECKS: [Check; 11] = [
     clock::CHECK,
 ];
 
-/// The remedy for what only root may read.
+/// The remedy for files that only root may read.
 const HIDDEN: &str = "root may read it: sudo holo doctor";
 
-/// Returns a time as people read it.
+/// Formats a time for people.
 fn shown(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(
         |_| "a time that no calendar has".to_owned(),
@@ -83,7 +83,7 @@ impl Findings<'_> {
 
     fn add(&mut self, level: Level, title: impl AsRef<[u8]>, remedy: impl AsRef<[u8]>) {
         let finding = Finding::new(self.check, level, title, remedy);
-        // The configuration is looked at by itself and on the way to the entities.
+        // The configuration is read twice, once by itself and once for the scan.
         if self.found.iter().all(|other| other.title() != finding.title()) {
             self.found.push(finding);
         }
@@ -107,7 +107,7 @@ pub(super) fn run(_: &Doctor, context: &mut Context<'_>) -> Result<u8, FatalErro
     })
 }
 
-/// Returns what all checks find, and what plugins have to say.
+/// Returns the findings of all checks, and those of plugins.
 pub(super) fn examine(scene: &mut Scene<'_>, interrupt: &Interrupt) -> Result<Vec<Finding>, FatalError> {
     let mut found = Vec::new();
     for Check { name, fine, needs_plugins, look } in &CHECKS {

@@ -1,4 +1,4 @@
-//! What a look at entities has found, gathered instead of shown.
+//! Collects the results of a check or an apply.
 
 use crate::entity::Source;
 use crate::report::{End, Event, RemarkKind, Reporter, Severity};
@@ -6,30 +6,30 @@ use bstr::{BString, ByteSlice};
 use holo_protocol::Message;
 use std::collections::HashSet;
 
-/// A listener that gathers what is said of entities, and hands on what is said of the run, each thing once.
+/// A reporter that collects events about entities, and forwards each remark about the run once.
 pub(super) struct Findings<'a> {
     reporter: &'a mut dyn Reporter,
-    /// What has been said of the run before.
+    /// Remarks about the run that have been forwarded before.
     told: &'a mut HashSet<BString>,
-    /// The entity at work.
+    /// The entity being worked on.
     current: Option<Finding>,
     found: Vec<Finding>,
 }
 
-/// How an entity is, or what became of it.
+/// The state or outcome of an entity.
 #[derive(Debug)]
 pub(super) struct Finding {
     /// Its ID.
     pub(super) id: BString,
-    /// How the work on it ended.
+    /// The outcome of the work on it.
     pub(super) end: End,
-    /// The changes that were made, or would be, in the words of its plugin.
+    /// The changes that were or would be made, in the words of its plugin.
     pub(super) changes: Vec<BString>,
     /// The reasons for which it would have to be forced.
     pub(super) refusals: Vec<BString>,
-    /// The last thing that was said to have gone wrong.
+    /// The last error.
     pub(super) error: Option<BString>,
-    /// True if its plugin cannot tell how it is.
+    /// Whether its plugin cannot tell its state.
     pub(super) is_unknown: bool,
     /// Its resource files, if it was changed.
     pub(super) sources: Vec<Source>,
@@ -40,12 +40,12 @@ impl<'a> Findings<'a> {
         Findings { reporter, told, current: None, found: Vec::new() }
     }
 
-    /// Returns the listener to what is said of the run.
+    /// Returns the reporter for remarks about the run.
     pub(super) fn of_the_run(&mut self) -> &mut dyn Reporter {
         self.reporter
     }
 
-    /// Returns what was found.
+    /// Returns the findings.
     pub(super) fn into_found(self) -> Vec<Finding> {
         self.found
     }
@@ -106,9 +106,9 @@ impl Reporter for Findings<'_> {
                 let sources = if end == End::Changed { entity.report_sources() } else { Vec::new() };
                 self.found.extend(self.current.take().map(|found| Finding { end, sources, ..found }));
             }
-            // Of which entity it is about nothing else would be said.
+            // A conflict concerns several entities, and would otherwise not be reported.
             Event::Conflict(..) => self.reporter.event(event),
-            // An entity that is gone is not watched any more; what the command line names is looked up before.
+            // Entities that no longer exist are not watched, and selectors are checked beforehand.
             _ => {}
         }
     }

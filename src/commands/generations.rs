@@ -12,7 +12,7 @@ use crate::report::{Event, Remarks};
 use bstr::ByteSlice;
 use holo_events::{GenerationLine, InputChange, InputDifference, Line};
 
-/// The number of differences that people are shown by their names.
+/// The number of differences that are named in a summary.
 const NAMED: usize = 3;
 
 pub(super) fn run(arguments: &Generations, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &Generations, context: &mut Context<'_>) -> Result<
     }
 }
 
-/// Lists all generations that are kept.
+/// Lists all generations.
 fn list(context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
     let used = Pin::read(&settings.root).map_err(FatalError::could_not_run)?.map(|pin| pin.generation);
@@ -80,7 +80,7 @@ fn change(how: How) -> InputChange {
     }
 }
 
-/// Returns what differs from the generation before, in words.
+/// Summarises the differences from the previous generation.
 fn summary(Generation { files, counts, differences, .. }: &Generation) -> String {
     let Some(Counts { added, changed, removed }) = counts else { return format!("{files} files") };
     let counted = [(changed, "changed"), (added, "added"), (removed, "removed")];

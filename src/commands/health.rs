@@ -18,7 +18,7 @@ use holo_events::Line;
 use holo_protocol::{Health, HealthState};
 use std::collections::{BTreeSet, HashMap};
 
-/// The number of plugins that run health checks at the same time.
+/// The number of plugins that run health checks concurrently.
 const AT_ONCE: usize = 16;
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     })?;
     let by_id: HashMap<&BStr, EntityIndex> =
         inventory.selected_of(&selected).map(|(index, entity)| (entity.id(), index)).collect();
-    // A plugin that was asked for all may tell more than is wanted.
+    // A plugin that was scanned in full may report entities that are not selected.
     let found: Vec<(EntityIndex, Health)> =
         found.into_iter().filter_map(|health| Some((*by_id.get(health.id.as_bstr())?, health))).collect();
     show(&inventory, &found, *reporter);
@@ -92,7 +92,7 @@ fn show(inventory: &Inventory, found: &[(EntityIndex, Health)], reporter: &mut d
     }
 }
 
-/// Returns the entities that an entity requires, and what these require.
+/// Returns the transitive requirements of an entity.
 fn required_by(inventory: &Inventory, entity: EntityIndex) -> BTreeSet<EntityIndex> {
     let mut required = BTreeSet::new();
     let mut next = vec![entity];

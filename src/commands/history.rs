@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context<'_>) -> Result<u8
     let most = if arguments.number == 0 { usize::MAX } else { arguments.number };
     let mut runs = if sought.is_empty() { history.runs() } else { runs(&history, &sought) };
     let since = arguments.since;
-    // A run is later than those that follow, but for what clocks do.
+    // Runs are sorted by time, unless the clock was set back.
     let mut wanted =
         runs.by_ref().take_while(|run| since.is_none_or(|since| lines::began(run).is_none_or(|time| time >= since)));
     if sought.is_empty() {

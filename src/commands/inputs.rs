@@ -1,4 +1,4 @@
-//! Discoveries that are based on one view of the inputs: they are repeated if the inputs change meanwhile.
+//! Discovery from one consistent view of the inputs: it is repeated if the inputs change meanwhile.
 
 use super::use_pinned;
 use crate::discovery::discover;
@@ -16,36 +16,36 @@ use std::time::Duration;
 
 /// Maximum number of times that the inputs are read because they have changed.
 const ATTEMPTS: u32 = 3;
-/// The time for which inputs that have changed must stay the same before they are read again.
+/// How long changed inputs must stay the same before they are read again.
 const QUIET: Duration = Duration::from_millis(100);
-/// Maximum number of times that this time is waited for before each attempt.
+/// Maximum number of times that this period is waited for before each attempt.
 const WAITS: u32 = 20;
 
 /// The inputs of a run, and the discoveries from them.
 ///
 /// [`discover`](Self::discover) is repeated until [`is_consistent`](Self::is_consistent) returns true.
 pub(super) struct Inputs<'a> {
-    /// The settings of the run, with the inputs that are used by now.
+    /// The settings of the run, with the inputs currently in use.
     pub(super) settings: Settings,
     selectors: &'a [OsString],
     /// The inputs before the last discovery.
     pub(super) fingerprint: Fingerprint,
     extent: Extent,
     attempts: u32,
-    /// True if the next discovery repeats one whose remarks have been reported.
+    /// Whether the next discovery repeats one whose remarks have been reported.
     repeats: bool,
 }
 
 /// A change of the inputs.
 #[derive(Debug)]
 enum Change {
-    /// Those of another generation are used.
+    /// Another generation came into use.
     Rollback,
-    /// This file or directory is another one.
+    /// This file or directory was replaced or changed.
     Path(PathBuf),
 }
 
-/// The inputs have changed during every attempt to read them.
+/// The inputs changed during every attempt to read them.
 #[derive(Debug, thiserror::Error)]
 #[error("the inputs keep changing while they are read: {0}; run holo again when nothing changes them any more")]
 struct InputsKeepChangingError(Change);
@@ -60,9 +60,9 @@ impl fmt::Display for Change {
 }
 
 impl<'a> Inputs<'a> {
-    /// Begins with the inputs as they are now.
+    /// Takes a fingerprint of the current inputs.
     ///
-    /// A run with selectors does not look at all overlays, unless it would scrub an entity.
+    /// A run with selectors does not examine all overlays unless it would scrub an entity.
     pub(super) fn new(settings: &Settings, selectors: &'a [OsString]) -> Inputs<'a> {
         let extent = if selectors.is_empty() { Extent::All } else { Extent::Definitions };
         let fingerprint = Fingerprint::take(&settings.root, extent);
@@ -72,7 +72,7 @@ impl<'a> Inputs<'a> {
     /// Returns the entities that the inputs define.
     ///
     /// # Errors
-    /// As [`discover`]; if the inputs keep changing.
+    /// Like [`discover`], and if the inputs keep changing.
     pub(super) fn discover(
         &mut self,
         purpose: Purpose,
@@ -95,7 +95,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Returns false if the inputs may not be those of the last discovery, which is to be repeated then.
+    /// Returns false if the inputs may have changed since the last discovery, which must be repeated then.
     ///
     /// # Errors
     /// If the inputs keep changing.

@@ -1,4 +1,4 @@
-//! `holo plugin check`: calls a plugin in a root to throw away, and says where it breaks the interface.
+//! `holo plugin check`: tests in a temporary root whether a plugin conforms to the interface.
 
 mod described;
 mod doctor;
@@ -68,43 +68,43 @@ struct Subject {
     limit: Duration,
 }
 
-/// The root that was given is the system itself.
+/// The given root is the running system.
 #[derive(Debug, thiserror::Error)]
 #[error("--root /: the tree is copied, so give a small one")]
 struct WholeSystemError;
 
-/// The way in which a plugin is called: one process an operation or one for all, and in which version.
+/// How a plugin is called: with a process per operation or in a session, and in which version.
 #[derive(Clone, Copy)]
 struct Manner {
     api_version: u32,
     session: bool,
-    /// True if the plugin speaks version 3 as well; only callers that know version 4 call it in this manner.
+    /// Whether the plugin also speaks version 3. In this mode, all its callers support version 4.
     also_version_3: bool,
-    /// True if the plugin speaks version 4 as well, in which it can say more of its entities.
+    /// Whether the plugin also speaks version 4, in which it can declare more about its entities.
     also_version_4: bool,
-    /// True if it says that its scans can be limited.
+    /// Whether it supports limited scans.
     limits_scan: bool,
-    /// True if it says that scans can be limited to the neighbours of an entity.
+    /// Whether it supports scans limited to the neighbours of an entity.
     finds_neighbours: bool,
-    /// The number of entities that it may work on at a time, in version 4.
+    /// The number of entities that it may work on concurrently, in version 4.
     jobs: u32,
-    /// True if it says that it has the operation `preview`.
+    /// Whether it supports the operation `preview`.
     previews: bool,
-    /// True if it says that it has the operation `doctor`.
+    /// Whether it supports the operation `doctor`.
     doctors: bool,
-    /// True if it says that it has the operation `adopt`.
+    /// Whether it supports the operation `adopt`.
     adopts: bool,
-    /// True if it says that it has the operation `health`.
+    /// Whether it supports the operation `health`.
     checks_health: bool,
-    /// True if it says that it has the operation `blame`.
+    /// Whether it supports the operation `blame`.
     blames: bool,
 }
 
-/// The number of entities that a plugin may work on at a time, unless it says less.
+/// The number of entities worked on concurrently, unless the plugin sets a lower limit.
 const JOBS: u32 = 4;
 
 impl Manner {
-    /// The manner of the first call.
+    /// How `info` is called.
     const INFO: Manner = Manner {
         api_version: API_VERSION_3,
         session: false,
@@ -120,7 +120,7 @@ impl Manner {
         blames: false,
     };
 
-    /// Returns all manners in which a plugin is called that has said this of itself.
+    /// Returns all modes in which callers use a plugin with this answer to `info`.
     fn for_info(info: &Info) -> Vec<Manner> {
         let Some(api_version) = info.common_version(API_VERSION_3, API_VERSION_4) else { return Vec::new() };
         let also_version_3 = info.min_api_version <= API_VERSION_3 && api_version > API_VERSION_3;
@@ -140,7 +140,7 @@ impl Manner {
             ..Manner::INFO
         };
         if info.session && api_version >= API_VERSION_4 {
-            // If version 3 is spoken, such a plugin is called by other versions of Holo, in that version.
+            // If the plugin also speaks version 3, older versions of Holo call it in that version.
             let processes = also_version_3.then_some(Manner { also_version_4: true, ..Manner::INFO });
             processes.into_iter().chain([Manner { session: true, ..version_4 }]).collect()
         } else {
@@ -176,7 +176,7 @@ impl Subject {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let expected = format!("holo-{}", self.id);
         let problem = format!("the name of an installed plugin is \"{expected}\", with its ID in it");
-        // Before it is installed it may be called anything.
+        // The file may have any name before it is installed.
         if name.starts_with("holo-") {
             findings.expect(Severity::Warning, Rule::Names, &name, name == expected, problem);
         }
@@ -186,7 +186,7 @@ impl Subject {
     }
 }
 
-/// Returns the ID in `holo-ID`, or something as good as that for a program with another name.
+/// Returns the ID from `holo-ID`, or derives one for a program with another name.
 fn plugin_id(program: &Path) -> String {
     let name = program.file_stem().unwrap_or_default().to_string_lossy();
     let letter = |letter: char| {
@@ -206,7 +206,7 @@ fn can_be_executed(program: &Path) -> io::Result<()> {
     Ok(access(program, Access::EXEC_OK)?)
 }
 
-/// Returns the absolute path of a directory that was given.
+/// Returns the absolute path of a directory argument.
 fn directory(given: &Path) -> Result<PathBuf, FatalError> {
     std::fs::read_dir(given).map_err(|error| FatalError::io("open", given, error))?;
     absolute(given)

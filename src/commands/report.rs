@@ -1,4 +1,4 @@
-//! `holo report`: one page of HTML about a machine, that needs nothing else to be read.
+//! `holo report`: writes a self-contained HTML page about a machine.
 
 mod budget;
 mod collect;
@@ -35,7 +35,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The number of entities that a picture can show so that anybody finds anything in it.
+/// The maximum number of entities in a readable picture.
 const MOST_DRAWN: usize = 400;
 
 pub(super) fn run(arguments: &Report, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -72,7 +72,7 @@ fn of_inventory(
     Ok(Page::new(settings, findings, Some((inventory, collected)), plan))
 }
 
-/// Draws the plan, or as much of it as can be seen.
+/// Draws the plan, or the part of it that is readable.
 fn draw(inventory: &Inventory) -> Plan {
     let mut has_edges: Vec<bool> = vec![false; inventory.entities.len()];
     for edge in inventory.plan.edges() {
@@ -94,7 +94,7 @@ fn draw(inventory: &Inventory) -> Plan {
     Plan::Picture(graph::svg(&declarations.nodes(&inventory.entities), &inventory.plan, &selected))
 }
 
-/// Writes the page in one step, so that nobody sees half of it. It may show what only we may read, and so only we may read it.
+/// Writes the page atomically, readable only by us: it may contain what only we may read.
 fn write(path: &Path, html: &[u8]) -> Result<(), IoError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
@@ -105,13 +105,13 @@ fn write(path: &Path, html: &[u8]) -> Result<(), IoError> {
         fs::rename(&temporary, path)
     })();
     written.map_err(|error: io::Error| {
-        // What was written is of no use.
+        // The partial file is useless.
         let _ = fs::remove_file(&temporary);
         IoError::new("write", path, error)
     })
 }
 
-/// The page cannot be made.
+/// The page cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make the page: {0}")]
 struct TemplateError(#[from] minijinja::Error);

@@ -11,7 +11,7 @@ use crate::report::table::Cell;
 use crate::report::{Event, Remarks, Reporter, Severity};
 use bstr::ByteSlice;
 
-/// The number of paths that are named.
+/// The number of paths that are listed.
 const NAMED: usize = 10;
 
 pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Rollback, context: &mut Context<'_>) -> Result<u8,
         }
     };
     let generation = store.generation(number).map_err(FatalError::could_not_run)?;
-    // It lives as long as its inputs are used.
+    // Must outlive the use of its inputs.
     let cache;
     if arguments.dry_run {
         cache = CacheDirectory::create(&settings.temporary_directory)?;
@@ -56,11 +56,11 @@ fn say(text: impl AsRef<str>, reporter: &mut dyn Reporter) {
     reporter.event(Event::Aside(Severity::Warning, text.as_ref()));
 }
 
-/// Uses today's inputs again. Nothing is applied: a person may want to see first what that would do.
+/// Returns to the current inputs. Does not apply them, because the user may want to see a preview first.
 fn release(context: &mut Context<'_>) -> Result<u8, FatalError> {
     let Context { settings, reporter, .. } = context;
     let root = &settings.root;
-    // That of one that cannot be read is not known.
+    // A damaged pin does not tell its generation.
     let number = Pin::read(root).ok().flatten().map(|pin| pin.generation);
     let _lock = apply::acquire(&root.lock(), *reporter)?;
     let released = Pin::release(root).map_err(FatalError::could_not_run)?;
@@ -73,7 +73,7 @@ fn release(context: &mut Context<'_>) -> Result<u8, FatalError> {
     Ok(exit::DONE)
 }
 
-/// Says which files the inputs lead to that are as they are today.
+/// Lists the files that the inputs refer to and that are not part of the generation, so that the current ones are used.
 fn name_not_kept(Generation { number, not_kept, .. }: &Generation, reporter: &mut dyn Reporter) {
     if not_kept.is_empty() {
         return;

@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// The result of a scenario: how it ended, or why it could not be run.
+/// The result of a scenario, or the reason for which it could not be run.
 type Ran = Result<Outcome, ScenarioError>;
 
 pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, FatalError> {
     let binary = std::env::current_exe().map_err(|error| FatalError::io("find", Path::new("holo"), error))?;
     let options = Options::new(binary);
     let jobs = arguments.jobs.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
-    // Expectations are written for the usual umask; it holds for the whole process.
+    // Expectations are written for the usual umask, which is a property of the whole process.
     set_umask();
     end_children_when_interrupted()?;
     let mut failed = 0;
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Test, reporter: &mut dyn Reporter) -> Result<u8, F
     Ok(if failed == 0 { exit::DONE } else { exit::FAILED })
 }
 
-/// Sees to it that a signal which ends this process ends what it has started too.
+/// Ends child processes when a signal ends this process.
 fn end_children_when_interrupted() -> Result<(), FatalError> {
     let interrupt = Interrupt::install().map_err(FatalError::could_not_run)?;
     std::thread::spawn(move || {
@@ -54,7 +54,7 @@ fn end_children_when_interrupted() -> Result<(), FatalError> {
     Ok(())
 }
 
-/// Runs several scenarios at a time, and hands on what became of them in their order.
+/// Runs several scenarios concurrently, and delivers the results in order.
 fn run_all(scenarios: &[PathBuf], options: &Options, jobs: NonZeroUsize, mut ended: impl FnMut(&Path, Ran)) {
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
@@ -64,7 +64,7 @@ fn run_all(scenarios: &[PathBuf], options: &Options, jobs: NonZeroUsize, mut end
             scope.spawn(move || {
                 while let Some((index, path)) = take(next, scenarios) {
                     let ran = Scenario::new(path).run(options);
-                    // Nobody takes results any more only if this process is about to end.
+                    // The receiver is gone only if this process is about to end.
                     let _ = sender.send((index, ran));
                 }
             });

@@ -1,22 +1,22 @@
-//! Facts and data as text.
+//! Formats facts and data.
 
 use crate::report::{Event, Reporter, Severity};
 use holo_facts::{Knowledge, key};
 use serde_json::Value;
 
-/// Warns of what went wrong while facts were gathered, beside the text that is the answer.
+/// Reports warnings from gathering facts, on standard error.
 pub(super) fn warn(knowledge: &Knowledge, reporter: &mut dyn Reporter) {
     for warning in knowledge.take_warnings() {
         reporter.event(Event::Aside(Severity::Warning, &warning.to_string()));
     }
 }
 
-/// Returns a value in JSON, for programs.
+/// Formats a value as JSON.
 pub(super) fn json(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// Returns the value as plain text: text as it is, a list item by item, and of everything else a line `KEY: VALUE` for each value in it.
+/// Formats a value as plain text: text verbatim, a plain list item by item, and any other value as lines `KEY: VALUE`.
 pub(super) fn plain(key: Option<&str>, value: &Value) -> String {
     match value {
         Value::Object(_) => lines(key.unwrap_or_default(), value),
@@ -26,7 +26,7 @@ pub(super) fn plain(key: Option<&str>, value: &Value) -> String {
     }
 }
 
-/// Returns a line for each value at or below a key, with keys that can be asked for.
+/// Returns a line for each value at or below a key. The keys are valid arguments of the command.
 pub(super) fn lines(at: &str, value: &Value) -> String {
     match value {
         Value::Object(table) if !table.is_empty() => {
@@ -40,7 +40,8 @@ pub(super) fn lines(at: &str, value: &Value) -> String {
     }
 }
 
-/// Returns a value in the middle of a line: a list of plain values with commas, and as JSON what would hurt the line or a terminal.
+/// Formats a value for use inside a line: a plain list with commas, and as JSON if it would break the line or affect a
+/// terminal.
 pub(super) fn on_one_line(value: &Value) -> String {
     match value {
         Value::Array(list) if !list.iter().any(is_nested) => {

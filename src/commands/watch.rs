@@ -1,7 +1,7 @@
 //! `holo watch`
 //!
-//! Between two events nothing is kept but the entities' IDs and how they were: an event costs a `check` of the entities that it concerns, and
-//! with `--apply` an `apply` of those that have drifted.
+//! Between two events, only the entities' IDs and states are kept: an event costs a `check` of the entities that it
+//! concerns and, with `--apply`, an `apply` of those that have drifted.
 
 mod definitions;
 mod fights;
@@ -45,9 +45,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timers::Timers;
 
-/// The time after which something is tried again that could not be done for a reason of its own, such as a plugin that is being replaced.
+/// The time after which a failed operation is retried, for example because a plugin was just being replaced.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
-/// The time that somebody else's apply is waited for.
+/// The timeout for waiting for another apply.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
         told: HashSet::new(),
         last_change: Instant::now(),
     };
-    // One that says nothing would not learn of it.
+    // Without output, the end of the reader would go unnoticed.
     if let Some(pipe) = output_pipe() {
         watcher.interrupt.when_unread(pipe).map_err(FatalError::could_not_run)?;
     }
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Watch, context: &mut Context<'_>) -> Result<u8, Fa
     }
 }
 
-/// Watches entities, from the first look at them to the end.
+/// Watches entities from the first check to the end.
 struct Watcher<'a> {
     arguments: &'a Watch,
     settings: Settings,
@@ -87,17 +87,17 @@ struct Watcher<'a> {
     reporter: &'a mut dyn Reporter,
     known: Known,
     queue: Queue,
-    /// The directory in which plugins that watch have theirs.
+    /// The parent of the cache directories of plugins that watch.
     cache: Option<Arc<CacheDirectory>>,
     fights: Fights,
-    /// What any definition may depend on, in short, as it was when all was looked at.
+    /// A hash of the inputs that any definition may depend on, at the time of the last full check.
     common_inputs: Option<u64>,
     timers: Timers,
-    /// True if there may be entities that are not known, as something is wrong with definitions.
+    /// Whether there may be unknown entities because definitions are invalid.
     is_flawed: bool,
-    /// What has been said about runs in general, and need not be said again.
+    /// Remarks about runs that have been reported, and are not repeated.
     told: HashSet<BString>,
-    /// The last time that an entity was found in another state than before, or was repaired.
+    /// The last time at which an entity changed its state or was repaired.
     last_change: Instant,
 }
 
@@ -126,7 +126,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Looks at what nothing was heard of, as its time has come.
+    /// Checks the entities whose time has come, without an event.
     fn look_at_due(&mut self) -> Result<(), FatalError> {
         let now = Instant::now();
         self.queue.writers.release(now);
@@ -154,7 +154,7 @@ impl Watcher<'_> {
         })
     }
 
-    /// Asks the plugins anew what there is, watches that, and checks all of it. Returns the entities that have drifted.
+    /// Scans the plugins again, watches all paths, and checks all entities. Returns those that have drifted.
     fn survey(&mut self) -> Result<Vec<EntityIndex>, FatalError> {
         let selection = Selection { selectors: self.arguments.selection.selectors.clone() };
         let mut findings = Findings::new(self.reporter, &mut self.told);
@@ -169,7 +169,7 @@ impl Watcher<'_> {
             let mut paths = WatchedPaths::new(&absolute(root)?).map_err(FatalError::could_not_run)?;
             known.watch(&inventory, root, &mut paths)?;
             watch_definitions(root, &mut paths)?;
-            // Later events are reported, and earlier changes are found below.
+            // Later events are reported, and earlier changes are found by the check below.
             paths.arm().map_err(FatalError::could_not_run)?;
             if inputs.is_consistent(&inventory, &selected, self.interrupt, &mut findings)? {
                 break (inventory, selected, known, paths);
@@ -191,7 +191,8 @@ impl Watcher<'_> {
         self.is_flawed = inventory.is_flawed_for(&selection);
         self.forget_fights(&inventory, &known);
         drop(inventory);
-        // What stays lies above what the look at everything took. It is moved, so that the C library gives back what is left behind.
+        // The data that is kept lies above the memory of the scan on the heap. Moving it lets the C library return the
+        // rest to the system.
         self.known = known.clone();
         drop(known);
         self.timers = self.known.timers(Instant::now());
@@ -199,7 +200,7 @@ impl Watcher<'_> {
         Ok(self.learn(found, &Causes::new()))
     }
 
-    /// Forgets the repairs of entities that are defined in another way by now.
+    /// Forgets the repairs of entities whose definitions have changed since.
     fn forget_fights(&mut self, inventory: &Inventory, known: &Known) {
         let inputs = definitions::common_inputs(&self.settings.root);
         if self.common_inputs.replace(inputs) != Some(inputs) {
@@ -213,7 +214,8 @@ impl Watcher<'_> {
         self.fights.forget_unless(&found.collect());
     }
 
-    /// Checks entities that something has happened to, and what may be as it should be because of that. Returns those that have drifted.
+    /// Checks entities with events, and those that may be affected or fixed by the same change. Returns those that have
+    /// drifted.
     fn look(&mut self, causes: &Causes) -> Result<Vec<EntityIndex>, FatalError> {
         if causes.is_empty() {
             return Ok(Vec::new());
@@ -228,7 +230,7 @@ impl Watcher<'_> {
             found.iter().filter(is_blocked).filter_map(|finding| self.known.find(finding.id.as_bstr())).collect();
         let required = self.known.with_required(&blocked);
         if !required.is_subset(&asked) {
-            // It would be hindered in a repair, too.
+            // It would block a repair, too.
             asked.extend(required);
             let Some(again) = self.check(&asked)? else { return self.survey_or_postpone() };
             found = again;
@@ -236,7 +238,7 @@ impl Watcher<'_> {
         Ok(self.learn(found, causes))
     }
 
-    /// Checks these entities, and returns how they are. Returns none if there may be other entities than before.
+    /// Checks these entities, and returns their states. Returns `None` if the set of entities may have changed.
     fn check(&mut self, entities: &HashSet<EntityIndex>) -> Result<Option<Vec<Finding>>, FatalError> {
         let selection = self.known.selection(entities.iter().copied());
         let preview = check::Preview { force: self.arguments.force, ..check::Preview::default() };
@@ -253,7 +255,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Takes what was found, and says what is new. Returns the entities that have drifted.
+    /// Records findings, and reports what is new. Returns the entities that have drifted.
     fn learn(&mut self, found: Vec<Finding>, causes: &Causes) -> Vec<EntityIndex> {
         let mut drifted = Vec::new();
         for finding in found {
@@ -284,7 +286,7 @@ impl Watcher<'_> {
         drifted
     }
 
-    /// Has something be looked at again later, as it could not be done now. Only a signal ends the watch.
+    /// Schedules a retry of a check that failed. Only a signal ends the watch.
     fn postpone(&mut self, fatal: FatalError, heard: Heard) -> Result<(), FatalError> {
         match fatal {
             FatalError::Interrupted { .. } | FatalError::TimeIsOver { .. } => return Err(fatal),
@@ -299,10 +301,10 @@ impl Watcher<'_> {
         Ok(())
     }
 
-    /// Returns the exit code that the states of the entities make.
+    /// Returns the exit code for the states of the entities.
     fn exit_code(&self) -> u8 {
         let any = |state| self.known.entities.iter().any(|entity| entity.state == Some(state));
-        // What could not be done waits to be tried again.
+        // Failed operations are waiting for a retry.
         if any(State::Failed) || self.is_flawed || self.queue.has_postponed() {
             exit::FAILED
         } else if any(State::Drifted) {
@@ -314,7 +316,7 @@ impl Watcher<'_> {
 }
 
 impl Finding {
-    /// Returns the reason for which the entity is not as it should be, in the words of its plugin.
+    /// Returns the reason for which the entity has drifted, in the words of its plugin.
     fn reason(&self) -> Option<BString> {
         self.refusals.iter().chain(&self.changes).next().cloned()
     }

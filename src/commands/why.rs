@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Why, context: &mut Context<'_>) -> Result<u8, Fata
     Ok(if indexes.is_empty() { exit::FAILED } else { exit::DONE })
 }
 
-/// Asks the plugins. Where none is configured, nothing is managed.
+/// Scans the plugins. Without any configuration, no path is managed.
 fn ask(
     subject: &Subject,
     settings: &Settings,
@@ -83,7 +83,7 @@ fn is_missing(path: &Path) -> bool {
     path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Returns the entities that a subject stands for.
+/// Returns the entities that match a subject.
 fn meant(subject: &Subject, inventory: &Inventory, root: &Root) -> Vec<EntityIndex> {
     let is_source = |source: &BString| *source == subject.given || is_at(source, subject, root);
     let is_meant =
@@ -91,7 +91,7 @@ fn meant(subject: &Subject, inventory: &Inventory, root: &Root) -> Vec<EntityInd
     inventory.entities.entries().filter(|(_, entity)| is_meant(entity)).map(|(index, _)| index).collect()
 }
 
-/// Returns true if a resource file is the path that was given.
+/// Returns true if a resource file is at the given path.
 fn is_at(source: &BString, subject: &Subject, root: &Root) -> bool {
     *source == bytes(&root.join(subject.path()))
 }
@@ -119,7 +119,8 @@ fn unmanaged(subject: &Subject, inventory: Option<&Inventory>) -> Answer {
     Answer { path: Some(subject.path()), within, ..Answer::default() }
 }
 
-/// Returns the change that a person has made to an entity since it was applied last, if there is one. Of one that has no difference to show nothing is said.
+/// Returns the manual change to an entity since it was last applied: `Some(None)` if there is none, `None` if the
+/// plugin has no difference to show.
 fn edited(
     index: EntityIndex,
     path: Option<&Path>,
@@ -139,7 +140,7 @@ fn edited(
         if !view.difference(&pair).ok()?.is_empty() {
             return Some(Some(Edit::Shown));
         }
-        // Of a copy without a label nobody knows which mode it has, and none but root can give it its owner.
+        // The mode of a copy without a label is unknown, and only root can give a copy its original owner.
         let is_copy = inventory.resources.is_of_the_run(&pair.from);
         let has_mode = pair.from_label.is_some() || !is_copy;
         let has_owner = !is_copy || rustix::process::geteuid().is_root();
@@ -149,7 +150,7 @@ fn edited(
     Ok(pair.and_then(edit))
 }
 
-/// Returns the last change of an entity that is on record. Whoever may not read records is told so.
+/// Returns the last recorded change of an entity. Warns if the records are not readable.
 fn last_change(answer: &Answer, root: &Root, reporter: &mut dyn Reporter) -> Option<EntityRecord> {
     let id = answer.id.clone()?;
     let sought = [Sought::new(Subject { path: id.clone(), given: id })];

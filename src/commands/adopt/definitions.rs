@@ -1,4 +1,4 @@
-//! Files of adopted definitions: each stands below lines that name its entity, and the reason.
+//! Files of adopted definitions. Each definition follows comments with the ID of its entity and the reason.
 
 use bstr::{BStr, BString, ByteSlice};
 use holo_definitions::values::quoted;
@@ -20,22 +20,22 @@ pub(super) struct Definitions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     id: String,
-    /// Everything below its name, without empty lines at the end.
+    /// Everything below the line with its ID, without trailing blank lines.
     text: BString,
 }
 
-/// The file is not one that was written so.
+/// The file was not written by `holo adopt`.
 #[derive(Debug, thiserror::Error)]
 #[error("it was not written by holo adopt")]
 pub(super) struct ForeignError;
 
 impl Definitions {
-    /// Returns a file without definitions.
+    /// Returns an empty file.
     pub(super) fn new() -> Definitions {
         Definitions { blocks: Vec::new() }
     }
 
-    /// Reads a file.
+    /// Parses a file.
     pub(super) fn parse(text: &[u8]) -> Result<Definitions, ForeignError> {
         let mut lines = text.split_str("\n");
         if lines.next() != Some(HEADER.as_bytes()) {
@@ -46,7 +46,7 @@ impl Definitions {
             match (line.strip_prefix(MARK.as_bytes()), blocks.last_mut()) {
                 (Some(id), _) => blocks.push(Block { id: parse_id(id).ok_or(ForeignError)?, text: BString::default() }),
                 (None, Some(block)) => block.text.extend([line, b"\n"].concat()),
-                // A person's remark, perhaps.
+                // A blank line that a user may have added.
                 (None, None) if line.is_empty() => {}
                 (None, None) => return Err(ForeignError),
             }
@@ -66,12 +66,12 @@ impl Definitions {
         self.blocks.len() < count
     }
 
-    /// Returns true if it has a definition of an entity.
+    /// Returns true if the file defines the entity.
     pub(super) fn has(&self, id: &str) -> bool {
         self.blocks.iter().any(|block| block.id == id)
     }
 
-    /// Adds a definition, instead of an earlier one of the same entity. Without a reason, that of the earlier one stays.
+    /// Adds a definition, replacing an earlier one of the same entity. Without a reason, an earlier reason is kept.
     pub(super) fn set(&mut self, id: &str, reason: Option<&BString>, definition: &[u8]) {
         let earlier = self.blocks.iter_mut().find(|block| block.id == id);
         let reason = reason.map(|reason| format!("# {}", as_comment(reason.as_bstr())).into_bytes());

@@ -1,4 +1,4 @@
-//! Asking plugins for the resource files of one thing.
+//! Requests the resource files of an entity or path from plugins.
 
 use super::request::Request;
 use crate::error::FatalError;
@@ -14,28 +14,28 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The answer about one thing.
+/// The answer to a request.
 pub(super) enum Gathered {
-    /// No plugin knows it.
+    /// No plugin recognises it.
     Unknown,
-    /// It is as its resource files have it.
+    /// It matches its resource files.
     Unchanged,
-    /// It cannot be adopted; it has been said why.
+    /// It cannot be adopted; the reason has been reported.
     Failed,
     Resources(Resources),
 }
 
-/// The resource files of one thing.
+/// The resource files of an adopted entity.
 pub(super) struct Resources {
     /// The ID of the plugin.
     pub(super) plugin: String,
-    /// A definition; empty if there is none.
+    /// The definition; empty if there is none.
     pub(super) definition: BString,
-    /// Files in the cache directory, with their paths below the resource directory.
+    /// Files in the cache directory, with their paths relative to the resource directory.
     pub(super) files: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Asks the plugin that is known to have it, or else one after the other.
+/// Asks the plugin that owns the entity if it is known, otherwise each plugin in turn.
 pub(super) fn gather(
     request: &mut Request,
     inventory: &mut Inventory,
@@ -73,7 +73,7 @@ fn ask(
     let answer = plugin.adopt(adoption, interrupt, &mut |stream, bytes| reporter.output(stream, bytes));
     let definition = match answer {
         Ok(Adopted::Unknown) => return Ok(Gathered::Unknown),
-        // It may be a path, or another name. A plugin answers so once.
+        // The name was a path or an alias. A plugin redirects once only.
         Ok(Adopted::Entity(id)) if request.id != id && request.plugin.is_none() => {
             request.id = id;
             request.plugin = Some(index);
@@ -95,7 +95,7 @@ fn ask(
             return Ok(Gathered::Failed);
         }
         Err(OperationError::Fatal(fatal)) => return Err(fatal),
-        // The plugin has said why.
+        // The plugin has reported the reason.
         Err(OperationError::Failed(PluginError::Operation)) => return Ok(Gathered::Failed),
         Err(OperationError::Failed(error)) => {
             reporter.error(format!("cannot adopt {}: {error}", request.id));
@@ -111,19 +111,19 @@ fn ask(
     Ok(Gathered::Resources(Resources { plugin: plugin.id.clone(), definition, files }))
 }
 
-/// Has a person edit a file at the terminal. Returns false if there is no editor, or no terminal, or the editor has failed.
+/// Opens a file in the user's editor. Returns false if there is no editor or no terminal, or if the editor fails.
 fn edit(editor: Option<&str>, path: &Path) -> bool {
     let Some(editor) = editor else { return false };
     let terminal = || File::options().read(true).write(true).open("/dev/tty");
     let (Ok(input), Ok(output), Ok(errors)) = (terminal(), terminal(), terminal()) else { return false };
-    // The variable may have arguments.
+    // The variable may contain arguments.
     let mut program = Program::new("/bin/sh");
     program.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(path).in_our_group();
     program.stdin_file(input).stdout_file(output).stderr_file(errors);
     program.run(|_, _| {}).is_ok_and(|ended| ended.failure().is_none())
 }
 
-/// Makes an empty directory in a cache.
+/// Creates an empty directory in a cache directory.
 pub(super) fn fresh_directory(cache: &Path) -> Result<PathBuf, FatalError> {
     let above = cache.join("adopted");
     let failed = |error| FatalError::io("mkdir", &above, error);
@@ -134,7 +134,7 @@ pub(super) fn fresh_directory(cache: &Path) -> Result<PathBuf, FatalError> {
     Ok(directory)
 }
 
-/// Returns the files and symlinks below a directory, each with its path below it.
+/// Returns the files and symlinks below a directory, each with its relative path.
 fn files_in(directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>, FatalError> {
     let mut files = Vec::new();
     for entry in WalkDir::new(directory).sort_by_file_name() {

@@ -1,4 +1,4 @@
-//! The things that are to be adopted: those that the command line names, or the candidates of all plugins.
+//! Determines what to adopt: the entities and paths on the command line, or the candidates of all plugins.
 
 use crate::assets;
 use crate::concurrently::{Heard, concurrently};
@@ -17,32 +17,32 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Something that is to be adopted.
+/// An entity or a path to adopt.
 pub(super) struct Request {
-    /// The ID of an entity, which need not exist, or the path of a file below the root.
+    /// The ID of an entity, which need not exist yet, or the path of a file below the root.
     pub(super) id: BString,
-    /// The plugin, if it is known whose it is.
+    /// The plugin that it belongs to, if known.
     pub(super) plugin: Option<PluginIndex>,
     pub(super) reason: Option<BString>,
     pub(super) group: Option<BString>,
-    /// The IDs of others of the same group.
+    /// The IDs of other entities in the same group.
     pub(super) with: Vec<BString>,
 }
 
 /// The candidates of all plugins.
 pub(super) struct Found {
     pub(super) requests: Vec<Request>,
-    /// True if a plugin could not list all.
+    /// Whether the list of a plugin is missing or incomplete.
     pub(super) has_failed: bool,
 }
 
-/// Returns the selectors that entities have to be scanned for: none, so that all are, unless only IDs are given.
+/// Returns the selectors for the scan. Unless all of them are IDs there are none, so that every entity is scanned.
 pub(super) fn for_scan(selectors: &[OsString]) -> &[OsString] {
     let are_ids = selectors.iter().all(|selector| select::looks_like_id(selector.as_bytes().as_bstr()));
     if are_ids { selectors } else { &[] }
 }
 
-/// Returns what the command line names.
+/// Returns a request for each selector on the command line.
 pub(super) fn named(selectors: &[OsString], inventory: &Inventory, root: &Root) -> Result<Vec<Request>, FatalError> {
     let mut seen = BTreeSet::new();
     let mut requests = Vec::new();
@@ -78,7 +78,7 @@ impl Request {
     }
 }
 
-/// Returns the ID of the entity that is at a path below the root.
+/// Returns the ID of the entity at a path below the root.
 fn entity_at(path: &BString, inventory: &Inventory) -> Option<BString> {
     let is_at = |asset: &holo_protocol::Asset| assets::path(asset).is_some_and(|at| *at == **path);
     let mut living = inventory.entities.iter().filter(|entity| entity.has_edges());
@@ -89,7 +89,7 @@ fn entity_at(path: &BString, inventory: &Inventory) -> Option<BString> {
     entity.map(|entity| entity.id().to_owned())
 }
 
-/// Returns a path as it is below the root: one that is not absolute is that of a file on this machine.
+/// Returns the path below the root that a selector stands for. A relative path refers to a file on this machine.
 fn below_root(selector: &OsStr, root: &Root) -> Result<PathBuf, FatalError> {
     let path = Path::new(selector);
     let absolute = |path: &Path| {
@@ -102,7 +102,7 @@ fn below_root(selector: &OsStr, root: &Root) -> Result<PathBuf, FatalError> {
     Ok(given.strip_prefix(&root).map_or_else(|_| given.clone(), |below| Path::new("/").join(below)))
 }
 
-/// Asks all plugins that can be asked what there is to adopt. A failure of one of them is said.
+/// Requests the candidates of all plugins that support adoption. Failures are reported.
 pub(super) fn candidates(
     inventory: &mut Inventory,
     interrupt: &Interrupt,
@@ -140,7 +140,7 @@ pub(super) fn candidates(
     Ok(Found { requests: with_their_groups(listed), has_failed })
 }
 
-/// Returns the requests for all candidates but those that are only ones with their groups, and are alone.
+/// Returns requests for all candidates, except companions without another member of their group.
 fn with_their_groups(listed: Vec<(Option<PluginIndex>, Candidate)>) -> Vec<Request> {
     let mut groups: BTreeMap<BString, Vec<BString>> = BTreeMap::new();
     for (_, candidate) in listed.iter().filter(|(_, candidate)| !candidate.is_companion) {

@@ -1,4 +1,5 @@
-//! The administrator's resource files: what is written there, and how. A run that is killed leaves each file as it was or as it shall be.
+//! Writes the administrator's resource files. Files are replaced atomically, so a killed run leaves each one old or
+//! new, never partial.
 
 use super::definitions::{self, Definitions};
 use super::gather::Resources;
@@ -16,21 +17,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The directory of resource files that are replaced when they are adopted again.
+/// The directory whose resource files are replaced when an entity is adopted again.
 const LOCAL: &str = "90-local";
-/// The directory in which files are written before they are moved to where they belong. No plugin has such a name.
+/// The directory in which files are staged before they are moved into place. It cannot be the name of a plugin.
 const STAGING: &str = ".adopt";
 
-/// Everything that is to be written.
+/// The files to write.
 pub(super) struct Plan {
-    /// The directory of all plugins' own resource directories.
+    /// The parent of all plugins' own resource directories.
     root: PathBuf,
-    /// A directory for what is compared.
+    /// A directory with the files that are compared.
     cache: PathBuf,
     adopted: Vec<Adopted>,
-    /// By the path of the file.
+    /// What happens to each file, by path.
     steps: BTreeMap<PathBuf, Step>,
-    /// The files of definitions, by their paths.
+    /// The files of definitions, by path.
     definitions: BTreeMap<PathBuf, Definitions>,
 }
 
@@ -53,7 +54,7 @@ enum DefinitionError {
     Io(#[from] IoError),
 }
 
-/// A text is not TOML.
+/// The text is not valid TOML.
 #[derive(Debug, thiserror::Error)]
 enum SyntaxError {
     #[error("it is not UTF-8")]
@@ -62,9 +63,9 @@ enum SyntaxError {
     Toml(#[from] toml::de::Error),
 }
 
-/// Something that becomes of a file.
+/// What happens to a file.
 enum Step {
-    /// It becomes a copy of this one.
+    /// It becomes a copy of this file.
     Copy(PathBuf),
     Write(Vec<u8>),
     Remove,
@@ -85,7 +86,7 @@ impl Plan {
         self.adopted.is_empty()
     }
 
-    /// Adds the resource files of something. Returns false if they cannot be written, which has been said.
+    /// Adds the resource files of an entity. Returns false if they cannot be written, which has been reported.
     pub(super) fn add(
         &mut self,
         request: &Request,
@@ -128,7 +129,7 @@ impl Plan {
         Ok(true)
     }
 
-    /// Says that a file is not replaced, and how it differs.
+    /// Reports that a file is not replaced, with the difference.
     fn refuse(&self, request: &Request, path: &Path, made: &Path, reporter: &mut dyn Reporter) {
         let shown = path.display();
         reporter.error(format!("cannot adopt {}: {shown} exists already; move it away, or edit it", request.id));
@@ -141,8 +142,8 @@ impl Plan {
         }
     }
 
-    /// Puts a definition into the file of its group, or into the one that has it if it is in no group, and out of any other. Returns the file,
-    /// and what becomes of all of them.
+    /// Moves a definition to the file of its group, or, without a group, to the file that already contains it, and
+    /// removes it from any other. Returns the file, and the changes to all of them.
     fn define(
         &mut self,
         request: &Request,
@@ -200,7 +201,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the directory of all plugins' own resource directories.
+    /// Returns the parent of all plugins' own resource directories.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -210,7 +211,7 @@ impl Plan {
         &self.adopted
     }
 
-    /// Writes the administrator's resource directories as they would be to an empty directory.
+    /// Writes the administrator's resource directories, as they would become, to an empty directory.
     pub(super) fn stage(&self, to: &Path) -> Result<(), FatalError> {
         let failed = |error| FatalError::io("open", &self.root, error);
         let entries = match fs::read_dir(&self.root) {
@@ -246,12 +247,13 @@ impl Plan {
         made.map_err(|error| FatalError::io("copy", path, error))
     }
 
-    /// Returns what would be written.
+    /// Returns the adoptions as pending, for a dry run.
     pub(super) fn preview(self) -> Vec<Adopted> {
         self.adopted.into_iter().map(|adopted| Adopted { is_pending: true, ..adopted }).collect()
     }
 
-    /// Writes everything: first beside the resource directories, so that nothing is missing when files begin to take their places.
+    /// Writes all files. All of them are staged first, so that they are complete before the first one is moved into
+    /// place.
     pub(super) fn carry_out(self) -> Result<Vec<Adopted>, FatalError> {
         let staging = self.root.join(STAGING);
         // An earlier run may have been killed.
@@ -280,13 +282,12 @@ impl Plan {
     }
 }
 
-/// Returns true if a file with this path below a resource directory is one that was adopted before.
+/// Returns true if the file at this path below a resource directory was written by an earlier adoption.
 fn is_replaced(below: &Path) -> bool {
     let is_direct = below.components().count() == 1;
     below.starts_with(LOCAL) || is_direct && below.as_os_str().as_bytes().starts_with(b"adopted-")
 }
 
-/// Parses TOML.
 fn parse(text: &[u8]) -> Result<toml::Table, SyntaxError> {
     Ok(text.to_str().map_err(|_| SyntaxError::Encoding)?.parse()?)
 }
@@ -326,7 +327,7 @@ fn copy(made: &Path, to: &Path) -> io::Result<()> {
     fs::set_permissions(to, Permissions::from_mode(metadata.permissions().mode() & 0o777))
 }
 
-/// Moves a file to its place, or removes what is there.
+/// Moves a staged file into place, or removes the file.
 fn put(path: &Path, staged: Option<&Path>) -> io::Result<()> {
     let Some(folder) = path.parent() else { return Ok(()) };
     match staged {
@@ -334,7 +335,7 @@ fn put(path: &Path, staged: Option<&Path>) -> io::Result<()> {
             let missing = folder.ancestors().take_while(|folder| !folder.is_dir()).count();
             fs::create_dir_all(folder)?;
             fs::rename(staged, path)?;
-            // The folders that were made are entries of theirs.
+            // Each new directory is an entry of its parent, which must be synced too.
             for folder in folder.ancestors().take(missing + 1) {
                 sync(folder)?;
             }

@@ -1,4 +1,4 @@
-//! `holo diff --pending`: only the differences that an apply would make.
+//! `holo diff --pending`: shows only the differences that an apply would make.
 
 use super::Context;
 use crate::cli::Diff;
@@ -13,7 +13,7 @@ pub(super) fn run(arguments: &Diff, context: &mut Context<'_>) -> Result<u8, Fat
     Ok(crate::commands::exit_code(tally.has_failed(), arguments.exit_zero, settings))
 }
 
-/// Hands on differences, and what goes wrong.
+/// Forwards differences and errors.
 struct Differences<'a>(&'a mut dyn Reporter);
 
 impl Reporter for Differences<'_> {

@@ -1,4 +1,4 @@
-//! Clocks and file systems by which it cannot be told that a file is unchanged.
+//! Clocks and file systems that make unchanged files hard to detect.
 
 use super::{Check, Findings, Scene, shown};
 use rustix::fs::statfs;
@@ -8,11 +8,11 @@ use walkdir::WalkDir;
 pub(super) const CHECK: Check =
     Check { name: "clock", fine: "the times of files tell if they have changed", needs_plugins: false, look };
 
-/// Clocks of machines that share a file system may differ so much.
+/// Tolerated difference between the clocks of machines that share a file system.
 const TOLERATED: Duration = Duration::from_secs(60);
 const REMEDY: &str = "what is known to be unchanged may be wrong: apply with --verify, which reads everything";
 
-/// File systems whose times are coarse, or set by other machines, by the numbers that statfs(2) lists.
+/// File systems with coarse timestamps, or timestamps set by other machines, by the magic numbers in statfs(2).
 const UNRELIABLE: [(u64, &str); 9] = [
     (0x4d44, "FAT"),
     (0x2011_bab0, "exFAT"),

@@ -1,4 +1,4 @@
-//! Entities that claim the same, so that none of them is applied.
+//! Conflicts between entities, which prevent all of them from being applied.
 
 use super::{Check, Findings, Scene};
 

@@ -1,4 +1,4 @@
-//! Mistakes in what people have written: plugins say them when they list their entities.
+//! Mistakes in definitions, which plugins report during a scan.
 
 use super::{Check, Findings, Scene};
 use crate::report::{RemarkKind, Severity};
@@ -13,7 +13,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         match remark.kind {
             RemarkKind::Diagnostic(Some(Severity::Error)) => findings.fail(&*remark.text, ""),
             RemarkKind::Diagnostic(Some(Severity::Warning)) => findings.warn(&*remark.text, ""),
-            // Plugins of version 3.
+            // Plugins of version 3 report in this form.
             RemarkKind::Output(Stream::Stderr) => {
                 for line in remark.text.lines() {
                     if let Some(text) = line.strip_prefix(Severity::Error.mark().as_bytes()) {

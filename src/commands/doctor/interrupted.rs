@@ -1,4 +1,4 @@
-//! Traces of runs that were killed.
+//! Traces of killed runs.
 
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::cache;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 pub(super) const CHECK: Check =
     Check { name: "interrupted", fine: "no run was killed and has left something behind", needs_plugins: false, look };
 
-/// A run that has not touched its cache directory for so long is hardly still at work.
+/// A run whose cache directory has not been touched for this time is unlikely to be running.
 const LONG_AGO: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
@@ -22,7 +22,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Looks at the run that was last at work on anything.
+/// Checks the last run that had work to do.
 fn last_run(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let history = match History::open(scene.root) {
         Ok(history) => history,

@@ -1,4 +1,4 @@
-//! A lock that an apply has left behind, or that keeps others out.
+//! A lock that an apply has left behind, or that blocks others.
 
 use super::{Check, Findings, Scene};
 use crate::lock::{self, State};

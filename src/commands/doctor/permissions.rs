@@ -1,4 +1,4 @@
-//! Files that decide what root does, and that others may write to; and what others may read that is nobody's business.
+//! Files that affect what root does and that others can write, and private files that others can read.
 
 use super::{Check, Findings, Scene};
 use std::fs::Metadata;
@@ -43,16 +43,16 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Returns true if it belongs to root, or to whoever asks.
+/// Returns true if the file belongs to root or to the current user.
 fn is_trusted(metadata: &Metadata) -> bool {
     metadata.uid() == 0 || metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
-/// Returns a path and everything that is below it, without what belongs to nobody but plugins.
+/// Returns a path and its descendants down to [`DEPTH`].
 fn everything_below(path: &Path) -> Vec<PathBuf> {
     let entries = WalkDir::new(path).max_depth(DEPTH).into_iter().filter_map(Result::ok);
     entries.map(walkdir::DirEntry::into_path).collect()
 }
 
-/// Deep enough for all that is read first; what is deeper can only be reached through that.
+/// Deep enough for all files that are read first; deeper ones are only reachable through these directories.
 const DEPTH: usize = 4;

@@ -1,4 +1,4 @@
-//! Plugins that are missing, do not answer, or cannot say all that they could.
+//! Plugins that are missing, do not answer, or do not support version 4.
 
 use super::{Check, Findings, Scene};
 use crate::generators;
@@ -9,7 +9,7 @@ use holo_protocol::API_VERSION_4;
 pub(super) const CHECK: Check = Check { name: "plugins", fine: "all plugins answer", needs_plugins: true, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
-    // Of leftovers it has been said already.
+    // Leftovers are reported by the check of the configuration.
     let said_of_configuration: Vec<_> = scene
         .configuration
         .iter()
@@ -26,7 +26,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         let advice = advice.map_or_else(|| remedy(text), |advice| advice.text.to_vec());
         match severity {
             Severity::Error => findings.fail(text, advice),
-            // The error before it has been heard.
+            // The preceding error has been reported.
             Severity::Warning if text.starts_with(b"Going on without ") || text.starts_with(b"Skipping plugin") => {}
             Severity::Warning => findings.warn(text, advice),
         }
@@ -43,7 +43,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Returns what to do about an error on the way to the entities, as far as its words tell.
+/// Returns the remedy for an error during discovery, judging by its text.
 fn remedy(text: &[u8]) -> Vec<u8> {
     let text = text.to_str_lossy();
     let remedies = [

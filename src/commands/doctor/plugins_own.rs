@@ -11,7 +11,7 @@ use holo_protocol::session::Stream;
 use holo_protocol::{Diagnosis, Level};
 use std::sync::Arc;
 
-/// Asks the plugins that answered what else they know.
+/// Asks the plugins that answered for their own diagnoses.
 pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<Finding>) -> Result<(), FatalError> {
     let Some(inventory) = &mut scene.inventory else { return Ok(()) };
     let resources = Arc::clone(&inventory.resources);

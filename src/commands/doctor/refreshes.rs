@@ -1,4 +1,4 @@
-//! Refreshes that are due, as something failed or was ended before they could be done.
+//! Refreshes that are still due because a run failed or was interrupted.
 
 use super::{Check, Findings, HIDDEN, Scene, shown};
 use crate::refresh::Refreshes;

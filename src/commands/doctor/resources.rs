@@ -1,4 +1,4 @@
-//! Resource files and generators that nobody reads, wherever the plugin would look.
+//! Resource files and generators that no plugin reads.
 
 use super::state::has_files;
 use super::{Check, Findings, Scene};

@@ -1,4 +1,4 @@
-//! The things that checks look at.
+//! The state of the machine that the checks examine.
 
 use crate::config::{self, ConfigError, Configuration};
 use crate::discovery::discover_what_answers;
@@ -11,28 +11,28 @@ use crate::root::Root;
 use crate::settings::Settings;
 use std::path::Path;
 
-/// The things that checks look at: the root, its configuration, and what came of asking its plugins.
+/// The state of the machine that the checks examine: the root, its configuration, and the result of discovery.
 pub(in crate::commands) struct Scene<'a> {
     pub(super) root: &'a Root,
     pub(super) temporary_directory: &'a Path,
     pub(super) configuration: Result<Configuration, ConfigError>,
-    /// The remarks that were made on the way to the entities.
+    /// The remarks made during discovery.
     pub(super) remarks: Vec<Remark<'static>>,
-    /// The plugins that answered, and their entities; none if not even those could be asked.
+    /// The plugins that answered, and their entities; `None` if discovery failed.
     pub(in crate::commands) inventory: Option<Inventory>,
 }
 
 impl<'a> Scene<'a> {
-    /// Reads the configuration, and asks the plugins.
+    /// Reads the configuration, and scans the plugins.
     ///
     /// # Errors
-    /// If the run is to end.
+    /// If the run must end.
     pub(in crate::commands) fn take(settings: &'a Settings, interrupt: &Interrupt) -> Result<Scene<'a>, FatalError> {
         let configuration = config::read(&settings.root);
         let mut heard = Heard::default();
         let inventory = if configuration.is_ok() {
             let everything = Interest::Selectors(&[]);
-            // Remedies are asked for.
+            // Hints contain the remedies.
             let settings = Settings { gives_hints: true, ..settings.clone() };
             match discover_what_answers(&settings, Purpose::Check, everything, interrupt, &mut heard) {
                 Ok(inventory) => Some(inventory),
@@ -50,7 +50,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Keeps remarks.
+/// Collects remarks.
 #[derive(Default)]
 struct Heard(Vec<Remark<'static>>);
 

@@ -1,4 +1,4 @@
-//! State that no plugin uses any more.
+//! State that no configured plugin uses.
 
 use super::{Check, Findings, Scene};
 use std::fs;
@@ -12,7 +12,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let Ok(configuration) = &scene.configuration else { return };
     for entry in fs::read_dir(scene.root.states()).into_iter().flatten().filter_map(Result::ok) {
         let (name, path) = (entry.file_name(), entry.path());
-        // Those with a dot are the dispatcher's own.
+        // Names that start with a dot belong to the dispatcher.
         let is_own = name.as_encoded_bytes().starts_with(b".");
         let is_asked_for = configuration.plugins.iter().any(|line| name == *line.id);
         if !is_own && !is_asked_for && has_files(&path) {
@@ -26,7 +26,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Returns true if anything but directories is there.
+/// Returns true if the directory contains anything other than directories.
 pub(super) fn has_files(path: &Path) -> bool {
     WalkDir::new(path).into_iter().filter_map(Result::ok).any(|entry| !entry.file_type().is_dir())
 }

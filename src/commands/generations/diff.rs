@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The bit of the mode of a file that others may read.
+/// The mode bit that allows everyone to read a file.
 const READABLE: u32 = 0o004;
 
 pub(in crate::commands) fn run(arguments: &GenerationsDiff, context: &mut Context<'_>) -> Result<u8, FatalError> {
@@ -27,7 +27,7 @@ pub(in crate::commands) fn run(arguments: &GenerationsDiff, context: &mut Contex
     };
     let to = to.map_err(FatalError::could_not_run)?;
     if arguments.to.is_none() {
-        // Generators are not run for that.
+        // Generators are not run for this comparison.
         from.leave_out_generated();
     }
     let paths: Vec<PathBuf> = differences(from.inputs(), to.inputs()).into_keys().map(Path::to_owned).collect();
@@ -53,7 +53,7 @@ pub(in crate::commands) fn run(arguments: &GenerationsDiff, context: &mut Contex
     Ok(exit::DONE)
 }
 
-/// An input in one of two generations.
+/// An input in one of the two generations.
 struct Side<'a> {
     node: Option<&'a Node>,
     content: Content,
@@ -78,7 +78,7 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// Returns true if not everybody may read a file, so that it is not shown either.
+/// Returns true if not everyone may read a file, so that its content is not shown.
 fn is_sensitive(node: Option<&Node>) -> bool {
     matches!(node, Some(Node::File { access, .. }) if access.mode & READABLE == 0)
 }
@@ -112,7 +112,7 @@ fn access(node: Option<&Node>) -> Option<Access> {
     }
 }
 
-/// Returns the difference of something of which only the mode or the owner has changed.
+/// Returns the difference of an input whose mode or owner has changed, but not its content.
 fn access_change(from: &BStr, to: &BStr, old: Access, new: Access) -> Vec<u8> {
     let mut text = format!("diff --holo {from} {to}\n");
     if old.mode != new.mode {

@@ -1,4 +1,4 @@
-//! Records as they are shown.
+//! Formats records.
 
 use crate::history::{Counts, EntityRecord, RefusalRecord, Run, RunState};
 use holo_events::{self as line, DiffLine, RecordLine, Refusal, RunLine, Text};
@@ -6,7 +6,7 @@ use holo_protocol::Text as Bytes;
 use jiff::Timestamp;
 use std::path::Path;
 
-/// Returns the time at which a run began.
+/// Returns the start time of a run.
 pub(super) fn began(run: &Run) -> Option<Timestamp> {
     run.began.as_ref().map(|began| began.time)
 }
@@ -18,7 +18,7 @@ pub(super) fn result(run: &Run) -> &'static str {
     }
 }
 
-/// Returns the numbers of entities that were not simply as desired: `3 changed, 1 failed`.
+/// Returns the number of entities for each noteworthy result: `3 changed, 1 failed`.
 pub(super) fn counts(run: &Run) -> String {
     let Counts { changed, refused, skipped, failed, .. } = run.counts();
     let counts = [(changed, "changed"), (refused, "refused"), (skipped, "skipped"), (failed, "failed")];
@@ -26,7 +26,7 @@ pub(super) fn counts(run: &Run) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the user who ran it, or what did.
+/// Returns the user or the trigger that started the run.
 pub(super) fn who(run: &Run) -> String {
     let Some(who) = run.began.as_ref().map(|began| &began.who) else { return String::new() };
     match (&who.trigger, &who.sudo_user) {
@@ -36,7 +36,7 @@ pub(super) fn who(run: &Run) -> String {
     }
 }
 
-/// Returns the command line, with the name of the program alone instead of its path.
+/// Returns the command line, with the program's path reduced to its name.
 pub(super) fn command(run: &Run) -> String {
     let words = run.began.iter().flat_map(|began| &began.command).map(|Bytes(word)| word.to_string());
     let words = words.enumerate().map(|(index, word)| match Path::new(&word).file_name() {
@@ -46,7 +46,7 @@ pub(super) fn command(run: &Run) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the line of a run for programs.
+/// Returns the JSON line of a run.
 pub(super) fn run(run: &Run) -> RunLine<'_> {
     let (began, ended) = (run.began.as_ref(), run.ended.as_ref());
     let who = began.map(|began| &began.who);
@@ -68,7 +68,7 @@ pub(super) fn run(run: &Run) -> RunLine<'_> {
     }
 }
 
-/// Returns the line of the work on an entity for programs.
+/// Returns the JSON line of a record about an entity.
 pub(super) fn record(record: &EntityRecord, with_diffs: bool) -> RecordLine<'_> {
     let diffs = record.diffs.iter().filter(|_| with_diffs);
     RecordLine {

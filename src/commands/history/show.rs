@@ -10,7 +10,7 @@ use crate::run_id::RunId;
 use holo_events::Line;
 use holo_protocol::Text;
 
-/// Shows a run, and what it did.
+/// Shows a run and its records.
 pub(super) fn run(arguments: &HistoryShow, history: &History, reporter: &mut dyn Reporter) -> u8 {
     let run = match &arguments.run {
         Some(id) => history.find(id).map_err(|ids| not_found(id, &ids)),

@@ -1,4 +1,4 @@
-//! Candidates, what is adopted, and origins of lines: they can be read, and nothing changes for them.
+//! Judges candidates, adoptions and origins of lines: the answers are well-formed, and the operations change no files.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -9,12 +9,12 @@ use holo_protocol::session::Operation;
 use holo_protocol::{AdoptMessage, Candidate, Health, Span};
 use std::path::Path;
 
-/// An ID that hardly any plugin knows.
+/// An ID that no plugin should recognise.
 const UNKNOWN: &str = "plugin-check:no such entity";
-/// The number of candidates that are adopted.
+/// The maximum number of candidates that are adopted.
 const MAX_ADOPTED: usize = 10;
 
-/// Asks what could be adopted, and adopts it, if the plugin says that it knows how.
+/// Requests candidates and adopts them, if the plugin supports it.
 pub(super) fn judge_adoption(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     if !harness.manner.adopts {
         return Ok(());
@@ -59,7 +59,7 @@ fn adopt(harness: &mut Harness<'_, '_>, id: &BString) -> Result<(), FatalError> 
     Ok(())
 }
 
-/// Expects that what the plugin cannot know is left to others.
+/// Expects the plugin to answer `unknown` for an ID that it cannot recognise.
 fn unknown(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let id = BString::from(UNKNOWN);
     let subject = harness.subject("adopt", std::slice::from_ref(&id));
@@ -72,7 +72,7 @@ fn unknown(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     Ok(())
 }
 
-/// Judges what is said on file descriptor 3. Returns true if it is anything.
+/// Judges the messages on file descriptor 3. Returns true if there are any.
 fn messages(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) -> bool {
     let lines = heard.messages.lines().filter(|line| !line.is_empty());
     let odd = lines.clone().find(|line| AdoptMessage::parse(line).is_none());
@@ -89,7 +89,7 @@ fn messages(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) -> bool
     lines.count() > 0
 }
 
-/// Asks where the lines of each entity's file have come from, if the plugin says that it knows.
+/// Requests the origins of the lines of each entity's file, if the plugin supports it.
 pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, living: &[&BString]) -> Result<(), FatalError> {
     if !harness.manner.blames {
         return Ok(());
@@ -113,7 +113,7 @@ pub(super) fn judge_blame(harness: &mut Harness<'_, '_>, living: &[&BString]) ->
     Ok(())
 }
 
-/// Has the health checks of the entities run, if the plugin says that it can do that.
+/// Runs the health checks of the entities, if the plugin supports them.
 pub(super) fn judge_health(harness: &mut Harness<'_, '_>, living: &[&BString]) -> Result<(), FatalError> {
     if !harness.manner.checks_health || living.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Diagnoses: their lines can be read, and nothing changes for them.
+//! Judges diagnoses: the lines are well-formed, and the operation changes no files.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -7,7 +7,7 @@ use bstr::ByteSlice;
 use holo_protocol::Diagnosis;
 use holo_protocol::session::Operation;
 
-/// Asks for diagnoses if the plugin says that it has some.
+/// Requests diagnoses, if the plugin supports them.
 pub(super) fn judge(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     if !harness.manner.doctors {
         return Ok(());

@@ -6,23 +6,23 @@ use std::fmt;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
-    /// The interface is broken.
+    /// The plugin violates the interface.
     Failure,
-    /// It is not, but hardly anybody means it so.
+    /// The interface permits it, but it is probably a mistake.
     Warning,
 }
 
-/// Something that is not as it should be.
+/// A violation or a probable mistake.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// The operation that showed it: `apply note:a`. Empty if it is about the whole.
+    /// The operation that revealed it, such as `apply note:a`. Empty if the finding is about the plugin as a whole.
     subject: String,
     text: String,
     rule: Option<Rule>,
 }
 
-/// The section that states a rule: the headings of `holo-plugin-interface(7)`.
+/// The sections that state the rules: headings of `holo-plugin-interface(7)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
     Names,
@@ -84,7 +84,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Takes findings, counts them, and hands each on the first time it is made.
+/// Counts findings, and passes each new one on.
 pub(super) struct Findings<'a> {
     show: &'a mut dyn FnMut(&Finding),
     shown: HashSet<String>,
@@ -98,7 +98,7 @@ impl<'a> Findings<'a> {
         Findings { show, shown: HashSet::new(), passed: 0, failed: 0, warnings: 0 }
     }
 
-    /// Counts a check, and adds what is found if it does not hold. Returns true if it held.
+    /// Counts a check, and adds a finding if the condition does not hold. Returns the condition.
     pub(super) fn expect(
         &mut self,
         severity: Severity,
@@ -115,13 +115,13 @@ impl<'a> Findings<'a> {
         holds
     }
 
-    /// Adds something that a person should know, whatever the plugin does.
+    /// Adds a note for the user that does not depend on the plugin's behaviour.
     pub(super) fn note(&mut self, text: String) {
         self.add(&Finding { severity: Severity::Warning, subject: String::new(), text, rule: None });
     }
 
     fn add(&mut self, finding: &Finding) {
-        // A mistake shows again in each stage.
+        // The same mistake shows up in each stage.
         if self.shown.insert(finding.to_string()) {
             match finding.severity {
                 Severity::Failure => self.failed += 1,
@@ -137,7 +137,7 @@ impl<'a> Findings<'a> {
 }
 
 impl fmt::Display for Findings<'_> {
-    /// Writes the numbers: `41 checks passed, 1 failed, 0 warnings`.
+    /// Writes the summary: `41 checks passed, 1 failed, 0 warnings`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         write!(

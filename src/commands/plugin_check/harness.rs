@@ -1,4 +1,5 @@
-//! Calls of the plugin, with what holds for every one of them: its time, processes left behind, files where none may be.
+//! Calls the plugin, and checks what must hold for every call: its time limit, no processes left behind, no files
+//! outside its directories.
 
 use super::finding::{Findings, Rule, Severity};
 use super::heard::{CallError, Heard, MAX_KEPT, keep, listed, plain, quoted};
@@ -17,10 +18,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The number of bytes that are kept of what a plugin writes to file descriptor 3.
+/// The number of bytes kept of a plugin's output to file descriptor 3.
 const MAX_MESSAGES: usize = 1 << 20;
 
-/// Calls a plugin in one manner, and judges each call.
+/// Calls a plugin in one mode, and judges each call.
 pub(super) struct Harness<'a, 'f> {
     pub(super) program: PathBuf,
     pub(super) id: String,
@@ -60,7 +61,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.findings.expect(Severity::Warning, rule, subject, holds, text)
     }
 
-    /// Begins a run: with an empty cache directory, and a new session.
+    /// Begins a run with an empty cache directory and a new session.
     pub(super) fn begin_run(&mut self) -> Result<(), FatalError> {
         self.end_session()?;
         self.scratch.begin_run()
@@ -84,7 +85,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         Ok(())
     }
 
-    /// Asks for the scan report, which is the standard output of what is heard.
+    /// Requests the scan report, returned as standard output.
     pub(super) fn scan(&mut self) -> Result<Heard, FatalError> {
         if self.manner.session {
             let subject = self.subject("scan", &[]);
@@ -94,7 +95,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.scan_in(&directories, self.manner.api_version)
     }
 
-    /// Asks for the scan report on some entities.
+    /// Requests the scan report of some entities.
     pub(super) fn scan_limited(&mut self, limit: ScanLimit<'_>, subject: &str) -> Result<Heard, FatalError> {
         if let ScanLimit::Ids(ids) = limit
             && !self.manner.session
@@ -110,13 +111,13 @@ impl<'a, 'f> Harness<'a, 'f> {
         Ok(heard.pop().unwrap_or_default())
     }
 
-    /// Asks one process for the scan report.
+    /// Requests the scan report from a new process.
     pub(super) fn scan_in(&mut self, directories: &Directories, api_version: u32) -> Result<Heard, FatalError> {
         let environment = self.environment(directories, api_version);
         self.call("scan", &[], environment, false)
     }
 
-    /// Asks for what is said of itself.
+    /// Requests the plugin's description of itself.
     pub(super) fn info(&mut self) -> Result<Heard, FatalError> {
         let environment = vec![
             (names::ROOT_DIR, self.scratch.directories().root.clone().into_os_string()),
@@ -126,7 +127,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.call("info", &[], environment, false)
     }
 
-    /// Asks something that is about no entity, which is answered in lines on file descriptor 3.
+    /// Runs an operation that is not about an entity, whose answer is lines on file descriptor 3.
     pub(super) fn ask(&mut self, operation: Operation, subject: &str) -> Result<Heard, FatalError> {
         if self.manner.session {
             let mut heard = self.request(&Request::new(0, operation), subject)?;
@@ -136,7 +137,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.call(operation.word(), &[], environment, true)
     }
 
-    /// Has the health checks of entities run, which is answered in lines on file descriptor 3.
+    /// Runs the health checks of entities, whose answer is lines on file descriptor 3.
     pub(super) fn health(&mut self, ids: &[BString], subject: &str) -> Result<Heard, FatalError> {
         if self.manner.session {
             let entities = ids.iter().cloned().map(Text).collect();
@@ -148,7 +149,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.call("health", ids, environment, true)
     }
 
-    /// Has the plugin work on entities of which none depends on another. Returns what is heard of each.
+    /// Runs an operation on entities that do not depend on each other. Returns the answers for each of them.
     pub(super) fn work(&mut self, operation: Operation, ids: &[BString]) -> Result<Vec<Heard>, FatalError> {
         if self.manner.session {
             let subject = self.subject(operation.word(), ids);
@@ -161,7 +162,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         ids.iter().map(one).collect()
     }
 
-    /// Asks for resource files of something, to be written into a directory.
+    /// Requests resource files for an entity or path, to be written to a directory.
     pub(super) fn adopt(&mut self, id: &BString, directory: &Path) -> Result<Heard, FatalError> {
         if self.manner.session {
             let subject = self.subject("adopt", std::slice::from_ref(id));
@@ -208,7 +209,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         })
     }
 
-    /// Says what is wrong with the answers to a request; returns what is heard of each entity.
+    /// Reports errors in the answers to a request. Returns the answers for each entity.
     fn judge_answers(&mut self, subject: &str, asked: Asked) -> Vec<Heard> {
         self.in_time(subject, asked.in_time);
         for (rule, severity, text) in &asked.complaints {
@@ -220,7 +221,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         asked.heard
     }
 
-    /// Returns the environment of all operations but `info`.
+    /// Returns the environment of all operations except `info`.
     pub(super) fn environment(&self, directories: &Directories, api_version: u32) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache, .. } = directories;
         let mut environment = vec![
@@ -229,7 +230,7 @@ impl<'a, 'f> Harness<'a, 'f> {
             (names::RESOURCE_DIR, resources.into()),
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, cache.into()),
-            // Each of these runs applies something in the end.
+            // Each of these runs ends in an apply.
             (names::READ_ONLY, "0".into()),
             ("TMPDIR", self.scratch.temporary().into()),
         ];
@@ -242,7 +243,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         environment
     }
 
-    /// Runs one process to its end, or to the end of its time.
+    /// Runs a process until it ends or exceeds its time limit.
     fn call(
         &mut self,
         operation: &str,
@@ -277,7 +278,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         Ok(heard)
     }
 
-    /// Says what is wrong with how a process ended, but for its exit status.
+    /// Reports problems with the end of a process, other than its exit status.
     fn judge_end(&mut self, subject: &str, ended: Option<Exit>) -> Option<CallError> {
         if !self.in_time(subject, ended.is_some()) {
             return Some(CallError::Told);
@@ -287,7 +288,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         ended.status.failure().map(CallError::Failed)
     }
 
-    /// Expects that a call did not take so long that it was killed.
+    /// Expects that a call ended within its time limit.
     fn in_time(&mut self, subject: &str, holds: bool) -> bool {
         let text = format!("did not end within {:?}, and was killed with its process group", self.limit);
         self.findings.expect(Severity::Failure, None, subject, holds, text)
@@ -312,7 +313,7 @@ impl<'a, 'f> Harness<'a, 'f> {
         self.warn_unless(Rule::Environment, subject, strays.is_empty(), text);
     }
 
-    /// Expects that nothing has changed, but for the plugin's state where that may change.
+    /// Expects that no file has changed, except for the plugin's state where that is allowed.
     pub(super) fn unchanged_since(
         &mut self,
         rule: Rule,

@@ -1,18 +1,18 @@
-//! The words of a plugin, as they are kept and shown.
+//! The output of a plugin, as it is kept and shown.
 
 use bstr::ByteSlice;
 
-/// The number of bytes that are kept of a plugin's output, so that one which never stops does no harm.
+/// The number of bytes kept of a plugin's output, so that endless output does no harm.
 pub(super) const MAX_KEPT: usize = 64 << 20;
 /// The number of bytes of a text that are shown.
 const MAX_SHOWN: usize = 80;
 
-/// The result of a call, or in a session of a request for an entity.
+/// The result of a call, or, in a session, of a request for an entity.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    /// The bytes that came on file descriptor 3.
+    /// The bytes from file descriptor 3.
     pub(super) messages: Vec<u8>,
     pub(super) error: Option<CallError>,
 }
@@ -22,12 +22,12 @@ pub(super) struct Heard {
 pub(super) enum CallError {
     /// The plugin failed: `exit status 1`.
     Failed(String),
-    /// A finding says it already.
+    /// A finding has reported it.
     Told,
 }
 
 impl Heard {
-    /// Returns true if it ended as it should, false if it failed, and nothing if a finding says it already.
+    /// Returns whether it succeeded, or `None` if a finding has reported the reason.
     pub(super) fn ended_well(&self) -> Option<bool> {
         match self.error {
             None => Some(true),
@@ -36,7 +36,7 @@ impl Heard {
         }
     }
 
-    /// Returns the failure, with the first words about it.
+    /// Returns the failure, with the first line of output about it.
     pub(super) fn failure(&self) -> String {
         let Some(CallError::Failed(how)) = &self.error else { return String::new() };
         let said = [&self.stderr, &self.stdout].into_iter().find_map(|text| text.lines().find(|line| !line.is_empty()));
@@ -44,13 +44,13 @@ impl Heard {
     }
 }
 
-/// Keeps what is said, up to a size.
+/// Appends output, up to a maximum size.
 pub(super) fn keep(text: &mut Vec<u8>, bytes: &[u8], max: usize) {
     let room = max.saturating_sub(text.len()).min(bytes.len());
     text.extend_from_slice(bytes.get(..room).unwrap_or_default());
 }
 
-/// Returns a piece of what the plugin said, with quotes, escapes and a bearable length.
+/// Quotes and escapes a piece of the plugin's output, and truncates it.
 pub(super) fn quoted(text: &[u8]) -> String {
     match text.get(..MAX_SHOWN) {
         Some(beginning) if text.len() > MAX_SHOWN => format!("{:?}… ({} bytes)", beginning.as_bstr(), text.len()),
@@ -58,14 +58,14 @@ pub(super) fn quoted(text: &[u8]) -> String {
     }
 }
 
-/// Returns a name without quotes, but with escapes if it needs them.
+/// Returns a name, escaped if necessary, but without quotes.
 pub(super) fn plain(name: &[u8]) -> String {
     let shown = quoted(name);
     let inner = shown.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.map_or_else(|| shown.clone(), str::to_owned)
 }
 
-/// Lists some names, and how many more there are.
+/// Lists some names, and the number of remaining ones.
 pub(super) fn listed(names: &[String]) -> String {
     const LISTED: usize = 3;
     match names.get(..LISTED) {

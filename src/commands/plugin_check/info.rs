@@ -1,4 +1,4 @@
-//! The first call: the plugin's statements about itself.
+//! Judges the first call, `info`.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -7,7 +7,7 @@ use crate::error::FatalError;
 use bstr::ByteSlice;
 use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 
-/// Asks for `info`. Returns the answer, if there is a version in which more can be asked.
+/// Calls `info`. Returns the answer, if both sides have a common version.
 pub(super) fn ask(harness: &mut Harness<'_, '_>) -> Result<Option<Info>, FatalError> {
     let before = harness.scratch.snapshot();
     let heard = harness.info()?;
@@ -31,10 +31,10 @@ pub(super) fn ask(harness: &mut Harness<'_, '_>) -> Result<Option<Info>, FatalEr
     }
 }
 
-/// The number of bytes that are looked at.
+/// The number of bytes that are examined.
 const MAX_INFO: usize = 1 << 16;
 
-/// Warns of lines that are ignored, as they are hardly meant to be.
+/// Warns about lines that are ignored, as they are probably mistakes.
 fn judge_lines(harness: &mut Harness<'_, '_>, heard: &Heard) {
     let is_setting = |line: &[u8]| {
         line.split_once_str("=").is_some_and(|(key, _)| {
@@ -59,7 +59,7 @@ fn judge_lines(harness: &mut Harness<'_, '_>, heard: &Heard) {
     }
 }
 
-/// Returns true if there is a version that both speak.
+/// Returns true if both sides have a common version.
 fn fits(harness: &mut Harness<'_, '_>, info: &Info) -> bool {
     let &Info { min_api_version: min, max_api_version: max, session, .. } = info;
     let text = format!("says MIN_API_VERSION={min} and MAX_API_VERSION={max}, which is less");

@@ -1,4 +1,4 @@
-//! Judgements on the words of a plugin about one entity.
+//! Judges a plugin's answers about one entity.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -7,7 +7,7 @@ use crate::diff;
 use bstr::ByteSlice;
 use holo_protocol::{API_VERSION_4, Label, Message};
 
-/// The number of bytes of output beyond which it is not for people to read.
+/// The size of output, in bytes, above which no user would read it.
 const MUCH_OUTPUT: usize = 1 << 16;
 
 pub(super) fn judge_output(harness: &mut Harness<'_, '_>, subject: &str, heard: &Heard) {
@@ -20,7 +20,7 @@ pub(super) fn judge_output(harness: &mut Harness<'_, '_>, subject: &str, heard: 
     }
 }
 
-/// Expects that an entity that was just applied needs no more work.
+/// Expects that a second apply has no work to do.
 pub(super) fn judge_second_apply(
     harness: &mut Harness<'_, '_>,
     subject: &str,
@@ -28,7 +28,7 @@ pub(super) fn judge_second_apply(
     messages: &[Message],
     refused: bool,
 ) {
-    // A refusal of the first time is repeated.
+    // A refusal is repeated each time.
     if refused && messages.iter().any(Message::is_refusal) {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) fn judge_last_check(harness: &mut Harness<'_, '_>, subject: &str, mes
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => true,
         message => refused && message.is_refusal(),
     };
-    // Others may receive a value whatever is done.
+    // A check may send values in any case.
     let messages: Vec<&Message> = messages.iter().filter(|message| !matches!(message, Message::Send(_))).collect();
     let text = "the entity was applied, but the check did not say \"not changed\"";
     harness.fail_unless(Rule::Check, subject, messages.iter().all(|message| is_consistent(message)), text);
@@ -52,7 +52,7 @@ pub(super) fn judge_last_check(harness: &mut Harness<'_, '_>, subject: &str, mes
     harness.warn_unless(Rule::Check, subject, !messages.is_empty(), text);
 }
 
-/// Expects that an apply does as the check has announced.
+/// Expects that an apply does what the check has announced.
 pub(super) fn compare_with_check(
     harness: &mut Harness<'_, '_>,
     subject: &str,
@@ -70,7 +70,7 @@ pub(super) fn compare_with_check(
     harness.fail_unless(Rule::Check, subject, text.is_none() || !is_unchanged, text.unwrap_or_default());
 }
 
-/// Judges the two paths of a difference, if there is one, and their labels, if they have any.
+/// Judges the two paths of a difference, if there is one, and their optional labels.
 pub(super) fn judge_paths(harness: &mut Harness<'_, '_>, subject: &str, said: &[u8], may_be_directories: bool) {
     let parts: Vec<&[u8]> =
         said.split_inclusive(|&byte| byte == 0).filter_map(|part| part.strip_suffix(b"\0")).collect();

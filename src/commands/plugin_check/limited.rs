@@ -1,4 +1,4 @@
-//! Limited scans: their reports have what they must have, and nothing that a whole scan does not report.
+//! Judges limited scans: reports contain the required entities, and only entities that a full scan reports.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -7,10 +7,10 @@ use crate::error::FatalError;
 use bstr::{BString, ByteSlice};
 use holo_protocol::{EntityReport, ScanLimit};
 
-/// An ID that hardly any plugin has an entity of.
+/// An ID that no plugin should have.
 const UNKNOWN: &str = "plugin-check:no such entity";
 
-/// Asks for some entities only if the plugin says that it can be asked so, given all of them.
+/// Requests limited scans, if the plugin supports them, and compares them with the full one.
 pub(super) fn judge(harness: &mut Harness<'_, '_>, all: &[EntityReport]) -> Result<(), FatalError> {
     if !harness.manner.limits_scan {
         return Ok(());

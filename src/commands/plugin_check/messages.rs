@@ -1,4 +1,4 @@
-//! The messages on file descriptor 3, which have to fit together.
+//! Judges the messages on file descriptor 3, which must be consistent with one another.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -8,7 +8,7 @@ use bstr::ByteSlice;
 use holo_protocol::Message;
 use holo_protocol::session::Operation;
 
-/// Returns the messages of an operation, after everything is said that is odd about them.
+/// Returns the messages of an operation, after reporting anything odd about them.
 pub(super) fn read(harness: &mut Harness<'_, '_>, operation: Operation, subject: &str, heard: &Heard) -> Vec<Message> {
     let version = harness.manner.api_version;
     let rule = if operation == Operation::Check { Rule::Check } else { Rule::Apply };
@@ -44,16 +44,16 @@ pub(super) fn read(harness: &mut Harness<'_, '_>, operation: Operation, subject:
 
 fn has_meaning(operation: Operation, message: &Message) -> bool {
     match message {
-        // That nothing is refused with --force is demanded elsewhere.
+        // That `--force` is never refused is checked elsewhere.
         Message::NotChanged
         | Message::RequiresForceToOverwrite
         | Message::RequiresForceToRestore
         | Message::RequiresForce(_)
         | Message::Skipped(_)
         | Message::Progress(_)
-        // Others may receive it whatever is done.
+        // A value may be sent in any case.
         | Message::Send(_)
-        // That it cannot be understood is said elsewhere.
+        // Malformed messages are reported elsewhere.
         | Message::Malformed(_) => true,
         Message::Changed(_) | Message::ChangedQuietly(_) | Message::Keep(_) | Message::Replaced(_) => {
             matches!(operation, Operation::Apply | Operation::ForceApply)
@@ -62,7 +62,7 @@ fn has_meaning(operation: Operation, message: &Message) -> bool {
     }
 }
 
-/// Finds two messages that cannot both be true.
+/// Finds two messages that contradict each other.
 fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
     let excludes = |one: &Message, other: &Message| match one {
         Message::NotChanged | Message::Skipped(_) | Message::Unknown => {
@@ -71,7 +71,7 @@ fn contradiction(messages: &[Message]) -> Option<(&Message, &Message)> {
                     other,
                     Message::Malformed(_) | Message::Progress(_) | Message::Keep(_) | Message::Replaced(_)
                 )
-                // An entity that is left out is not known to be as desired.
+                // The state of a skipped entity is unknown, so it must not send values.
                 && (!matches!(other, Message::Send(_)) || matches!(one, Message::Skipped(_)))
         }
         Message::RequiresForceToOverwrite => *other == Message::RequiresForceToRestore,

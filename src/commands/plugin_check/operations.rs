@@ -1,4 +1,4 @@
-//! The operations on entities, as several runs one after the other would ask for them.
+//! Runs the operations on entities in the order of several consecutive runs.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -11,35 +11,35 @@ use holo_protocol::session::Operation;
 use holo_protocol::{API_VERSION_4, Message};
 use std::collections::{HashMap, HashSet};
 
-/// The number of entities that are tried. A plugin that treats so many well treats the others well too.
+/// The maximum number of entities tested. A plugin that handles these correctly is likely to handle the rest too.
 const MAX_ENTITIES: usize = 20;
 
-/// The results about the entities so far.
+/// The results so far.
 #[derive(Default)]
 struct Known {
-    /// The messages of the checks before anything was applied.
+    /// The messages of the checks before the first apply.
     checked: HashMap<BString, Vec<Message>>,
-    /// Those that the plugin leaves as they are for want of `--force`, or that it has only pretended to change: it may find then that they are
+    /// Entities that the plugin refuses without `--force`, or only pretends to change; a later operation may find them
     /// missing.
     refused: HashSet<BString>,
-    /// Those that are done at every apply by their nature.
+    /// Entities that are applied every time by design.
     always: HashSet<BString>,
-    /// Those that cannot be worked on; asking again would only take time.
+    /// Entities that cannot be worked on; repeating the attempt would only take time.
     given_up: HashSet<BString>,
 }
 
-/// The stage of the trial.
+/// The stage of the test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nothing has been applied.
+    /// No entity has been applied.
     Before,
     /// The entities are being applied for the first time.
     First,
-    /// All have been applied.
+    /// All entities have been applied.
     Applied,
 }
 
-/// Puts the plugin through all operations, in the order in which its users would.
+/// Runs all operations in the order in which users would.
 pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     let Some(report::Reported { sets, always }) = report::first_scan(harness)? else { return Ok(()) };
     let sets = first_entities(harness, sets);
@@ -62,7 +62,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
         let Some(there) = report::later_scan(harness)? else { return Ok(()) };
         for &operation in operations {
             let is_known = match operation {
-                // A diff tells in version 3 what a check could tell.
+                // In version 3, a diff takes the place of a check.
                 Operation::Check => harness.manner.api_version >= API_VERSION_4,
                 Operation::Preview => harness.manner.previews,
                 _ => true,
@@ -80,7 +80,7 @@ pub(super) fn all(harness: &mut Harness<'_, '_>) -> Result<(), FatalError> {
     doctor::judge(harness)
 }
 
-/// Returns as many entities as are tried.
+/// Returns the entities that are tested.
 fn first_entities(harness: &mut Harness<'_, '_>, sets: Vec<Vec<BString>>) -> Vec<Vec<BString>> {
     let count: usize = sets.iter().map(Vec::len).sum();
     if count > MAX_ENTITIES {
@@ -103,7 +103,7 @@ fn first_entities(harness: &mut Harness<'_, '_>, sets: Vec<Vec<BString>>) -> Vec
     first
 }
 
-/// Expects that an entity that does not exist is not taken for one that does.
+/// Expects that the plugin rejects an entity that does not exist.
 fn unknown_entity(harness: &mut Harness<'_, '_>, like: Option<&BString>) -> Result<(), FatalError> {
     let kind = like.and_then(|id| id.split_once_str(":")).map_or(harness.id.as_bytes(), |(kind, _)| kind);
     let id = BString::from([kind, b":no-such-entity"].concat());
@@ -137,7 +137,7 @@ fn unknown_entity(harness: &mut Harness<'_, '_>, like: Option<&BString>) -> Resu
     Ok(())
 }
 
-/// Has one operation done on all entities that are still there.
+/// Runs an operation on all entities that still exist.
 fn operate(
     harness: &mut Harness<'_, '_>,
     sets: &[Vec<BString>],
@@ -186,7 +186,7 @@ fn operate(
     Ok(())
 }
 
-/// Takes what a check says directly before the first apply: nothing but that apply comes between them.
+/// Repeats the check directly before the first apply, so that no other operation comes between them.
 fn check_again(harness: &mut Harness<'_, '_>, ids: &[BString], known: &mut Known) -> Result<(), FatalError> {
     let all = harness.work(Operation::Check, ids)?;
     for (id, heard) in ids.iter().zip(&all).filter(|(_, heard)| heard.ended_well() == Some(true)) {
@@ -209,7 +209,7 @@ fn said_not_changed(harness: &Harness<'_, '_>, all: &[Heard]) -> bool {
     all.iter().all(is_said)
 }
 
-/// Returns true if commands were only printed, as plugins do below a root where they cannot be run.
+/// Returns true if commands were only printed, as plugins do below a root in which they cannot be run.
 fn is_pretended(heard: &Heard) -> bool {
     heard.stdout.lines().any(|line| line.starts_with(b"MOCK: "))
 }

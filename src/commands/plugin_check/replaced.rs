@@ -1,4 +1,4 @@
-//! The copies of what was replaced, which the record of a run is made of.
+//! Judges the copies of replaced files, which the record of a run needs.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Judges what the messages say that was replaced.
+/// Judges the messages about replaced files.
 pub(super) fn judge(harness: &mut Harness<'_, '_>, subject: &str, messages: &[Message]) {
     for message in messages {
         if let Message::Replaced(text) = message {
@@ -20,11 +20,11 @@ pub(super) fn judge(harness: &mut Harness<'_, '_>, subject: &str, messages: &[Me
     }
 }
 
-/// Returns the reason for which nothing can be made of such a message.
+/// Returns the reason for which such a message is useless, if any.
 fn problem(text: &[u8], cache: &Path) -> Option<String> {
     match Replaced::parse(text) {
         None => Some("where \"replaced: COPY PATH\" is expected".to_owned()),
-        // What is not there stands for nothing.
+        // A missing file stands for "no file".
         Some(Replaced::Shown { from, to, .. }) => [&from, &to].into_iter().find_map(|file| elsewhere(file, cache)),
         Some(Replaced::File { path, .. }) if !path.is_absolute() => {
             Some("whose path should begin with a slash, as it counts from the root of the system".to_owned())
@@ -44,7 +44,7 @@ fn elsewhere(file: &Path, cache: &Path) -> Option<String> {
     (!file.starts_with(cache)).then(|| format!("where {} is not below HOLO_CACHE_DIR", named(file)))
 }
 
-/// Returns the reason for which a file cannot be read up to here.
+/// Returns the reason for which a file cannot be read up to this offset, if any.
 fn missing(file: &Path, end: u64) -> Option<String> {
     match fs::symlink_metadata(file) {
         Err(error) => Some(format!("where {} cannot be read: {}", named(file), holo_protocol::words::reason(&error))),

@@ -1,4 +1,4 @@
-//! Mistakes in a scan report.
+//! Judges scan reports.
 
 use super::finding::Rule;
 use super::harness::Harness;
@@ -16,13 +16,13 @@ use std::collections::HashSet;
 
 /// The entities that can be worked on.
 pub(super) struct Reported {
-    /// All of them, in sets of which none depends on another.
+    /// All of them, in sets without dependencies inside a set.
     pub(super) sets: Vec<Vec<BString>>,
-    /// Those that are done at every apply by their nature.
+    /// Entities that are applied every time by design.
     pub(super) always: HashSet<BString>,
 }
 
-/// Returns the report of the first scan, or nothing if the plugin cannot be used.
+/// Judges the first scan. Returns `None` if the plugin is unusable.
 pub(super) fn first_scan(harness: &mut Harness<'_, '_>) -> Result<Option<Reported>, FatalError> {
     let subject = harness.subject("scan", &[]);
     let Some(heard) = scan(harness, &subject)? else { return Ok(None) };
@@ -51,7 +51,7 @@ pub(super) fn first_scan(harness: &mut Harness<'_, '_>) -> Result<Option<Reporte
     Ok(Some(Reported { sets: sets(harness, &subject, &entities), always }))
 }
 
-/// Returns the entities that are done at every apply in version 3, as that can neither say so nor refresh anything.
+/// Returns the entities that are applied every time in version 3, which cannot declare that and has no refreshes.
 fn done_without_version_4(harness: &mut Harness<'_, '_>) -> Result<Vec<BString>, FatalError> {
     harness.begin_run()?;
     let directories = harness.scratch.directories().clone();
@@ -61,7 +61,7 @@ fn done_without_version_4(harness: &mut Harness<'_, '_>) -> Result<Vec<BString>,
     Ok(entities.into_iter().filter(is_done).map(|entity| entity.id).collect())
 }
 
-/// Returns the IDs that a scan gives in a later run, or nothing if it fails.
+/// Returns the IDs that a scan reports in a later run; `None` if it fails.
 pub(super) fn later_scan(harness: &mut Harness<'_, '_>) -> Result<Option<HashSet<BString>>, FatalError> {
     let subject = harness.subject("scan", &[]);
     let heard = scan(harness, &subject)?;
@@ -69,7 +69,7 @@ pub(super) fn later_scan(harness: &mut Harness<'_, '_>) -> Result<Option<HashSet
     Ok(entities.map(|entities| entities.into_iter().map(|entity| entity.id).collect()))
 }
 
-/// Scans in a new run; nothing if that fails.
+/// Scans in a new run. Returns `None` if that fails.
 fn scan(harness: &mut Harness<'_, '_>, subject: &str) -> Result<Option<Heard>, FatalError> {
     harness.begin_run()?;
     let before = harness.scratch.snapshot();
@@ -126,7 +126,7 @@ fn judge_id(harness: &mut Harness<'_, '_>, subject: &str, id: &BStr) {
 
 fn judge_sources(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     let resources = harness.scratch.directories().resources.clone();
-    // What a resource file leads to may be a source beside it.
+    // A file that a resource file refers to may be an additional source.
     let any_inside = entity.sources.iter().any(|source| source.to_path_lossy().starts_with(&resources));
     for source in &entity.sources {
         let path = source.to_path_lossy();
@@ -149,7 +149,7 @@ fn judge_keys(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityRepor
     }
 }
 
-/// Expects that the paths of assets are absolute: relative ones are nobody's.
+/// Expects the paths of assets to be absolute.
 fn judge_assets(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityReport) {
     let edges = &entity.edges;
     for (key, assets) in [("PROVIDES", &edges.provides), ("NEEDS", &edges.needs), ("OWNS", &edges.owns)] {
@@ -167,7 +167,7 @@ fn judge_assets(harness: &mut Harness<'_, '_>, subject: &str, entity: &EntityRep
     }
 }
 
-/// Judges the keys that know one answer only.
+/// Judges keys that have only one valid value.
 fn judge_answers(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) {
     if harness.manner.api_version < API_VERSION_4 {
         return;
@@ -181,7 +181,7 @@ fn judge_answers(harness: &mut Harness<'_, '_>, subject: &str, report: &[u8]) {
     }
 }
 
-/// Expects that a second scan says the same, as nothing has changed since.
+/// Expects that a second scan gives the same report.
 fn scan_again(harness: &mut Harness<'_, '_>, subject: &str, first: &Heard) -> Result<(), FatalError> {
     let Some(second) = scan(harness, subject)? else { return Ok(()) };
     let sorted = |report: &[u8]| {
@@ -194,7 +194,7 @@ fn scan_again(harness: &mut Harness<'_, '_>, subject: &str, first: &Heard) -> Re
     Ok(())
 }
 
-/// Expects that the same entities are there if the plugin is asked in another way.
+/// Expects a scan in a different environment to report the same entities.
 fn scan_otherwise(
     harness: &mut Harness<'_, '_>,
     expected: &[EntityReport],

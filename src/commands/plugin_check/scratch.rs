@@ -1,4 +1,4 @@
-//! The root in which a plugin is tried, and what becomes of it.
+//! The temporary root in which a plugin is tested.
 
 use crate::cache::CacheDirectory;
 use crate::error::FatalError;
@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 
 /// The initial contents of a root.
 pub(super) struct Contents {
-    /// The tree that it begins with.
+    /// The tree that is copied to it.
     pub(super) root: Option<PathBuf>,
-    /// The contents of the resource directory; otherwise that is as the tree has it.
+    /// The contents of the resource directory, if they do not come from the tree.
     pub(super) resources: Option<PathBuf>,
 }
 
-/// A root to throw away. It lives in the run's cache directory, and ends with that.
+/// A temporary root in the run's cache directory.
 pub(super) struct Scratch {
     directories: Directories,
     temporary: PathBuf,
     work: PathBuf,
-    /// The path of the plugin's state, as a [`Snapshot`] names it.
+    /// The path of the plugin's state, as named in a [`Snapshot`].
     state: BString,
     strays: HashSet<PathBuf>,
 }
@@ -65,7 +65,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Empties the cache directory, as it is at the beginning of each run.
+    /// Empties the cache directory, as at the beginning of each run.
     pub(super) fn begin_run(&self) -> Result<(), FatalError> {
         remove(&self.directories.cache)?;
         make(&self.directories.cache)
@@ -75,7 +75,7 @@ impl Scratch {
         &self.directories
     }
 
-    /// Returns the same directories, as they are called from the working directory.
+    /// Returns the same directories relative to the working directory.
     pub(super) fn relative_directories(&self) -> Directories {
         let Directories { root, resources, state, cache, .. } = &self.directories;
         let relative = |path: &Path| {
@@ -97,12 +97,12 @@ impl Scratch {
         &self.temporary
     }
 
-    /// Returns the root as it is now.
+    /// Returns the current state of the root.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot(Tree::read(&self.directories.root))
     }
 
-    /// Makes an empty directory in the plugin's cache, which no snapshot has.
+    /// Creates an empty directory in the plugin's cache, which snapshots exclude.
     pub(super) fn fresh_directory(&self) -> Result<PathBuf, FatalError> {
         let directory = self.directories.cache.join("plugin-check-adopted");
         match fs::remove_dir_all(&directory) {
@@ -115,7 +115,7 @@ impl Scratch {
         Ok(directory)
     }
 
-    /// Returns true if a path, as a [`Snapshot`] names it, is the plugin's own business.
+    /// Returns true if a path, as named in a [`Snapshot`], belongs to the plugin's state.
     pub(super) fn is_state(&self, path: &BStr) -> bool {
         path.strip_prefix(self.state.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
     }
@@ -160,18 +160,18 @@ fn remove(folder: &Path) -> Result<(), FatalError> {
     }
 }
 
-/// A root as it was at some time, or the reason for which that is not known.
+/// The state of a root at some time, or the error of reading it.
 pub(super) struct Snapshot(Result<Tree, IoError>);
 
 impl Snapshot {
-    /// Returns the paths that are different in a later one, relative to the root.
+    /// Returns the paths that differ in a later snapshot, relative to the root.
     pub(super) fn changes(&self, later: &Snapshot) -> Vec<BString> {
         let (Ok(before), Ok(after)) = (&self.0, &later.0) else { return Vec::new() };
         let (before, after) = (by_path(before), by_path(after));
         let gone = before.keys().filter(|path| !after.contains_key(*path));
         let new = after.iter().filter(|(path, now)| before.get(*path) != Some(*now)).map(|(path, _)| path);
         let mut paths: Vec<BString> = gone.chain(new).map(|path| (*path).to_owned()).collect();
-        // A directory is only named as long as it is empty: what is in it says more.
+        // Omit a directory if a path below it is listed.
         let is_parent = |path: &BString, other: &BString| {
             other.strip_prefix(path.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
         };
@@ -181,7 +181,7 @@ impl Snapshot {
         paths
     }
 
-    /// Returns the reason for which it cannot be seen, if there is one.
+    /// Returns the error of reading the root, if any.
     pub(super) fn problem(&self) -> Option<&IoError> {
         self.0.as_ref().err()
     }
@@ -191,9 +191,9 @@ fn by_path(tree: &Tree) -> BTreeMap<&BStr, &Section> {
     tree.sections().iter().map(|section| (section.path.as_bstr(), section)).collect()
 }
 
-/// A working directory, until this is dropped.
+/// A working directory, until drop.
 ///
-/// Plugins inherit ours: in an empty one everything is seen that they leave there.
+/// Plugins inherit ours; in an empty one, every file that they leave there is noticed.
 pub(super) struct WorkingDirectory(Option<PathBuf>);
 
 impl WorkingDirectory {
@@ -206,7 +206,7 @@ impl WorkingDirectory {
 
 impl Drop for WorkingDirectory {
     fn drop(&mut self) {
-        // If it is gone, there is nowhere to go back to.
+        // If it no longer exists, there is no directory to return to.
         let _ = self.0.as_ref().map(env::set_current_dir);
     }
 }

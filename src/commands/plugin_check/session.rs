@@ -1,4 +1,4 @@
-//! A session of a plugin, watched for everything that a well-behaved one does not do.
+//! A session of a plugin, which watches for violations of the protocol.
 
 mod reception;
 
@@ -12,9 +12,9 @@ use holo_protocol::session::{Operation, Request};
 use reception::{Complaint, Reception};
 use std::time::Duration;
 
-/// The time that a session may take to end after its input.
+/// The time that a session may take to end after its input is closed.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(2);
-/// The longest line that a plugin may answer with.
+/// The maximum length of an answer line, in bytes.
 const MAX_LINE: usize = 64 << 20;
 
 /// A running session.
@@ -24,14 +24,14 @@ pub(super) struct Session {
     incoming: Vec<u8>,
 }
 
-/// The answers to a request, and what is wrong with them.
+/// The answers to a request, and complaints about them.
 pub(super) struct Asked {
     /// The answers about each entity.
     pub(super) heard: Vec<Heard>,
     pub(super) complaints: Vec<Complaint>,
-    /// True if the request, or the session, ended within its time.
+    /// Whether the request, or the session, ended within its time limit.
     pub(super) in_time: bool,
-    /// True if the session can be asked for more.
+    /// Whether the session can take more requests.
     pub(super) goes_on: bool,
 }
 
@@ -40,7 +40,7 @@ impl Session {
         Ok(Session { process: program.start()?, last_request: 0, incoming: Vec::new() })
     }
 
-    /// Asks for something, whatever the number of the request.
+    /// Sends a request; its number is assigned here.
     pub(super) fn ask(
         &mut self,
         interrupt: &Interrupt,
@@ -71,7 +71,7 @@ impl Session {
         Ok(Asked { heard, complaints, in_time, goes_on })
     }
 
-    /// Waits for something to be said, and says what can be said meanwhile.
+    /// Waits for output, and reports what can be judged already.
     fn exchange(&mut self, interrupt: &Interrupt, reception: &mut Reception<'_>) -> Result<Option<Exit>, FatalError> {
         let Session { process, incoming, .. } = self;
         let mut ended = None;
@@ -84,7 +84,7 @@ impl Session {
         Ok(ended)
     }
 
-    /// Hands on the lines that have arrived whole.
+    /// Passes complete lines on.
     fn take_lines(&mut self, reception: &mut Reception<'_>) {
         let end_of_lines = self.incoming.rfind_byte(b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.incoming.drain(..end_of_lines).collect();
@@ -95,7 +95,8 @@ impl Session {
         }
     }
 
-    /// Ends the session as the dispatcher does: its input ends, and then it has to. Returns what it said meanwhile, and how it ended.
+    /// Ends the session as the dispatcher does, by closing its input. Returns the output since then, and how the
+    /// process ended.
     pub(super) fn end(mut self, interrupt: &Interrupt) -> Result<(Vec<u8>, Option<Exit>), FatalError> {
         self.process.close_input();
         self.process.confine(END_LIMIT);

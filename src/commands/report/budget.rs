@@ -1,6 +1,6 @@
-//! The size of a page has a limit: what is too much is left out, and said to be.
+//! Limits the size of a page. Whatever exceeds the limit is left out, and the page says so.
 
-/// The number of bytes that are left for texts of one kind.
+/// The number of bytes left for texts of one kind.
 #[derive(Debug)]
 pub(super) struct Budget(usize);
 
@@ -9,7 +9,7 @@ impl Budget {
         Budget(bytes)
     }
 
-    /// Takes what a text and its markup come to on a page, if that is left.
+    /// Takes the size of a text and its markup from the budget. Returns false if too little is left.
     pub(super) fn take(&mut self, text: &[u8], markup: usize) -> bool {
         let bytes = markup + text.iter().map(|&byte| escaped_length(byte)).sum::<usize>();
         let left = self.0.checked_sub(bytes);
@@ -18,7 +18,7 @@ impl Budget {
     }
 }
 
-/// Returns the number of bytes that stand for a byte in HTML.
+/// Returns the number of bytes that a byte takes in HTML.
 fn escaped_length(byte: u8) -> usize {
     match byte {
         b'/' | b'"' | b'\'' => 6,

@@ -1,4 +1,4 @@
-//! Gathers the events of a check: what became of each entity, and what was said of it.
+//! Collects the events of a check: the outcome of each entity, and the messages about it.
 
 use super::budget::Budget;
 use super::diffs::Diff;
@@ -9,26 +9,26 @@ use holo_protocol::Message;
 use std::collections::HashMap;
 use std::mem;
 
-/// The number of bytes of differences, and of what plugins print, on a page.
+/// The total size, in bytes, of differences and plugin output on a page.
 const ROOM_FOR_TEXT: usize = 1 << 20;
-/// The number of bytes that are shown of what a plugin prints about an entity.
+/// The number of bytes shown of a plugin's output about an entity.
 const MOST_OUTPUT: usize = 4 << 10;
-/// The number of bytes that are shown of a change, or of the reason for a failure.
+/// The number of bytes shown of a change, or of the reason for a failure.
 const MOST_WORDS: usize = 500;
 
-/// Everything that a check has found.
+/// The results of a check.
 pub(super) struct Collected {
-    /// By the entity's ID.
+    /// By entity ID.
     pub(super) entities: HashMap<BString, Looked>,
     current: Option<(BString, Looked)>,
     room: Budget,
 }
 
-/// What a check has found of an entity.
+/// The results for an entity.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub(super) end: Option<End>,
-    /// What would be changed, what is refused, or why it failed.
+    /// The changes, refusals or errors.
     pub(super) words: Vec<String>,
     pub(super) output: String,
     pub(super) diffs: Vec<Diff>,

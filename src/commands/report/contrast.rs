@@ -1,19 +1,20 @@
-//! The contrast of every text of the page with what is behind it, in light, in dark and on paper.
+//! Tests the contrast between each text colour of the page and its background, in light mode, in dark mode and on
+//! paper.
 
 use super::page::STYLE;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The least that WCAG asks for at level AA, of text of any size.
+/// The minimum contrast of WCAG level AA for text of any size.
 const LEAST: f64 = 4.5;
-/// The backgrounds that the page itself has, and the boxes on it: most text is on one of these.
+/// The backgrounds of the page itself and of boxes on it, which most text is on.
 const GROUNDS: [&str; 2] = ["paper", "panel"];
-/// The colours of text that is on a background which says nothing of its text.
+/// The text colours used where a background does not set its own.
 const INHERITED: [&str; 2] = ["ink", "soft"];
 
 /// A rule: its selector and its declarations.
 type Rule<'a> = (&'a str, BTreeMap<&'a str, &'a str>);
 
-/// Returns the rules of a style sheet in their order, those in a block for some media, too.
+/// Returns the rules of a style sheet in order, including those in media blocks.
 fn rules(css: &str) -> Vec<Rule<'_>> {
     let mut rules = Vec::new();
     for block in css.split('}') {
@@ -30,7 +31,7 @@ fn variable<'a>(declarations: &BTreeMap<&'a str, &'a str>, name: &str) -> Option
     declarations.get(name)?.strip_prefix("var(--")?.strip_suffix(')')
 }
 
-/// Returns the pairs of a text's colour and what may be behind it.
+/// Returns the pairs of a text colour and a possible background.
 fn pairs<'a>(rules: &[Rule<'a>]) -> BTreeSet<(&'a str, &'a str)> {
     let mut pairs = BTreeSet::new();
     for (selector, declarations) in rules {

@@ -1,35 +1,35 @@
-//! Differences, in runs of lines that look the same.
+//! Differences, in runs of lines with the same style.
 
 use super::budget::Budget;
 use super::text::safe;
 use bstr::ByteSlice;
 use serde::Serialize;
 
-/// The number of bytes of a difference that are shown.
+/// The number of bytes shown of a difference.
 const MOST: usize = 32 << 10;
 
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Diff {
     pub(super) pieces: Vec<Piece>,
-    /// The number of lines that are left out.
+    /// The number of omitted lines.
     pub(super) left_out: usize,
 }
 
-/// Lines of a difference that look the same.
+/// Consecutive lines with the same style.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Piece {
-    /// The class of the style sheet; empty for lines that are on both sides.
+    /// The CSS class; empty for context lines.
     pub(super) class: &'static str,
     pub(super) text: String,
 }
 
 impl Diff {
-    /// Returns a difference in the form of git, as far as there is room for it.
+    /// Parses a difference in git's format, as far as the budget allows.
     pub(super) fn new(text: &[u8], budget: &mut Budget) -> Diff {
         let (mut pieces, mut left_out, mut size): (Vec<Piece>, usize, usize) = (Vec::new(), 0, 0);
         let mut is_header = true;
-        // The entity has been named, and what follows names both sides.
+        // The entity is named above, and the next lines name both sides.
         for line in text.lines_with_terminator().filter(|line| !line.starts_with(b"diff --")) {
             is_header &= !line.starts_with(b"@@");
             size += line.len();

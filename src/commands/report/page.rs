@@ -1,4 +1,4 @@
-//! The contents of the page, which a template arranges.
+//! The contents of the page, which a template lays out.
 
 use super::TemplateError;
 use super::budget::Budget;
@@ -21,20 +21,20 @@ use std::path::Path;
 
 const TEMPLATE: &str = include_str!("page.html");
 pub(super) const STYLE: &str = include_str!("page.css");
-/// The number of entities that are shown with what would become of them. The others are in the list of all.
+/// The number of entities that are shown with their changes. The others appear only in the list of all entities.
 const MOST_SHOWN: usize = 500;
-/// The number of bytes of that list.
+/// The maximum size, in bytes, of that list.
 const ROOM_FOR_ROWS: usize = 3 << 20;
-/// A list of so many entities is shown from the beginning.
+/// Lists of up to this length are shown expanded.
 const FEW: usize = 50;
 
 /// The plan as a picture.
 pub(super) enum Plan {
     /// SVG.
     Picture(String),
-    /// There are so many entities that depend on each other, which nobody could see.
+    /// Too many entities depend on each other for a readable picture.
     TooLarge(usize),
-    /// There is nothing to draw.
+    /// There are no edges to draw.
     Nothing,
 }
 
@@ -48,11 +48,11 @@ pub(super) struct Page {
     machine_time: String,
     total: usize,
     unchanged: usize,
-    /// Those that would be changed, or of which that cannot be told.
+    /// Entities that would be changed, or whose plugin cannot tell.
     pending: Group,
-    /// Those that people have changed or deleted.
+    /// Entities with manual changes, including deletions.
     edited: Group,
-    /// Those that fail, or are in conflict.
+    /// Entities that fail, or are in conflict.
     failed: Group,
     skipped: Group,
     errors: Vec<FindingRow>,
@@ -65,14 +65,14 @@ pub(super) struct Page {
     is_short: bool,
 }
 
-/// Entities that ended in the same way.
+/// Entities with the same outcome.
 #[derive(Debug, Default, Serialize)]
 struct Group {
     count: usize,
     shown: Vec<Item>,
 }
 
-/// An entity, and what would become of it.
+/// An entity and its pending changes.
 #[derive(Debug, Serialize)]
 struct Item {
     id: String,
@@ -95,7 +95,7 @@ struct PluginRows {
     id: String,
     count: usize,
     rows: Vec<Row>,
-    /// The number of entities that there is no room for.
+    /// The number of omitted entities.
     left_out: usize,
 }
 
@@ -108,7 +108,7 @@ struct Row {
 }
 
 impl Page {
-    /// Gathers what there is to show.
+    /// Gathers the contents.
     pub(super) fn new(
         settings: &Settings,
         findings: &[Finding],
@@ -195,7 +195,7 @@ impl Page {
         }
     }
 
-    /// Returns the page.
+    /// Renders the page.
     pub(super) fn render(&self) -> Result<String, TemplateError> {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -207,7 +207,7 @@ impl Page {
     }
 }
 
-/// The number of bytes of the markup of a row.
+/// The size of a row's markup, in bytes.
 const MARKUP: usize = 100;
 
 fn row(entity: &Entity, end: Option<End>) -> Row {
@@ -231,7 +231,7 @@ fn finding_row(finding: &Finding) -> FindingRow {
     }
 }
 
-/// Returns a number in groups of three digits.
+/// Formats a number in groups of three digits.
 fn number(number: usize) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

@@ -1,4 +1,4 @@
-//! The last runs.
+//! The most recent runs.
 
 use super::text::safe;
 use crate::history::{Counts, History, Run, RunResult, RunState, Who};
@@ -23,7 +23,7 @@ pub(super) struct RunRow {
     duration: String,
 }
 
-/// Returns the last runs that there is something to say of, and the last one that had nothing to do, the newest first.
+/// Returns the most recent runs that did or attempted work, and the last one without work, newest first.
 pub(super) fn last(root: &Root) -> Vec<RunRow> {
     let Ok(history) = History::open(root) else { return Vec::new() };
     let mut rows: Vec<(String, RunRow)> =
@@ -61,7 +61,7 @@ fn of_run(run: &Run) -> RunRow {
     }
 }
 
-/// Returns the person or program that ran it, as well as that is known.
+/// Returns the user or program that started the run, as far as known.
 fn by(who: &Who) -> String {
     match (&who.trigger, &who.sudo_user) {
         (Some(trigger), _) => safe(trigger.as_bstr()),
@@ -90,12 +90,12 @@ fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
-/// Returns a time as the attribute `datetime` has it.
+/// Formats a time for the attribute `datetime`.
 pub(super) fn for_machines(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Returns a time in the time zone of this machine.
+/// Formats a time in the time zone of this machine.
 pub(super) fn shown(time: Timestamp) -> String {
     time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }

@@ -1,9 +1,9 @@
-//! Text that a page can show, whatever bytes it was made of.
+//! Makes arbitrary bytes displayable on a page.
 
 use bstr::ByteSlice;
 
-/// Returns the text of bytes, with a sign instead of everything that is not text, or that a browser would obey: characters that control a
-/// terminal, or turn the direction of what follows.
+/// Decodes bytes, and replaces invalid text and characters that a browser would interpret: control characters, and
+/// those that change the text direction.
 pub(super) fn safe(bytes: &[u8]) -> String {
     bytes
         .to_str_lossy()
@@ -15,7 +15,7 @@ pub(super) fn safe(bytes: &[u8]) -> String {
 fn is_safe(letter: char) -> bool {
     match letter {
         '\n' | '\t' => true,
-        // Unicode has them, but no document may.
+        // Noncharacters of Unicode, which documents must not contain.
         '\u{fdd0}'..='\u{fdef}' => false,
         '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
         letter => !letter.is_control() && u32::from(letter) & 0xfffe != 0xfffe,

@@ -1,4 +1,4 @@
-//! Definitions, of which it matters if they have changed since an entity was repaired.
+//! Detects whether the definition of an entity has changed since it was repaired.
 
 use crate::entity::{Entity, Source};
 use crate::inventory::Inventory;
@@ -12,22 +12,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// All that defines an entity, in short.
+/// A hash of everything that defines an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(u64);
 
-/// The lines in which definitions begin, by their files. A definition ends where the next one begins.
+/// The lines in which definitions begin, by file. A definition ends where the next one begins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Beginnings(HashMap<PathBuf, BTreeSet<usize>>);
 
-/// The definitions as they are now. Each file is read once.
+/// The current definitions. Each file is read once.
 pub(super) struct Definitions<'a> {
     beginnings: &'a Beginnings,
     root: &'a Root,
     files: HashMap<PathBuf, Parts>,
 }
 
-/// A file with definitions, in short.
+/// The hashes of a file with definitions.
 #[derive(Debug, Default)]
 struct Parts {
     whole: u64,
@@ -59,7 +59,8 @@ impl<'a> Definitions<'a> {
         Definitions { beginnings, root, files: HashMap::new() }
     }
 
-    /// Returns the fingerprint of an entity with these sources; none if there are none, as nothing is known of its definition then.
+    /// Returns the fingerprint of an entity with these sources; `None` without sources, as its definition is unknown
+    /// then.
     pub(super) fn fingerprint(&mut self, sources: &[Source]) -> Option<Fingerprint> {
         if sources.is_empty() {
             return None;
@@ -67,7 +68,7 @@ impl<'a> Definitions<'a> {
         let mut hasher = DefaultHasher::new();
         for Source { path, line } in sources {
             let file = self.file(path);
-            // The lines of a template are not those of what is made of it.
+            // Lines of a template differ from those of its output.
             let part = line.filter(|_| !is_template(path)).and_then(|line| file.parts.get(&line));
             (path, part.unwrap_or(&file.whole)).hash(&mut hasher);
         }
@@ -87,7 +88,7 @@ impl Parts {
         let mut whole = DefaultHasher::new();
         text.hash(&mut whole);
         let mut parts = HashMap::new();
-        // What is before the first definition may be about all of them.
+        // Text before the first definition may concern all of them.
         let mut head = DefaultHasher::new();
         let mut current: Option<(usize, DefaultHasher)> = None;
         for (number, line) in (1..).zip(text.lines()) {
@@ -102,7 +103,7 @@ impl Parts {
     }
 }
 
-/// Returns in short what any definition may depend on: configuration, data, facts and plugins.
+/// Returns a hash of the inputs that any definition may depend on: configuration, data, facts and plugins.
 pub(super) fn common_inputs(root: &Root) -> u64 {
     let own_resources = root.own_resources();
     let mut hasher = DefaultHasher::new();
@@ -114,7 +115,7 @@ pub(super) fn common_inputs(root: &Root) -> u64 {
         for entry in entries.filter_entry(|entry| entry.path() != own_resources).flatten() {
             let Ok(metadata) = entry.metadata() else { continue };
             let changed = (metadata.ctime(), metadata.ctime_nsec());
-            // A directory changes with anything in it.
+            // The timestamps of a directory change with its entries, so only files count.
             let stamp = metadata.is_file().then_some((metadata.ino(), metadata.size(), changed));
             (entry.path(), stamp).hash(&mut hasher);
         }
@@ -136,10 +137,10 @@ mod tests {
         let (a, b) = of("[[x]]\nn = 1\n[[x]]\nn = 2\n", &[1, 3]);
         assert_eq!(of("[[x]]\nn = 1\n[[x]]\nn = 3\n", &[1, 3]).0, a);
         assert_ne!(of("[[x]]\nn = 1\n[[x]]\nn = 3\n", &[1, 3]).1, b);
-        // A line more in the first one moves the second one, and no more.
+        // An additional line in the first definition moves the second one without changing it.
         let (longer, moved) = of("[[x]]\nn = 1\nm = 1\n[[x]]\nn = 2\n", &[1, 4]);
         assert!(longer != a && moved == b);
-        // What is before the first one is about both.
+        // Text before the first definition affects both.
         let (first, second) = of("y = 1\n[[x]]\nn = 1\n[[x]]\nn = 2\n", &[2, 4]);
         assert!(first != a && second != b);
     }

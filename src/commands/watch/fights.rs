@@ -1,4 +1,4 @@
-//! Entities that somebody else changes as often as they are repaired.
+//! Entities that another program changes as often as they are repaired.
 
 use super::definitions::Fingerprint;
 use bstr::{BStr, BString};
@@ -7,7 +7,7 @@ use holo_protocol::Limit;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The time after which an entity that was left alone is repaired again.
+/// The time after which an abandoned entity is repaired again.
 const LEFT_ALONE: Duration = Duration::from_secs(60 * 60);
 
 /// The entities that have been repaired.
@@ -18,27 +18,27 @@ pub(super) struct Fights(HashMap<BString, Fight>);
 #[derive(Debug, Default)]
 struct Fight {
     repairs: VecDeque<Instant>,
-    /// The time until which it is left alone.
+    /// The time until which it is not repaired.
     left_alone: Option<Instant>,
-    /// The last process that is known to have written something of it.
+    /// The last process known to have written a file of it.
     writer: Option<Writer<'static>>,
-    /// Its definition when it was repaired first, if anything is known of that.
+    /// Its definition at the first repair, if known.
     definition: Option<Fingerprint>,
 }
 
-/// An answer to whether an entity may be repaired.
+/// Whether an entity may be repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It may be.
+    /// It may be repaired.
     Repair,
-    /// It was repaired too often: this is the first time that it is not. It is left alone until then.
+    /// It was repaired too often. From now on it is not repaired until this time.
     Stop(Instant),
-    /// It is left alone for now.
+    /// It is not repaired for now.
     LeftAlone,
 }
 
 impl Fights {
-    /// Says if an entity may be repaired now.
+    /// Decides whether an entity may be repaired now.
     pub(super) fn judge(&mut self, id: &BStr, limit: Limit, now: Instant) -> Verdict {
         if self.is_left_alone(id, now) {
             return Verdict::LeftAlone;
@@ -55,12 +55,12 @@ impl Fights {
         Verdict::Stop(until)
     }
 
-    /// Returns true if an entity was repaired too often, and is not to be for now.
+    /// Returns true if an entity was repaired too often, and is not repaired for now.
     pub(super) fn is_left_alone(&self, id: &BStr, now: Instant) -> bool {
         self.0.get(id).and_then(|fight| fight.left_alone).is_some_and(|until| now < until)
     }
 
-    /// Notes that an entity was repaired, which has this definition.
+    /// Records a repair of an entity with this definition.
     pub(super) fn repaired(&mut self, id: &BStr, definition: Option<Fingerprint>, now: Instant) {
         let fight = self.0.entry(id.to_owned()).or_default();
         fight.repairs.push_back(now);
@@ -72,27 +72,27 @@ impl Fights {
         self.0.contains_key(id)
     }
 
-    /// Forgets the entities whose definitions are others than these, or are not known.
+    /// Forgets the entities whose definitions are unknown or differ from these.
     pub(super) fn forget_unless(&mut self, definitions: &HashMap<BString, Fingerprint>) {
         self.0.retain(|id, fight| fight.definition.is_some() && fight.definition.as_ref() == definitions.get(id));
     }
 
-    /// Notes the process that has written something of an entity.
+    /// Records the process that has written a file of an entity.
     pub(super) fn written(&mut self, id: &BStr, writer: &Writer<'static>) {
         self.0.entry(id.to_owned()).or_default().writer = Some(writer.clone());
     }
 
-    /// Returns the last process that is known to have written something of an entity.
+    /// Returns the last process known to have written a file of an entity.
     pub(super) fn writer(&self, id: &BStr) -> Option<&Writer<'static>> {
         self.0.get(id)?.writer.as_ref()
     }
 
-    /// Returns the time at which the first of those that are left alone is to be looked at again.
+    /// Returns the earliest time at which an entity may be repaired again.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.values().filter_map(|fight| fight.left_alone).min()
     }
 
-    /// Returns those that need not be left alone any longer.
+    /// Returns the entities that may be repaired again.
     pub(super) fn release(&mut self, now: Instant) -> Vec<BString> {
         let is_due = |fight: &mut Fight| fight.left_alone.take_if(|until| *until <= now).is_some();
         self.0.iter_mut().filter_map(|(id, fight)| is_due(fight).then(|| id.clone())).collect()
@@ -163,7 +163,7 @@ mod tests {
         for hour in [0, 2, 5] {
             fights.repaired(id, Some(DEFINITION), at(hour));
         }
-        // Two of the three count: the third was made by a person's apply.
+        // Two of the three count: the third was made by a manual apply.
         assert_eq!(fights.judge(id, limit, at(6)), Verdict::Stop(at(26)));
         assert_eq!(fights.release(at(25)), [""; 0]);
         assert_eq!(fights.judge(id, limit, at(26)), Verdict::Repair);

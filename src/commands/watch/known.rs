@@ -1,4 +1,4 @@
-//! The entities that are watched, and how each of them was last.
+//! The entities that are watched, and their last known states.
 
 use super::definitions::Beginnings;
 use super::paths::{Extent, Heard, Subject, WatchedPaths};
@@ -23,7 +23,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) entities: PerEntity<KnownEntity>,
-    /// The entities, by their IDs.
+    /// The entities, sorted by ID.
     by_id: Vec<EntityIndex>,
     pub(super) beginnings: Beginnings,
 }
@@ -33,19 +33,20 @@ pub(super) struct Known {
 pub(super) struct KnownEntity {
     pub(super) id: BString,
     pub(super) plugin: PluginIndex,
-    /// When it may be worked on, if anything is said.
+    /// The limits on when it may be worked on, if any.
     controls: Option<Rc<Controls>>,
     pub(super) state: Option<State>,
     /// The entities that it requires.
     requires: Vec<EntityIndex>,
-    /// The entities that may have to be changed when it has been: that require or need it, are refreshed by it, or receive values from it.
+    /// The entities that a change of this one may affect: those that require or need it, are refreshed by it, or
+    /// receive values from it.
     dependents: Vec<EntityIndex>,
 }
 
 static NO_CONTROLS: Controls = Controls::NONE;
 
 impl KnownEntity {
-    /// Returns when, and how often, it may be worked on.
+    /// Returns the limits on when and how often it may be worked on.
     pub(super) fn controls(&self) -> &Controls {
         self.controls.as_deref().unwrap_or(&NO_CONTROLS)
     }
@@ -54,19 +55,19 @@ impl KnownEntity {
 /// The state of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// As it is defined, as far as can be told.
+    /// As defined, as far as its plugin can tell.
     Desired,
-    /// Somebody has changed it.
+    /// Changed since the last apply.
     Drifted,
-    /// It could not be looked at, or be repaired.
+    /// It could not be checked or repaired.
     Failed,
 }
 
-/// The causes of looking at entities, as far as they are known.
+/// The reasons for checking entities, if known.
 pub(super) type Causes = BTreeMap<EntityIndex, Option<BString>>;
 
 impl Known {
-    /// Returns some entities of an inventory, in the states that are known of them.
+    /// Returns these entities of an inventory, with the states that were known before.
     pub(super) fn new(inventory: &Inventory, entities: &[EntityIndex], before: &Known) -> Known {
         let new_index: HashMap<EntityIndex, EntityIndex> =
             entities.iter().enumerate().map(|(index, &entity)| (entity, index.into())).collect();
@@ -111,7 +112,7 @@ impl Known {
         Ok(())
     }
 
-    /// Returns the entities that something has happened to, with the words for it.
+    /// Returns the entities that have had events, with descriptions of the events.
     pub(super) fn causes(&self, heard: Heard) -> Causes {
         let at_paths =
             heard.entities.into_iter().map(|(entity, cause)| (entity, cause.map(|cause| cause.words().into())));
@@ -123,7 +124,7 @@ impl Known {
         at_paths.chain(told).chain(of_listening.map(|(entity, _)| (entity, None))).collect()
     }
 
-    /// Returns the times at which entities are looked at although nothing is heard of them.
+    /// Returns the times at which entities are checked without an event.
     pub(super) fn timers(&self, now: Instant) -> Timers {
         let mut timers = Timers::default();
         for (entity, known) in self.entities.entries() {
@@ -132,7 +133,7 @@ impl Known {
         timers
     }
 
-    /// Returns how often an entity may be repaired.
+    /// Returns the limit on how often an entity may be repaired.
     pub(super) fn limit(&self, entity: EntityIndex) -> Limit {
         self.entities[entity].controls().limit.unwrap_or(Limit::DEFAULT)
     }
@@ -142,12 +143,12 @@ impl Known {
         Selection { selectors: entities.into_iter().map(id).collect() }
     }
 
-    /// Returns entities and those that may have to be changed when these have been, in turn.
+    /// Returns entities and, transitively, those that their changes may affect.
     pub(super) fn with_dependents(&self, entities: &[EntityIndex]) -> HashSet<EntityIndex> {
         self.reached(entities, |entity| &entity.dependents)
     }
 
-    /// Returns entities and those that they require, in turn.
+    /// Returns entities and, transitively, their requirements.
     pub(super) fn with_required(&self, entities: &[EntityIndex]) -> HashSet<EntityIndex> {
         self.reached(entities, |entity| &entity.requires)
     }
@@ -164,7 +165,7 @@ impl Known {
     }
 }
 
-/// Returns these, or the last ones if they are the same: thousands of definitions may have one limit.
+/// Returns these controls, or shares the last ones if they are equal: thousands of definitions may have the same limit.
 fn shared(controls: Controls, last: &mut Option<Rc<Controls>>) -> Rc<Controls> {
     match last {
         Some(last) if **last == controls => Rc::clone(last),
@@ -172,7 +173,8 @@ fn shared(controls: Controls, last: &mut Option<Rc<Controls>>) -> Rc<Controls> {
     }
 }
 
-/// Returns true if a change of the first entity of such an edge may matter to the other one. If not, it is about the order alone.
+/// Returns true if a change of the first entity of such an edge may affect the other. Otherwise the edge only orders
+/// them.
 fn hands_on_changes(kind: EdgeKind) -> bool {
     match kind {
         EdgeKind::Requires | EdgeKind::Subscribes | EdgeKind::Notifies | EdgeKind::Needs(_) | EdgeKind::Receives => {
@@ -182,7 +184,7 @@ fn hands_on_changes(kind: EdgeKind) -> bool {
     }
 }
 
-/// Returns the paths of an entity that are watched: those that it says or, if it says none, those that it provides.
+/// Returns the paths of an entity that are watched: those that it declares, otherwise those that it provides.
 fn watched(entity: &Entity) -> Vec<BString> {
     let edges = entity.edges();
     if !edges.watch.is_empty() || edges.always {
@@ -192,7 +194,7 @@ fn watched(entity: &Entity) -> Vec<BString> {
     provided.map(|asset| asset.value.to_owned()).collect()
 }
 
-/// Watches everything that decides which entities there are.
+/// Watches all paths that determine which entities exist.
 pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result<(), FatalError> {
     let absolute = absolute(root)?;
     for (path, extent) in [
@@ -204,14 +206,14 @@ pub(super) fn watch_definitions(root: &Root, paths: &mut WatchedPaths) -> Result
     ] {
         paths.add(&absolute.join(path), extent, Subject::Definitions);
     }
-    // Another generation may be used instead.
+    // Another generation may come into use.
     let pin = root.today().pin();
     let pin = std::path::absolute(&pin).map_err(|error| FatalError::io("getcwd", &pin, error))?;
     paths.add(&pin, Extent::Path, Subject::Definitions);
     Ok(())
 }
 
-/// Returns the path of the root from that of all.
+/// Returns the absolute path of the root.
 pub(super) fn absolute(root: &Root) -> Result<PathBuf, FatalError> {
     let given: &Path = root.as_given();
     std::path::absolute(given).map_err(|error| FatalError::io("getcwd", given, error))

@@ -1,7 +1,7 @@
-//! The paths at which something may happen, and what each is about.
+//! Watches paths, and maps events to their subjects.
 //!
-//! Directories are watched, not the files in them, so that it is seen when a file is replaced; and all directories on the way to a path are,
-//! so that it is seen when one of them is moved, or made. What is missing is watched as soon as it is there.
+//! Directories are watched rather than files, so that the replacement of a file is noticed. All ancestors of a path are
+//! watched too, in case one of them is moved or created. Missing directories are watched as soon as they exist.
 
 use crate::error::IoError;
 use crate::index::{EntityIndex, PluginIndex, Table, define_index};
@@ -16,28 +16,28 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The bytes that are read at once.
+/// The size of the read buffer, in bytes.
 const BUFFER_SIZE: usize = 1 << 14;
 
-/// What says that an entry of a directory came or went.
+/// Events for a directory entry that appears or disappears.
 const ENTRIES: WatchFlags = WatchFlags::CREATE.union(WatchFlags::DELETE).union(WatchFlags::MOVE);
-/// What says that an entry has changed.
+/// Events for a changed entry.
 const CHANGES: WatchFlags = WatchFlags::MODIFY.union(WatchFlags::ATTRIB);
-/// What says that a directory itself is not where it was.
+/// Events for a directory that is moved or deleted itself.
 const SELF: WatchFlags = WatchFlags::DELETE_SELF.union(WatchFlags::MOVE_SELF).union(WatchFlags::ONLYDIR);
 
 define_index! {
-    /// The index of a path among those that are watched, or on the way to one.
+    /// The index of a watched path, or of an ancestor of one.
     NodeIndex
 }
 
-/// The directory below which all others are.
+/// The common ancestor of all paths.
 const TOP: NodeIndex = NodeIndex(0);
 
-/// The system does not let us watch.
+/// The system does not allow us to watch.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WatchError {
-    /// There are too many directories for one user.
+    /// The user's limit of watched directories is exceeded.
     #[error(
         "{needed} directories are to be watched, and the system allows fewer: raise fs.inotify.max_user_watches \
          (sysctl -w fs.inotify.max_user_watches=N; now {allowed})"
@@ -45,16 +45,16 @@ pub(super) enum WatchError {
     TooManyDirectories {
         /// The number of directories.
         needed: usize,
-        /// The limit, as the system says it.
+        /// The limit, as text.
         allowed: String,
     },
-    /// There are too many processes of the user that watch something.
+    /// The user's limit of processes that watch files is exceeded.
     #[error(
         "too many processes watch files already: raise fs.inotify.max_user_instances \
          (sysctl -w fs.inotify.max_user_instances=N; now {allowed})"
     )]
     TooManyInstances {
-        /// The limit, as the system says it.
+        /// The limit, as text.
         allowed: String,
     },
     /// A directory cannot be watched.
@@ -62,7 +62,7 @@ pub(super) enum WatchError {
     Directory(#[from] IoError),
 }
 
-/// What a path is about.
+/// The subject of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Subject {
     /// An entity, which may have drifted.
@@ -71,7 +71,7 @@ pub(super) enum Subject {
     Definitions,
 }
 
-/// How much of what is at a path counts.
+/// How much below a path is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// A file, or a directory without its entries.
@@ -82,69 +82,69 @@ pub(super) enum Extent {
     Tree,
 }
 
-/// What happened at a path.
+/// The kind of an event at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Its mode, owner or another attribute has changed.
     Attributes,
-    /// Something was written.
+    /// A file was written.
     Written,
-    /// It is there, and was not, or was something else.
+    /// It was created, or replaced by another file.
     Replaced,
-    /// It is gone.
+    /// It was removed.
     Removed,
 }
 
-/// All that has been heard since somebody looked.
+/// The events since the last check.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// The entities that may have drifted.
     pub(super) entities: BTreeMap<EntityIndex, Option<Cause>>,
-    /// The IDs of entities that plugins have told of, and what happened to each.
+    /// The IDs of entities that plugins have reported, each with a reason.
     pub(super) touched: BTreeMap<BString, BString>,
-    /// The plugins that listen by now, and may have missed what happened before.
+    /// The plugins that have started to listen, and may have missed earlier events.
     pub(super) listening: Vec<PluginIndex>,
-    /// True if definitions may have changed.
+    /// Whether definitions may have changed.
     pub(super) definitions: bool,
-    /// True if something was missed, so that any entity may have drifted.
+    /// Whether events were lost, so that any entity may have drifted.
     pub(super) everything: bool,
 }
 
-/// The paths that are watched.
+/// The watched paths.
 #[derive(Debug)]
 pub(super) struct WatchedPaths {
     inotify: OwnedFd,
     nodes: Nodes,
-    /// The paths of each entity, so that those of one are found without looking at all.
+    /// The paths of each entity, so that they are found without a search.
     of_entities: BTreeSet<(EntityIndex, NodeIndex)>,
-    /// The nodes of each directory that is watched: with links, several paths may lead to one.
+    /// The nodes of each watched directory; through symlinks, several paths may lead to one.
     by_watch: HashMap<i32, Vec<NodeIndex>>,
-    /// The directories that this user may not read, so that nothing is heard of them.
+    /// The directories that the current user may not read, and that therefore report no events.
     unreadable: Vec<NodeIndex>,
 }
 
-/// The paths that are watched, and those on the way to them.
+/// The watched paths and their ancestors.
 #[derive(Debug)]
 struct Nodes(Table<NodeIndex, Node>);
 
-/// A path that is watched, or on the way to one. There are as many as entities: what can be told from others is not in it.
+/// A watched path, or an ancestor of one. There are as many as entities, so fields that can be derived are left out.
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// The name in the directory; that of the directory below which all others are is its path.
+    /// The name in the parent directory; for the common ancestor, its whole path.
     name: Box<OsStr>,
     parent: Option<NodeIndex>,
-    /// The entries of the directory that are known, by their names.
+    /// The known entries of the directory, sorted by name.
     children: Vec<NodeIndex>,
-    /// What the path itself is about.
+    /// The subjects of the path itself.
     subjects: Vec<Subject>,
-    /// What the entries of the directory are about.
+    /// The subjects of the directory's entries.
     of_entries: Vec<Subject>,
-    /// True if directories in it count as it does.
+    /// Whether subdirectories are watched in the same way.
     is_tree: bool,
 }
 
 impl WatchedPaths {
-    /// Returns no paths but that of a directory below which all others are.
+    /// Creates a set of paths with this common ancestor.
     pub(super) fn new(root: &Path) -> Result<WatchedPaths, WatchError> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| match error {
             Errno::MFILE => WatchError::TooManyInstances { allowed: limit("max_user_instances") },
@@ -155,13 +155,13 @@ impl WatchedPaths {
         Ok(WatchedPaths { inotify, nodes, of_entities, by_watch, unreadable: Vec::new() })
     }
 
-    /// Returns the same, in memory that is asked for now.
+    /// Returns a copy in newly allocated memory.
     pub(super) fn moved(self) -> WatchedPaths {
         let (of_entities, by_watch) = (self.of_entities.clone(), self.by_watch.clone());
         WatchedPaths { nodes: Nodes(self.nodes.0.clone()), of_entities, by_watch, ..self }
     }
 
-    /// Adds a path. One that is not below the root is none of our business.
+    /// Adds a path. A path outside of the root is ignored.
     pub(super) fn add(&mut self, path: &Path, extent: Extent, subject: Subject) {
         let Ok(below) = path.strip_prefix(&*self.nodes.0[TOP].name) else { return };
         let index = below.components().fold(TOP, |node, name| self.nodes.child(node, name.as_os_str()));
@@ -176,14 +176,13 @@ impl WatchedPaths {
         node.is_tree |= extent == Extent::Tree;
     }
 
-    /// Returns the paths that are about an entity.
+    /// Returns the paths of an entity.
     pub(super) fn of(&self, entity: EntityIndex) -> impl Iterator<Item = PathBuf> {
         let from_here = self.of_entities.range((entity, TOP)..);
         from_here.take_while(move |(of, _)| *of == entity).map(|(_, node)| self.nodes.path(*node))
     }
 
-    /// Watches all directories that are there now, and no others. What has happened before is not heard of: it has to be looked at after
-    /// this.
+    /// Watches all directories that exist now, and no others. Earlier changes are not reported, so a check must follow.
     pub(super) fn arm(&mut self) -> Result<(), WatchError> {
         let mut armed: HashMap<i32, Vec<NodeIndex>> = HashMap::new();
         self.unreadable.clear();
@@ -211,14 +210,14 @@ impl WatchedPaths {
             left.extend(&self.nodes.0[index].children);
         }
         for watch in self.by_watch.keys().filter(|watch| !armed.contains_key(watch)) {
-            // Those of directories that are gone have ended by themselves.
+            // Watches of deleted directories have ended by themselves.
             let _ = inotify::remove_watch(&self.inotify, *watch);
         }
         self.by_watch = armed;
         Ok(())
     }
 
-    /// Returns a warning if nothing is heard of some directories.
+    /// Returns a warning if some directories report no events.
     pub(super) fn warning(&self) -> Option<String> {
         let (first, others) = self.unreadable.split_first()?;
         let path = self.nodes.path(*first);
@@ -231,7 +230,8 @@ impl WatchedPaths {
         Some(format!("Nothing is noticed of what happens in {path}{others}: you may not read it"))
     }
 
-    /// Returns what is to be heard of a directory. Two paths may lead to it: what either needs is added to what is heard already.
+    /// Returns the events to watch for in a directory. If two paths lead to the same directory, their events are
+    /// combined.
     fn flags(&self, node: &Node) -> WatchFlags {
         let mut children = node.children.iter().map(|&child| &self.nodes.0[child]);
         let tells_changes = !node.of_entries.is_empty() || children.any(|child| !child.subjects.is_empty());
@@ -239,7 +239,7 @@ impl WatchedPaths {
         ENTRIES | SELF | WatchFlags::MASK_ADD | changes
     }
 
-    /// Takes all events that there are by now.
+    /// Reads all pending events.
     pub(super) fn take(&mut self, heard: &mut Heard) -> Result<(), WatchError> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_SIZE];
         let mut is_moved = false;
@@ -263,7 +263,7 @@ impl WatchedPaths {
 }
 
 impl Nodes {
-    /// Returns the entry of a directory with this name, which is added if it is not known.
+    /// Returns the entry of a directory with this name; adds it if it is unknown.
     fn child(&mut self, of: NodeIndex, name: &OsStr) -> NodeIndex {
         match self.find(of, name) {
             Ok(child) => child,
@@ -275,7 +275,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the entry of a directory with this name, or the place that it would have.
+    /// Returns the entry of a directory with this name, or the position at which to insert it.
     fn find(&self, of: NodeIndex, name: &OsStr) -> Result<NodeIndex, usize> {
         let children = &self.0[of].children;
         let place = children.binary_search_by(|&child| (*self.0[child].name).cmp(name))?;
@@ -289,7 +289,7 @@ impl Nodes {
         names.into_iter().collect()
     }
 
-    /// Adds the directories in one that counts with everything below it.
+    /// Adds the subdirectories of a directory that is watched with everything below it.
     fn grow(&mut self, index: NodeIndex, path: &Path) {
         let Ok(entries) = fs::read_dir(path) else { return };
         let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -304,13 +304,13 @@ impl Nodes {
 }
 
 impl AsFd for WatchedPaths {
-    /// Becomes readable when something has happened.
+    /// Returns a descriptor that becomes readable when there are events.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
 }
 
-/// Takes an event in directories. Returns true if other directories have to be watched from now on.
+/// Handles an event in a directory. Returns true if other directories must be watched from now on.
 fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags, heard: &mut Heard) -> bool {
     if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
         heard.everything = true;
@@ -329,7 +329,8 @@ fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags,
         is_moved |= comes_or_goes && node.is_tree && flags.contains(ReadFlags::ISDIR);
         let Ok(child) = all.find(index, &name.to_os_str_lossy()) else { continue };
         if comes_or_goes {
-            // What was in a directory that is removed has been heard of. What has come with one is there now.
+            // Entries of a removed directory have had their own events. Entries of a new one exist already, without
+            // events.
             let concerns_below = |index| match cause {
                 Cause::Removed => flags.contains(ReadFlags::MOVED_FROM),
                 _ => all.path(index).symlink_metadata().is_ok(),
@@ -343,7 +344,7 @@ fn hear(all: &Nodes, nodes: &[NodeIndex], name: Option<&BStr>, flags: ReadFlags,
     is_moved
 }
 
-/// Concerns a path, and everything below it that this is true of.
+/// Marks a path and those of its descendants that the predicate accepts.
 fn concern_below(all: &Nodes, path: NodeIndex, cause: Cause, concerns: impl Fn(NodeIndex) -> bool, heard: &mut Heard) {
     let mut left = vec![path];
     while let Some(index) = left.pop() {
@@ -369,7 +370,7 @@ impl Cause {
         }
     }
 
-    /// Returns the words for it.
+    /// Returns the description shown to users.
     pub(super) fn words(self) -> &'static str {
         match self {
             Cause::Attributes => "its attributes were changed",
@@ -379,7 +380,7 @@ impl Cause {
         }
     }
 
-    /// Returns the words' cause if one thing happens after another: a file that was replaced and then written was replaced.
+    /// Combines two successive events: a file that was replaced and then written counts as replaced.
     fn then(self, later: Cause) -> Cause {
         match (self, later) {
             (_, Cause::Replaced | Cause::Removed) => later,
@@ -400,7 +401,7 @@ impl Heard {
         }
     }
 
-    /// Adds what was heard apart.
+    /// Merges other events.
     pub(super) fn add(&mut self, other: Heard) {
         self.entities.extend(other.entities);
         self.touched.extend(other.touched);
@@ -409,21 +410,21 @@ impl Heard {
         self.everything |= other.everything;
     }
 
-    /// Returns true if there is anything to be looked at.
+    /// Returns true if a check is needed.
     pub(super) fn is_anything(&self) -> bool {
         self.is_event() || !self.listening.is_empty()
     }
 
-    /// Returns true if something has happened.
+    /// Returns true if there was an event.
     pub(super) fn is_event(&self) -> bool {
         self.everything || self.definitions || !self.entities.is_empty() || !self.touched.is_empty()
     }
 }
 
-/// Adds a subject, unless it was added last: those of thousands of entities may be one file.
+/// Adds a subject unless it was the last one added: thousands of entities may share a file.
 fn push_new(list: &mut Vec<Subject>, new: Subject) {
     if list.last() != Some(&new) {
-        // Most paths are about one entity.
+        // Most paths have a single subject.
         if list.is_empty() {
             list.reserve_exact(1);
         }

@@ -1,4 +1,4 @@
-//! Waits until there is something to look at, and gathers what happens within a short time.
+//! Waits for events, and gathers those that follow shortly after.
 
 use super::paths::{Heard, WatchedPaths};
 use super::sources::Sources;
@@ -11,28 +11,28 @@ use holo_events::Writer;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// What is never quiet is looked at all the same, after so many times the time that it should be quiet for.
+/// Bounds the wait for a quiet period, as a multiple of that period.
 const AT_MOST: u32 = 10;
-/// The time between two looks at directories in which much happens that is about nobody.
+/// The interval between two reads while many unrelated events arrive.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// What has happened and has not been looked at.
+/// The events that have not been handled yet.
 #[derive(Debug)]
 pub(super) struct Queue {
     paths: WatchedPaths,
     sources: Sources,
     pub(super) writers: Writers,
     settle: Duration,
-    /// What is to be looked at later, and when.
+    /// Events to handle later, and when.
     postponed: Option<(Instant, Heard)>,
 }
 
-/// The reason for which the waiting is over.
+/// The reason for which a wait ended.
 #[derive(Debug)]
 pub(super) enum Woken {
-    /// This has happened.
+    /// These events occurred.
     Heard(Heard),
-    /// The time has come at which the caller has something to do.
+    /// It is time for the caller's next scheduled check.
     Due,
     /// It has been quiet for long enough.
     Quiet,
@@ -50,36 +50,37 @@ impl Queue {
         Queue { paths, sources: Sources::default(), writers: Writers::default(), settle, postponed: None }
     }
 
-    /// Watches these paths, and listens to these plugins, from now on. What has been heard of others does not count any more.
+    /// Watches these paths and plugins from now on. Events of others are dropped.
     pub(super) fn watch(&mut self, paths: WatchedPaths, sources: Sources) {
         self.paths = paths;
         self.sources = sources;
         self.postponed = None;
     }
 
-    /// Has this be looked at later. What is waiting already comes with it, unless entities have other indexes by then.
+    /// Postpones events, and merges them with those already waiting. [`watch`](Queue::watch) drops them, because it may
+    /// renumber the entities.
     pub(super) fn postpone(&mut self, heard: Heard, by: Duration) {
         let (_, waiting) = self.postponed.get_or_insert_with(|| (Instant::now() + by, Heard::default()));
         waiting.add(heard);
     }
 
-    /// Returns true if something is to be looked at later, as it could not be done.
+    /// Returns true if failed checks are waiting for a retry.
     pub(super) fn has_postponed(&self) -> bool {
         self.postponed.is_some()
     }
 
-    /// Listens to who writes the files of an entity, which was just repaired, until then or longer.
+    /// Watches for processes that write the files of an entity, which was just repaired, until this time or longer.
     pub(super) fn listen_to_writers(&mut self, entity: EntityIndex, until: Instant) {
         self.writers.listen(&self.paths, entity, until);
     }
 
-    /// Returns the process that was the last to write what is at a path of an entity, as far as it is known.
+    /// Returns the last process that wrote a file at a path of an entity, if known.
     pub(super) fn writer_of(&mut self, entity: EntityIndex) -> Option<Writer<'static>> {
         self.writers.take();
         self.writers.of(&self.paths, entity)
     }
 
-    /// Waits until something has happened and it has been quiet since, or until one of two times.
+    /// Waits until events have occurred and a quiet period has passed, or until one of two times.
     pub(super) fn wait(
         &mut self,
         interrupt: &Interrupt,
@@ -115,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// Gathers what happens until it is quiet.
+    /// Gathers events until a quiet period has passed.
     fn settle(
         &mut self,
         interrupt: &Interrupt,
@@ -160,7 +161,7 @@ impl Queue {
                 return Ok(Ready::Time);
             }
             if !ready.contains(&true) {
-                // A plugin has said something, or has ended.
+                // A plugin has written output, or has ended.
                 return Ok(Ready::Events);
             }
         }

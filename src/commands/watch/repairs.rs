@@ -1,4 +1,4 @@
-//! Brings back what has drifted, as far as that is allowed.
+//! Repairs drifted entities, as far as that is allowed.
 
 use super::definitions::Definitions;
 use super::fights::Verdict;
@@ -19,7 +19,7 @@ use jiff::Zoned;
 use std::time::Instant;
 
 impl Watcher<'_> {
-    /// Applies entities that have drifted, if that is wanted, and what may have to be changed because of that.
+    /// Applies entities that have drifted, and those that this may affect, if `--apply` is given.
     pub(super) fn repair(&mut self, drifted: Vec<EntityIndex>) -> Result<(), FatalError> {
         if !self.arguments.apply {
             return Ok(());
@@ -43,7 +43,7 @@ impl Watcher<'_> {
             selection: self.known.selection(applied),
         };
         let mut findings = Findings::new(self.reporter, &mut self.told);
-        // Each is a run of its own.
+        // Each repair is a run of its own.
         let settings = Settings { run: RunId::now(), ..self.settings.clone() };
         self.queue.writers.take();
         let done = apply::apply(&arguments, &settings, self.interrupt, &mut findings, LOCK_PATIENCE);
@@ -76,7 +76,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Returns true if the schedule of an entity is for other times. Then it is looked at when that opens.
+    /// Returns true if the schedule of an entity is closed now. Then the entity is checked when it opens.
     fn awaits_opening(&mut self, entity: EntityIndex) -> bool {
         let Some(schedule) = &self.known.entities[entity].controls().schedule else { return false };
         let now = Zoned::now();
@@ -87,7 +87,7 @@ impl Watcher<'_> {
         is_closed
     }
 
-    /// Takes what became of entities that were applied, and says it.
+    /// Records and reports the outcomes of applied entities.
     fn learn_repairs(&mut self, found: Vec<Finding>) {
         let mut definitions = Definitions::new(&self.known.beginnings, &self.settings.root);
         let fingerprints: Vec<_> = found.iter().map(|finding| definitions.fingerprint(&finding.sources)).collect();
@@ -106,14 +106,14 @@ impl Watcher<'_> {
                     let returned = Noticed::Returned(finding.id.as_bstr());
                     (State::Desired, Some(returned).filter(|_| before != Some(State::Desired)))
                 }
-                // It is to be refreshed, and may not be changed now.
+                // It is due for a refresh, but must not be changed now.
                 End::Pending if before != Some(State::Drifted) => {
                     self.awaits_opening(entity);
                     let reason = finding.reason();
                     let id = finding.id.as_bstr();
                     (State::Drifted, Some(Noticed::Drifted { id, reason, writer: None, needs_force: false }))
                 }
-                // It has been said that it needs force.
+                // That it needs force has been reported.
                 End::Refused | End::Pending => (State::Drifted, None),
                 End::Failed | End::DependencyFailed => {
                     (State::Failed, Some(finding.failure()).filter(|_| before != Some(State::Failed)))

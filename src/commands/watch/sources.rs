@@ -1,4 +1,4 @@
-//! Plugins that notice by themselves what happens to their entities: the operation `watch`, a process each.
+//! Plugins that detect changes to their entities themselves: one process each, with the operation `watch`.
 
 use super::paths::Heard;
 use crate::index::{PluginIndex, Table};
@@ -12,10 +12,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// The longest line that can name an entity. What goes on longer is none.
+/// The maximum length of a line that names an entity, in bytes. Longer lines are discarded.
 const MAX_LINE: usize = 1 << 16;
 
-/// The plugins that watch. They are killed when nobody listens to them any more: they change nothing.
+/// The plugins that watch. They change no files, so they are killed on drop.
 #[derive(Debug, Default)]
 pub(super) struct Sources(Vec<Source>);
 
@@ -25,13 +25,13 @@ struct Source {
     index: PluginIndex,
     plugin: String,
     process: Process,
-    /// The line that is not whole yet.
+    /// An incomplete line.
     unfinished: Vec<u8>,
     has_ended: bool,
 }
 
 impl Sources {
-    /// Starts those plugins that can watch. One that cannot be started is warned of.
+    /// Starts the plugins that can watch. A plugin that cannot be started causes a warning.
     pub(super) fn start(plugins: &Table<PluginIndex, Plugin>, reporter: &mut (impl Reporter + ?Sized)) -> Sources {
         let mut sources = Vec::new();
         for (index, plugin) in plugins.entries() {
@@ -47,13 +47,13 @@ impl Sources {
         Sources(sources)
     }
 
-    /// Waits until a plugin says something, or one of the other descriptors can be read, or until this time. Returns of each of the others if it
-    /// can be read.
+    /// Waits until a plugin has output, one of the other descriptors is readable, or this time has come. Returns for
+    /// each of the other descriptors whether it is readable.
     pub(super) fn wait(&mut self, others: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Vec<bool>> {
         Process::wait_for_any(self.0.iter_mut().map(|source| &mut source.process), others, until)
     }
 
-    /// Takes all that plugins have said by now. Returns true if there was anything.
+    /// Takes all pending output of plugins. Returns true if there was any.
     pub(super) fn take(&mut self, heard: &mut Heard, reporter: &mut dyn Reporter) -> io::Result<bool> {
         let mut any = false;
         for source in &mut self.0 {
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-/// Takes the lines that are whole, and leaves the rest.
+/// Takes the complete lines, and leaves the rest.
 fn whole_lines(unfinished: &mut Vec<u8>) -> Vec<u8> {
     let end = unfinished.rfind_byte(b'\n').map_or(0, |last| last + 1);
     let rest = unfinished.split_off(end);

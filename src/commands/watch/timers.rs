@@ -1,4 +1,4 @@
-//! The times at which entities are looked at although nothing has been heard of them: those that are polled, and those whose schedule opens.
+//! The times at which entities are checked without an event: those that are polled, and those whose schedule opens.
 
 use crate::index::EntityIndex;
 use holo_protocol::Schedule;
@@ -7,10 +7,10 @@ use jiff::Zoned;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The longest time until a schedule is looked at again: the clock may have been set, or the machine been asleep.
+/// The maximum time between two checks of a schedule, because the clock may be set, or the machine suspended.
 const AT_MOST: Duration = Duration::from_secs(60 * 60);
 
-/// The next look at each entity that has one.
+/// The next check of each entity that has one.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     polls: BTreeMap<EntityIndex, Poll>,
@@ -30,24 +30,24 @@ struct Opening {
 }
 
 impl Timers {
-    /// Looks at an entity at an interval, from now on.
+    /// Polls an entity at an interval, from now on.
     pub(super) fn poll(&mut self, entity: EntityIndex, interval: Duration, now: Instant) {
         self.polls.insert(entity, Poll { at: now + interval, interval });
     }
 
-    /// Looks at an entity when its schedule opens.
+    /// Checks an entity when its schedule opens.
     pub(super) fn await_opening(&mut self, entity: EntityIndex, schedule: &Schedule, time: &Zoned, now: Instant) {
         let at = now + until_opening(schedule, time);
         self.openings.insert(entity, Opening { at, schedule: schedule.clone() });
     }
 
-    /// Returns the time of the next look.
+    /// Returns the time of the next check.
     pub(super) fn next(&self) -> Option<Instant> {
         let polls = self.polls.values().map(|poll| poll.at);
         polls.chain(self.openings.values().map(|opening| opening.at)).min()
     }
 
-    /// Returns the entities to be looked at now, which is this time of the day.
+    /// Returns the entities to check now, which is this wall-clock time.
     pub(super) fn due(&mut self, time: &Zoned, now: Instant) -> Vec<EntityIndex> {
         let mut due = Vec::new();
         for (&entity, poll) in self.polls.iter_mut().filter(|(_, poll)| poll.at <= now) {

@@ -1,7 +1,7 @@
-//! The processes that write files which were repaired before, so that a fight can be told with the name of the other side.
+//! Identifies the processes that write files of repaired entities, so that a report about a fight names the other side.
 //!
-//! The system tells it only to the superuser, and only of files that are written where they are or in the same directory before they are moved:
-//! nothing is known of who removes a file, or changes its attributes. Nothing is listened to until something was repaired.
+//! fanotify is available to root only, and reports files that are written in place or in the same directory before a
+//! rename; it does not report who removes a file or changes its attributes. Listening starts with the first repair.
 
 use super::paths::WatchedPaths;
 use crate::index::EntityIndex;
@@ -16,30 +16,30 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Instant;
 
-/// The number of writes that are remembered. Directories may have other files that are written often.
+/// The number of writes that are remembered, because the directories may contain other files that are written often.
 const REMEMBERED: usize = 256;
-/// The turns in which all that the system keeps is read, even if somebody goes on writing.
+/// The number of reads that drain the kernel's queue even while other processes keep writing.
 const MAX_TURNS: usize = 128;
-/// The most directories that are listened to for one entity.
+/// The maximum number of directories that are watched for one entity.
 const MAX_DIRECTORIES: usize = 64;
 
 /// The processes that write files near those that were repaired.
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     listener: Option<Listener>,
-    /// True if the system does not tell.
+    /// Whether fanotify is unavailable.
     is_refused: bool,
     writes: VecDeque<(FileId, Writer<'static>)>,
 }
 
-/// What hears of writes, until then.
+/// An fanotify group, until this time.
 #[derive(Debug)]
 struct Listener {
     fanotify: Fanotify,
     until: Instant,
 }
 
-/// A file, by whatever name: what is written under one name is often moved to another one.
+/// A file, identified independently of its name: programs often write under a temporary name and rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -47,13 +47,13 @@ struct FileId {
 }
 
 impl Writers {
-    /// Listens to who writes the files of an entity, which was just repaired, until then or longer.
+    /// Watches for processes that write the files of an entity, which was just repaired, until this time or longer.
     pub(super) fn listen(&mut self, paths: &WatchedPaths, entity: EntityIndex, until: Instant) {
         if self.is_refused {
             return;
         }
         let paths: Vec<PathBuf> = paths.of(entity).take(MAX_DIRECTORIES).collect();
-        // What was written before is not there any more.
+        // Writes before the repair have been undone by it.
         let files: Vec<FileId> = paths.iter().filter_map(|path| FileId::at(path)).collect();
         self.writes.retain(|(file, _)| !files.contains(file));
         if paths.is_empty() {
@@ -73,17 +73,17 @@ impl Writers {
         for directory in paths.iter().filter_map(|path| path.parent()) {
             let written = MaskFlags::FAN_MODIFY | MaskFlags::FAN_CLOSE_WRITE | MaskFlags::FAN_EVENT_ON_CHILD;
             let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_ONLYDIR;
-            // One that is gone is made by the next repair, if it belongs to anybody.
+            // A missing directory is created by the next repair, if an entity needs it.
             let _ = listener.fanotify.mark(flags, written, CWD, Some(directory));
         }
     }
 
-    /// Returns the descriptor that becomes readable when something was written, if anything is listened to.
+    /// Returns the descriptor that becomes readable when a file was written, while listening.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(|listener| listener.fanotify.as_fd())
     }
 
-    /// Takes what was written by now. A process may be gone soon, so that nobody knows its name any more.
+    /// Takes pending events. This must happen soon, because the name of a process is unknown after it has ended.
     pub(super) fn take(&mut self) {
         let Some(listener) = &self.listener else { return };
         for event in waiting(&listener.fanotify) {
@@ -97,7 +97,7 @@ impl Writers {
         }
     }
 
-    /// Drops what was written by now and is not taken: we have written ourselves.
+    /// Drops pending events, which are our own writes.
     pub(super) fn skip(&mut self) {
         let Some(listener) = &self.listener else { return };
         for _ in 0..MAX_TURNS {
@@ -107,7 +107,7 @@ impl Writers {
         }
     }
 
-    /// Returns the process that was the last to write what is at a path of an entity, as far as it is known.
+    /// Returns the last process that wrote a file at a path of an entity, if known.
     pub(super) fn of(&self, paths: &WatchedPaths, entity: EntityIndex) -> Option<Writer<'static>> {
         if self.writes.is_empty() {
             return None;
@@ -116,7 +116,7 @@ impl Writers {
         self.writes.iter().rev().find(|(file, _)| files.contains(file)).map(|(_, writer)| writer.clone())
     }
 
-    /// Returns the time at which nothing needs to be listened to any longer.
+    /// Returns the time at which listening can stop.
     pub(super) fn next(&self) -> Option<Instant> {
         self.listener.as_ref().map(|listener| listener.until)
     }
@@ -141,17 +141,18 @@ impl From<Stat> for FileId {
     }
 }
 
-/// Returns a listener to nothing yet, or none if the system does not tell this user, or anybody.
+/// Creates an fanotify group without marks; `None` if the system or the user's privileges do not allow it.
 fn start() -> Option<Fanotify> {
     let flags = InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
     let files = EventFFlags::O_RDONLY | EventFFlags::O_LARGEFILE | EventFFlags::O_CLOEXEC | EventFFlags::O_NONBLOCK;
     Fanotify::init(flags, files).ok()
 }
 
-/// Returns the events that there are by now.
+/// Returns the pending events.
 fn waiting(fanotify: &Fanotify) -> Vec<FanotifyEvent> {
     let mut events = Vec::new();
-    // Each has an open file. A file that cannot be opened ends this turn only: its event is gone then.
+    // Each event holds an open file. If a file cannot be opened, its event is lost, and the others come in the next
+    // turn.
     while events.len() < REMEMBERED {
         match fanotify.read_events() {
             Ok(more) if !more.is_empty() => events.extend(more),
@@ -161,7 +162,8 @@ fn waiting(fanotify: &Fanotify) -> Vec<FanotifyEvent> {
     events
 }
 
-/// Returns the file that was written, and the process that did it unless it is this one. A process that was known before may be gone.
+/// Returns the file that was written, and the process that wrote it unless it is this one. The name of a process that
+/// has ended comes from its earlier writes.
 fn read<'a>(
     event: &FanotifyEvent,
     mut known: impl Iterator<Item = &'a Writer<'static>>,

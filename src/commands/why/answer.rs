@@ -1,4 +1,4 @@
-//! The answer about an entity, or about a path that none manages.
+//! The answer about an entity or an unmanaged path.
 
 use super::bytes;
 use super::neighbours::{Around, Neighbour};
@@ -16,39 +16,39 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The answer about an entity, or about a path that none manages.
+/// The answer about an entity or an unmanaged path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     /// The ID of the entity, if there is one.
     pub(super) id: Option<BString>,
     pub(super) plugin: String,
-    /// The action that applying it takes, if it is an unusual one.
+    /// The action of applying it, unless it is the usual one.
     pub(super) action: Option<Action>,
-    /// The path that it makes, or that was asked for.
+    /// The path that it manages, or that was given.
     pub(super) path: Option<PathBuf>,
-    /// True if the path that was asked for exists.
+    /// Whether the given path exists.
     pub(super) exists: Option<bool>,
     pub(super) package: Option<Packaged>,
     pub(super) sources: Vec<Source>,
-    /// The data that templates among the resource files read.
+    /// The data used by templates among the resource files.
     pub(super) data: Vec<Datum>,
     pub(super) information: Vec<Information>,
     pub(super) around: Around,
-    /// The entity that provides a directory which the path is in.
+    /// The entity that provides a directory above the path.
     pub(super) within: Option<BString>,
-    /// What was there before, in words, if the plugin has kept it.
+    /// A description of the base, if the plugin has kept it.
     pub(super) before_us: Option<String>,
     pub(super) last_change: Option<EntityRecord>,
-    /// The change that a person has made, or that there is none, if that can be told.
+    /// The manual change, or `Some(None)` if there is none; `None` if that is unknown.
     pub(super) edited: Option<Option<Edit>>,
 }
 
-/// A change that a person has made.
+/// A manual change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// Differences show it.
+    /// A difference shows it.
     Shown,
-    /// It is not in the content, and differences show of it whether the owner may execute the file, and no more.
+    /// The content is unchanged; differences show only the executable bit of permissions.
     Permissions { made: Permissions, found: Permissions },
 }
 
@@ -68,8 +68,8 @@ impl Permissions {
 }
 
 impl Edit {
-    /// Returns the change between two files that have the same content. Of a file that does not have the owner with which it was made, the
-    /// mode alone is compared.
+    /// Returns the change of permissions between two files with the same content. If the first file could not be given
+    /// its original owner, only the modes are compared.
     pub(super) fn of_permissions(pair: &FilePair, has_owner: bool) -> Option<Edit> {
         let (made, found) = (Permissions::of_file(&pair.from)?, Permissions::of_file(&pair.to)?);
         let made = if has_owner { made } else { Permissions { mode: made.mode, ..found } };
@@ -86,11 +86,11 @@ pub(super) struct Source {
     pub(super) package: Option<Packaged>,
 }
 
-/// A value of data that a template reads.
+/// A value of data that a template uses.
 #[derive(Clone, Debug)]
 pub(super) struct Datum {
     pub(super) key: String,
-    /// The file that it stands in.
+    /// The file that contains it.
     pub(super) file: PathBuf,
     pub(super) line: Option<usize>,
 }
@@ -99,7 +99,7 @@ pub(super) struct Datum {
 #[derive(Clone, Debug)]
 pub(super) struct Packaged {
     pub(super) name: String,
-    /// True if the file differs from what the package brought, if that can be told.
+    /// Whether the file differs from the packaged version, if known.
     pub(super) is_modified: Option<bool>,
 }
 
@@ -123,7 +123,7 @@ impl Answer {
         }
     }
 
-    /// Returns the line for programs.
+    /// Returns the JSON line.
     pub(super) fn line(&self) -> WhyLine<'_> {
         WhyLine {
             managed: self.id.is_some(),
@@ -148,7 +148,7 @@ impl Answer {
     }
 }
 
-/// Returns in words what a plugin has kept at a path in its state directory: that is what was there before it.
+/// Describes the base that a plugin has kept at a path in its state directory.
 fn kept(value: &BString, state: &Path) -> Option<String> {
     let path = value.to_path().ok()?;
     let metadata = path.starts_with(state).then(|| path.symlink_metadata().ok())??;
@@ -190,7 +190,7 @@ impl Packaged {
         PackagedLine { name: (&self.name).into(), modified: self.is_modified }
     }
 
-    /// Finds the packages of all paths in some answers, at once.
+    /// Finds the packages of all paths in these answers at once.
     pub(super) fn find(system: &System, root: &Root, answers: &mut [Answer]) {
         let base = root.join("");
         let below = |path: &Path| Path::new("/").join(path.strip_prefix(&base).unwrap_or(path));

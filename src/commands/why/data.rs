@@ -1,4 +1,4 @@
-//! The data that resource files read.
+//! The data that resource files use.
 
 use super::answer::{Answer, Datum};
 use crate::report::{Event, Reporter, Severity};
@@ -11,10 +11,10 @@ use std::fs;
 use std::path::PathBuf;
 use walkdir::WalkDir;
 
-/// The key of the lines of a scan report that name a template, or a directory of templates.
+/// The key of scan report lines that name a template, or a directory of templates.
 const RENDER: &str = "render";
 
-/// Returns the values of data that the templates of an entity read, in the order of their keys.
+/// Returns the values of data that an entity's templates use, sorted by key.
 pub(super) fn read_by(answer: &Answer, settings: &Settings, reporter: &mut dyn Reporter) -> Vec<Datum> {
     let files = templates(answer, &settings.root);
     let texts: Vec<String> = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
@@ -38,12 +38,12 @@ pub(super) fn read_by(answer: &Answer, settings: &Settings, reporter: &mut dyn R
     values.map(|(key, file, line)| Datum { key, file, line }).collect()
 }
 
-/// Returns the templates of an entity: those among its resource files, and what its plugin says that it renders.
+/// Returns the templates of an entity: those among its resource files, and those that its plugin reports.
 fn templates(answer: &Answer, root: &Root) -> Vec<PathBuf> {
     let sources = answer.sources.iter().map(|source| root.as_read(&source.path)).filter(|path| is_template(path));
     let rendered = answer.information.iter().filter(|line| line.key == RENDER);
     let rendered = rendered.map(|line| root.as_read(&line.value.to_path_lossy()));
-    // A name says nothing of the files in a directory of templates.
+    // In a directory of templates, every file counts, whatever its name.
     let files = rendered.flat_map(|path| WalkDir::new(path).sort_by_file_name()).filter_map(Result::ok);
     sources.chain(files.filter(|entry| entry.file_type().is_file()).map(walkdir::DirEntry::into_path)).collect()
 }

@@ -1,4 +1,4 @@
-//! The entities that come before and after another one, and what says so.
+//! The entities that precede and follow another one, with the declarations that cause it.
 
 use crate::declarations::Declarations;
 use crate::index::EntityIndex;
@@ -6,15 +6,15 @@ use crate::inventory::Inventory;
 use crate::plan::Edge;
 use bstr::{BString, ByteSlice};
 
-/// An entity that comes before another one, or after it.
+/// An entity that precedes or follows another one.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbour {
     pub(super) id: BString,
-    /// The key that says so.
+    /// The key that declares it.
     pub(super) key: &'static str,
-    /// The asset that one needs or owns: `path /etc`.
+    /// The asset that one of them needs or owns: `path /etc`.
     pub(super) asset: Option<String>,
-    /// The file that says so, with a line if that is known.
+    /// The file that declares it, with the line if known.
     pub(super) location: Option<BString>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Around {
     pub(super) before: Vec<Neighbour>,
 }
 
-/// The plan, with what its edges stand for.
+/// The plan, with the declarations behind its edges.
 pub(super) struct Neighbours<'a> {
     inventory: &'a Inventory,
     declarations: Declarations<'a>,

@@ -1,4 +1,4 @@
-//! The answer as people read it.
+//! Formats the answer for people.
 
 use super::answer::{Answer, Datum, Edit, Packaged, Permissions, Source};
 use super::neighbours::Neighbour;
@@ -36,7 +36,7 @@ pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
     }
     add_data(&mut shown, &answer.data);
     for line in &answer.information {
-        // Keys of plugins may be long, and are part of the value then.
+        // Keys of plugins may be long, so they are shown as part of the value.
         shown.push(("note", (&format!("{}: {}", line.key.as_bstr(), line.value.as_bstr())).into()));
     }
     shown.extend(answer.before_us.as_ref().map(|text| ("before us", text.into())));
@@ -58,7 +58,7 @@ pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
     shown
 }
 
-/// Returns in words how the owner, group and mode of a file have changed.
+/// Describes how the owner, group and mode of a file have changed.
 fn permissions(made: Permissions, found: Permissions) -> String {
     let number =
         |name: &str, made: u32, found: u32| (made != found).then(|| format!("the {name} is {found}, and was {made}"));

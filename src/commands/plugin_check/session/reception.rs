@@ -1,4 +1,4 @@
-//! The answers to a request as they come, and what is wrong with them.
+//! Judges the answers to a request as they arrive.
 
 use crate::commands::plugin_check::finding::{Rule, Severity};
 use crate::commands::plugin_check::heard::{CallError, Heard, MAX_KEPT, keep, quoted};
@@ -7,13 +7,13 @@ use bstr::{BString, ByteSlice};
 use holo_protocol::session::{Answer, Operation, Outcome, Stream};
 use holo_protocol::{Message, Text};
 
-/// The number of complaints about one request after which there is no use in going on.
+/// The number of complaints about one request after which the session is abandoned.
 const MAX_COMPLAINTS: usize = 20;
 
-/// Something that is wrong with the answers.
+/// A violation of the protocol by the answers.
 pub(in crate::commands::plugin_check) type Complaint = (Rule, Severity, String);
 
-/// The stage of the answers about an entity: they have an order.
+/// The stage of the answers about an entity, which must come in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     #[default]
@@ -32,26 +32,26 @@ struct Answered {
     heard: Heard,
 }
 
-/// The answers to a request as they come.
+/// The answers to a request as they arrive.
 pub(super) struct Reception<'a> {
     request: u64,
     operation: Operation,
     ids: &'a [BString],
     /// The answers about each entity.
     answered: Vec<Answered>,
-    /// The index of the entity that stray output is counted to.
+    /// The index of the entity that stray output is attributed to.
     at_work: usize,
     complaints: Vec<Complaint>,
     outcome: Option<Outcome>,
-    /// True if anything was printed past the session.
+    /// Whether output bypassed the session.
     has_strayed: bool,
-    /// True if the answers cannot be understood any more.
+    /// Whether the answers cannot be parsed any more.
     pub(super) is_broken: bool,
 }
 
 impl<'a> Reception<'a> {
     pub(super) fn new(request: u64, operation: Operation, ids: &'a [BString]) -> Reception<'a> {
-        // What is about no entity has one answer of its own.
+        // A request without entities has a single answer.
         let answered = (0..ids.len().max(1)).map(|_| Answered::default()).collect();
         Reception {
             request,
@@ -79,7 +79,7 @@ impl<'a> Reception<'a> {
         self.is_broken |= self.complaints.len() >= MAX_COMPLAINTS;
     }
 
-    /// Takes something that is printed past the session.
+    /// Takes output that bypasses the session.
     pub(super) fn stray(&mut self, channel: Channel, bytes: &[u8]) {
         let (name, stream) = match channel {
             Channel::Stderr => ("error", Stream::Stderr),
@@ -133,14 +133,14 @@ impl<'a> Reception<'a> {
                 }
             }
             Answer::Begin { entity, .. } => self.begin(&entity),
-            // It may come wherever output may, and nobody is there to see it.
+            // Progress may come wherever output may, and is not shown here.
             Answer::Progress { entity, .. } => drop(self.step(&entity, Step::Output)),
             Answer::Diff { entity, from, to, from_label, to_label, .. } => {
                 if let Some(index) = self.step(&entity, Step::Diff)
                     && matches!(self.operation, Operation::Diff | Operation::Preview)
                     && let Some(heard) = self.heard(index)
                 {
-                    // As a process would have written it.
+                    // In the form that a process would have written.
                     let mut parts = vec![from, to];
                     if from_label.is_some() || to_label.is_some() {
                         parts.extend([from_label, to_label].map(Option::unwrap_or_default));
@@ -168,7 +168,8 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Takes what a process would have written: to file descriptor 3, or to its standard output if it is about an entity.
+    /// Takes text that a process would have written to file descriptor 3, or to standard output if it is about an
+    /// entity.
     fn take_text(&mut self, entity: Option<&Text>, text: &[u8]) {
         if !matches!(self.operation, Operation::Adopt | Operation::Blame) || entity.is_some() == self.ids.is_empty() {
             let operation = self.operation.word();
@@ -191,7 +192,7 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Brings an entity to the next step of its answers. Returns its index, if that is possible.
+    /// Advances an entity to the next stage of its answers. Returns its index if it was requested.
     fn step(&mut self, entity: &Text, step: Step) -> Option<usize> {
         let id = quoted(entity.as_bstr());
         let index = self.ids.iter().position(|id| *id == *entity.as_bstr());
@@ -205,7 +206,7 @@ impl<'a> Reception<'a> {
             self.complain(Rule::Order, format!("says more of {id} after its \"result\""));
             return None;
         }
-        // Output may come in many pieces, everything else once.
+        // Output may come in many pieces, every other answer once.
         if step < last || (step == last && step != Step::Output) {
             let name = |step: Step| format!("{step:?}").to_lowercase().replace("begun", "begin");
             self.complain(Rule::Order, format!("answers \"{}\" for {id} after \"{}\"", name(step), name(last)));
@@ -237,12 +238,12 @@ impl<'a> Reception<'a> {
         }
     }
 
-    /// Returns what was heard of each entity, and what is wrong.
+    /// Returns the answers for each entity, and the complaints.
     pub(super) fn into_heard(self) -> (Vec<Heard>, Vec<Complaint>) {
         (self.answered.into_iter().map(|answered| answered.heard).collect(), self.complaints)
     }
 
-    /// Gives the entities that have no result the reason for that.
+    /// Marks the entities that have no result with the reason.
     pub(super) fn conclude(&mut self, in_time: bool, ended: Option<Exit>) {
         let died = ended.filter(|_| self.outcome.is_none()).map(|ended| ended.status.in_words());
         if let Some(how) = &died {

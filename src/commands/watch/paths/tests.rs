@@ -1,4 +1,4 @@
-//! Tests of the paths that are watched.
+//! Tests of watched paths.
 
 use super::{Extent, Subject, WatchedPaths};
 use crate::index::EntityIndex;
@@ -48,6 +48,7 @@ fn the_paths_of_one_entity_are_found_without_looking_at_all() {
     let begin = Instant::now();
     let found: usize = (0..COUNT).map(|index| of(&paths, index).len()).sum();
     assert_eq!(found, COUNT);
-    // Both grow with the number of entities alone, and asking is less than adding, however busy the machine is.
+    // Both times grow with the number of entities only, and a lookup is cheaper than an insertion, however busy the
+    // machine is.
     assert!(begin.elapsed() < 10 * added, "{:?} after {added:?}", begin.elapsed());
 }
