@@ -1,4 +1,4 @@
-//! Has a plugin work on a set of its entities.
+//! Sends sets of entities to their plugin.
 
 use super::Walk;
 use super::holds::Hold;
@@ -14,18 +14,18 @@ use bstr::{BStr, BString};
 use holo_protocol::FilePair;
 use std::iter;
 
-/// The work that is wanted on a set.
+/// A request to work on a set.
 pub(super) struct Request<'a> {
     pub(super) task: Task,
-    /// For each entity another one that comes before it and is pending.
+    /// For each entity, one that precedes it and is pending.
     pub(super) pending: Vec<Option<&'a BStr>>,
     pub(super) previews: Vec<Option<Preview>>,
-    /// The reason for which the entities are only checked, if they are.
+    /// The reason for which the entities are only checked, if any.
     pub(super) hold: Option<Hold>,
 }
 
 impl Walk<'_> {
-    /// Asks the plugin of these entities for what it would make of them.
+    /// Requests previews of these entities from their plugin.
     pub(super) fn previews(&mut self, set: &[EntityIndex]) -> Result<Vec<Option<Preview>>, FatalError> {
         let Some(&first) = set.first().filter(|_| self.shows_differences) else { return Ok(Vec::new()) };
         let renewed = self.renew(set)?;
@@ -46,7 +46,7 @@ impl Walk<'_> {
         self.work_with(set, Request { task, pending: Vec::new(), previews: Vec::new(), hold: None }, reporter)
     }
 
-    /// Has a plugin work on its entities, some of which come after others that are pending. Returns how each of them ended.
+    /// Has a plugin work on its entities, some of which come after pending ones. Returns their outcomes.
     pub(super) fn work_with(
         &mut self,
         set: &[EntityIndex],
@@ -58,10 +58,10 @@ impl Walk<'_> {
         let Some(first) = entities.first() else { return Ok(Vec::new()) };
         let renewed = self.renew(set)?;
         let received: Vec<Vec<BString>> = set.iter().map(|&entity| self.received(entity)).collect();
-        // There may be very many.
+        // A set may contain hundreds of thousands of entities.
         let (mut jobs, mut works) = (Vec::with_capacity(set.len()), Vec::with_capacity(set.len()));
         let mut pending = pending.into_iter().chain(iter::repeat(None));
-        // Other plugins need not say what they bring, such as a package does.
+        // Other plugins need not declare what a change provides, such as the files of a package.
         let may_be_brought = self.pending.iter().any(|&plugin| plugin != first.plugin);
         for ((&entity, renewed), received) in set.iter().zip(renewed).zip(&received) {
             let (id, wanted) = (self.entities[entity].id(), self.plan.wanted(entity));
@@ -70,7 +70,7 @@ impl Walk<'_> {
             jobs.push(Job { id, refresh, pending, received, wanted, renewed });
             works.push(Work::new(&self.entities[entity], self.refreshes.due_because_of(id), before));
         }
-        // What is held could not be forced either.
+        // An entity on hold could not be forced either.
         let forces = self.forces || hold.is_some();
         let explained = hold.filter(|_| self.task != Task::Check).map(Hold::reason);
         let mut in_order = InOrder::new(works, task, self.view, reporter)
@@ -90,7 +90,7 @@ impl Walk<'_> {
                     if values.may_have_changed {
                         refreshes.send(entity.id(), &values.sent);
                     }
-                    // Not even a kill before the others are done with may lose them.
+                    // Written now, so that a kill before the other entities are finished does not lose it.
                     written = sent.record().and_then(|()| refreshes.record());
                 }
             }

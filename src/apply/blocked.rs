@@ -11,13 +11,13 @@ use holo_protocol::Receipt;
 
 /// An entity is not worked on.
 pub(super) struct Blocked {
-    /// The end of the entity because of it.
+    /// The resulting outcome of the entity.
     pub(super) end: End,
     /// The reason, in words.
     pub(super) reason: String,
-    /// True if it waits for an entity that is not changed now.
+    /// Whether it waits for an entity that is not changed now.
     pub(super) waits: bool,
-    /// True if it cannot be told what an apply would do.
+    /// Whether the effect of an apply is unknown.
     pub(super) is_unknown: bool,
 }
 
@@ -44,13 +44,13 @@ impl Walk<'_> {
         (!conflicts.is_empty()).then(|| Blocked::new(End::Failed, conflicts.join("; ")))
     }
 
-    /// Leaves an orphan alone until those have taken over that own by now what it owned.
+    /// Blocks an orphan until the entities that own its former assets have taken over.
     fn by_successor(&self, entity: EntityIndex) -> Option<Blocked> {
         self.plan.successors(entity).iter().find_map(|&successor| {
             let takes_over = format!("{} takes over from it", self.entities[successor].id());
             let (end, state) = match self.ends[successor].filter(|_| self.selected.contains(successor)) {
                 Some(End::Unchanged | End::Changed) => return None,
-                // Before that it cannot be told what will be left to do.
+                // Until then it is unknown what remains to be scrubbed.
                 Some(End::Pending) => (End::Pending, ""),
                 Some(End::ConditionNotMet) => (End::ConditionNotMet, ", and is left out"),
                 None => (End::ConditionNotMet, ", and is not selected"),
@@ -84,7 +84,7 @@ impl Walk<'_> {
             }
             let state = match end {
                 End::Unchanged | End::ConditionNotMet | End::Changed => continue,
-                // It is only looked at now, and would have been applied by the time.
+                // In a check, the requirement is only checked, and an apply would have applied it by then.
                 End::Pending if self.task == Task::Check && self.selected.contains(required) => continue,
                 End::Pending => "which is not in its desired state",
                 End::Refused => "which is not in its desired state (--force is needed)",
@@ -97,7 +97,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Has an entity wait for what it receives by its definition.
+    /// Blocks an entity until the values that it receives are available.
     fn by_reception(&mut self, entity: EntityIndex) -> Result<Option<Blocked>, FatalError> {
         for reception in self.plan.receptions(entity) {
             let blocked = self.by_value(reception)?;
@@ -153,7 +153,7 @@ impl Walk<'_> {
                 }
                 None => Blocked::new(End::DependencyFailed, format!("{received}, which is not in its desired state")),
             },
-            // It may send the value later.
+            // The sender may send it later.
             _ => {
                 let reason = format!("{received}, which has not sent {name} yet");
                 Blocked { waits: true, ..Blocked::new(End::Pending, reason) }
@@ -161,7 +161,7 @@ impl Walk<'_> {
         }))
     }
 
-    /// Returns the names by which an entity can send values; none if its plugin does not say that.
+    /// Returns the names of the values that an entity can send; `None` if its plugin does not declare them.
     fn sends(&self, sender: EntityIndex) -> Option<Vec<BString>> {
         let entity = &self.entities[sender];
         let of_type = self.plugins[entity.plugin]

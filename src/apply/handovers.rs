@@ -1,4 +1,4 @@
-//! The refreshes and values that entities hand to others.
+//! Passes refreshes and values between entities.
 
 use super::Walk;
 use crate::error::FatalError;
@@ -11,7 +11,8 @@ use bstr::{BString, ByteSlice};
 use holo_protocol::Receipt;
 
 impl Walk<'_> {
-    /// Has plugins read what these entities receive. For each of them, returns true if that is something else than its plugin knows.
+    /// Updates the values that plugins can read. Returns for each entity whether its received values have changed since
+    /// its plugin last read them.
     pub(super) fn renew(&mut self, set: &[EntityIndex]) -> Result<Vec<bool>, FatalError> {
         let mut renewed = Vec::new();
         for &entity in set {
@@ -29,7 +30,7 @@ impl Walk<'_> {
         Ok(renewed)
     }
 
-    /// Returns what an entity is sent as it is to be refreshed, and what it receives by its definition.
+    /// Returns the values that an entity receives, with its refresh or by its definition.
     pub(super) fn received(&self, entity: EntityIndex) -> Vec<BString> {
         let mut received = self.refreshes.received(self.entities[entity].id());
         for Reception { receipt: Receipt { key, sender, name }, .. } in self.plan.receptions(entity) {
@@ -40,7 +41,7 @@ impl Walk<'_> {
         received
     }
 
-    /// Writes down which refreshes will be due if the entities change. What is known to have nothing to change is spared that.
+    /// Records which refreshes become due if the entities change. Entities that are known to be unchanged are skipped.
     pub(super) fn expect_refreshes(&mut self, set: &[EntityIndex]) -> Result<(), FatalError> {
         if self.task == Task::Check {
             return Ok(());
@@ -67,7 +68,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes what became of an entity, as the source of refreshes and as their target. What would change would be refreshed too.
+    /// Records the outcome of an entity, as source and target of refreshes. In a check, a pending entity counts as
+    /// changed.
     pub(super) fn note_refreshes(&mut self, entity: EntityIndex, Ended { end, sent, is_untouched, .. }: &Ended) {
         let id = self.entities[entity].id();
         match end {
@@ -82,7 +84,7 @@ impl Walk<'_> {
             // It may have changed before it failed: the next run assumes that it did.
             End::DependencyFailed | End::Failed => {}
         }
-        // An entity whose condition is not met now has still to be refreshed when it is.
+        // An entity that is skipped now keeps its refresh until its condition is met.
         if matches!(end, End::Unchanged | End::Changed) {
             self.refreshes.done(id);
         }

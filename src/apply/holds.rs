@@ -1,4 +1,5 @@
-//! The entities that an apply only checks: by their definitions, outside of their schedules, and orphans whose definitions may come back.
+//! Entities that an apply only checks: by definition, outside of their schedules, and orphans whose definitions may
+//! come back.
 
 use super::Walk;
 use crate::index::EntityIndex;
@@ -6,16 +7,16 @@ use holo_protocol::Semaphore;
 use holo_schedule as schedule;
 use std::collections::HashMap;
 
-/// A reason for which an entity is checked instead of being applied.
+/// The reason for which an entity is checked instead of applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// It is only ever checked.
+    /// Its definition says so.
     Noop,
-    /// Its schedule is for other times.
+    /// Its schedule is closed now.
     Schedule,
-    /// It requires an entity that is held.
+    /// It requires an entity that is on hold.
     Requirement,
-    /// It is an orphan, and the inputs have changed since it was found to be one.
+    /// It is an orphan, and the inputs have changed since the scan.
     Inputs,
 }
 
@@ -36,8 +37,9 @@ impl Walk<'_> {
         is_closed.then_some(Hold::Schedule)
     }
 
-    /// Divides a set, in its order, into parts that are worked on one after the other: each has only what is changed or only what is not, and no
-    /// more entities of a semaphore than may be worked on at a time.
+    /// Splits a set, in order, into parts that are worked on one after the other. Each part contains either only
+    /// entities that are changed or only entities on hold, and no more entities of a semaphore than may be worked on
+    /// concurrently.
     pub(super) fn parts(&self, set: &[EntityIndex]) -> Vec<(Option<Hold>, Vec<EntityIndex>)> {
         let mut parts: Vec<(Option<Hold>, Vec<EntityIndex>)> = Vec::new();
         let mut semaphores = Semaphores::default();
@@ -58,12 +60,12 @@ impl Walk<'_> {
     }
 }
 
-/// The semaphores of the entities of a part: for each name how many have it, and how many may.
+/// The semaphores of a part's entities: for each name, the number of entities and the limit.
 #[derive(Default)]
 struct Semaphores(HashMap<String, (u32, u32)>);
 
 impl Semaphores {
-    /// Where the entities of a name disagree on its number, the smallest counts.
+    /// If the entities of a semaphore have different limits, the smallest applies.
     fn is_free(&self, semaphore: &Semaphore) -> bool {
         self.0.get(&semaphore.name).is_none_or(|&(taken, most)| taken < most.min(semaphore.count))
     }
@@ -75,7 +77,7 @@ impl Semaphores {
 }
 
 impl Hold {
-    /// Returns what an apply says of an entity that it would have changed.
+    /// Returns the remark about an entity that would have been changed.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Hold::Noop => "only checked, as its definition says noop",
@@ -85,7 +87,7 @@ impl Hold {
         }
     }
 
-    /// Returns how a requirement that is held and not as desired is called.
+    /// Returns the description of an unmet requirement that is on hold.
     pub(super) fn of_requirement(self) -> &'static str {
         match self {
             Hold::Noop => "which is only checked",

@@ -1,14 +1,14 @@
-//! The values that entities send while they are worked on.
+//! The values that entities send while they are being worked on.
 
 use crate::index::EntityIndex;
 use crate::plugin::Progress;
 use holo_protocol::{Message, Sent};
 use std::mem;
 
-/// Gathers what each entity sends until it is done with.
+/// Gathers the values of each entity until it is finished.
 pub(super) struct Outbox {
     entities: Vec<Gathered>,
-    /// True if the work is a look at what is not going to be changed: then a value that would be sent after a change is not.
+    /// Whether the entities are only checked, in which case values that depend on a change are dropped.
     only_looks: bool,
 }
 
@@ -21,7 +21,7 @@ struct Gathered {
 /// The values that an entity has sent.
 pub(super) struct SentTogether {
     pub(super) sent: Vec<Sent>,
-    /// False if its plugin has said that nothing was changed.
+    /// Whether the entity may have changed: false if its plugin reported that it is unchanged.
     pub(super) may_have_changed: bool,
 }
 
@@ -30,7 +30,7 @@ impl Outbox {
         Outbox { entities: vec![Gathered::default(); set.len()], only_looks }
     }
 
-    /// Takes what is said of the entity with this index. Returns what it has sent if it is done with, and well.
+    /// Takes a message about the entity with this index. Returns its values when it has finished successfully.
     pub(super) fn take(&mut self, index: usize, progress: &Progress<'_>) -> Option<SentTogether> {
         let gathered = self.entities.get_mut(index)?;
         match progress {

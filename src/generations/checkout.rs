@@ -1,4 +1,4 @@
-//! Writes the inputs of a generation into a directory.
+//! Writes the inputs of a generation to a directory.
 
 use super::digest::Digest;
 use super::generation::Generation;
@@ -16,17 +16,17 @@ use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The directory of the resource directories of all plugins.
+/// The parent of all plugins' resource directories.
 const RESOURCES: &str = "usr/share/holo";
-/// The file beside the inputs that says which generation they are of.
+/// The file next to the inputs that describes their generation.
 pub(super) const GENERATION: &str = "generation.json";
 
 impl Store {
-    /// Writes the inputs of a generation into a directory that is new, where the plugins that have come since get an empty directory, so that
-    /// what they have made goes.
+    /// Writes the inputs of a generation to a new directory. Plugins that were added since get an empty directory
+    /// there, so that their entities are cleaned up.
     ///
     /// # Errors
-    /// If one of its packs cannot be used, or something cannot be written.
+    /// If one of its packs cannot be used, or a file cannot be written.
     pub fn check_out(&self, generation: &Generation, root: &Root, directory: &Path) -> Result<(), GenerationError> {
         let inputs = self.inputs(generation)?;
         let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
@@ -53,7 +53,7 @@ impl Store {
         let description = directory.join(GENERATION);
         let written = serde_json::to_vec(generation).map_err(io::Error::from);
         written.and_then(|text| fs::write(&description, text)).map_err(|error| io("write", &description, error))?;
-        // Those may be closed to ourselves.
+        // Set last, as the modes may deny access to ourselves.
         for (path, access) in directories.iter().rev() {
             give(path, *access).map_err(|error| io("chmod", path, error))?;
         }
@@ -61,10 +61,10 @@ impl Store {
     }
 }
 
-/// Copies what generators had made in an earlier run, whose inputs are in a directory, to where they would make it.
+/// Copies generated files of an earlier run, whose inputs are in this directory, to the virtual root.
 ///
 /// # Errors
-/// If something cannot be read or written.
+/// If a file cannot be read or written.
 pub fn restore_generated(inputs: &Path, virtual_root: &Path) -> Result<Generated, IoError> {
     let description = inputs.join(GENERATION);
     let read = fs::read(&description).and_then(|text| Ok(serde_json::from_slice::<Generation>(&text)?));
@@ -82,7 +82,7 @@ pub fn restore_generated(inputs: &Path, virtual_root: &Path) -> Result<Generated
     Ok(generated)
 }
 
-/// Writes files of one content.
+/// Writes files with the same content.
 fn write_all(files: &[(PathBuf, Access)], content: &mut dyn Read) -> Result<(), IoError> {
     let Some(((first, first_access), others)) = files.split_first() else { return Ok(()) };
     let failed = |path: &Path| {
@@ -98,7 +98,7 @@ fn write_all(files: &[(PathBuf, Access)], content: &mut dyn Read) -> Result<(), 
     give(first, *first_access).map_err(failed(first))
 }
 
-/// Gives a file or directory its owner and mode. Only root can give something away; who is not reads what is their own.
+/// Sets the owner and mode of a file or directory. Without root privileges, the owner stays the current user.
 fn give(path: &Path, access: Access) -> io::Result<()> {
     let owner = (Uid::from_raw(access.uid), Gid::from_raw(access.gid));
     match rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW) {

@@ -1,15 +1,15 @@
-//! The names of what is kept: digests of its content.
+//! Digests of contents, which name the objects of generations.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::io;
 
-/// The SHA-256 of something that is kept.
+/// The SHA-256 digest of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// A digest in the making.
+/// An incremental digest.
 #[derive(Default)]
 pub(super) struct Hasher(Sha256);
 
@@ -26,7 +26,7 @@ impl Digest {
         &self.0
     }
 
-    /// Returns the digest that consists of these bytes, if there are as many as there have to be.
+    /// Returns the digest with these bytes; `None` if their number is wrong.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Digest> {
         bytes.try_into().ok().map(Digest)

@@ -72,7 +72,8 @@ struct Walker<'a> {
 }
 
 impl Fingerprint {
-    /// Takes the fingerprint of the inputs that are used. What is read from now on, and has changed later, differs from it.
+    /// Takes the fingerprint of the inputs in use. If inputs that are read from now on change later, a later
+    /// fingerprint differs.
     #[must_use]
     pub fn take(root: &Root, extent: Extent) -> Fingerprint {
         let fingerprint = Fingerprint::take_now(root, extent);
@@ -105,7 +106,7 @@ impl Fingerprint {
         Fingerprint { extent, directories }
     }
 
-    /// Returns the path of a file or directory that is another one in a later fingerprint.
+    /// Returns the path of a file or directory that differs in a later fingerprint.
     fn difference(&self, later: &Fingerprint) -> Option<PathBuf> {
         let changed = later.directories.iter().find_map(|(path, now)| match self.directories.get(path) {
             Some(before) if before.names != now.names => Some(path.clone()),
@@ -123,7 +124,7 @@ impl Walker<'_> {
     fn walk(&mut self, path: &Path, depth: usize) {
         let mut listing = Listing::default();
         let subdirectories = self.list(path, depth, &mut listing).unwrap_or_else(|error| {
-            // It is not a directory, or cannot be read now.
+            // It is not a directory, or cannot be read.
             listing.add(OsStr::new(""), statat(CWD, path, AtFlags::empty()).ok().as_ref());
             listing.stamps ^= u64::from(error.raw_os_error().unsigned_abs());
             Some(Vec::new())
@@ -160,7 +161,7 @@ impl Walker<'_> {
             if kind != FileType::Directory {
                 let found = stat(AtFlags::SYMLINK_NOFOLLOW).ok();
                 listing.add(name, found.as_ref());
-                // Not every file system says in its directories what an entry is.
+                // Not every file system reports the type of an entry in its directories.
                 kind = found.map_or(kind, |found| FileType::from_raw_mode(found.st_mode));
             }
             if kind == FileType::Symlink {
@@ -188,7 +189,7 @@ impl Listing {
         self.names = self.names.wrapping_add(hasher.finish());
     }
 
-    /// Adds an entry with its stamp, if it could be looked at.
+    /// Adds an entry with its stamp, if it could be read.
     fn add(&mut self, name: &OsStr, found: Option<&Stat>) {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
@@ -251,7 +252,7 @@ mod tests {
             before = Fingerprint::take(&root, Extent::All);
             assert_eq!(before.changed(&root), None);
         };
-        // In place, and of the same size.
+        // In place, and without changing the size.
         for path in [
             "usr/share/holo/files/a.toml",
             "usr/share/holo/generators/10-x/make",

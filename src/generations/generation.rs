@@ -1,4 +1,4 @@
-//! What is known of a generation beside its inputs.
+//! The metadata of a generation.
 
 use super::digest::Digest;
 use super::tree::{Inputs, Node};
@@ -9,74 +9,76 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The version of what is written.
+/// The version of the format.
 pub(super) const VERSION: u32 = 1;
-/// The number of differences that are kept by their paths. What is beyond is counted, and can be found out from the inputs.
+/// The maximum number of differences that are listed. Further ones are only counted; they can be computed from the
+/// inputs.
 const NAMED: usize = 200;
 
 /// A generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generation {
-    /// The version of the form in which it is kept.
+    /// The version of the format.
     pub version: u32,
-    /// Its number, counted up from 1.
+    /// Its number, counted from 1.
     pub number: u32,
-    /// The time at which it was kept.
+    /// The time at which it was recorded.
     pub time: Timestamp,
-    /// The ID of the run that kept it.
+    /// The ID of the run that recorded it.
     pub run: String,
-    /// The ID of the first run that had these inputs and may have changed something: one that was killed has not kept them.
+    /// The ID of the first run with these inputs that may have changed entities. It differs from `run` if that run was
+    /// killed before it recorded its inputs.
     pub since: String,
-    /// The digest of the topmost directory.
+    /// The digest of the root directory object.
     pub tree: Digest,
-    /// The other packs that have objects of it.
+    /// The other packs that contain its objects.
     pub packs: Vec<u32>,
-    /// The number of its inputs that are files or symlinks.
+    /// The number of inputs that are files or symlinks.
     pub files: usize,
-    /// The number of differences from the generation before it; nothing if it is the first.
+    /// The number of differences from the previous generation; `None` if it is the first.
     pub counts: Option<Counts>,
     /// The first of these differences.
     pub differences: Vec<Difference>,
-    /// The generator of each file that one made, by its path below the resource directories.
+    /// The generator of each generated file, by path relative to the resource directories.
     pub generated: Vec<(Text, Text)>,
-    /// The files that symlinks among the inputs lead to, and that definitions name elsewhere: those are not kept.
+    /// Files outside of the inputs that symlinks or definitions refer to. They are not part of the generation.
     pub not_kept: Vec<Text>,
 }
 
-/// The numbers of differences from an earlier generation.
+/// The number of differences from an earlier generation, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// The number of inputs that are new.
+    /// The number of new inputs.
     pub added: usize,
-    /// The number of inputs that are not as they were.
+    /// The number of changed inputs.
     pub changed: usize,
-    /// The number of inputs that are gone.
+    /// The number of removed inputs.
     pub removed: usize,
 }
 
 /// A difference from an earlier generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The path of the input, below the root.
+    /// The path of the input, relative to the root.
     pub path: Text,
-    /// How it differs.
+    /// The kind of difference.
     pub how: How,
 }
 
-/// The way in which an input differs.
+/// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// It is new.
+    /// The input is new.
     Added,
-    /// It is not as it was.
+    /// The input has changed.
     Changed,
-    /// It is gone.
+    /// The input was removed.
     Removed,
 }
 
-/// Returns the paths at which inputs differ, in their order.
+/// Returns the paths at which inputs differ, sorted.
 #[must_use]
 pub fn differences<'a>(from: &'a Inputs, to: &'a Inputs) -> BTreeMap<&'a Path, How> {
     let gone = from.keys().filter(|path| !to.contains_key(*path)).map(|path| (path.as_path(), How::Removed));
@@ -89,12 +91,12 @@ pub fn differences<'a>(from: &'a Inputs, to: &'a Inputs) -> BTreeMap<&'a Path, H
 }
 
 impl Generation {
-    /// Takes note of the differences from an earlier one.
+    /// Stores the differences from an earlier generation.
     pub(super) fn note_differences(&mut self, from: &Inputs, to: &Inputs) {
         let mut counts = Counts::default();
         let is_directory = |inputs: &Inputs, path| matches!(inputs.get(path), Some(Node::Directory(_)));
         for (path, how) in differences(from, to) {
-            // Directories come and go with what is in them.
+            // New and removed directories are implied by their entries.
             if how != How::Changed && (is_directory(from, path) || is_directory(to, path)) {
                 continue;
             }
@@ -110,7 +112,7 @@ impl Generation {
         self.counts = Some(counts);
     }
 
-    /// Returns the generators of files, by the paths of these below the resource directories.
+    /// Returns the generators of generated files, by path relative to the resource directories.
     #[must_use]
     pub fn generators(&self) -> BTreeMap<PathBuf, PathBuf> {
         use bstr::ByteSlice;

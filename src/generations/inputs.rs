@@ -1,4 +1,4 @@
-//! The inputs of today: finds the files that say what the machine shall be.
+//! Finds the current inputs, the files that define the desired state of the machine.
 
 use super::tree::Access;
 use crate::resources::Generated;
@@ -9,35 +9,35 @@ use std::io;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
-/// The directory, beside those of the root, that has what generators made.
+/// The directory with generated files, next to the inputs from the root.
 pub(super) const GENERATED: &str = "generated";
-/// The directory of what only generators read: what they made is kept instead.
+/// The directory that only generators read. Their output is kept instead.
 const GENERATORS: &str = "usr/share/holo/generators";
-/// The directories of resource files, each with those of the plugins.
+/// The parents of the plugins' resource directories.
 const RESOURCES: [&str; 2] = ["etc/holo/resources", "usr/share/holo"];
-/// The files and directories that are read by the dispatcher and by templates, which follow symlinks.
+/// The files and directories that the dispatcher and templates read; both follow symlinks.
 pub(super) const FOLLOWED: [&str; 5] =
     ["etc/holorc", "etc/holorc.d", "etc/holo/data", "etc/holo/facts.d", "usr/share/holo/data"];
 
 /// An input.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its path below the root, or below [`GENERATED`].
+    /// Its path relative to the root, or to [`GENERATED`].
     pub(super) path: PathBuf,
     pub(super) stamp: Stamp,
 }
 
-/// The directories in which inputs are.
+/// The directories that contain inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     /// The root of the system.
     pub(super) root: Root,
-    /// The directory of what generators made.
+    /// The virtual root with generated files.
     pub(super) virtual_root: PathBuf,
 }
 
 impl Places {
-    /// Returns the path at which an input is.
+    /// Returns the absolute path of an input.
     pub(super) fn at(&self, path: &Path) -> PathBuf {
         match path.strip_prefix(GENERATED) {
             Ok(file) => self.virtual_root.join(file),
@@ -46,16 +46,16 @@ impl Places {
     }
 }
 
-/// The inputs that there are.
+/// The current inputs.
 #[derive(Debug, Default)]
 pub(super) struct Today {
-    /// In the order of their paths, so that parents are before what is in them.
+    /// Sorted by path, so that parents precede their entries.
     pub(super) found: Vec<Found>,
-    /// The files outside of all inputs that symlinks among them lead to.
+    /// The files outside of the inputs that symlinks refer to.
     pub(super) outside: Vec<PathBuf>,
 }
 
-/// An input cannot be looked at.
+/// An input cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}: {}", path.display(), holo_protocol::words::reason(source))]
 pub struct InputError {
@@ -74,7 +74,7 @@ impl Found {
     }
 }
 
-/// Finds all inputs below the root, and the files that generators made in the virtual root.
+/// Finds all inputs below the root, and the generated files in the virtual root.
 pub(super) fn find(places: &Places, generated: &Generated) -> Result<Today, InputError> {
     let mut today = Today::default();
     let root = &places.root;
@@ -99,7 +99,7 @@ pub(super) fn find(places: &Places, generated: &Generated) -> Result<Today, Inpu
 }
 
 impl Today {
-    /// Takes the directories of all plugins, which may be symlinks.
+    /// Adds the directories of all plugins, which may be symlinks.
     fn walk_plugins(&mut self, at: &Path, below: &Path) -> Result<(), InputError> {
         for entry in WalkDir::new(at).min_depth(1).max_depth(1) {
             let Some(entry) = present(entry, at)? else { continue };
@@ -114,9 +114,9 @@ impl Today {
         Ok(())
     }
 
-    /// Takes what is at a path, and all that is below it.
+    /// Adds a path and everything below it.
     fn walk(&mut self, at: &Path, below: &Path, follow: bool) -> Result<(), InputError> {
-        // In the order of paths, so that little is left to sort.
+        // Sorted, so that little is left to sort afterwards.
         for entry in WalkDir::new(at).follow_links(follow).sort_by_file_name() {
             let Some(entry) = present(entry, at)? else { continue };
             let Ok(relative) = entry.path().strip_prefix(at) else { continue };
@@ -127,18 +127,18 @@ impl Today {
         Ok(())
     }
 
-    /// Takes what is at a path, if there is anything.
+    /// Adds a path, if it exists.
     fn take(&mut self, at: &Path, mut path: PathBuf, follow: bool) -> Result<(), InputError> {
         let stamp = match Stamp::of_path(at, follow) {
             Ok(stamp) => stamp,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(source) => return Err(InputError { path: at.to_owned(), source }),
         };
-        // There may be very many.
+        // There may be hundreds of thousands.
         path.shrink_to_fit();
         let found = Found { path, stamp };
         match found.kind() {
-            // A FIFO or device holds no resource.
+            // FIFOs and devices are never resources.
             Kind::Other => return Ok(()),
             Kind::Symlink => self.outside.extend(target_of(at)),
             Kind::File | Kind::Directory => {}
@@ -148,14 +148,14 @@ impl Today {
     }
 }
 
-/// Returns an entry that can be looked at; there need not be one.
+/// Returns an entry; `None` if it does not exist.
 fn present(entry: walkdir::Result<DirEntry>, folder: &Path) -> Result<Option<DirEntry>, InputError> {
     let error = match entry {
         Ok(entry) => return Ok(Some(entry)),
         Err(error) => error,
     };
     let path = error.path().unwrap_or(folder).to_owned();
-    // A symlink that leads nowhere, or to itself, or something that has just been removed.
+    // A dangling symlink, a symlink loop, or a file that has just been removed.
     if error.loop_ancestor().is_some() || error.io_error().is_some_and(leads_nowhere) {
         return Ok(None);
     }
@@ -169,7 +169,7 @@ fn leads_nowhere(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// Returns the file or directory that a symlink leads to, if there is one.
+/// Returns the file or directory that a symlink refers to, if it exists.
 fn target_of(link: &Path) -> Option<PathBuf> {
     link.canonicalize().ok()
 }

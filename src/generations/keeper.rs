@@ -1,4 +1,4 @@
-//! Keeps a generation beside a run, from its first change on.
+//! Records a generation concurrently with a run, from its first change on.
 
 use super::recording::{self, Recorded, RecordingError, Request};
 use super::store::Store;
@@ -10,12 +10,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
-/// Keeps the inputs of a run that changes something.
+/// Records the inputs of a run that changes entities.
 ///
-/// A run that is killed after its last change has not kept them, and the next one may have nothing to do. So a file says that a run may have
-/// changed something, and the next one keeps the inputs for it.
+/// A run that is killed after its last change has not recorded its inputs, and the next one may have no work to do.
+/// Therefore a marker file states that a run may have changed entities, and the next run records the inputs on its
+/// behalf.
 pub struct Keeper {
-    /// What is to be kept; nothing if nobody wants that, or the inputs are those of a generation.
+    /// The inputs to record; `None` if history is disabled or the inputs belong to a recorded generation.
     request: Option<Request>,
     store: Store,
     reading: Option<Reading>,
@@ -24,7 +25,7 @@ pub struct Keeper {
 type Reading = JoinHandle<Result<Recorded, RecordingError>>;
 
 impl Keeper {
-    /// Begins to look at a run that may change something.
+    /// Starts to observe a run that may change entities.
     #[must_use]
     pub fn begin(settings: &Settings, resources: &Resources) -> Keeper {
         let root = &settings.root;
@@ -41,22 +42,24 @@ impl Keeper {
         if keeper.store.unrecorded().exists() {
             keeper.start();
         } else {
-            // If it cannot be written, nothing else can: that is told once there is something to keep.
+            // If this file cannot be written, the generation cannot be either, which is reported when there is one to
+            // record.
             let unrecorded = keeper.store.unrecorded();
             let _ = keeper.store.create().and_then(|()| fs::write(unrecorded, settings.run.as_str()));
         }
         keeper
     }
 
-    /// Reads the inputs, while the run goes on.
+    /// Starts to read the inputs while the run continues.
     fn start(&mut self) {
         if let Some(request) = self.request.take() {
             self.reading = thread::Builder::new().spawn(move || recording::read(request)).ok();
         }
     }
 
-    /// Keeps the inputs as a generation, if something was changed and they are not those of the last one. That it cannot be is said, and no reason
-    /// for the run to fail. `elsewhere` are the paths of files that define something outside of all inputs.
+    /// Records the inputs as a generation, if an entity was changed and they differ from the last generation. A failure
+    /// is reported, but does not fail the run. `elsewhere` returns files outside of the inputs that definitions refer
+    /// to.
     pub fn finish(self, settings: &Settings, elsewhere: impl FnOnce() -> Vec<PathBuf>, reporter: &mut dyn Reporter) {
         match self.keep(settings, elsewhere) {
             Ok(()) => {}
@@ -83,24 +86,24 @@ impl Keeper {
                     Some(reading.keep(run, since, &elsewhere(), retention.generations.keep)?)
                 }
             },
-            // The thread did not come to its end.
+            // The thread panicked.
             Some(Err(_)) => return Ok(()),
         };
         let _ = fs::remove_file(self.store.unrecorded());
-        // There may be no generation at all.
+        // Remove the directory if there is no generation.
         if kept.is_none() && fs::remove_dir(&self.store.directory).is_ok() {
             let _ = self.store.directory.parent().map(fs::remove_dir);
         }
         Ok(())
     }
 
-    /// Returns a reporter that looks for changes, and hands on everything.
+    /// Returns a reporter that watches for changes, and forwards all events.
     pub fn observe<'a>(&'a mut self, reporter: &'a mut dyn Reporter) -> Observer<'a> {
         Observer { keeper: self, reporter }
     }
 }
 
-/// Has a keeper begin with the first change.
+/// Starts a keeper at the first change.
 pub struct Observer<'a> {
     keeper: &'a mut Keeper,
     reporter: &'a mut dyn Reporter,
@@ -108,7 +111,7 @@ pub struct Observer<'a> {
 
 impl Reporter for Observer<'_> {
     fn event(&mut self, event: Event<'_>) {
-        // What has failed may have changed something before.
+        // A failed entity may have changed before it failed.
         if matches!(event, Event::End(_, End::Changed | End::Failed, _)) {
             self.keeper.start();
         }

@@ -1,7 +1,8 @@
-//! A pack: the objects that a generation has brought, in one compressed file.
+//! A pack: the objects that a generation adds, in one compressed file.
 //!
-//! There are three frames of zstd: all files one after the other, all directories one after the other, and what is known of the generation,
-//! with the digests and lengths of the others. A trailer of fixed length says where the second and the third begin, and which digest that has.
+//! It consists of three zstd frames: the concatenated files, the concatenated directories, and metadata of the
+//! generation with the digests and lengths of the objects. A trailer of fixed length contains the offsets of the second
+//! and third frame, and the digest of the third.
 
 use super::digest::{Digest, Hasher};
 use super::generation::Generation;
@@ -12,21 +13,21 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The last bytes of a pack: that it is one, and of which version.
+/// The last bytes of a pack: its file type and version.
 const MAGIC: &[u8; 8] = b"holopk\x001";
 const TRAILER: u64 = 8 + 8 + 32 + 8;
-/// Little of the time of a first apply, and nearly all of what is to be had for text.
+/// Takes a small share of the time of a first apply, and compresses text almost as well as higher levels.
 const LEVEL: i32 = 3;
-/// Digests are nearly all of what is known of a generation, and do not become shorter than this.
+/// The metadata consists almost entirely of digests, which do not compress any better.
 const CONTENTS_LEVEL: i32 = 1;
 
-/// What is known of a generation, and of the objects of its pack.
+/// The metadata of a generation and of the objects in its pack.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Contents {
     pub(super) generation: Generation,
-    /// The files in their order, each with its length.
+    /// The files in order, each with its length.
     pub(super) objects: Vec<(Digest, u64)>,
-    /// The directories, in the same way. They are looked at more often than what is in them.
+    /// The directories in order, each with its length. They are read more often than files.
     pub(super) directories: Vec<(Digest, u64)>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Writer {
     objects: zstd::Encoder<'static, BufWriter<File>>,
     list: Vec<(Digest, u64)>,
     directories: Vec<(Digest, u64)>,
-    /// The directories one after the other.
+    /// The concatenated directories.
     directory_frame: zstd::Encoder<'static, Vec<u8>>,
 }
 
@@ -45,13 +46,13 @@ pub enum PackError {
     /// It cannot be read.
     #[error("{}", holo_protocol::words::reason(.0))]
     Unreadable(#[from] io::Error),
-    /// It is not as it was written.
+    /// Its content does not match its digests.
     #[error("it is damaged")]
     Damaged,
 }
 
 impl Writer {
-    /// Begins a pack in a new file.
+    /// Starts a pack in a new file.
     pub(super) fn create(path: &Path) -> io::Result<Writer> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut objects = zstd::Encoder::new(BufWriter::new(file), LEVEL)?;
@@ -60,7 +61,7 @@ impl Writer {
         Ok(Writer { objects, list: Vec::new(), directories: Vec::new(), directory_frame })
     }
 
-    /// Adds an object.
+    /// Adds a file's content.
     pub(super) fn add(&mut self, digest: Digest, content: &[u8]) -> io::Result<()> {
         self.list.push((digest, content.len() as u64));
         self.objects.write_all(content)
@@ -72,7 +73,7 @@ impl Writer {
         self.directory_frame.write_all(content)
     }
 
-    /// Adds an object that is too large for memory, with a digest that was found out before. It may have been changed meanwhile.
+    /// Adds a file that is too large for memory. Fails if its content no longer has this digest.
     pub(super) fn add_from(&mut self, digest: Digest, mut content: impl Read) -> io::Result<()> {
         let (mut hasher, mut length, mut buffer) = (Hasher::default(), 0, vec![0; 1 << 16]);
         loop {
@@ -89,7 +90,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the pack, and returns when all of it is on disk.
+    /// Finishes the pack, and waits until it is on disk.
     pub(super) fn finish(self, generation: Generation) -> io::Result<()> {
         let mut file = self.objects.finish()?;
         let objects = file.stream_position()?;
@@ -109,7 +110,7 @@ impl Writer {
     }
 }
 
-/// Reads what is known of a generation, without its objects.
+/// Reads the metadata of a generation, without its objects.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
@@ -138,17 +139,17 @@ pub(super) fn directories(path: &Path) -> Result<HashMap<Digest, Vec<u8>>, PackE
     Ok(directories)
 }
 
-/// The places of the frames of a pack.
+/// The frames of a pack.
 struct Frames {
     file: File,
-    /// The length of the first one.
+    /// The length of the first frame, in bytes.
     objects: u64,
-    /// The length of the second one.
+    /// The length of the second frame, in bytes.
     directories: u64,
 }
 
 impl Frames {
-    /// Reads so many bytes that begin there.
+    /// Reads `length` bytes from offset `start`.
     fn read(&self, start: u64, length: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&self.file).seek(SeekFrom::Start(start))?;
@@ -176,11 +177,11 @@ fn open(path: &Path) -> Result<(Contents, Frames), PackError> {
     Ok((serde_json::from_slice(&contents).map_err(|_| PackError::Damaged)?, frames))
 }
 
-/// Hands those objects of a pack to `take` that are wanted, each with its content, and strikes them out. The content has been checked when
-/// `take` has read all of it: then `Ok` is returned.
+/// Passes the wanted objects of a pack to `take`, each with its content, and removes them from `wanted`. When this
+/// returns `Ok`, all contents have been verified.
 ///
 /// # Errors
-/// If it cannot be read, or an object is not what it should be; and those of `take`.
+/// If the pack cannot be read, or an object does not match its digest; and those of `take`.
 pub(super) fn read<E: From<PackError>, T>(
     path: &Path,
     wanted: &mut HashMap<Digest, T>,
@@ -201,7 +202,7 @@ pub(super) fn read<E: From<PackError>, T>(
                 return Err(PackError::Damaged.into());
             }
             taken?;
-            // Some do not read to the end.
+            // The callback need not read to the end.
             io::copy(&mut object, &mut io::sink()).map_err(|_| PackError::Damaged)?;
             if object.read != length || object.hasher.finish() != digest {
                 return Err(PackError::Damaged.into());
@@ -216,12 +217,12 @@ pub(super) fn read<E: From<PackError>, T>(
     Ok(())
 }
 
-/// Reads an object, and finds out its digest.
+/// Reads an object and computes its digest.
 struct Checked<R> {
     inner: R,
     hasher: Hasher,
     read: u64,
-    /// True if it could not be read to its end.
+    /// Whether reading failed.
     broken: bool,
 }
 

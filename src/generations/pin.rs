@@ -1,4 +1,4 @@
-//! The pin: the generation whose inputs are used instead of today's.
+//! The pin, which selects a generation whose inputs are used instead of the current ones.
 
 use super::checkout::{GENERATION, sync_file_system};
 use super::generation::Generation;
@@ -23,15 +23,15 @@ const REMOVED: &str = "removed";
 /// A generation whose inputs are used until it is released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
-    /// The version of the form in which this is kept.
+    /// The version of the format.
     version: u32,
     /// The number of the generation.
     pub generation: u32,
-    /// The time at which it was kept.
+    /// The time at which the generation was recorded.
     pub time: Timestamp,
-    /// The time since which it is used.
+    /// The time at which the pin was set.
     pub since: Timestamp,
-    /// The name of the directory that has its inputs.
+    /// The name of the directory with its inputs.
     directory: String,
 }
 
@@ -49,7 +49,7 @@ pub enum PinError {
         /// The reason.
         reason: String,
     },
-    /// The inputs of the generation are not there.
+    /// The inputs of the generation are missing.
     #[error(
         "cannot use generation {number}: {}: {reason}; `holo rollback {number}` writes its inputs anew, `holo rollback --release` uses today's",
         path.display()
@@ -57,7 +57,7 @@ pub enum PinError {
     NoInputs {
         /// Its number.
         number: u32,
-        /// The path of a file that should be there.
+        /// The path of the missing file.
         path: PathBuf,
         /// The reason.
         reason: String,
@@ -65,10 +65,10 @@ pub enum PinError {
 }
 
 impl Pin {
-    /// Returns the generation whose inputs are used, if they are not today's.
+    /// Returns the pinned generation, if any.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the pin cannot be read.
     pub fn read(root: &Root) -> Result<Option<Pin>, PinError> {
         let path = root.pin();
         let unreadable = |reason: String| PinError::Unreadable { path: path.clone(), reason };
@@ -84,11 +84,11 @@ impl Pin {
         Ok(Some(pin))
     }
 
-    /// Returns the generation whose inputs are used, if they are not today's, with a lock on their directory: as long as the file is open, no
-    /// other run removes them. There is no lock if the file system does not support it.
+    /// Returns the pinned generation, if any, with a lock on the directory of its inputs: no other run removes them
+    /// while the file is open. There is no lock if the file system does not support it.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the pin cannot be read.
     pub fn read_and_lock(root: &Root) -> Result<Option<(Pin, Option<File>)>, PinError> {
         let mut pin = Pin::read(root)?;
         for _ in 0..ATTEMPTS {
@@ -104,11 +104,11 @@ impl Pin {
         Err(PinError::Unreadable { path: root.pin(), reason: "it keeps changing".to_owned() })
     }
 
-    /// Returns true if the inputs of this root are still those that a run has to use.
+    /// Returns true if a run must still use the inputs of this root.
     #[must_use]
     pub fn is_current(root: &Root) -> bool {
         match root.inputs() {
-            // Those of a dry run are used whatever the pin says.
+            // A dry run uses its own inputs, whatever the pin.
             Some(inputs) if !inputs.starts_with(root.pinned_inputs()) => true,
             inputs => Pin::read(root).is_ok_and(|pin| pin.map(|pin| pin.inputs(root)).as_deref() == inputs),
         }
@@ -120,10 +120,11 @@ impl Pin {
         root.pinned_inputs().join(&self.directory)
     }
 
-    /// Reads what is known of the generation. It is written last, so that if it is there, everything is.
+    /// Reads the metadata of the generation. That file is written last, so its presence means that the inputs are
+    /// complete.
     ///
     /// # Errors
-    /// If the inputs are not there.
+    /// If the inputs are missing.
     pub fn generation(&self, root: &Root) -> Result<Generation, PinError> {
         let path = self.inputs(root).join(GENERATION);
         let no_inputs = |reason: String| PinError::NoInputs { number: self.generation, path: path.clone(), reason };
@@ -131,10 +132,10 @@ impl Pin {
         serde_json::from_slice(&text).map_err(|error| no_inputs(error.to_string()))
     }
 
-    /// Writes out the inputs of a generation, and uses them from now on. `run` is the ID of the run, which no other one has.
+    /// Writes out the inputs of a generation, and uses them from now on. `run` is the unique ID of the run.
     ///
     /// # Errors
-    /// If its inputs cannot be had, or something cannot be written; then what was used before is still used.
+    /// If its inputs cannot be read, or a file cannot be written. The inputs in use do not change in this case.
     pub fn set(root: &Root, store: &Store, number: u32, run: &str) -> Result<Pin, GenerationError> {
         let generation = store.generation(number)?;
         let pin = Pin {
@@ -147,7 +148,8 @@ impl Pin {
         let io = |operation, path: &Path, error| GenerationError::Io(IoError::new(operation, path, error));
         let all = root.pinned_inputs();
         fs::create_dir_all(&all).map_err(|error| io("mkdir", &all, error))?;
-        // Whoever can read an input can read it there. The state directories of plugins are closed on the system itself alone.
+        // Anyone who can read an original input must be able to read its copy. Plugins' state directories are private
+        // only on the running system.
         let states = (!root.is_test()).then(|| (root.states(), 0o711));
         for (directory, mode) in states.into_iter().chain([(root.engine_state(), 0o711), (all.clone(), 0o755)]) {
             let opened = fs::set_permissions(&directory, Permissions::from_mode(mode));
@@ -165,7 +167,7 @@ impl Pin {
         Ok(pin)
     }
 
-    /// Uses today's inputs from now on. Returns false if they were used already.
+    /// Uses the current inputs from now on. Returns false if there was no pin.
     ///
     /// # Errors
     /// If the pin cannot be removed.
@@ -184,21 +186,21 @@ impl Pin {
     }
 }
 
-/// Returns true if there is no pin: its directory is closed to others unless there is one.
+/// Returns true if the error means that there is no pin. Its directory is closed to other users unless there is one.
 fn is_none(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
-/// Removes inputs that are not used any more, such as those that an earlier run could not remove as another one was reading them. It may only be
-/// called by the run that holds the lock of Holo.
+/// Removes unused inputs, such as those that an earlier run could not remove because another run was reading them. Must
+/// only be called while holding the lock of Holo.
 pub fn tidy(root: &Root) {
     if let Ok(pin) = Pin::read(root) {
         remove_unused(root, pin.as_ref());
     }
 }
 
-/// Removes the inputs of all generations but one, if no run reads them. The next call tries again.
+/// Removes the inputs of all generations except this one, unless a run is reading them. The next call tries again.
 fn remove_unused(root: &Root, pin: Option<&Pin>) {
     let all = root.pinned_inputs();
     for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
@@ -211,7 +213,7 @@ fn remove_unused(root: &Root, pin: Option<&Pin>) {
     }
 }
 
-/// Removes a directory unless another run has locked it. It is renamed first, so that it is never seen half removed.
+/// Removes a directory unless another run has locked it. It is renamed first, so that no run sees it partially removed.
 fn remove_unless_in_use(directory: &Path) {
     let Ok(lock) = File::open(directory) else { return };
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {

@@ -1,4 +1,4 @@
-//! Makes a generation of the inputs of today, if they are not those of the last one.
+//! Records the current inputs as a generation, if they differ from those of the last one.
 
 use super::digest::{Digest, Hasher};
 use super::generation::{Generation, VERSION};
@@ -21,29 +21,29 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The size of files from which on they are not held in memory as a whole.
+/// The size, in bytes, from which files are not held in memory as a whole.
 const LARGE: u64 = 1 << 20;
-/// The access to directories that are only on the way to inputs.
+/// The access to directories that are only ancestors of inputs.
 const ON_THE_WAY: Access = Access { mode: 0o755, uid: 0, gid: 0 };
-/// That to what generators made, which nobody else sees during a run either.
+/// The access to generated files, which are private to root during a run too.
 const PRIVATE: Access = Access { mode: 0o700, uid: 0, gid: 0 };
 
-/// The inputs that are to be kept.
+/// The inputs to record.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The root of the system.
     pub root: Root,
-    /// The directory of what generators made.
+    /// The virtual root with generated files.
     pub virtual_root: PathBuf,
-    /// The files that generators made, each with its generator.
+    /// The generated files, each with its generator.
     pub generated: Generated,
 }
 
-/// The inputs as they have been read, with a pack of what is new among them.
+/// The inputs as read, with a pack of the new objects.
 pub struct Reading {
     root: Root,
     store: Store,
-    /// The generation, but for the run that keeps it and what is not kept.
+    /// The generation, without the ID of its run and the list of omitted files.
     generation: Generation,
     stamps: Option<stamps::Finished>,
     writer: Writer,
@@ -52,27 +52,27 @@ pub struct Reading {
 
 /// The result of reading inputs.
 pub enum Recorded {
-    /// They are those of this generation.
+    /// They equal those of this generation.
     Same(u32),
-    /// They are to become a generation.
+    /// They must become a new generation.
     New(Box<Reading>),
 }
 
-/// Inputs cannot be kept.
+/// The inputs cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// One of them cannot be read.
+    /// An input cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// Something cannot be written.
+    /// A file cannot be written.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// The generations that there are cannot be read.
+    /// The existing generations cannot be read.
     #[error(transparent)]
     Generation(#[from] GenerationError),
 }
 
-/// Reads all inputs that are not known to be as they were. What is new is on its way into a pack then.
+/// Reads all inputs that may have changed, and adds new objects to a pack.
 ///
 /// # Errors
 /// If an input cannot be read, or the pack cannot be written.
@@ -100,13 +100,13 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
     let mut digests = stamps.known(&found);
     drop(stamps);
     for (digest, found) in digests.iter_mut().zip(&found) {
-        // One of a pack that is gone or damaged is read again.
+        // An object whose pack is missing or damaged is read again.
         let kept = digest.filter(|digest| known.contains_key(digest));
         *digest = packing.content(found, kept)?;
     }
-    // A directory that has the content of a file is kept beside that.
+    // A directory whose bytes equal the content of a file is stored separately.
     packing.own = HashSet::new();
-    // They are of use only with the pack, and made anew where they are missing.
+    // Stamps are useful only with the pack, and are rebuilt if missing.
     let stamps = stamps::Unfinished::begin(&store.stamps(), &found, &digests, moment);
     let inputs = inputs_of(found, digests, &places)?;
     let mut trees = HashSet::new();
@@ -146,14 +146,15 @@ pub fn read(request: Request) -> Result<Recorded, RecordingError> {
 }
 
 impl Reading {
-    /// Returns the number that the generation gets.
+    /// Returns the number that the generation will get.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.generation.number
     }
 
-    /// Makes the generation. `since` is the ID of the first run that may have had these inputs, `run` that of this one. `elsewhere` are the paths of files that definitions name outside of all inputs; `keep` is the number of generations
-    /// that stay, beside the one that is pinned.
+    /// Writes the generation. `since` is the ID of the first run that may have had these inputs, `run` that of the
+    /// current run. `elsewhere` are files outside of the inputs that definitions refer to; `keep` is the number of
+    /// generations to keep, not counting a pinned one.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -179,11 +180,11 @@ fn text(path: &Path) -> Text {
     Text::from(path.as_os_str().as_bytes())
 }
 
-/// Returns inputs with the digests of those that are files.
+/// Combines inputs with the digests of files.
 pub(super) fn inputs_of(all: Vec<Found>, digests: Vec<Option<Digest>>, places: &Places) -> Result<Inputs, InputError> {
     let mut inputs = Vec::with_capacity(all.len());
     let mut on_the_way = Vec::new();
-    // In the order of paths, a directory is before what is in it.
+    // Sorted by path, so that a directory precedes its entries.
     let mut directories: HashSet<PathBuf> = HashSet::new();
     for (found, digest) in all.into_iter().zip(digests) {
         let access = found.access();
@@ -223,7 +224,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
 }
 
-/// A pack that gets what none has.
+/// A pack that receives the objects that no other pack has.
 struct Packing<'a> {
     path: PathBuf,
     writer: Writer,
@@ -233,7 +234,7 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Takes an input, whose digest may be known. Returns the digest if it is a file that is still there.
+    /// Adds an input, whose digest may be known. Returns the digest if it is a file that still exists.
     fn content(&mut self, found: &Found, digest: Option<Digest>) -> Result<Option<Digest>, RecordingError> {
         if digest.is_some() || found.kind() != Kind::File {
             return Ok(digest);
@@ -279,7 +280,7 @@ impl Packing<'_> {
     }
 }
 
-/// Reads a file that is not large. Most have the size that they had when they were looked at, so that one call is enough.
+/// Reads a small file. Its size has rarely changed since it was determined, so one call usually suffices.
 fn small_content(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let size = usize::try_from(size).unwrap_or_default();
     let mut content = vec![0; size + 1];
@@ -291,7 +292,7 @@ fn small_content(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the time, to the millisecond.
+/// Returns the current time, rounded to milliseconds.
 fn now() -> Timestamp {
     let now = Timestamp::now();
     now.round(Unit::Millisecond).unwrap_or(now)

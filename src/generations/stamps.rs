@@ -1,4 +1,4 @@
-//! The stamps of the inputs that are those of the last generation, so that what is as it was need not be read.
+//! The stamps of the last generation's inputs, which avoid reading unchanged files again.
 
 use super::digest::{Digest, Hasher};
 use super::inputs::Found;
@@ -12,42 +12,42 @@ use std::time::SystemTime;
 
 const MAGIC: &[u8; 8] = b"holost\x002";
 
-/// The bytes after the entries: the digest of the topmost directory, and that of everything before it.
+/// The length of the data after the entries: the digest of the root directory, and that of everything before it.
 const TRAILER: usize = 2 * 32;
 
 /// The stamps of inputs, with their digests.
 ///
-/// There may be very many, so they are kept in the form in which they are written.
+/// There may be hundreds of thousands, so they are kept in serialized form.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
-    /// The digest of the topmost directory.
+    /// The digest of the root directory.
     pub(super) tree: Option<Digest>,
-    /// The entries, in the order of their paths, after the bytes that say what they are; empty if nothing is known.
+    /// The magic bytes, followed by the entries, sorted by path; empty if there are no stamps.
     bytes: Vec<u8>,
 }
 
-/// Stamps that are being written, beside those that there are.
+/// Stamps that are being written to a temporary file.
 pub(super) struct Unfinished {
     path: PathBuf,
     file: BufWriter<File>,
     hasher: Hasher,
 }
 
-/// Stamps that can take the place of those that there are.
+/// Stamps that are ready to replace the existing ones.
 pub(super) struct Finished {
     path: PathBuf,
 }
 
 struct Entry<'a> {
     path: &'a Path,
-    /// The stamp, if whatever happens to the input later gives it another one; otherwise empty.
+    /// The stamp, if every later change of the input results in a different one; otherwise empty.
     stamp: &'a [u8],
-    /// That of a file's content.
+    /// The digest of a file's content.
     digest: Option<Digest>,
 }
 
 impl Stamps {
-    /// Returns the digest of each input that is a file and is as it was.
+    /// Returns the digest of each input that is an unchanged file.
     pub(super) fn known(&self, found: &[Found]) -> Vec<Option<Digest>> {
         let mut entries = self.entries().peekable();
         let digest = |found: &Found| {
@@ -58,7 +58,7 @@ impl Stamps {
         found.iter().map(digest).collect()
     }
 
-    /// Returns true if these inputs are there, as they were, and no others.
+    /// Returns true if the inputs are exactly these, all unchanged.
     pub(super) fn is_of(&self, found: &[Found]) -> bool {
         let mut entries = self.entries();
         let mut is_next =
@@ -66,7 +66,7 @@ impl Stamps {
         self.tree.is_some() && found.iter().all(&mut is_next) && entries.next().is_none()
     }
 
-    /// Reads stamps. Those that cannot be read are of no use, and written anew.
+    /// Reads stamps. Unreadable ones count as missing, and are rebuilt.
     pub(super) fn read(path: &Path) -> Stamps {
         fs::read(path).ok().and_then(Stamps::parse).unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl Stamps {
 }
 
 impl Unfinished {
-    /// Begins to write the stamps of inputs that were found at this moment, with the digests of those that are files, beside a path.
+    /// Starts to write stamps to a temporary file. `moment` is the time at which the inputs were found.
     pub(super) fn begin(
         path: &Path,
         found: &[Found],
@@ -120,7 +120,7 @@ impl Unfinished {
         self.add(text)
     }
 
-    /// Ends them with the digest of the topmost directory that these inputs make.
+    /// Finishes with the digest of the inputs' root directory.
     pub(super) fn finish(mut self, tree: Digest) -> io::Result<Finished> {
         self.add(tree.as_bytes())?;
         self.file.write_all(self.hasher.finish().as_bytes())?;
@@ -130,14 +130,14 @@ impl Unfinished {
 }
 
 impl Finished {
-    /// Has them take the place of those that there are. They are of use only if nothing is missing, and that they can tell.
+    /// Replaces the existing stamps. No sync is needed, because incomplete stamps are detected.
     pub(super) fn take_place(self) -> io::Result<()> {
         super::store::take_place(&self.path)
     }
 }
 
 impl Entry<'_> {
-    /// Returns true if nothing has happened to it since. What is in a directory is looked at by itself.
+    /// Returns true if the input has not changed since. The entries of a directory are compared individually.
     fn is_of(&self, found: &Found) -> bool {
         let has_content = self.digest.is_some() == (found.kind() == Kind::File);
         has_content && self.stamp == found.stamp.to_bytes()
@@ -157,7 +157,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The rest of what is read.
+/// The remaining bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -203,7 +203,7 @@ mod tests {
         fs::write(path("b"), "b").unwrap();
         let now = [found("b"), found("c")];
         assert_eq!(stamps.known(&now), [None, Some(digest)]);
-        // A file that was changed just before may be changed again without another stamp.
+        // A file that was changed just before may change again without a different stamp.
         write(SystemTime::now());
         assert_eq!(Stamps::read(&file).known(&all), [None; 3]);
         for damage in 0..fs::metadata(&file).unwrap().len() {

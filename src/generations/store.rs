@@ -1,4 +1,4 @@
-//! The generations that are kept: where their packs are, and which of them are still needed.
+//! The recorded generations: their packs, and which of them are still needed.
 
 use super::digest::Digest;
 use super::generation::{Generation, VERSION};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// The extension of the pack of a generation.
 const PACK: &str = "pack";
-/// That of a pack whose generation is not kept any more, as others need objects of it.
+/// The extension of a pack that other generations need after its own was removed.
 const OBJECTS: &str = "objects";
 
 /// The directory of generations.
@@ -34,13 +34,13 @@ pub enum GenerationError {
     Unknown {
         /// Its number.
         number: u32,
-        /// The numbers of those that there are.
+        /// The numbers of the existing generations.
         known: Vec<u32>,
     },
-    /// There is none before the current one.
+    /// The current generation is the first one.
     #[error("there is no generation before {0}")]
     NoneBefore(u32),
-    /// There is none at all.
+    /// There are no generations.
     #[error("no generation has been kept yet; an apply that changes something keeps its inputs")]
     None,
     /// Its pack cannot be used.
@@ -53,7 +53,7 @@ pub enum GenerationError {
         /// The reason.
         error: PackError,
     },
-    /// An object is nowhere.
+    /// An object is missing.
     #[error("cannot use generation {number}: {object} is in none of its packs in {}", directory.display())]
     Missing {
         /// Its number.
@@ -63,7 +63,7 @@ pub enum GenerationError {
         /// The directory of the packs.
         directory: PathBuf,
     },
-    /// A later version has kept it.
+    /// It was recorded by a newer version.
     #[error("cannot use generation {number}: it is of version {version}, and only {VERSION} is known")]
     Version {
         /// Its number.
@@ -73,7 +73,7 @@ pub enum GenerationError {
     },
 }
 
-/// The end of a sentence that names generations.
+/// Formats the end of a sentence that lists the existing generations.
 struct Known<'a>(&'a [u32]);
 
 impl std::fmt::Display for Known<'_> {
@@ -86,7 +86,7 @@ impl std::fmt::Display for Known<'_> {
     }
 }
 
-/// A generation that there is, or the reason why it cannot be used.
+/// An existing generation, or the reason for which it cannot be used.
 pub type Listed = (u32, Result<Generation, GenerationError>);
 
 impl Store {
@@ -96,7 +96,7 @@ impl Store {
         Store { directory: root.generations() }
     }
 
-    /// Makes the directory, which is for nobody else's eyes, where it is missing.
+    /// Creates the directory, with access only for its owner, if it is missing.
     pub(super) fn create(&self) -> io::Result<()> {
         if self.directory.is_dir() {
             return Ok(());
@@ -104,7 +104,7 @@ impl Store {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
     }
 
-    /// Returns the numbers of the generations that are kept, in their order.
+    /// Returns the numbers of the generations, in order.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -126,7 +126,7 @@ impl Store {
             let number = name.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
             let kind = name.extension().and_then(|kind| [PACK, OBJECTS].into_iter().find(|known| kind == *known));
             if let (Some(number), Some(kind)) = (number, kind) {
-                // A generation counts, if something has left both.
+                // If both files exist, the generation takes precedence.
                 let kind = if packs.get(&number) == Some(&PACK) { PACK } else { kind };
                 packs.insert(number, kind);
             }
@@ -139,12 +139,12 @@ impl Store {
         self.directory.join("unfinished")
     }
 
-    /// Returns the path of the file that says that a run may have changed something whose inputs have not been kept.
+    /// Returns the path of the marker file of a run that may have changed entities and has not recorded its inputs yet.
     pub(super) fn unrecorded(&self) -> PathBuf {
         self.directory.join("unrecorded")
     }
 
-    /// Returns the path of the values that belong to the states of entities.
+    /// Returns the path of the values that describe the states of entities.
     pub(super) fn values(&self) -> PathBuf {
         self.directory.join("values.jsonl")
     }
@@ -158,7 +158,7 @@ impl Store {
         self.directory.join(format!("{number:06}.{PACK}"))
     }
 
-    /// Returns the path of the pack of a generation that may not be kept any more.
+    /// Returns the path of a pack, whether or not its own generation still exists.
     fn objects(&self, number: u32) -> PathBuf {
         let pack = self.pack(number);
         if pack.exists() { pack } else { pack.with_extension(OBJECTS) }
@@ -178,7 +178,7 @@ impl Store {
         Ok(contents)
     }
 
-    /// Returns the generations that are kept, in their order.
+    /// Returns the generations, in order.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -199,7 +199,7 @@ impl Store {
         Ok(self.contents(number)?.generation)
     }
 
-    /// Returns the number of the last generation before one, or of the last but one.
+    /// Returns the number of the generation before this one, or before the last one.
     ///
     /// # Errors
     /// If there is none.
@@ -230,10 +230,11 @@ impl Store {
         })
     }
 
-    /// Hands the content of each of these files of a generation to `take`, once for each content. What it has read has been checked when this returns.
+    /// Passes the content of each of these files of a generation to `take`, once per content. When this returns `Ok`,
+    /// all contents have been verified.
     ///
     /// # Errors
-    /// If a pack cannot be used or a content is in none of them, and those of `take`, which are about a path.
+    /// If a pack cannot be used or a content is in none of them, and those of `take`.
     pub fn read_files<T>(
         &self,
         generation: &Generation,
@@ -258,7 +259,7 @@ impl Store {
         }
     }
 
-    /// Returns all objects of all packs, each with the pack that has it. What cannot be read has none.
+    /// Maps all objects to the packs that contain them. Objects of unreadable packs are left out.
     pub(super) fn known(&self) -> Result<HashMap<Digest, u32>, GenerationError> {
         let mut known = HashMap::new();
         for number in self.packs()?.into_keys() {
@@ -268,7 +269,7 @@ impl Store {
         Ok(known)
     }
 
-    /// Returns the last generation and its inputs, if there is one that can be used.
+    /// Returns the last generation and its inputs, if it can be used.
     pub(super) fn last(&self) -> Result<Option<(Generation, Inputs)>, GenerationError> {
         let Some(number) = self.numbers()?.last().copied() else { return Ok(None) };
         let last = self.contents(number).and_then(|contents| {
@@ -278,15 +279,15 @@ impl Store {
         Ok(last.ok())
     }
 
-    /// Returns the number that the next generation gets: that of none before it, whatever has become of those.
+    /// Returns the number of the next generation. Numbers are never reused.
     pub(super) fn next_number(&self) -> Result<u32, GenerationError> {
         Ok(self.packs()?.keys().last().map_or(1, |last| last + 1))
     }
 
-    /// Removes all generations but the last ones and the one that is pinned, and packs that nobody needs.
+    /// Removes all generations except the last `keep` and the pinned one, and packs that no generation needs.
     ///
     /// # Errors
-    /// If one of those that are kept cannot be read, as it may need any; then nothing is removed.
+    /// If a generation that is kept cannot be read, as it may need any pack; none is removed in this case.
     pub(super) fn tidy(&self, keep: usize, pinned: Option<u32>) -> Result<(), GenerationError> {
         let packs = self.packs()?;
         let numbers: Vec<u32> = self.numbers()?;
@@ -312,12 +313,12 @@ impl Store {
     }
 }
 
-/// Returns the numbers of all packs that have objects of a generation.
+/// Returns the numbers of all packs with objects of a generation.
 fn packs_of(generation: &Generation) -> impl Iterator<Item = u32> {
     generation.packs.iter().copied().chain([generation.number])
 }
 
-/// The content of a file cannot be read, or nothing can be done with it.
+/// The content of a file cannot be read or written.
 enum ReadError {
     Pack(PackError),
     Take(IoError),
@@ -340,17 +341,17 @@ pub(super) fn contents_of(inputs: &Inputs) -> impl Iterator<Item = Digest> {
     inputs.values().filter_map(|node| if let Node::File { content, .. } = node { Some(*content) } else { None })
 }
 
-/// Begins a file that is to take the place of another.
+/// Creates a temporary file that will replace another one.
 pub(super) fn create_beside(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path.with_extension("new"))
 }
 
-/// Has it take the place. It is not synced: what is read later tells if it is whole.
+/// Replaces a file by its temporary file, without a sync: readers detect incomplete files.
 pub(super) fn take_place(path: &Path) -> io::Result<()> {
     fs::rename(path.with_extension("new"), path)
 }
 
-/// Writes a file in the place of another, and returns when that is on disk.
+/// Replaces a file, and waits until the change is on disk.
 pub(super) fn replace_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = create_beside(path)?;
     file.write_all(bytes)?;
@@ -359,10 +360,10 @@ pub(super) fn replace_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_directory_of(path)
 }
 
-/// Returns when what was done in the directory of a path is on disk.
+/// Syncs the directory that contains a path.
 pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| match File::open(parent)?.sync_all() {
-        // Some file systems have nothing to sync there.
+        // Some file systems do not support this for directories.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         synced => synced,
     })

@@ -1,4 +1,4 @@
-//! Generations of a scratch root, from their beginning to their end.
+//! Generations of a scratch root throughout their lifetime.
 
 use super::*;
 use crate::resources::Generated;
@@ -13,7 +13,7 @@ fn root_of(scratch: &ScratchRoot) -> Root {
     Root::new(Some(scratch.path().into()))
 }
 
-/// Keeps what there is, and returns the number of the generation that it is.
+/// Records the current inputs, and returns the number of their generation.
 #[track_caller]
 fn keep_some(scratch: &ScratchRoot, keep: usize) -> u32 {
     let root = root_of(scratch);
@@ -46,7 +46,7 @@ fn store(scratch: &ScratchRoot) -> Store {
     Store::new(&root_of(scratch))
 }
 
-/// Writes out a generation; the text of its tree without what says which one it is.
+/// Checks out a generation, and returns its tree as text, without its description.
 #[track_caller]
 fn checked_out(scratch: &ScratchRoot, number: u32) -> String {
     let (store, folder) = (store(scratch), tempfile::tempdir().unwrap());
@@ -56,7 +56,7 @@ fn checked_out(scratch: &ScratchRoot, number: u32) -> String {
     String::from_utf8(holo_testing::tree::dump(&into).unwrap()).unwrap()
 }
 
-/// The same of what there is.
+/// Like [`checked_out`], but for the current inputs.
 fn present(scratch: &ScratchRoot) -> String {
     let folder = tempfile::tempdir().unwrap();
     let copied = std::path::absolute(folder.path()).unwrap();
@@ -128,7 +128,7 @@ fn old_generations_go_and_what_others_need_stays() {
     assert_eq!(error, "there is no generation 1; there are 4 to 5");
     assert_eq!(store(&scratch).before(None).unwrap(), 4);
     assert_eq!(store(&scratch).before(Some(4)).unwrap_err().to_string(), "there is no generation before 4");
-    // One that is used stays.
+    // The generation in use is kept.
     Pin::set(&root_of(&scratch), &store(&scratch), 4, "run").unwrap();
     for number in 6..=8 {
         scratch.write("usr/share/holo/files/01-x/etc/motd", number.to_string());
@@ -162,7 +162,7 @@ fn a_damaged_pack_is_named_and_never_used() {
         damaged[at] ^= 0x10;
         fs::write(&pack, damaged).unwrap();
         match check_out() {
-            // What is not part of any object, such as a checksum that is not looked at, makes no difference.
+            // Damage outside of any object, such as in an unused checksum, has no effect.
             Ok(dump) => assert_eq!(dump, expected, "byte {at}"),
             Err(error) => {
                 let error = error.to_string();
@@ -175,7 +175,7 @@ fn a_damaged_pack_is_named_and_never_used() {
         fs::write(&pack, &whole[..length]).unwrap();
         assert!(check_out().unwrap_err().to_string().contains("000001.pack: it is damaged"), "{length} bytes");
     }
-    // The next one does without it.
+    // The next generation does not use it.
     scratch.write("usr/share/holo/files/01-x/etc/motd", "other\n");
     assert_eq!(keep(&scratch), 2);
     assert_eq!(checked_out(&scratch, 2), present(&scratch));

@@ -1,4 +1,4 @@
-//! What inputs consist of: files, directories and symlinks, and the form in which directories are kept.
+//! The nodes that inputs consist of, and the serialization of directories.
 
 use super::digest::Digest;
 use holo_protocol::Text;
@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// All inputs, by their paths below the root. Parents are before what is in them.
+/// All inputs, by path relative to the root. Parents precede their entries.
 pub type Inputs = BTreeMap<PathBuf, Node>;
 
 /// A file, directory or symlink.
@@ -16,7 +16,7 @@ pub type Inputs = BTreeMap<PathBuf, Node>;
 pub enum Node {
     /// A regular file.
     File {
-        /// Who may do what with it.
+        /// Its mode and owner.
         access: Access,
         /// The digest of its content.
         content: Digest,
@@ -27,22 +27,22 @@ pub enum Node {
     Symlink(PathBuf),
 }
 
-/// The mode of a file or directory, and whose it is.
+/// The mode and owner of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// The bits of the mode.
+    /// The mode bits.
     pub mode: u32,
-    /// The number of the owner.
+    /// The user ID of the owner.
     pub uid: u32,
-    /// The number of the group.
+    /// The group ID.
     pub gid: u32,
 }
 
-/// A directory as it is kept: an object of its own, so that one in which nothing has changed is kept once.
+/// A serialized directory. It is an object of its own, so an unchanged directory is stored once.
 #[derive(Debug, Serialize, Deserialize)]
 struct Directory(Vec<Entry>);
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -50,7 +50,7 @@ struct Entry {
     is: Kept,
 }
 
-/// A [`Node`] that is kept.
+/// A serialized [`Node`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kept {
@@ -59,10 +59,10 @@ enum Kept {
     Symlink(Text),
 }
 
-/// Something that is kept is not what it should be.
+/// The tree of a generation is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TreeError<E> {
-    /// An object cannot be had.
+    /// An object cannot be read.
     #[error(transparent)]
     Object(#[from] E),
     /// An object is not a directory.
@@ -70,12 +70,12 @@ pub(super) enum TreeError<E> {
     NotDirectory(Digest),
 }
 
-/// Hands the objects of all directories to `keep`, the deepest first. Returns the digest of the topmost.
+/// Passes the objects of all directories to `keep`, deepest first. Returns the digest of the root directory.
 ///
 /// # Errors
-/// That of `keep`.
+/// Those of `keep`.
 pub(super) fn write<E>(inputs: &Inputs, mut keep: impl FnMut(Digest, &[u8]) -> Result<(), E>) -> Result<Digest, E> {
-    // The directories on the way to the current path, each with its entries so far.
+    // The ancestors of the current path, each with its entries so far.
     let mut open: Vec<(PathBuf, Vec<Entry>)> = vec![(PathBuf::new(), Vec::new())];
     for (path, node) in inputs {
         close(&mut open, inputs, path, &mut keep)?;
@@ -97,7 +97,7 @@ pub(super) fn write<E>(inputs: &Inputs, mut keep: impl FnMut(Digest, &[u8]) -> R
     keep_directory(entries, &mut keep)
 }
 
-/// Keeps the directories that the path is not in.
+/// Finishes the directories that do not contain the path.
 fn close<E>(
     open: &mut Vec<(PathBuf, Vec<Entry>)>,
     inputs: &Inputs,
@@ -118,17 +118,17 @@ fn close<E>(
 }
 
 fn keep_directory<E>(entries: Vec<Entry>, keep: &mut impl FnMut(Digest, &[u8]) -> Result<(), E>) -> Result<Digest, E> {
-    // Names and numbers are all that there is, which JSON can write.
+    // Names and numbers can always be serialized.
     let bytes = serde_json::to_vec(&Directory(entries)).unwrap_or_default();
     let digest = Digest::new(&bytes);
     keep(digest, &bytes)?;
     Ok(digest)
 }
 
-/// Reads the inputs whose topmost directory has this digest; `object` gives the objects.
+/// Reads the inputs below the directory with this digest; `object` returns the content of an object.
 ///
 /// # Errors
-/// If an object cannot be had or is not a directory.
+/// If an object cannot be read or is not a directory.
 pub(super) fn read<E>(
     top: Digest,
     mut object: impl FnMut(Digest) -> Result<Vec<u8>, E>,
@@ -160,7 +160,7 @@ pub(super) fn read<E>(
     Ok(inputs)
 }
 
-/// Returns true if a path is the name of something in a directory, which leads nowhere else.
+/// Returns true if a path is a plain file name, so that it cannot lead outside of its directory.
 fn is_name(name: &Path) -> bool {
     let mut components = name.components();
     matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))

@@ -1,7 +1,7 @@
-//! The values that belong to the states that entities were in, such as the versions of packages.
+//! The values that describe the states of entities, such as the versions of packages.
 //!
-//! A file has a line for each time that a value became another one, with the run in which it did. So it is known for each generation what
-//! the values were when it was used last. What nobody can ask for any more is left out when that is most of the file.
+//! A file has a line for each change of a value, with the run that changed it. So the values at the last use of each
+//! generation are known. When most of the lines are no longer needed, the file is compacted.
 
 mod needed;
 
@@ -27,38 +27,38 @@ use std::path::Path;
 struct ValueLine {
     /// The ID of the run.
     run: String,
-    /// The number of the generation that was used instead of the inputs of that day, if one was.
+    /// The number of the generation that was pinned at the time, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     used: Option<u32>,
     /// The ID of the entity.
     entity: Text,
-    /// Each `KEY=VALUE`.
+    /// The values, each `KEY=VALUE`.
     values: Vec<Text>,
 }
 
-/// A file with fewer lines than these, and twice as many as there are values, is left as it is.
+/// A file is compacted only if it has more lines than this, plus twice the number of values.
 const FEW: usize = 1000;
 
-/// By the entity's ID and the key of the value.
+/// Values by entity ID and key.
 type Known = HashMap<(BString, BString), BString>;
 
-/// Takes the values of a run.
+/// Records the values of a run.
 #[derive(Debug)]
 pub struct Values {
     store: Store,
     run: String,
     used: Option<u32>,
-    /// The last values that are known, once somebody has asked.
+    /// The last known values, loaded on first use.
     known: Option<Known>,
-    /// Those that are to be written.
+    /// The values to be written.
     unwritten: Vec<ValueLine>,
-    /// Those of entities that were as desired, which are written only if something was changed.
+    /// The values of unchanged entities, which are written only if the run changed an entity.
     unchanged: Vec<ValueLine>,
     file: Option<File>,
 }
 
 impl Values {
-    /// Returns the values of a run that begins, if they are to be kept.
+    /// Returns the values of a new run, or `None` if they are not kept.
     #[must_use]
     pub fn new(settings: &Settings) -> Option<Values> {
         settings.keeps_history.then(|| Values {
@@ -72,7 +72,7 @@ impl Values {
         })
     }
 
-    /// Takes the values of an entity, each `KEY=VALUE`.
+    /// Records the values of an entity, each `KEY=VALUE`.
     pub fn note(&mut self, entity: &BStr, values: &[BString], is_changed: bool) {
         if values.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl Values {
         }
     }
 
-    /// Writes down the values of entities that were changed.
+    /// Writes the values of changed entities.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -108,14 +108,14 @@ impl Values {
             Some(file) => file,
             None => self.file.insert(open(&self.store).map_err(failed)?),
         };
-        // In one call, so that a kill leaves all of it or nothing.
+        // A single call, so that a kill leaves all of the lines or none.
         file.write_all(&text).map_err(failed)
     }
 
-    /// Writes down the rest, and returns when it is on disk.
+    /// Writes the remaining values, and waits until they are on disk.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If they cannot be written.
     pub fn finish(&mut self, has_changed: bool) -> Result<(), IoError> {
         if has_changed {
             self.unwritten.append(&mut self.unchanged);
@@ -127,14 +127,14 @@ impl Values {
         self.compact().map_err(|error| IoError::new("write", &path, error))
     }
 
-    /// Leaves out what nobody can ask for any more, if that is most of the file.
+    /// Removes lines that are no longer needed, if they are the majority.
     fn compact(&self) -> io::Result<()> {
         let lines = read(&self.store);
         let least = self.known.as_ref().map_or(0, Known::len);
         if lines.len() < FEW + 2 * least {
             return Ok(());
         }
-        // Whatever cannot be listed may need all of them.
+        // If the generations cannot be listed, any line may be needed.
         let Ok(kept) = self.store.numbers() else { return Ok(()) };
         let begun = begun(&self.store);
         let needed = needed::needed(&lines, |line| generation(line, &begun), &BTreeSet::from_iter(kept));
@@ -150,7 +150,7 @@ impl Values {
     }
 }
 
-/// Returns the numbers of the generations by the runs since when they are.
+/// Maps the first run of each generation to its number.
 fn begun(store: &Store) -> BTreeMap<String, u32> {
     let generations = store.list().into_iter().flatten().filter_map(|(_, listed)| listed.ok());
     generations.map(|generation| (generation.since, generation.number)).collect()
@@ -161,7 +161,7 @@ fn generation(line: &ValueLine, begun: &BTreeMap<String, u32>) -> u32 {
     line.used.or_else(|| begun.range(..=line.run.clone()).next_back().map(|(_, number)| *number)).unwrap_or(0)
 }
 
-/// Returns the lines up to a generation, in the order of their generations.
+/// Returns the lines up to a generation, in the order of the generations.
 fn until(lines: &[ValueLine], generation: impl Fn(&ValueLine) -> u32, number: u32) -> Vec<&ValueLine> {
     let mut until: Vec<&ValueLine> = lines.iter().filter(|line| generation(line) <= number).collect();
     until.sort_by_key(|line| generation(line));
@@ -171,7 +171,7 @@ fn until(lines: &[ValueLine], generation: impl Fn(&ValueLine) -> u32, number: u3
 fn open(store: &Store) -> io::Result<File> {
     store.create()?;
     let path = store.values();
-    // What a crash has left half written ends there.
+    // Ends a line that a crash has left incomplete.
     let is_torn = fs::read(&path).is_ok_and(|text| !text.is_empty() && !text.ends_with(b"\n"));
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     if is_torn {
@@ -180,7 +180,7 @@ fn open(store: &Store) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads all lines, but for those that are damaged.
+/// Reads all lines, except damaged ones.
 fn read(store: &Store) -> Vec<ValueLine> {
     let text = fs::read(store.values()).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_slice(line).ok()).collect()
@@ -202,13 +202,14 @@ fn last_values<'a>(lines: impl IntoIterator<Item = &'a ValueLine>) -> Known {
     known
 }
 
-/// Returns the number of the generation whose inputs are used, if one's are.
+/// Returns the number of the generation in use, if any.
 fn used_generation(root: &Root) -> Option<u32> {
     let text = fs::read(root.inputs()?.join(GENERATION)).ok()?;
     serde_json::from_slice::<Generation>(&text).ok().map(|generation| generation.number)
 }
 
-/// Writes the file that tells plugins the values of the generation whose inputs are used, if one's are. Who may not read them does without.
+/// Writes the file with the values of the generation in use, if any, for plugins. It is omitted for users who may not
+/// read the values.
 ///
 /// # Errors
 /// If it cannot be written.

@@ -1,4 +1,4 @@
-//! Inputs to be compared: those of a generation, or today's.
+//! The inputs to compare: those of a generation, or the current ones.
 
 use super::digest::{Digest, Hasher};
 use super::generation::Generation;
@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-/// Inputs, and where their contents are.
+/// Inputs, and the source of their contents.
 pub struct Version {
     inputs: Inputs,
     source: Source,
@@ -36,7 +36,7 @@ impl Version {
         Ok(Version { inputs: store.inputs(&generation)?, source: Source::Kept(store.clone(), Box::new(generation)) })
     }
 
-    /// Returns the inputs that there are today, but for what generators would make.
+    /// Returns the current inputs, without generated files.
     ///
     /// # Errors
     /// If one cannot be read.
@@ -65,12 +65,12 @@ impl Version {
         &self.inputs
     }
 
-    /// Leaves out what generators made.
+    /// Removes generated files.
     pub fn leave_out_generated(&mut self) {
         self.inputs.retain(|path, _| !path.starts_with(GENERATED));
     }
 
-    /// Returns the contents of those of these paths that are files.
+    /// Returns the contents of those of the paths that are files.
     ///
     /// # Errors
     /// If one cannot be read.

@@ -1,7 +1,7 @@
-//! The journal of systemd, which is told of each entity that was changed, refused, or failed.
+//! Logs each entity that was changed, refused, or failed to systemd's journal.
 //!
-//! Lines are sent by a thread of their own, which is started for the first one. A journal that does not read them holds a run up for no longer
-//! than [`PATIENCE`], at its end; lines that it has not taken by then are lost.
+//! Lines are sent by a separate thread, which starts with the first line. A journal that does not read them delays the
+//! end of a run by no more than [`PATIENCE`]; remaining lines are lost.
 
 use super::record::{EntityRecord, RunResult};
 use crate::settings::Settings;
@@ -14,24 +14,24 @@ use systemd_journal_logger::JournalLog;
 
 /// The socket of the journal.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// The time that a journal has for what it has not read when a run ends.
+/// The maximum time that the end of a run waits for the journal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The journal, as far as a run has got with it.
+/// The state of the journal in a run.
 #[derive(Debug)]
 pub(super) enum Journal {
-    /// There is nothing to tell yet.
+    /// No line has been sent yet.
     Silent,
     Open(Thread),
-    /// There is no journal, or it must not be told.
+    /// There is no journal, or it must not be used.
     Off,
 }
 
-/// The thread that tells the journal.
+/// The thread that sends lines.
 #[derive(Debug)]
 pub(super) struct Thread {
     lines: Sender<Line>,
-    /// Ends when all lines are sent.
+    /// Disconnected when all lines are sent.
     sent: Receiver<()>,
 }
 
@@ -46,24 +46,25 @@ struct Line {
 }
 
 impl Journal {
-    /// Returns the journal of a run. It is that of the system which runs, so other roots have none.
+    /// Returns the journal of a run. It belongs to the running system, so other roots have none.
     pub(super) fn new(settings: &Settings) -> Journal {
         if settings.keeps_history && !settings.root.is_test() { Journal::Silent } else { Journal::Off }
     }
 
-    /// Tells of an entity. Differences and what programs have printed are not part of that: more people may read the journal than records.
+    /// Logs the outcome of an entity. Differences and output are left out, because more users may read the journal than
+    /// the records.
     pub(super) fn tell(&mut self, record: &EntityRecord) {
         let Some(line) = Line::new(record).filter(|_| !matches!(self, Journal::Off)) else { return };
         if matches!(self, Journal::Silent) {
             *self = Thread::start().map_or(Journal::Off, Journal::Open);
         }
         if let Journal::Open(thread) = self {
-            // Without a journal that listens, there is no thread.
+            // If the journal is not available, the thread has ended.
             let _ = thread.lines.send(line);
         }
     }
 
-    /// Returns when everything is told, or the journal has had the time for it.
+    /// Waits until all lines are sent, for no longer than [`PATIENCE`].
     pub(super) fn finish(self) {
         if let Journal::Open(Thread { lines, sent }) = self {
             drop(lines);
@@ -94,7 +95,7 @@ fn send(lines: &Receiver<Line>) {
     let log = log.with_syslog_identifier(env!("CARGO_PKG_NAME").to_owned());
     for Line { level, message, run, entity, result } in lines {
         let fields = [("HOLO_RUN", run.as_str()), ("HOLO_ENTITY", &entity), ("HOLO_RESULT", result)];
-        // One line that the journal does not take does not keep it from the others.
+        // If the journal rejects a line, the others are still sent.
         let _ = log
             .journal_send(&Record::builder().level(level).args(format_args!("{message}")).key_values(&fields).build());
     }

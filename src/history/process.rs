@@ -1,17 +1,17 @@
-//! The process of a run, so that it can be told later if it still lives.
+//! The process of a run, with an identification that lets a later run tell whether it is still alive.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 
-/// A process, by what no other one shares with it: its number alone is given to others in time.
+/// A unique identification of a process, as process IDs are reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMark {
     /// Its number.
     pub pid: u32,
-    /// The time at which it was started, in ticks since the system was.
+    /// Its start time, in clock ticks since boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<u64>,
-    /// The ID that the kernel gave to this run of the system.
+    /// The boot ID of the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
 }
@@ -24,7 +24,7 @@ impl ProcessMark {
         ProcessMark { pid, started: started(pid), boot: boot() }
     }
 
-    /// Returns true if the process still runs. What cannot be told is taken for a process that is gone.
+    /// Returns true if the process is still running; false if unknown.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.started.is_some() && self.boot == boot() && started(self.pid) == self.started
@@ -35,7 +35,8 @@ fn boot() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
 }
 
-/// Returns the time at which a process was started: the twenty-second field, of which the second may have blanks and parentheses.
+/// Returns the start time of a process: field 22 of `/proc/PID/stat`, whose second field may contain blanks and
+/// parentheses.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()

@@ -1,4 +1,4 @@
-//! The records of earlier runs, as they are read: the newest first, and no more of them than are wanted.
+//! Reads the records of earlier runs, newest first and on demand.
 
 use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult};
 use crate::root::Root;
@@ -17,17 +17,17 @@ pub struct History {
     state: Rc<Database>,
 }
 
-/// A run that is on record.
+/// A recorded run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Its ID.
     pub id: RunId,
-    /// The record of its beginning, unless a later version has written it.
+    /// The record of its beginning; `None` if a newer version wrote it.
     pub began: Option<Began>,
-    /// The record of its end; there is none if it was killed, or has not ended yet.
+    /// The record of its end; `None` if it was killed or is still running.
     pub ended: Option<Ended>,
     sequence: i64,
-    /// The texts of which the records that are wanted have one.
+    /// A filter: only records that contain one of these texts are returned.
     texts: Rc<Vec<BString>>,
     state: Rc<Database>,
 }
@@ -35,44 +35,44 @@ pub struct Run {
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It has not ended yet.
+    /// It is still running.
     Running,
     /// It has ended, or was killed.
     Ended(RunResult),
 }
 
 impl History {
-    /// Returns the records of a root, as they are now.
+    /// Opens the records of a root. A missing database counts as empty.
     ///
     /// # Errors
-    /// If the database cannot be read. There need not be one.
+    /// If the database cannot be read.
     pub fn open(root: &Root) -> Result<History, StateError> {
         let state = Database::read_only(root.state_database());
         state.runs(None, 0)?;
         Ok(History { state: Rc::new(state) })
     }
 
-    /// Returns the runs that did more than find everything as desired, the newest first.
+    /// Returns the runs that had work to do, newest first.
     pub fn runs(&self) -> Runs<'_> {
         self.runs_with([])
     }
 
-    /// Returns the runs with a record that contains one of these texts, and of each of them these records only.
+    /// Returns the runs with a record that contains one of these texts. Their entities are limited to such records.
     pub fn runs_with(&self, texts: impl IntoIterator<Item = BString>) -> Runs<'_> {
         let texts = Rc::new(texts.into_iter().collect());
         Runs { history: self, page: VecDeque::new(), before: None, texts, damaged: 0 }
     }
 
-    /// Returns the last run that had nothing to do, if one is known.
+    /// Returns the last run that had no work to do, if there is one.
     #[must_use]
     pub fn last_unchanged(&self) -> Option<LastRun> {
         serde_json::from_str(&self.state.idle_run().ok()??).ok()
     }
 
-    /// Returns the run of an ID, or the only one whose ID begins so.
+    /// Returns the run with this ID, or the only run whose ID has this prefix.
     ///
     /// # Errors
-    /// The IDs of those that begin so, if there are several or none.
+    /// The IDs with this prefix, if there are several or none.
     pub fn find(&self, id: &str) -> Result<Run, Vec<RunId>> {
         let mut found = self.state.runs_by_prefix(id).unwrap_or_default();
         if let Some(index) = found.iter().position(|run| run.id == id) {
@@ -96,7 +96,7 @@ impl History {
     }
 }
 
-/// The runs of a root, the newest first.
+/// The runs of a root, newest first.
 #[derive(Debug)]
 pub struct Runs<'a> {
     history: &'a History,
@@ -104,7 +104,7 @@ pub struct Runs<'a> {
     /// The run that was read last.
     before: Option<i64>,
     texts: Rc<Vec<BString>>,
-    /// The number of reads that failed. The first one ends the iteration.
+    /// The number of reads that failed. The first failure ends the iteration.
     pub damaged: usize,
 }
 
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Returns the number of entities by how they ended; of a run that has not ended, of those that are on record.
+    /// Returns the number of entities by result; of a run that has not ended, those recorded so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -150,7 +150,7 @@ impl Run {
         counts
     }
 
-    /// Returns what it did to entities, in the order in which it did that.
+    /// Returns the records of its entities, in the order of the work.
     pub fn entities(&self) -> impl Iterator<Item = EntityRecord> + use<> {
         let entries = self.state.run_entries(self.sequence, &self.texts).unwrap_or_default();
         entries.into_iter().filter_map(|entry| serde_json::from_str(&entry).ok())

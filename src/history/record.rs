@@ -1,4 +1,4 @@
-//! Records as types. Within a version, fields are only ever added.
+//! The types of records. Within a version, fields are only ever added.
 
 use super::process::ProcessMark;
 use crate::report::End;
@@ -31,26 +31,26 @@ pub struct Began {
     pub process: ProcessMark,
 }
 
-/// The user who ran holo, or what did.
+/// The user or trigger that started holo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
-    /// The user whose rights it had.
+    /// The real user ID of the process.
     pub uid: u32,
     /// The user who called `sudo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sudo_user: Option<Text>,
-    /// The user who has logged in, whatever became of them since.
+    /// The login user ID, which stays the same when a user switches to another account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login_uid: Option<u32>,
     /// The terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Text>,
-    /// The name of what started it, if no person did.
+    /// What started the run, if not a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Text>,
 }
 
-/// The work of a run on an entity that was not simply as desired.
+/// The work of a run on an entity that needed any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntityRecord {
     /// The ID of the run.
@@ -59,23 +59,23 @@ pub struct EntityRecord {
     pub id: Text,
     /// The ID of its plugin.
     pub plugin: String,
-    /// The time at which it was done with.
+    /// The time at which the entity was finished.
     pub time: Timestamp,
-    /// The time that passed until it was done with since its plugin was asked, or had done with the entity before it.
+    /// The time that the entity took, since its plugin received the request or finished the previous entity.
     #[serde(with = "seconds")]
     pub duration: Duration,
     /// The result of the work.
     pub result: RunResult,
-    /// The changes, as fragments in the past tense; a plugin need not name them.
+    /// The changes, as fragments in the past tense. May be empty, as plugins need not describe them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Text>,
-    /// The changes that would have had to be forced.
+    /// The changes that would have required force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusalRecord>,
     /// The reason for which it was skipped, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
-    /// The end of what was printed about it on stderr, if it failed.
+    /// The end of its output to stderr, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Text>,
     /// The IDs of the entities whose change refreshed it.
@@ -89,31 +89,31 @@ pub struct EntityRecord {
 /// A difference that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffRecord {
-    /// The name of what there was.
+    /// The name of the old file.
     pub from: Text,
-    /// The name of what there is.
+    /// The name of the new file.
     pub to: Text,
-    /// The difference, in the form of git.
+    /// The difference, in git's format.
     pub text: Text,
-    /// True if one of them is not text, so that the difference only says that they differ.
+    /// Whether a file is binary, so that the text only says that the files differ.
     #[serde(default, skip_serializing_if = "is_false")]
     pub binary: bool,
-    /// The number of bytes that the text had more, if it was too long to be kept.
+    /// The number of bytes by which the text was truncated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: usize,
 }
 
-/// A change that would have had to be forced.
+/// A change that would have required force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RefusalRecord {
-    /// Overwriting what a person had changed.
+    /// Overwriting a manual change.
     Overwrite,
-    /// Restoring what a person had deleted.
+    /// Restoring a file that was deleted manually.
     Restore,
-    /// Something that a plugin had words for.
+    /// A refusal in the plugin's own words.
     Other {
-        /// The objection to it.
+        /// The reason.
         reason: Text,
     },
 }
@@ -122,15 +122,15 @@ pub enum RefusalRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunResult {
-    /// Everything was as desired; an entity may have been refreshed.
+    /// Everything was in its desired state; an entity may have been refreshed.
     Unchanged,
-    /// Something was changed, and is as desired.
+    /// An entity was changed, and is in its desired state now.
     Changed,
-    /// Without `--force`, something was left as it is.
+    /// An entity was left unchanged for lack of `--force`.
     Refused,
-    /// Something that it requires was not in its desired state.
+    /// A requirement of the entity was not in its desired state.
     Skipped,
-    /// Something went wrong.
+    /// An error occurred.
     Failed,
     /// A signal or `--timeout` ended it, or it was killed.
     Interrupted,
@@ -141,25 +141,25 @@ pub enum RunResult {
 pub struct Ended {
     /// The ID of the run.
     pub run: RunId,
-    /// The time at which it ended, or at which it was found to have been killed.
+    /// The time at which it ended, or at which a later run found that it was killed.
     pub time: Timestamp,
     /// The result.
     pub result: RunResult,
-    /// The time that it took, unless it was killed.
+    /// How long it took, unless it was killed.
     #[serde(default, with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Duration>,
     /// The exit status, unless it was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<u8>,
-    /// The number of entities by how they ended.
+    /// The number of entities by result.
     #[serde(default)]
     pub counts: Counts,
-    /// The reason for which it ended before its time.
+    /// The reason for which it ended early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Text>,
 }
 
-/// The last run that had nothing to do.
+/// The last run that had no work to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
     /// The version of the record.
@@ -168,14 +168,14 @@ pub struct LastRun {
     pub run: RunId,
     /// The time at which it began.
     pub time: Timestamp,
-    /// The time that it took.
+    /// How long it took.
     #[serde(with = "seconds")]
     pub duration: Duration,
-    /// The number of entities by how they ended.
+    /// The number of entities by result.
     pub counts: Counts,
 }
 
-/// The number of entities by the way in which they ended.
+/// The number of entities by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "each counts the result of its name")]
@@ -188,7 +188,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts one more.
+    /// Counts a result.
     pub fn count(&mut self, result: RunResult) {
         *match result {
             RunResult::Unchanged => &mut self.unchanged,
@@ -199,7 +199,7 @@ impl Counts {
         } += 1;
     }
 
-    /// Returns the result of a run that ended in time.
+    /// Returns the result of a run that was not interrupted.
     #[must_use]
     pub fn result(&self) -> RunResult {
         match self {
@@ -221,7 +221,7 @@ impl From<Counts> for Tally {
 impl From<End> for RunResult {
     fn from(end: End) -> RunResult {
         match end {
-            // It is not for this system, and so as it shall be.
+            // It does not apply to this system, so it is in its desired state.
             End::Unchanged | End::ConditionNotMet => RunResult::Unchanged,
             End::Changed | End::Pending => RunResult::Changed,
             End::Refused => RunResult::Refused,
@@ -245,16 +245,16 @@ impl RunResult {
         }
     }
 
-    /// Returns true if something was not brought into its desired state.
+    /// Returns true if an entity is not in its desired state.
     #[must_use]
     pub fn is_bad(self) -> bool {
         !matches!(self, RunResult::Unchanged | RunResult::Changed)
     }
 }
 
-/// Returns a record in JSON.
+/// Serializes a record as JSON.
 pub(super) fn to_json(record: &impl Serialize) -> String {
-    // Every field is something that JSON has, and memory takes it.
+    // All fields can be represented in JSON.
     serde_json::to_string(record).unwrap_or_default()
 }
 
@@ -266,7 +266,7 @@ fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 
-/// Durations as seconds, to the millisecond.
+/// Serializes durations as seconds, rounded to milliseconds.
 mod seconds {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;
@@ -281,7 +281,7 @@ mod seconds {
     }
 }
 
-/// The same where there may be none.
+/// Like `seconds`, for optional values.
 mod optional_seconds {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;

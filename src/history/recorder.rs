@@ -1,4 +1,4 @@
-//! An observer of the events of an apply, which makes records of them.
+//! A reporter that records the events of an apply.
 
 mod draft;
 mod who;
@@ -23,39 +23,39 @@ use std::os::unix::ffi::OsStringExt;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Hands on the events of a run, and writes down what it does.
+/// Forwards the events of a run, and records its work.
 pub struct Recorder<'a> {
     reporter: &'a mut dyn Reporter,
     root: Root,
     database: Rc<Database>,
-    /// False if nobody wants to know.
+    /// Whether history is enabled.
     observes: bool,
     began: Began,
-    /// The time at which the run began, on a clock that nobody sets.
+    /// The time at which the run began, on the monotonic clock.
     start: Instant,
     state: State,
-    /// Everything that has been said of the entity at work.
+    /// The messages so far about the current entity.
     draft: Draft,
     counts: Counts,
     journal: Journal,
-    /// The error that was told last.
+    /// The last error that was reported.
     last_error: Option<BString>,
 }
 
-/// The stage of the records of a run.
+/// The stage of a run's records.
 enum State {
-    /// The work on entities has not begun.
+    /// Work on entities has not begun.
     Idle,
-    /// There is nothing to say of the run yet.
+    /// No entity has been recorded yet.
     Begun(Writer),
-    /// It is on record that the run began.
+    /// An entity has been recorded.
     Writing(Writer),
-    /// Nothing is kept: nobody wants it, or it cannot be written.
+    /// Recording is disabled, or has failed.
     Off,
 }
 
 impl<'a> Recorder<'a> {
-    /// Returns an observer of a run that begins now.
+    /// Returns a recorder for a run that begins now.
     pub fn new(settings: &Settings, database: &Rc<Database>, reporter: &'a mut dyn Reporter) -> Recorder<'a> {
         let command = settings.command_line.iter().map(|word| Text::from(word.clone().into_vec())).collect();
         let began = Began {
@@ -82,7 +82,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Writes down how the run ended.
+    /// Records the end of the run.
     pub fn finish(mut self, done: &Result<Tally, FatalError>, exit_code: u8) {
         let result = match done {
             Ok(tally) if tally.has_failed() => RunResult::Failed,
@@ -104,7 +104,7 @@ impl<'a> Recorder<'a> {
         };
         let written = match std::mem::replace(&mut self.state, State::Off) {
             State::Off => Ok(()),
-            // Nobody waits for this record: a person without the rights to write it has been told of greater trouble.
+            // Errors are ignored: a user who may not write the record has been told about a more serious problem.
             State::Idle => self.database.add_run(run.as_str(), &to_json(&self.began), &to_json(&ended)).or(Ok(())),
             State::Begun(writer) if result == RunResult::Unchanged => {
                 let last = LastRun { version: VERSION, run, time: self.began.time, duration, counts: self.counts };
@@ -120,7 +120,7 @@ impl<'a> Recorder<'a> {
         self.journal.finish();
     }
 
-    /// Returns the reason for which the run ended before its time.
+    /// Returns the reason for which the run ended early.
     fn error(&self, fatal: &FatalError) -> Option<Text> {
         let text = fatal.to_string();
         if text.is_empty() { self.last_error.clone().map(Text::from) } else { Some(text.into()) }
@@ -171,7 +171,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Has records wait for those that follow at once. They are on record before anything of that is shown.
+    /// Buffers records while more follow immediately. They are written before any of these events is shown.
     fn hold(&mut self, holds: bool) {
         let held = match &mut self.state {
             State::Begun(writer) | State::Writing(writer) => writer.hold(holds),
@@ -180,7 +180,7 @@ impl<'a> Recorder<'a> {
         self.check(held);
     }
 
-    /// Says that the run begins, before anything is changed.
+    /// Records the beginning of the run, before any change.
     fn begin(&mut self) {
         if matches!(self.state, State::Idle) {
             match Writer::begin(&self.database, &self.began) {
@@ -205,7 +205,7 @@ impl<'a> Recorder<'a> {
         self.check(written);
     }
 
-    /// Says, once, that nothing is kept of the run. That is no reason not to do its work.
+    /// Warns once that the run is not recorded. The work continues.
     fn check(&mut self, written: Result<(), StateError>) {
         if let Err(error) = written {
             self.state = State::Off;
@@ -217,7 +217,7 @@ impl<'a> Recorder<'a> {
 
 impl Reporter for Recorder<'_> {
     fn event(&mut self, event: Event<'_>) {
-        // The words of an entity are on record before others can act on it.
+        // Messages are recorded before others can act on them.
         if self.observes {
             self.observe(&event);
         }
@@ -237,7 +237,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Returns the time, to the millisecond.
+/// Returns the current time, rounded to milliseconds.
 fn now() -> Timestamp {
     let now = Timestamp::now();
     now.round(Unit::Millisecond).unwrap_or(now)

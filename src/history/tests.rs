@@ -1,4 +1,4 @@
-//! Records as they are written and read, whatever happens in between.
+//! Tests of writing and reading records, with interruptions.
 
 use super::*;
 use crate::retention;
@@ -26,7 +26,7 @@ fn begin(root: &Root, began: &Began) -> Writer {
     Writer::begin(&database(root), began).unwrap()
 }
 
-/// The beginning of a run of this second, by a process that is gone.
+/// The beginning of a run at this second, by a process that no longer exists.
 fn began(second: i64) -> Began {
     let time = Timestamp::new(1_795_338_843 + second, 0).unwrap();
     Began {
@@ -69,7 +69,7 @@ fn ended(began: &Began) -> Ended {
     }
 }
 
-/// Writes the records of a whole run.
+/// Writes the records of a complete run.
 fn whole(root: &Root, second: i64, id: &str) -> Began {
     let began = began(second);
     let mut writer = begin(root, &began);
@@ -78,7 +78,7 @@ fn whole(root: &Root, second: i64, id: &str) -> Began {
     began
 }
 
-/// Shows the runs of a root, the newest first: the state, and the entities.
+/// Formats the runs of a root, newest first: the state, and the entities.
 fn shown(root: &Root) -> Vec<String> {
     let show = |run: Run| {
         let ids: Vec<String> = run.entities().map(|entity| entity.id.0.to_string()).collect();
@@ -138,7 +138,7 @@ fn a_run_that_was_killed_is_known_and_counted_once() {
         let expected = if kills > 0 { "interrupted file:/b" } else { "interrupted" };
         assert_eq!(shown(&root), [expected, "changed file:/a"]);
         if kills > 1 {
-            // The next one is killed as well, right after it has recorded how this one ended.
+            // The next run is killed as well, right after it has recorded the end of this one.
             drop(begin(&root, &began(2)));
             whole(&root, 3, "file:/c");
             assert_eq!(shown(&root), ["changed file:/c", "interrupted", expected, "changed file:/a"]);
@@ -206,7 +206,7 @@ fn records_wait_for_those_that_follow_at_once() {
     writer.hold(true).unwrap();
     writer.append(&entity(&began, "x".repeat(100_000))).unwrap();
     assert_eq!(entries(), 4, "too much to be kept in memory");
-    // A run that ends while something is held loses nothing.
+    // Ending a run while records are held loses none of them.
     writer.append(&entity(&began, "file:/d")).unwrap();
     writer.end(&ended(&began), &retention::Runs::default()).unwrap();
     assert_eq!(entries(), 5);

@@ -1,4 +1,4 @@
-//! Records in words.
+//! Formats records in words.
 
 use super::record::{EntityRecord, RefusalRecord};
 use holo_protocol::Text;
@@ -19,7 +19,7 @@ impl EntityRecord {
 }
 
 impl RefusalRecord {
-    /// Returns the objection.
+    /// Returns the reason.
     #[must_use]
     pub fn words(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! The records of a run, as they are written.
+//! Writes the records of a run.
 
 use super::record::{Began, Counts, Ended, EntityRecord, LastRun, RunResult, to_json};
 use crate::retention;
@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The time within which records are on disk.
+/// The maximum time between writing records and syncing them.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// The number of bytes from which on records do not wait for others.
+/// The size of buffered records, in bytes, from which they are written.
 const HELD: usize = 64 << 10;
 
 /// Writes the records of a run that holds the lock.
@@ -18,7 +18,7 @@ const HELD: usize = 64 << 10;
 pub struct Writer {
     state: Rc<Database>,
     run: RunId,
-    /// Records that are not written yet, as more follow at once.
+    /// Records that are buffered because more follow immediately.
     held: Vec<String>,
     held_size: usize,
     is_holding: bool,
@@ -28,16 +28,16 @@ pub struct Writer {
 /// Whether records have reached the disk.
 #[derive(Debug)]
 enum Sync {
-    /// Not even the beginning of the run has.
+    /// No record has, not even the beginning of the run.
     Never,
-    /// All that was written by now.
+    /// All records so far have.
     Done,
-    /// Some that were written since a time have not.
+    /// Records since this time have not.
     Pending(Instant),
 }
 
 impl Writer {
-    /// Records that a run begins, and that runs which never recorded their end were killed.
+    /// Records the beginning of a run, and marks runs without an end as killed.
     ///
     /// # Errors
     /// If the database cannot be read or written.
@@ -66,7 +66,7 @@ impl Writer {
         if self.is_holding && self.held_size < HELD { Ok(()) } else { self.write_held() }
     }
 
-    /// Has records wait for those that follow at once, or writes all of them in one transaction.
+    /// Sets whether records are buffered, and writes those that are in one transaction.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -92,7 +92,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until records are on disk that were written long ago.
+    /// Syncs records if the oldest one has been waiting for longer than [`SYNC_EVERY`].
     ///
     /// # Errors
     /// If they cannot be synced.
@@ -106,7 +106,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Records the end of the run, and removes records that are too old.
+    /// Records the end of the run, and removes records that exceed the limits.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -116,7 +116,7 @@ impl Writer {
         self.state.end_run(self.run.as_str(), &self.held, &to_json(ended), &limits)
     }
 
-    /// Records that the run had nothing to do.
+    /// Records that the run had no work to do.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -125,7 +125,7 @@ impl Writer {
     }
 }
 
-/// Returns the end of a run that was killed.
+/// Returns the end record of a killed run.
 fn conclude(state: &Database, run: &RunHeader) -> Result<(i64, String), StateError> {
     let mut counts = Counts::default();
     let entries = state.run_entries(run.sequence, &[])?;

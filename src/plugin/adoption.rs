@@ -1,42 +1,42 @@
-//! Requests for resource files that describe what there is, and their outcomes.
+//! Requests to adopt an entity, and their outcomes.
 
 use bstr::{BStr, BString, ByteSlice};
 use holo_protocol::AdoptMessage;
 use std::path::{Path, PathBuf};
 
-/// The request for the resource files of one thing.
+/// A request for resource files that describe an entity.
 #[derive(Clone, Copy, Debug)]
 pub struct Adoption<'a> {
     /// The ID of an entity, which need not exist, or the path of a file.
     pub id: &'a BStr,
-    /// The empty directory into which they are written.
+    /// The empty directory to write them to.
     pub directory: &'a Path,
-    /// The file that was named as a conflict before, without one now.
+    /// The file that was reported as a conflict before, now resolved.
     pub resolved: Option<&'a Path>,
-    /// The IDs of what is adopted in the same group.
+    /// The IDs of the entities that are adopted in the same group.
     pub with: &'a [BString],
 }
 
 /// The outcome of an [`Adoption`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// The plugin does not know such a thing.
+    /// The plugin does not recognise the entity or path.
     Unknown,
-    /// It is the entity with this ID, which is to be asked for.
+    /// It is the entity with this ID, which must be requested instead.
     Entity(BString),
-    /// It is as the resource files have it.
+    /// It matches its resource files.
     Unchanged,
-    /// The directory has its resource files, or this definition describes it.
+    /// The directory contains its resource files, or this definition describes it.
     Done {
         /// The definition; empty if there is none.
         definition: BString,
     },
-    /// Both a person and the resource files have changed the same of it, and this file has both.
+    /// A manual change and the resource files conflict; this file contains both versions.
     Conflict(PathBuf),
 }
 
 impl Adopted {
-    /// Returns the outcome that a plugin says so.
+    /// Parses the outcome from a plugin's messages and output.
     pub(super) fn new(messages: Vec<AdoptMessage>, definition: Vec<u8>) -> Adopted {
         match messages.into_iter().next() {
             Some(AdoptMessage::Unknown) => Adopted::Unknown,
@@ -47,7 +47,7 @@ impl Adopted {
         }
     }
 
-    /// Returns the messages among what a plugin writes to file descriptor 3.
+    /// Returns the messages in a plugin's output to file descriptor 3.
     pub(super) fn messages(said: &[u8]) -> Vec<AdoptMessage> {
         said.lines().filter_map(AdoptMessage::parse).collect()
     }

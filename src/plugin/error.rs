@@ -1,4 +1,4 @@
-//! The reasons for which a plugin, or another program, does not do what it is asked for.
+//! The errors of plugins and other programs.
 
 use super::process::{RunError, StartError};
 use crate::error::FatalError;
@@ -8,13 +8,13 @@ use holo_protocol::info::InfoError;
 use holo_protocol::report::ReportError;
 use std::time::Duration;
 
-/// A plugin gives no answer.
+/// A plugin does not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
     /// It failed.
     #[error(transparent)]
     Failed(#[from] PluginError),
-    /// The run is to end.
+    /// The run must end.
     #[error(transparent)]
     Fatal(#[from] FatalError),
 }
@@ -25,36 +25,36 @@ pub enum PluginError {
     /// It could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It was ended, as it had taken so long.
+    /// It exceeded its time limit.
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
-    /// Its process ended with this status, which is not that of a success.
+    /// Its process ended with this unsuccessful status.
     #[error("{}", .0.failure().unwrap_or_default())]
     Status(Status),
-    /// Its session answered that an operation failed. A process of version 3 would have ended with 1.
+    /// Its session reported a failed operation. A process of version 3 would have ended with status 1.
     #[error("exit status 1")]
     Operation,
-    /// Its scan report has mistakes.
+    /// Its scan report is invalid.
     #[error("error in its scan report, {}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Report(Vec<ReportError>),
-    /// Its session ended before it had answered.
+    /// Its session ended before it answered.
     #[error("the plugin ended its session early")]
     EndedEarly,
-    /// Its session answered with a line that is longer than this.
+    /// Its session sent a line that exceeds this length.
     #[error("the plugin answered with a line of over {0} bytes")]
     LongAnswer(usize),
-    /// Its session answered with something else than an answer.
+    /// Its session sent a line that is not a valid answer.
     #[error("cannot understand the plugin's answer \"{beginning}\": {source}")]
     Answer {
         /// The beginning of the line.
         beginning: BString,
-        /// The mistake in it.
+        /// The parse error.
         source: serde_json::Error,
     },
-    /// A request cannot be put into JSON.
+    /// A request cannot be serialized.
     #[error(transparent)]
     Request(serde_json::Error),
-    /// It does not say what it speaks.
+    /// Its `info` operation failed.
     #[error("info with plugin {id} failed: {source}")]
     Info {
         /// Its ID.
@@ -62,15 +62,15 @@ pub enum PluginError {
         /// The reason.
         source: Box<PluginError>,
     },
-    /// It does not say in the right form what it speaks.
+    /// Its answer to `info` is invalid.
     #[error("info with plugin {id} failed: {source}")]
     InfoForm {
         /// Its ID.
         id: String,
-        /// The mistake in what it says.
+        /// The mistake in the answer.
         source: InfoError,
     },
-    /// It speaks no version that we speak.
+    /// It does not support any of our versions.
     #[error(
         "plugin holo-{id} is incompatible with this Holo (plugin min: {min}, plugin max: {max}, Holo: {})",
         holo_protocol::API_VERSION_3
@@ -78,15 +78,15 @@ pub enum PluginError {
     Incompatible {
         /// Its ID.
         id: String,
-        /// The lowest version that it speaks.
+        /// The lowest version that it supports.
         min: u32,
-        /// The highest version that it speaks.
+        /// The highest version that it supports.
         max: u32,
     },
 }
 
 impl OperationError {
-    /// Says what was being worked on, if the run is to end.
+    /// Adds what was being worked on, if the run must end.
     pub(super) fn during(self, work: impl FnOnce() -> String) -> OperationError {
         match self {
             OperationError::Fatal(fatal) => OperationError::Fatal(fatal.during([work()])),
@@ -105,7 +105,7 @@ impl From<RunError> for OperationError {
     }
 }
 
-/// Returns an error unless a process has ended well.
+/// Checks that a process was successful.
 ///
 /// # Errors
 /// [`PluginError::Status`].

@@ -1,4 +1,4 @@
-//! The handshake with a plugin: where its program is, and what it speaks.
+//! The handshake with a plugin: finds its program, and negotiates the version of the interface.
 
 use super::error::{OperationError, PluginError, check_status};
 use super::process::{Channel, Program, RunError};
@@ -12,21 +12,21 @@ use holo_protocol::{API_VERSION_3, API_VERSION_4, Info};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A plugin's statements about itself, as it answers the handshake.
+/// A plugin's answer to the handshake.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     /// The plugin's program.
     pub program: PathBuf,
-    /// The version that both sides speak.
+    /// The negotiated version.
     pub api_version: u32,
-    /// All that it says of itself.
+    /// The plugin's description of itself.
     pub info: Info,
 }
 
-/// Returns the path of the plugin's program, or the one at which it is missing.
+/// Returns the path of the plugin's program.
 ///
 /// # Errors
-/// The path that does not exist.
+/// The path at which the program is missing.
 pub fn locate(line: &PluginLine, settings: &Settings) -> Result<PathBuf, PathBuf> {
     let candidates = line.program.clone().map_or_else(
         || default_programs(&line.id, &settings.root, settings.program_directory.as_deref()),
@@ -36,8 +36,9 @@ pub fn locate(line: &PluginLine, settings: &Settings) -> Result<PathBuf, PathBuf
     found.ok_or_else(|| candidates.into_iter().next().unwrap_or_default())
 }
 
-/// Returns the programs of a plugin that no line gives a path for: in the usual folder below the root, then beside this program, then in the
-/// usual folder on the host. The first that exists counts; the first of all is the one to name if none does.
+/// Returns the candidates for a plugin's program if its line contains no path: in the default directory below the root,
+/// next to this program, and in the default directory of the host. The first one that exists is used; if none does,
+/// messages name the first candidate.
 fn default_programs(id: &str, root: &Root, program_directory: Option<&Path>) -> Vec<PathBuf> {
     let name = format!("holo-{id}");
     let usual = |root: &Root| root.join("usr/lib/holo").join(&name);
@@ -45,10 +46,10 @@ fn default_programs(id: &str, root: &Root, program_directory: Option<&Path>) -> 
     [usual(root)].into_iter().chain(beside).chain([usual(&Root::new(None))]).collect()
 }
 
-/// Asks a plugin for its `info`.
+/// Calls a plugin's `info` operation.
 ///
 /// # Errors
-/// If it fails, its answer cannot be read, or it speaks no version that we do.
+/// If it fails, its answer is invalid, or it does not support any of our versions.
 pub fn shake_hands(
     id: &str,
     program: &Path,
@@ -80,7 +81,7 @@ pub fn shake_hands(
     check_status(ended.status).map_err(failed)?;
     let mut info = Info::parse(&output).map_err(|source| PluginError::InfoForm { id: id.to_owned(), source })?;
     let api_version = info.common_version(API_VERSION_3, API_VERSION_4).ok_or_else(|| incompatible(id, &info))?;
-    // Sessions came with version 4.
+    // Sessions require version 4.
     info.session &= api_version >= API_VERSION_4;
     Ok(Handshake { program: program.to_owned(), api_version, info })
 }

@@ -1,4 +1,4 @@
-//! The context in which a plugin is asked for something: what it has said of itself, its directories, and what it is told about the run.
+//! The context of calls to a plugin: its handshake, its directories, and the options of the run.
 
 use super::handshake::Handshake;
 use super::process::Channel;
@@ -11,59 +11,59 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The context of every invocation of a plugin.
+/// The context of every call to a plugin.
 #[derive(Debug)]
 pub(super) struct Identity {
-    /// What it has said of itself.
+    /// Its answer to the handshake.
     pub(super) handshake: Handshake,
-    /// The directories that it is given.
+    /// Its directories.
     pub(super) directories: Directories,
-    /// What it is told about the run; no more entities at a time than it can take.
+    /// The options of the run, with the number of jobs limited to what the plugin supports.
     pub(super) options: RunOptions,
 }
 
-/// The options of a run on all plugins alike.
+/// The options of a run, which apply to all plugins.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// True if they are to read everything, whatever they know from earlier runs.
+    /// Whether they must read everything and ignore their records of unchanged files.
     pub verify: bool,
-    /// True if a person reads what they print, so that they may say what to do about an error.
+    /// Whether a person reads their output, so that they may add hints to errors.
     pub hints: bool,
-    /// True if it is shown what a person has changed in entities.
+    /// Whether manual changes to entities are shown as differences.
     pub differences: bool,
-    /// True if our memory is given back at once, which plugins need not do that are about to end.
+    /// Whether our process returns freed memory at once. Short-lived plugins need not do the same.
     pub gives_memory_back: bool,
-    /// True if they may write nothing but in their cache directories.
+    /// Whether they may write only to their cache directories.
     pub read_only: bool,
-    /// True if they should keep what files were that they replace.
+    /// Whether they should keep copies of replaced files.
     pub keeps_replaced: bool,
-    /// The number of entities that each may work on at a time.
+    /// The number of entities that each may work on concurrently.
     pub jobs: NonZeroU32,
-    /// True if there is room for the sessions of all of them at the same time.
+    /// Whether there are enough file descriptors for the sessions of all plugins.
     pub room_for_all: bool,
-    /// The time limit of each operation.
+    /// The timeout of each operation.
     pub limit: Option<Duration>,
 }
 
-/// The directories that a plugin is given.
+/// The directories of a plugin.
 #[derive(Clone, Debug)]
 pub struct Directories {
-    /// The root of the system, as the user gave it.
+    /// The root of the system, as given by the user.
     pub root: PathBuf,
     /// The directory of its resource files.
     pub resources: PathBuf,
-    /// The directory of the administrator's resource files, if there is one that the plugin itself is to read.
+    /// The directory of the administrator's resource files, if there is one that the plugin reads itself.
     pub own_resources: Option<PathBuf>,
-    /// The directory of the inputs of an earlier run, if they are used.
+    /// The directory of the inputs of an earlier run, if they are in use.
     pub inputs: Option<PathBuf>,
-    /// The directory that it keeps for later runs.
+    /// Its persistent state directory.
     pub state: PathBuf,
-    /// The directory that it keeps for this run.
+    /// Its cache directory for this run.
     pub cache: PathBuf,
 }
 
 impl Directories {
-    /// Returns all directories of resource files, the strongest first.
+    /// Returns all directories of resource files, highest precedence first.
     pub(super) fn resource_dirs(&self) -> impl Iterator<Item = &Path> {
         self.own_resources.as_deref().into_iter().chain([&*self.resources])
     }
@@ -81,12 +81,12 @@ impl Identity {
         &self.handshake.program
     }
 
-    /// Returns the version of the interface that both sides speak.
+    /// Returns the negotiated version of the interface.
     pub(super) fn api_version(&self) -> u32 {
         self.handshake.api_version
     }
 
-    /// Returns the variables that the plugin's environment has beyond ours.
+    /// Returns the variables that are added to the plugin's environment.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Directories { root, resources, state, cache: own_cache, .. } = &self.directories;
         let RunOptions { verify, hints, differences, read_only, keeps_replaced, jobs, .. } = self.options;
@@ -96,20 +96,20 @@ impl Identity {
             (names::RESOURCE_DIR, resources.into()),
             (names::STATE_DIR, state.into()),
             (names::CACHE_DIR, own_cache.into()),
-            // Said in both cases, as this may run below a plugin that was told the other.
+            // Always set, because our caller may be a plugin with the other value.
             (names::READ_ONLY, if read_only { "1" } else { "0" }.into()),
         ];
         if self.api_version() >= API_VERSION_4 {
             environment.push((names::JOBS, jobs.to_string().into()));
             environment.push((names::RESOURCE_DIRS, names::join_directories(self.directories.resource_dirs())));
-            // Said in both cases, as this may run below a plugin that was told another.
+            // Always set, because our caller may be a plugin with another value.
             let inputs = self.directories.inputs.as_ref().map(OsString::from).unwrap_or_default();
             environment.push((names::INPUTS_DIR, inputs));
             let kept = own_cache.parent().filter(|_| self.directories.inputs.is_some());
             let kept = kept.map(|run| run.join(cache::KEPT).into()).unwrap_or_default();
             environment.push((names::KEPT, kept));
             environment.extend(own_cache.parent().map(|run| (names::VALUES, run.join(cache::VALUES).into())));
-            // All plugins' cache directories are in that of the run.
+            // The cache directories of all plugins are in that of the run.
             environment.extend(own_cache.parent().map(|run| (names::FACTS, run.join(cache::FACTS).into())));
         }
         if !differences {
@@ -130,14 +130,15 @@ impl Identity {
         environment
     }
 
-    /// Returns the same for a process that lives as long as ours, and waits: what ours has been told about memory holds for it, too.
+    /// Like [`environment`](Self::environment), but for a process that lives and mostly waits as long as ours, to which
+    /// our memory settings apply, too.
     pub(super) fn environment_of_watch(&self) -> Vec<(&'static str, OsString)> {
         let mut environment = self.environment();
         environment.retain(|(name, _)| *name != memory::VARIABLE);
         environment
     }
 
-    /// Returns the advice about a plugin that has left a process behind that holds one of its pipes.
+    /// Returns the advice about a process that a plugin has left behind and that holds one of its pipes open.
     pub(super) fn held_open(&self, channel: Channel) -> String {
         let what = match channel {
             Channel::Stdout => "standard output",

@@ -1,4 +1,4 @@
-//! Plugins and generators as programs, in version 3's words.
+//! Runs plugins and generators, and reports errors in the words of version 3.
 
 use crate::error::{FatalError, IoError};
 use crate::interrupt::Interrupt;
@@ -12,61 +12,62 @@ use std::time::{Duration, Instant};
 
 pub use holo_process::{Channel, Event, Exit, Process};
 
-/// The time that a program which is asked to end is waited for while it does what must not be cut off.
+/// The maximum time that a program which was asked to end may take for work that must not be interrupted.
 const UNINTERRUPTED_LIMIT: Duration = Duration::from_secs(35 * 60);
 
 /// A program to be started.
 #[derive(Debug)]
 pub struct Program<'a> {
-    /// The path of the program; without a slash it is looked up in the working directory, never in `$PATH`.
+    /// The path of the program. A name without a slash refers to the working directory, never to `$PATH`.
     pub path: &'a Path,
     /// Its arguments.
     pub arguments: Vec<&'a OsStr>,
-    /// The variables that its environment has beyond ours.
+    /// The variables that are added to its environment.
     pub environment: Vec<(&'static str, OsString)>,
-    /// True if it gets a pipe as file descriptor 3.
+    /// Whether it gets a pipe as file descriptor 3.
     pub messages: bool,
-    /// True if it gets a pipe as its standard input, instead of `/dev/null`.
+    /// Whether it gets a pipe as its standard input, instead of `/dev/null`.
     pub requests: bool,
-    /// The time that it may run, if [`run`](Program::run) is to end it then.
+    /// The time limit that [`run`](Program::run) enforces.
     pub limit: Option<Duration>,
 }
 
-/// An event of a program while it runs.
+/// An event of a running program.
 #[derive(Debug)]
 pub enum Heard<'a> {
-    /// These bytes came from that pipe.
+    /// It wrote these bytes to this pipe.
     Chunk(Channel, &'a [u8]),
-    /// It is still at work; heard about once a second.
+    /// It is still running; sent about once a second.
     Waiting,
 }
 
 /// A program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system could not start it, in the words of version 3, and by the path as it was given: `fork/exec PATH: permission denied`.
+    /// The system could not start it. The message is in the words of version 3, with the path as given: `fork/exec
+    /// PATH: permission denied`.
     #[error(transparent)]
     Exec(IoError),
-    /// Something else was in the way.
+    /// Another error.
     #[error(transparent)]
     Other(ProgramError),
 }
 
-/// A program was not run to its end.
+/// A program did not run to completion.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// It could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It has taken longer than this, and was ended.
+    /// It exceeded this time limit.
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
-    /// A signal asked for the end; the process and its group are gone.
+    /// A signal requested the end; the process and its group are gone.
     #[error(transparent)]
     Interrupted(#[from] FatalError),
 }
 
-/// The system does not say what becomes of a program.
+/// Waiting for a program failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot wait for a plugin: {}", reason(.0))]
 struct WaitError(io::Error);
@@ -103,11 +104,11 @@ impl Program<'_> {
         })
     }
 
-    /// Runs the program to its end.
+    /// Runs the program to completion.
     ///
     /// # Errors
-    /// If it cannot be started ([`RunError::Start`]), takes too long ([`RunError::TimedOut`]), or a signal asks for the end
-    /// ([`RunError::Interrupted`]).
+    /// If it cannot be started ([`RunError::Start`]), exceeds its limit ([`RunError::TimedOut`]), or a signal requests
+    /// the end ([`RunError::Interrupted`]).
     pub fn run(self, interrupt: &Interrupt, mut seen: impl FnMut(Channel, &[u8])) -> Result<Exit, RunError> {
         self.run_patiently(interrupt, |heard| {
             if let Heard::Chunk(channel, bytes) = heard {
@@ -116,10 +117,10 @@ impl Program<'_> {
         })
     }
 
-    /// Runs the program to its end as [`run`](Self::run) does, and tells about once a second that it still runs.
+    /// Like [`run`](Self::run), but also reports about once a second that the program is still running.
     ///
     /// # Errors
-    /// As there.
+    /// Like `run`.
     pub fn run_patiently(self, interrupt: &Interrupt, mut heard: impl FnMut(Heard<'_>)) -> Result<Exit, RunError> {
         let limit = self.limit;
         let mut process = self.start()?;
@@ -139,10 +140,11 @@ impl Program<'_> {
     }
 }
 
-/// Waits until something happens to a program, and hands on everything that has. [`Event::Stopped`] is only seen where it was late.
+/// Waits for events of a program, and passes them on. [`Event::Stopped`] occurs only if the program was late.
 ///
 /// # Errors
-/// [`FatalError::Interrupted`] if a signal asked for the end: the process group was asked to end too, and killed if it didn't.
+/// [`FatalError::Interrupted`] if a signal requested the end. The process group was asked to end, and killed if it did
+/// not.
 pub fn wait(process: &mut Process, interrupt: &Interrupt, mut seen: impl FnMut(Event<'_>)) -> Result<(), FatalError> {
     let mut goes_on = Ok(());
     let waited = process.wait(Some(interrupt), &mut |event| {

@@ -1,4 +1,4 @@
-//! Plugins that are one process an operation, as version 3 has it, and version 4 without a session.
+//! Plugins that use one process per operation: all of version 3, and those of version 4 without sessions.
 
 mod texts;
 
@@ -18,9 +18,9 @@ use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
-/// The longest line on file descriptor 3 that can be a message.
+/// The maximum length of a message on file descriptor 3, in bytes.
 const MAX_LINE: usize = 1 << 18;
-/// The number of IDs that a command line names at most.
+/// The maximum number of IDs on a command line.
 const MOST_NAMED: usize = 1000;
 
 pub(super) fn scan(
@@ -87,7 +87,8 @@ pub(super) fn work(
     });
     let messages = messages.finish();
     if let Some(failure) = &failure {
-        // Of the messages of a plugin that failed, one counts: that it had not changed anything before. Version 3 has none.
+        // Only one message of a failed plugin matters: that it had not changed anything before it failed. Version 3 has
+        // no such message.
         let counts = plugin.api_version() >= API_VERSION_4 && matches!(failure, Failure::Status(_));
         let is_changed = messages.iter().any(Message::is_change);
         if counts && !is_changed && messages.contains(&Message::NotChanged) {
@@ -107,7 +108,8 @@ pub(super) fn work(
     Ok(())
 }
 
-/// Has a process write lines on file descriptor 3. They are about all entities if these are too many for a command line.
+/// Runs a process that writes lines to file descriptor 3. If there are too many IDs for a command line, the lines are
+/// about all entities.
 pub(super) fn report(
     plugin: &Identity,
     operation: Operation,
@@ -136,7 +138,7 @@ pub(super) fn report(
     Ok(())
 }
 
-/// Starts the process that says what happens to entities. It ends with its input.
+/// Starts the process that reports changes to entities. It ends when its input is closed.
 pub(super) fn watch(plugin: &Identity) -> Result<Process, StartError> {
     let program = Program {
         path: plugin.program(),
@@ -149,7 +151,7 @@ pub(super) fn watch(plugin: &Identity) -> Result<Process, StartError> {
     program.start()
 }
 
-/// Finds out all that a plugin of version 3 can tell without changing anything: if a person changed what it last applied.
+/// Checks an entity of a plugin of version 3, which can only tell whether its last result was changed manually.
 fn check_by_difference(
     plugin: &Identity,
     id: &BStr,
@@ -198,13 +200,13 @@ pub(super) fn diff(
 pub(super) fn preview(plugin: &Identity, id: &BStr, interrupt: &Interrupt) -> Result<Option<FilePair>, FatalError> {
     match pair(plugin, "preview", id, interrupt, &mut |_, _| {}) {
         Ok(pair) => Ok(pair),
-        // It does not know the operation, or cannot tell.
+        // The plugin does not support the operation, or cannot tell.
         Err(OperationError::Failed(_)) => Ok(None),
         Err(OperationError::Fatal(fatal)) => Err(fatal),
     }
 }
 
-/// Asks for two files.
+/// Requests two files.
 fn pair(
     plugin: &Identity,
     operation: &str,
@@ -225,7 +227,7 @@ fn pair(
     Ok(FilePair::parse(&said_on_3, plugin.api_version()))
 }
 
-/// The messages among what a plugin writes to file descriptor 3, whatever else it writes there.
+/// Extracts messages from a plugin's output to file descriptor 3, which may contain other lines.
 struct Messages {
     version: u32,
     found: Vec<Message>,
@@ -237,7 +239,7 @@ impl Messages {
         Messages { version, found: Vec::new(), line: Vec::new() }
     }
 
-    /// Takes what was written; how far the work has come is handed on at once, everything else counts when it is done.
+    /// Takes output. Progress is passed on immediately, everything else when the operation is done.
     fn take(&mut self, bytes: &[u8], on_progress: &mut dyn FnMut(Message)) {
         let mut pieces = bytes.split_str("\n");
         self.extend(pieces.next().unwrap_or_default());
@@ -251,12 +253,12 @@ impl Messages {
     }
 
     fn extend(&mut self, piece: &[u8]) {
-        // A byte more than there may be tells that it is too long.
+        // One more byte than allowed marks the line as too long.
         let room = (MAX_LINE + 1).saturating_sub(self.line.len()).min(piece.len());
         self.line.extend_from_slice(piece.get(..room).unwrap_or_default());
     }
 
-    /// Returns the message that the line is, if it has not been found before.
+    /// Returns the message on the current line, unless it is a duplicate.
     fn end_line(&mut self) -> Option<Message> {
         let line = std::mem::take(&mut self.line);
         Message::parse(&line, self.version).filter(|message| !self.found.contains(message))
@@ -269,12 +271,12 @@ impl Messages {
     }
 }
 
-/// Something that a plugin says during an operation on an entity.
+/// Output of a plugin during an operation on an entity.
 enum Said<'a> {
     Output(Stream, &'a [u8]),
-    /// A piece of what it writes to file descriptor 3.
+    /// A piece of its output to file descriptor 3.
     Message(&'a [u8]),
-    /// Nothing, but it is at work.
+    /// No output, but it is working.
     Waiting,
 }
 
@@ -290,7 +292,7 @@ fn ask(
     if job.refresh {
         environment.push((names::REFRESH, "1".into()));
     }
-    // Version 3 knows of no refresh.
+    // Version 3 does not have refreshes.
     if !job.received.is_empty() && plugin.api_version() >= API_VERSION_4 {
         environment.push((names::RECEIVED, names::join_received(job.received)));
     }
@@ -300,7 +302,7 @@ fn ask(
     operate(plugin, vec![OsStr::new(operation), &id], environment, interrupt, said)
 }
 
-/// Runs the plugin with these arguments, and these variables beyond the usual ones.
+/// Runs the plugin with these arguments and additional variables.
 fn operate(
     plugin: &Identity,
     arguments: Vec<&OsStr>,

@@ -14,15 +14,15 @@ use holo_protocol::{FilePair, ScanLimit, Text};
 use set::Set;
 use std::collections::HashMap;
 
-/// A plugin that dies with so many entities one after the other, of which it has begun none, is given up.
+/// A plugin is given up after dying with this number of consecutive entities without beginning any of them.
 const MAX_DEATHS_IN_A_ROW: u32 = 3;
 
-/// The session of a plugin: there is none until there is something to ask, and again after it died.
+/// The session of a plugin: `None` until the first request, and after the session died.
 #[derive(Debug, Default)]
 pub(super) struct Slot(Option<Box<Session>>);
 
 impl Slot {
-    /// Ends the input of the session, if there is one.
+    /// Closes the input of the session, if there is one.
     pub(super) fn dismiss(&mut self) {
         if let Some(session) = &mut self.0 {
             session.close_input();
@@ -54,7 +54,7 @@ impl Slot {
         self.ask_for_report(plugin, request, interrupt, on_report, on_output)
     }
 
-    /// Asks something that is about no single entity, and is answered by lines.
+    /// Sends a request that is not about a single entity, and is answered with lines.
     fn ask_for_report(
         &mut self,
         plugin: &Identity,
@@ -118,7 +118,7 @@ impl Slot {
         });
         match end {
             Err(OperationError::Fatal(fatal)) => Err(fatal),
-            // It is not known what the others would be.
+            // The previews of the remaining entities are unknown.
             Ok(_) | Err(OperationError::Failed(_)) => Ok(jobs.iter().map(|job| pairs.remove(job.id)).collect()),
         }
     }
@@ -138,7 +138,8 @@ impl Slot {
         };
         let mut set = Set::new(jobs);
         let mut deaths_in_a_row = 0;
-        // True once a session has died without having said with what: then entities are asked for one by one until it is found.
+        // Set after a session died without beginning an entity: then entities are requested one at a time until the
+        // culprit is found.
         let mut searching = false;
         while let Some(mut waiting) = set.waiting() {
             if searching {
@@ -171,7 +172,7 @@ impl Slot {
             if set.unfinished() < unfinished {
                 deaths_in_a_row = 0;
             }
-            // A session that had been idle may have died before it heard of the entity.
+            // A session that had been idle may have died before it received the request.
             if waiting.len() == 1 && is_fresh {
                 set.fail(&waiting, &reason, on_progress);
                 deaths_in_a_row += 1;
@@ -184,7 +185,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Asks something, in a new session if there is none. A session that is over leaves the session empty.
+    /// Sends a request, in a new session if there is none. If the session ends, the slot becomes empty.
     fn ask(
         &mut self,
         plugin: &Identity,
@@ -203,7 +204,7 @@ impl Slot {
         Ok(end)
     }
 }
-/// Returns the request for an operation on entities, which the session numbers.
+/// Returns the request for an operation on entities. The session assigns its number.
 fn work_on(operation: Operation, jobs: &[Job<'_>]) -> Request {
     let text = |job: &Job<'_>| Text::from(job.id);
     let entities = jobs.iter().map(text).collect();

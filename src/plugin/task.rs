@@ -1,18 +1,18 @@
-//! What is asked of a plugin for entities, and what becomes of that.
+//! Requests to a plugin about entities, and their progress.
 
 use bstr::{BStr, BString};
 use holo_protocol::session::Stream;
 use holo_protocol::{FilePair, Message};
 use std::time::Duration;
 
-/// The operation that is wanted of a plugin for an entity.
+/// The operation requested for an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// To find out what applying it would do.
+    /// Find out what an apply would do.
     Check,
-    /// To bring it into its desired state.
+    /// Bring it into its desired state.
     Apply,
-    /// The same, overwriting what a person changed.
+    /// Like `Apply`, but overwrite manual changes.
     ForceApply,
 }
 
@@ -21,60 +21,60 @@ pub enum Task {
 pub struct Job<'a> {
     /// Its ID.
     pub id: &'a BStr,
-    /// True if it is to be refreshed: something that it depends on has changed.
+    /// Whether it must be refreshed because an entity that it depends on has changed.
     pub refresh: bool,
-    /// True if something earlier in a check may bring what it lacks.
+    /// Whether, in a check, a pending entity may provide what this one lacks.
     pub pending: bool,
-    /// The values that were sent to it as it is to be refreshed, and those that it receives by its definition, each `KEY=VALUE`.
+    /// The values sent to it with its refresh, and those that it receives by its definition, each `KEY=VALUE`.
     pub received: &'a [BString],
     /// The names of the values that others receive from it.
     pub wanted: &'a [BString],
-    /// True if what it receives is something else than when it was listed.
+    /// Whether its received values have changed since it was scanned.
     pub renewed: bool,
 }
 
 impl<'a> Job<'a> {
-    /// Returns an entity to ask something of.
+    /// Returns a job for an entity, without a refresh or values.
     #[must_use]
     pub fn new(id: &'a BStr) -> Job<'a> {
         Job { id, refresh: false, pending: false, received: &[], wanted: &[], renewed: false }
     }
 }
 
-/// A sign of life from a plugin while it works on an entity.
+/// The progress of a plugin's work on an entity.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// Something for the user to see.
+    /// Output for the user.
     Output(Stream, &'a [u8]),
-    /// A message of file descriptor 3.
+    /// A message from file descriptor 3.
     Message(Message),
-    /// The two files that show what a person changed: after [`Message::RequiresForceToOverwrite`], or as all that a plugin of version 3
-    /// can say when it is asked to check.
+    /// The two files that show a manual change. Follows [`Message::RequiresForceToOverwrite`], or is the whole answer
+    /// of a plugin of version 3 to a check.
     Diff(FilePair),
-    /// There should be two such files, but the plugin cannot name them.
+    /// Two files were expected, but the plugin could not provide them.
     CannotDiff(String),
-    /// Something about the plugin itself that a person should know.
+    /// A warning about the plugin itself.
     Warning(String),
-    /// It is being worked on, and has been for so long.
+    /// It has been worked on for this time.
     Waiting(Duration),
-    /// This is about no entity: what follows has been said already, so that nothing is waited for in between.
+    /// Not about an entity: marks progress that has arrived together, so that no wait occurs within it.
     Burst {
-        /// True if that was all of it.
+        /// Whether this is the end.
         is_over: bool,
     },
-    /// The entity is done with.
+    /// The entity is finished.
     Done,
-    /// The entity is done with, and failed.
+    /// The entity is finished, and failed.
     Failed(Failure),
 }
 
 /// The ways in which a plugin fails with an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It has said why itself.
+    /// It has reported the reason itself.
     Told,
-    /// It ended with an exit status that says so, whatever else it has said; the text names the status.
+    /// It ended with this unsuccessful status.
     Status(String),
-    /// It could not do its work; the text says why.
+    /// It could not do its work, for this reason.
     Broken(String),
 }

@@ -1,4 +1,4 @@
-//! The values that somebody may still ask for: those of each generation that is kept, and the last ones.
+//! Determines which values are still needed: those of each existing generation, and the last ones.
 
 use super::{ValueLine, split};
 use bstr::{BStr, ByteSlice};
@@ -8,9 +8,9 @@ use std::collections::{BTreeSet, HashMap};
 /// The index of a line, and that of a value in it.
 type Index = (usize, usize);
 
-/// Returns the lines that say the same of all generations that are kept, and no more.
+/// Returns the smallest set of lines that gives the same values for all existing generations.
 ///
-/// The values of a generation are the last ones of the lines up to it, in the order of their generations.
+/// The values of a generation are the last ones of the lines up to it, in the order of the generations.
 pub(super) fn needed(
     lines: &[ValueLine],
     generation: impl Fn(&ValueLine) -> u32,
@@ -38,7 +38,7 @@ pub(super) fn needed(
     lines.iter().enumerate().map(line).filter(|line| !line.values.is_empty()).collect()
 }
 
-/// Has the values of a line take the place of those before them.
+/// Replaces the current values by those of a line.
 fn take<'a>(current: &mut HashMap<(&'a BStr, &'a BStr), Index>, lines: &'a [ValueLine], index: usize) {
     let Some(ValueLine { entity, values, .. }) = lines.get(index) else { return };
     for (value, Text(text)) in values.iter().enumerate() {
@@ -70,7 +70,7 @@ mod tests {
         random::cases(500, |random| {
             let lines: Vec<ValueLine> = (0..random.below(200)).map(|run| line(random, run)).collect();
             let kept: BTreeSet<u32> = (0..random.below(5)).map(|_| u32::try_from(random.below(12)).unwrap()).collect();
-            // A generation begins with each twentieth run.
+            // Every twentieth run begins a generation.
             let generation = |line: &ValueLine| line.used.unwrap_or(line.run.parse::<u32>().unwrap() / 20);
             let fewer = needed(&lines, generation, &kept);
             assert_eq!(last_values(&fewer), last_values(&lines));

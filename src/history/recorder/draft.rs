@@ -1,4 +1,4 @@
-//! The record of the entity at work, before it is done with.
+//! The record of the current entity, before it is finished.
 
 use crate::entity::Entity;
 use crate::history::record::{DiffRecord, EntityRecord, RefusalRecord, RunResult};
@@ -10,12 +10,12 @@ use holo_protocol::session::Stream;
 use holo_protocol::{Message, Replaced, Text};
 use std::time::Duration;
 
-/// The number of bytes of each difference that are kept.
+/// The maximum size of a recorded difference, in bytes.
 const MAX_DIFF: usize = 64 << 10;
-/// The number of bytes that are kept of what was printed about an entity that failed.
+/// The maximum size, in bytes, of recorded output about a failed entity.
 const MAX_OUTPUT: usize = 4 << 10;
 
-/// Everything that has been said of the entity at work.
+/// The messages so far about the current entity.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) refreshed_by: Vec<Text>,
@@ -23,14 +23,14 @@ pub(super) struct Draft {
     changes: Vec<Text>,
     refused: Vec<RefusalRecord>,
     diffs: Vec<DiffRecord>,
-    /// The files that were replaced: `COPY PATH`; or `FROM TAB TO TAB NAME` of what is no file.
+    /// The replaced files, as `COPY PATH`, or `FROM TAB TO TAB NAME` for an object that is not a file.
     replaced: Vec<BString>,
-    /// The end of what was printed on stderr.
+    /// The end of the output to stderr.
     output: BString,
 }
 
 impl Draft {
-    /// Forgets what was said of another entity. Nearly always, that is nothing.
+    /// Clears the messages about the previous entity, which are almost always empty already.
     pub(super) fn clear(&mut self) {
         *self = Draft::default();
     }
@@ -68,7 +68,7 @@ impl Draft {
         });
     }
 
-    /// Makes differences of what was replaced, unless they have been shown.
+    /// Computes the differences of replaced files, unless they have been shown.
     pub(super) fn compare(&mut self, root: &Root) {
         let replaced = std::mem::take(&mut self.replaced);
         for text in replaced.iter().filter(|_| self.diffs.is_empty()).collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! The user who runs holo, or what does.
+//! Identifies the user or trigger that started holo.
 
 use crate::history::record::Who;
 use crate::settings::Settings;
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// The login user of a process that nobody has logged in for.
+/// The login user ID of a process without a login session.
 const NOBODY: u32 = u32::MAX;
 
 pub(super) fn who(settings: &Settings) -> Who {
@@ -23,7 +23,7 @@ pub(super) fn who(settings: &Settings) -> Who {
     }
 }
 
-/// Returns the terminal that one of the standard streams is, by its name.
+/// Returns the terminal that a standard stream is connected to.
 fn terminal() -> Option<PathBuf> {
     let mut streams = (0..3).filter_map(|stream| fs::read_link(format!("/proc/self/fd/{stream}")).ok());
     let names = [Path::new("/dev/pts"), Path::new("/dev/console")];

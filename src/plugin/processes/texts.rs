@@ -1,4 +1,4 @@
-//! The operations whose answers are texts, a process each time.
+//! The operations whose answers are texts, with one process per operation.
 
 use super::{Said, operate};
 use crate::interrupt::Interrupt;
@@ -20,7 +20,7 @@ pub(in crate::plugin) fn candidates(
     lines(plugin, vec![OsStr::new("adopt")], interrupt, on_output)
 }
 
-/// Returns the lines that say where those of a file have come from.
+/// Returns the lines with the origins of a file's lines.
 pub(in crate::plugin) fn blame(
     plugin: &Identity,
     id: &BStr,
@@ -32,7 +32,7 @@ pub(in crate::plugin) fn blame(
     lines(plugin, vec![OsStr::new("blame"), &id, path.as_os_str()], interrupt, on_output)
 }
 
-/// Returns what is written to file descriptor 3.
+/// Returns the output to file descriptor 3.
 fn lines(
     plugin: &Identity,
     arguments: Vec<&OsStr>,

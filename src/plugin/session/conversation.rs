@@ -1,4 +1,4 @@
-//! A running session: requests, and what is said while they are worked on.
+//! A running session: sends requests, and receives answers.
 
 use crate::error::FatalError;
 use crate::interrupt::Interrupt;
@@ -12,11 +12,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-/// The time that a session may take to end once it has been told that nothing more is wanted.
+/// The time that a session may take to end after its input is closed.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// The longest line that a plugin may answer with.
+/// The maximum length of an answer line, in bytes.
 const MAX_LINE: usize = 64 << 20;
-/// The number of bytes of an answer that are shown if it cannot be understood.
+/// The number of bytes shown of an invalid answer.
 const SHOWN: usize = 200;
 
 /// A running session.
@@ -24,7 +24,7 @@ const SHOWN: usize = 200;
 pub(super) struct Session {
     process: Process,
     last_request: u64,
-    /// The directories of resource files, if there are several and the plugin has not been told.
+    /// The directories of resource files, if there are several and the plugin does not know them yet.
     resource_dirs: Vec<Text>,
     incoming: Vec<u8>,
 }
@@ -32,40 +32,40 @@ pub(super) struct Session {
 /// The end of a request.
 pub(super) enum RequestEnd {
     Answered(Outcome),
-    /// The session is over, and this is why.
+    /// The session ended, for this reason.
     Over(PluginError),
-    /// The session is over, as it has taken longer than this.
+    /// The session was ended because the request exceeded this time limit.
     TimedOut(Duration),
 }
 
-/// Everything that was heard of a session's process, beside its answers.
+/// The events of a session's process, other than answers.
 struct Heard {
-    /// Bytes that it, or a child of it, printed on streams of its own.
+    /// Output of the plugin, or of its child processes, to the standard streams.
     strays: Vec<(Stream, Vec<u8>)>,
     ended: Option<Exit>,
-    /// True if it was ended, as it took too long.
+    /// Whether the process was ended because it exceeded the time limit.
     timed_out: bool,
-    /// True if it is time to say what is at work.
+    /// Whether it is time to report that an entity is still being worked on.
     waiting: bool,
     /// The reason for which the run ends, if it does.
     interrupted: Option<FatalError>,
 }
 
-/// Something that a session says while it works on a request.
+/// A message of a session while it works on a request.
 pub(super) enum Said<'a> {
     Answer(Answer),
-    /// Something that the plugin, or a child of it, printed on a stream of its own.
+    /// Output of the plugin, or of a child process, to a standard stream.
     Stray(Stream, &'a [u8]),
-    /// The same, after the session was asked to end.
+    /// Like `Stray`, but after the session was asked to end.
     AtTheEnd(Stream, &'a [u8]),
-    /// Nothing, but something is at work.
+    /// No message, but an entity is being worked on.
     Waiting,
-    /// Nothing, but the answers that follow are here already, or there are no more of them.
+    /// No message. Marks the beginning or the end of answers that have arrived together.
     Burst {
-        /// True if there are no more of them.
+        /// Whether this is the end.
         is_over: bool,
     },
-    /// Nothing: this asks when what is at work was begun.
+    /// No message. Asks for the time at which the current work began.
     Begun(&'a mut Instant),
 }
 
@@ -77,7 +77,7 @@ impl Session {
             environment: plugin.environment(),
             messages: true,
             requests: true,
-            // It serves a whole run; what it is at has its limit.
+            // It serves a whole run; each request has its own limit.
             limit: None,
         };
         let mut resource_dirs = Vec::new();
@@ -87,12 +87,12 @@ impl Session {
         Ok(Session { process: program.start()?, last_request: 0, resource_dirs, incoming: Vec::new() })
     }
 
-    /// Ends the input, which tells the plugin to end.
+    /// Closes the input, which tells the plugin to end.
     pub(super) fn close_input(&mut self) {
         self.process.close_input();
     }
 
-    /// Has a request answered, whatever its number, or waits for the end of the session.
+    /// Sends a request, assigning its number, and waits for its answer or the end of the session.
     pub(super) fn ask(
         &mut self,
         request: Request,
@@ -109,7 +109,7 @@ impl Session {
         };
         line.push(b'\n');
         self.process.send(&line);
-        // There may be very many entities in it.
+        // A request may contain hundreds of thousands of entities.
         drop((request, line));
         let mut idle_since = Instant::now();
         self.process.begin_waiting();
@@ -128,8 +128,8 @@ impl Session {
             if waiting {
                 said(Said::Waiting);
             }
-            // It cannot be told if bytes beside the answers come before or after them. Most likely they belong to the entity that
-            // they begin.
+            // The order of output relative to answers is unknown. It most likely belongs to the entity that the answers
+            // begin.
             let is_ending = self.process.is_ending();
             for (stream, bytes) in &strays {
                 said(if is_ending { Said::AtTheEnd(*stream, bytes) } else { Said::Stray(*stream, bytes) });
@@ -140,7 +140,7 @@ impl Session {
             if timed_out {
                 return Ok(RequestEnd::TimedOut(limit.unwrap_or_default()));
             }
-            // Of a session that is late, the end is waited for.
+            // If a session is late, wait for its end.
             if let Some(end) = end.filter(|_| !self.process.is_late()) {
                 self.process.set_alarm(None);
                 return Ok(end);
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// Waits for something to be said, and says what can be said meanwhile.
+    /// Waits for output and other events.
     fn exchange(&mut self, interrupt: &Interrupt) -> Heard {
         let Session { process, incoming, .. } = self;
         let (mut ended, mut strays) = (None, Vec::new());
@@ -168,7 +168,7 @@ impl Session {
         Heard { strays, ended, timed_out, waiting: is_waiting, interrupted: waited.err() }
     }
 
-    /// Hands on the answers that have arrived whole. Returns how the request ended, if it has.
+    /// Passes complete answers on. Returns the end of the request, if it has ended.
     fn take_answers(&mut self, said: &mut dyn FnMut(Said<'_>)) -> Option<RequestEnd> {
         let incoming = std::mem::take(&mut self.incoming);
         let end_of_lines = incoming.rfind_byte(b'\n').map_or(0, |at| at + 1);
@@ -204,7 +204,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The end of its input tells the plugin to end.
+        // The end of input tells the plugin to end.
         self.process.close_input();
         self.process.end_within(END_GRACE);
     }

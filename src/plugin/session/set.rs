@@ -1,4 +1,4 @@
-//! The entities of a request, and how far each has come.
+//! The entities of a request, and their progress.
 
 use super::conversation::Said;
 use crate::plugin::{Failure, Job, PluginError, Progress};
@@ -9,19 +9,19 @@ use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// The entities of a request to work on them, and how far each has come. They are known by their indexes among the jobs.
+/// The entities of a request, and their progress. They are identified by their index in the list of jobs.
 pub(super) struct Set<'a> {
     jobs: &'a [Job<'a>],
-    /// The indexes of all entities, once they are needed: answers are mostly in the order of the request.
+    /// The indexes of all entities, built on demand: answers usually come in the order of the request.
     indexes: OnceCell<HashMap<&'a BStr, usize>>,
-    /// The entity that was spoken of last.
+    /// The entity that the last answer was about.
     last: Cell<usize>,
     unfinished: BTreeSet<usize>,
-    /// Those that the plugin has in its hands, and since when.
+    /// The entities that the plugin has begun, and when.
     in_hand: BTreeMap<usize, Instant>,
-    /// The differences that were named before the message that asks to show them.
+    /// The differences that were received before the message that asks to show them.
     differences: HashMap<usize, FilePair>,
-    /// The entity that stray output is counted to: the one that was last begun.
+    /// The entity that stray output is attributed to: the last one begun.
     at_work: usize,
 }
 
@@ -38,23 +38,23 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// Returns the entities that have not come to an end yet, if there are any.
+    /// Returns the unfinished entities, if there are any.
     pub(super) fn waiting(&self) -> Option<Vec<Job<'a>>> {
         let mut waiting = Vec::with_capacity(self.unfinished.len());
         waiting.extend(self.unfinished.iter().filter_map(|&index| self.jobs.get(index)));
         (!waiting.is_empty()).then_some(waiting)
     }
 
-    /// Returns the number of entities that have not come to an end yet.
+    /// Returns the number of unfinished entities.
     pub(super) fn unfinished(&self) -> usize {
         self.unfinished.len()
     }
 
-    /// Takes what a session says, and hands on what it means for an entity.
+    /// Takes a message of the session, and passes its meaning for an entity on.
     pub(super) fn take(&mut self, said: Said<'_>, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
         let answer = match said {
             Said::Stray(stream, bytes) => return on_progress(self.at_work, Progress::Output(stream, bytes)),
-            // It is not about an entity, and there may be no time for those that are shown later.
+            // The output is not about an entity, and there may be no time left for those that are shown later.
             Said::AtTheEnd(stream, bytes) => {
                 let first = self.unfinished.first().copied().unwrap_or(self.at_work);
                 return on_progress(first, Progress::Output(stream, bytes));
@@ -103,19 +103,19 @@ impl<'a> Set<'a> {
         }
     }
 
-    /// Returns the entity that has been in the plugin's hands longest, and since when.
+    /// Returns the entity that was begun first and is not finished, and when it was begun.
     fn oldest(&self) -> Option<(usize, Instant)> {
         self.in_hand.iter().map(|(&index, &begun)| (index, begun)).min_by_key(|&(index, begun)| (begun, index))
     }
 
-    /// Returns the IDs of the entities in the plugin's hands, or else of the next one.
+    /// Returns the IDs of the entities that were begun and are not finished, or else of the next one.
     pub(super) fn at_work(&self) -> Vec<String> {
         let next = self.unfinished.first().filter(|_| self.in_hand.is_empty());
         let indexes = self.in_hand.keys().chain(next);
         indexes.filter_map(|&index| self.jobs.get(index)).map(|job| job.id.to_string()).collect()
     }
 
-    /// Fails what the plugin had in its hands when it was ended as something took too long. Returns true if there was anything.
+    /// Fails the entities that were begun when the plugin was ended after a timeout. Returns true if there were any.
     pub(super) fn fail_late(&mut self, limit: Duration, on_progress: &mut dyn FnMut(usize, Progress<'_>)) -> bool {
         let Some((oldest, _)) = self.oldest() else { return false };
         let reason = PluginError::TimedOut(limit).to_string();
@@ -130,7 +130,7 @@ impl<'a> Set<'a> {
         true
     }
 
-    /// Returns the index of an entity that is still being worked on; what is said of any other does not count.
+    /// Returns the index of an unfinished entity; messages about other entities are ignored.
     fn index(&self, entity: &Text) -> Option<usize> {
         self.find(entity.as_bstr()).filter(|index| self.unfinished.contains(index))
     }
@@ -174,21 +174,21 @@ impl<'a> Set<'a> {
         on_progress(index, how);
     }
 
-    /// Fails what the plugin had in its hands. Returns true if there was anything.
+    /// Fails the entities that were begun. Returns true if there were any.
     pub(super) fn fail_in_hand(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) -> bool {
         let lost: Vec<usize> = self.in_hand.keys().copied().collect();
         self.fail_each(&lost, reason, on_progress);
         !lost.is_empty()
     }
 
-    /// Fails those of these that are not finished.
+    /// Fails those of the entities that are not finished.
     pub(super) fn fail(&mut self, jobs: &[Job<'_>], reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
         let indexes = jobs.iter().filter_map(|job| self.find(job.id));
         let indexes: Vec<usize> = indexes.filter(|index| self.unfinished.contains(index)).collect();
         self.fail_each(&indexes, reason, on_progress);
     }
 
-    /// Fails all that are not finished.
+    /// Fails all unfinished entities.
     pub(super) fn fail_all(&mut self, reason: &str, on_progress: &mut dyn FnMut(usize, Progress<'_>)) {
         let indexes: Vec<usize> = self.unfinished.iter().copied().collect();
         self.fail_each(&indexes, reason, on_progress);

@@ -10,7 +10,7 @@ use holo_protocol::{AdoptMessage, Text};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Everything that was answered to a request for texts.
+/// The answer to a request for texts.
 struct Answered {
     text: Vec<u8>,
     messages: Vec<Text>,
@@ -27,7 +27,7 @@ impl Slot {
         Ok(self.ask_for_text(plugin, Request::new(0, Operation::Adopt), interrupt, on_output)?.text)
     }
 
-    /// Returns the lines that say where those of a file have come from.
+    /// Returns the lines with the origins of a file's lines.
     pub(in crate::plugin) fn blame(
         &mut self,
         plugin: &Identity,
@@ -69,7 +69,7 @@ impl Slot {
         on_output: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Answered, OperationError> {
         let mut answered = Answered { text: Vec::new(), messages: Vec::new() };
-        // What is about an entity ends with a result.
+        // The answer about an entity ends with a result.
         let mut outcome = if request.entities.is_empty() { Outcome::Done } else { Outcome::Failed };
         let end = self.ask(plugin, request, interrupt, &mut |said| match said {
             Said::Answer(Answer::Text { text, .. }) => answered.text.extend_from_slice(text.as_bstr()),
