@@ -21,7 +21,7 @@ pub fn missing_programs(host: &Host, programs: &[&str], what: &str) -> Option<Di
     let missing: Vec<&str> = programs.iter().filter(missing).copied().collect();
     (!host.test_mode() && !missing.is_empty()).then(|| {
         let title = format!("not found in $PATH: {}", missing.join(", "));
-        Diagnosis::new(Level::Error, title, format!("install the package that has it, as {what} is done with that"))
+        Diagnosis::new(Level::Error, title, format!("install the package that provides it, because {what} requires it"))
     })
 }
 

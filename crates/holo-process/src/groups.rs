@@ -228,7 +228,7 @@ fn end_all_with(signal: Signal) {
     let mut patience = Duration::ZERO;
     for (name, limit) in groups.leaders.iter().filter_map(|leader| leader.finishes.as_ref()) {
         // Standard error may be closed.
-        let _ = writeln!(io::stderr(), ">> {name} is let finish, which may take up to {limit:?}");
+        let _ = writeln!(io::stderr(), ">> {name} is completed first, which may take up to {limit:?}");
         patience = patience.max(*limit);
     }
     groups = wait_for(groups, &others, GRACE);

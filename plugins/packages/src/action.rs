@@ -1,8 +1,8 @@
-//! The words for an action on a package: before it is done, and after.
+//! Describes actions on packages in messages, before and after they are carried out.
 
 use crate::model::Mark;
 
-/// Something that is done to a package.
+/// An action on a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Action {
     verb: Verb,
@@ -25,33 +25,33 @@ enum Verb {
 }
 
 impl Action {
-    /// A version comes where there is none.
+    /// Installs a package that is not installed.
     pub(crate) fn install(name: &str, version: Option<&str>) -> Action {
         Action { verb: Verb::Install, what: with_version(name, version) }
     }
 
-    /// A version comes where there is another one.
+    /// Replaces an installed version with another one.
     pub(crate) fn replace(name: &str, from: &str, to: &str, is_downgrade: bool) -> Action {
         let verb = if is_downgrade { Verb::Downgrade } else { Verb::Upgrade };
         Action { verb, what: format!("{name} {from} to {to}") }
     }
 
-    /// An installation that was interrupted is completed.
+    /// Completes an installation that was interrupted.
     pub(crate) fn complete(name: &str, version: &str) -> Action {
         Action { verb: Verb::Complete, what: format!("the installation of {}", with_version(name, Some(version))) }
     }
 
-    /// A package goes, perhaps with what was configured.
+    /// Removes a package, possibly with its configuration.
     pub(crate) fn remove(name: &str, version: Option<&str>, purge: bool) -> Action {
         Action { verb: if purge { Verb::Purge } else { Verb::Remove }, what: with_version(name, version) }
     }
 
-    /// A package has to stay, since others need it.
+    /// Keeps a package because other packages need it.
     pub(crate) fn leave(name: &str, needed_by: &str) -> Action {
         Action { verb: Verb::Leave, what: format!("{name} to {needed_by}") }
     }
 
-    /// A package gets a mark.
+    /// Sets a mark of a package.
     pub(crate) fn mark(name: &str, mark: Mark) -> Action {
         let (verb, what) = match mark {
             Mark::Held => (Verb::Hold, name.to_owned()),
@@ -62,7 +62,7 @@ impl Action {
         Action { verb, what }
     }
 
-    /// Returns the words for an action that would be done.
+    /// Returns the description of a pending action.
     pub(crate) fn would(&self) -> String {
         let verb = match self.verb {
             Verb::Install => "install",
@@ -79,7 +79,7 @@ impl Action {
         format!("would {verb} {}", self.what)
     }
 
-    /// Returns the words for an action that was done.
+    /// Returns the description of a completed action.
     pub(crate) fn done(&self) -> String {
         let verb = match self.verb {
             Verb::Install => "installed",
@@ -97,7 +97,7 @@ impl Action {
     }
 }
 
-/// A package and a version, if that is known.
+/// Returns the name of a package with its version if it is known.
 pub(crate) fn with_version(name: &str, version: Option<&str>) -> String {
     match version.filter(|version| !version.is_empty()) {
         Some(version) => format!("{name} {version}"),

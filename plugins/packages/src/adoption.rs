@@ -1,4 +1,4 @@
-//! Definitions of packages as they are on a system: those that somebody asked for, or any that is installed.
+//! Generates definitions of installed packages: those installed on request, or any that is named.
 
 use crate::declaration::Package;
 use crate::error::PackageError;
@@ -10,11 +10,11 @@ use holo_plugin::{Adopted, Candidate, Host, Output};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The installed packages, which are asked for once: nothing changes them while a system is described.
+/// A cache of the installed packages. It is valid because nothing changes packages during an adoption.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<Option<Arc<Installed>>>);
+pub(crate) struct InstalledCache(Mutex<Option<Arc<Installed>>>);
 
-impl Known {
+impl InstalledCache {
     fn installed(&self, manager: &Manager<'_>) -> Result<Arc<Installed>, PackageError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(installed) = &*known {
@@ -23,14 +23,18 @@ impl Known {
         Ok(Arc::clone(known.insert(Arc::new(manager.installed()?))))
     }
 
-    /// Forgets them, as they are about to change.
+    /// Clears the cache before packages change.
     pub(crate) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Lists the packages that somebody asked for, but for those that are defined, in the order of their names.
-pub(crate) fn candidates(host: &Host, known: &Known, defined: &BTreeSet<Key>) -> Result<Vec<Candidate>, PackageError> {
+/// Lists packages that were installed on request and are not defined, ordered by name.
+pub(crate) fn candidates(
+    host: &Host,
+    known: &InstalledCache,
+    defined: &BTreeSet<Key>,
+) -> Result<Vec<Candidate>, PackageError> {
     // Without a package manager there are no packages.
     let Some(provider) = providers::for_host(host) else { return Ok(Vec::new()) };
     let mut manager = Manager::new(host, provider)?;
@@ -49,8 +53,8 @@ fn candidate(key: &Key, installed: &Installed) -> Candidate {
     Candidate::new(format!("{}:{key}", Package::TABLE), reason).in_group(key.name.as_str())
 }
 
-/// Describes the package with this ID as it is.
-pub(crate) fn adopt(host: &Host, known: &Known, id: &str, output: &mut Output<'_>) -> Adopted {
+/// Writes the definition of an installed package.
+pub(crate) fn adopt(host: &Host, known: &InstalledCache, id: &str, output: &mut Output<'_>) -> Adopted {
     let Some(name) = id.strip_prefix(Package::TABLE).and_then(|rest| rest.strip_prefix(':')) else {
         return Adopted::Unknown;
     };
@@ -63,7 +67,7 @@ pub(crate) fn adopt(host: &Host, known: &Known, id: &str, output: &mut Output<'_
     }
 }
 
-fn describe(host: &Host, known: &Known, name: &str) -> Result<String, PackageError> {
+fn describe(host: &Host, known: &InstalledCache, name: &str) -> Result<String, PackageError> {
     let none = || PackageError::new("no package manager was found on this system");
     let provider = providers::for_host(host).ok_or_else(none)?;
     let package = Package::named(name);
@@ -76,7 +80,7 @@ fn describe(host: &Host, known: &Known, name: &str) -> Result<String, PackageErr
     definition(&key, &installed).ok_or_else(|| PackageError::new(format!("package {key} is not installed")))
 }
 
-/// Returns the definition of a package as it is; none if it is not installed.
+/// Returns the definition of a package, or `None` if it is not installed.
 pub(crate) fn definition(key: &Key, installed: &Installed) -> Option<String> {
     let instances = installed.present(key);
     let is_held = instances.iter().any(|instance| instance.held);
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_called_as_definitions_call_them() {
+    fn candidates_are_named_like_definitions() {
         let installed = installed();
         let keys: BTreeSet<Key> = installed.not_automatic().collect();
         let said: Vec<_> = keys.iter().map(|key| candidate(key, &installed)).collect();
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_says_what_is_there_without_its_version() {
+    fn adopted_definition_has_no_version() {
         let definition = |key: Key| definition(&key, &installed());
         assert_eq!(definition(key("nginx", None)).unwrap(), "[[package]]\nname = \"nginx\"\nhold = true\n");
         assert_eq!(definition(key("libc6", Some("i386"))).unwrap(), "[[package]]\nname = \"libc6:i386\"\n");

@@ -5,23 +5,23 @@ use crate::provider::PackageProvider;
 use crate::wanted::{Ensure, Wanted};
 use serde::{Deserialize, Serialize};
 
-/// A package as it was found, before the first change.
+/// The recorded state of a package before the first change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Base {
-    /// The name of the package manager that it was found with.
+    /// The name of the package manager that was used.
     pub(crate) provider: String,
     pub(crate) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) arch: Option<String>,
-    /// The version that was installed, whether or not its installation was complete; none if it was not installed.
+    /// The installed version, even if its installation was incomplete, or `None` if it was not installed.
     pub(crate) version: Option<String>,
-    /// True if its installation was not complete.
+    /// True if the installation was incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unfinished: bool,
     pub(crate) held: bool,
     pub(crate) automatic: bool,
-    /// The names of packages that came along when it was installed, if it was not there.
+    /// The names of packages that were installed along with it, if it was not installed before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) brought: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Base {
         }
     }
 
-    /// Returns the state that an orphan is to have: the one that it was found in, except that a version that is there stays.
+    /// Returns the desired state of an orphan: its original state, except that an installed version is not replaced.
     pub(crate) fn wanted(&self, id: &str) -> Wanted {
         let was_there = self.version.is_some();
         Wanted {

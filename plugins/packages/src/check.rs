@@ -1,4 +1,4 @@
-//! Finds out the effect of applying each package, for all of them at once, without changing anything.
+//! Check: what an apply of each package would do, determined for all of them at once.
 
 use crate::action::Action;
 use crate::error::PackageError;
@@ -17,23 +17,23 @@ use std::collections::BTreeMap;
 /// The effect of applying a package.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
-    /// This.
+    /// The verdict is known.
     Verdict(Verdict),
-    /// This task is carried out.
+    /// This task would be carried out.
     Pending(Box<Task>),
-    /// It would fail like this.
+    /// The apply would fail.
     Failed(PackageError),
 }
 
-/// What is found out about a package.
+/// The result of checking a package.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct CheckResult {
     pub(crate) finding: Finding,
-    /// The version that is installed.
+    /// The installed version.
     pub(crate) version: Option<String>,
 }
 
-/// Finds out what applying packages of one package manager would do, by ID.
+/// Checks packages of one package manager. Returns the results by ID.
 pub(crate) fn check_all(
     host: &Host,
     provider: &'static dyn PackageProvider,
@@ -41,11 +41,11 @@ pub(crate) fn check_all(
     names: &Names,
     has_pending_sources: bool,
     output: &mut Output<'_>,
-) -> BTreeMap<String, Found> {
+) -> BTreeMap<String, CheckResult> {
     match findings(host, provider, wanted, names, has_pending_sources, output) {
         Ok(findings) => wanted.iter().map(|wanted| wanted.id.clone()).zip(findings).collect(),
         Err(problem) => {
-            let found = || Found { finding: Finding::Failed(problem.clone()), version: None };
+            let found = || CheckResult { finding: Finding::Failed(problem.clone()), version: None };
             wanted.iter().map(|wanted| (wanted.id.clone(), found())).collect()
         }
     }
@@ -58,7 +58,7 @@ fn findings(
     names: &Names,
     has_pending_sources: bool,
     output: &mut Output<'_>,
-) -> Result<Vec<Found>, PackageError> {
+) -> Result<Vec<CheckResult>, PackageError> {
     let mut manager = Manager::new(host, provider)?;
     manager.system.only_looks = true;
     let mut source = Sources::open(&manager)?;
@@ -89,7 +89,7 @@ fn findings(
         (Resolved::Nothing | Resolved::Forgotten(_), _) if requests[index].wanted.is_orphan => {
             Finding::Verdict(Verdict::WouldChange(Vec::new()))
         }
-        // An apply would look for a newer version in a newer index.
+        // An apply would look for a newer version in a refreshed index.
         (Resolved::Nothing, _) if is_open(requests[index].wanted) => Finding::Verdict(Verdict::Unknown),
         (Resolved::Nothing | Resolved::Forgotten(_), _) => Finding::Verdict(Verdict::InDesiredState),
         (Resolved::Task(task), _) => Finding::Pending(Box::new(task)),
@@ -112,10 +112,10 @@ fn findings(
     let versions = resolution.resolved.indexes().map(|index| version(index).map(str::to_owned));
     let versions: Vec<Option<String>> = versions.collect();
     let findings = resolution.resolved.indexes().zip(resolution.resolved).map(find);
-    Ok(findings.zip(versions).map(|(finding, version)| Found { finding, version }).collect())
+    Ok(findings.zip(versions).map(|(finding, version)| CheckResult { finding, version }).collect())
 }
 
-/// Finds out which tasks an apply would refuse: each transaction is simulated as if those before it had been made.
+/// Returns the tasks that an apply would refuse. Each transaction is simulated as if the ones before it had been carried out.
 fn refusals<'t>(
     mut simulator: Simulator<'t>,
     provider: &dyn PackageProvider,
@@ -132,11 +132,11 @@ fn refusals<'t>(
     };
     for kind in ORDER {
         let of_kind = tasks.iter().copied().filter(|task| task.kind == Some(kind));
-        // Packages that have to be released first cannot be simulated before.
+        // The transaction of a held package cannot be simulated before the hold is released.
         let of_kind: Vec<&Task> = of_kind.filter(|task| !(task.is_held && provider.releases_first())).collect();
         admit(kind, &of_kind, &mut refusals);
     }
-    // Packages that cannot be installed may be kept out by some that go.
+    // Packages to be removed may be the reason why others cannot be installed.
     let any_goes = tasks.iter().any(|task| matches!(task.kind, Some(Kind::Remove | Kind::Purge)));
     let is_kept_out = |task: &&'t Task| task.kind == Some(Kind::Install) && refusals.contains_key(&task.request);
     let kept_out: Vec<&'t Task> = tasks.iter().copied().filter(is_kept_out).collect();
@@ -147,7 +147,7 @@ fn refusals<'t>(
     refusals
 }
 
-/// Returns the words for a package that nobody offers.
+/// Returns the message for a package that no repository offers.
 pub(crate) fn unknown(manager: &Manager<'_>, error: &OfferError) -> String {
     let hint = if let OfferError::Package { key, .. } = error { manager.hint(key) } else { None };
     hint.map_or_else(|| error.to_string(), |hint| format!("{error}, {hint}"))
@@ -157,7 +157,7 @@ fn as_task(resolved: &Resolved) -> Option<&Task> {
     if let Resolved::Task(task) = resolved { Some(task) } else { None }
 }
 
-/// Returns the changes that a task would make, with the packages that come along if they are wanted: that takes a simulation.
+/// Returns the changes that a task would make. `with_others` adds the packages that come along, which takes a simulation.
 pub(crate) fn changes(
     host: &Host,
     provider: &'static dyn PackageProvider,
@@ -170,13 +170,13 @@ pub(crate) fn changes(
         && with_others
         && let Some(kind) = task.kind
     {
-        // It is left to the apply to say why it cannot be told.
+        // Ignored here, because the apply will report the error.
         first.push_str(&others(host, provider, names, kind, task).unwrap_or_default());
     }
     changes
 }
 
-/// Returns the words for what a task does to other packages.
+/// Describes the effects of a task on other packages.
 fn others(
     host: &Host,
     provider: &'static dyn PackageProvider,

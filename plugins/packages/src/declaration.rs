@@ -11,46 +11,46 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use validation::{validate_answer, validate_arch, validate_checksum, validate_name, validate_pattern, validate_source};
 
-/// A table `[[package]]`.
+/// A `[[package]]` table.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Package {
-    /// The package, as its manager names it; with apt also `NAME:ARCH`.
+    /// The name that the package manager uses for the package; with apt also `NAME:ARCH`.
     pub(crate) name: String,
-    /// `present`, `absent`, `purged`, `latest`, or a version: one, those with a beginning, such as `1.24.*`, or those between others, such as
-    /// `>= 1.24, < 2`; present if nothing is said.
+    /// `present` (the default), `absent`, `purged`, `latest`, or a version: an exact one, a pattern such as `1.24.*`, or a range such as
+    /// `>= 1.24, < 2`.
     #[serde(default)]
     pub(crate) ensure: Option<String>,
-    /// True if the manager shall leave it as it is; left alone if nothing is said.
+    /// Whether to hold the package. By default, holds are not managed.
     #[serde(default)]
     pub(crate) hold: Option<bool>,
-    /// The architecture, where it is not the system's own.
+    /// The architecture, if it is not the native one.
     #[serde(default)]
     pub(crate) arch: Option<String>,
-    /// True if packages come along that it recommends, false if only those that it needs; as the manager is configured if nothing is said.
+    /// Whether to install recommended packages as well. By default, the configuration of the package manager decides.
     #[serde(default)]
     pub(crate) recommends: Option<bool>,
-    /// The greatest age of the index when it decides about the version; of any age if nothing is said.
+    /// The maximum age of the index when a version is chosen. By default, any age is accepted.
     #[serde(default, deserialize_with = "holo_plugin::definitions::readers::duration")]
     #[cfg_attr(test, schemars(with = "Option<holo_plugin::definitions::readers::DurationSchema>"))]
     pub(crate) refresh: Option<Duration>,
-    /// The path or the URL of a file that the package comes from.
+    /// The path or URL of a package file.
     #[serde(default)]
     pub(crate) source: Option<String>,
     /// The digest of that file, as `sha256:…` or `sha512:…`.
     #[serde(default)]
     pub(crate) checksum: Option<String>,
-    /// The answers to questions that the package asks when it is installed, by their names.
+    /// The answers to debconf questions of the package, by the names of the questions.
     #[serde(default)]
     pub(crate) debconf: BTreeMap<String, String>,
-    /// True if nobody may see these answers.
+    /// Whether these answers are secret.
     #[serde(default)]
     pub(crate) sensitive: bool,
 }
 
 impl Package {
-    /// Anybody on the way could send another package.
+    /// Without encryption or a checksum, a man in the middle could replace the package.
     fn validate_safety(&self) -> Result<(), Invalid> {
         let is_open = self.source.as_deref().is_some_and(|source| source.starts_with("http://"));
         if is_open && self.checksum.is_none() {
@@ -59,7 +59,7 @@ impl Package {
         Ok(())
     }
 
-    /// A package of which nothing is said.
+    /// Returns the definition of a package with defaults only.
     pub(crate) fn named(name: &str) -> Package {
         Package {
             name: name.to_owned(),
@@ -93,7 +93,7 @@ impl Package {
             ours: Vec::new(),
             preferred: None,
             hold: self.hold,
-            // It is declared, so it must not go when no other package needs it.
+            // A declared package must not be removed automatically when no other package needs it.
             automatic: (!ensure.is_gone()).then_some(false),
             is_orphan: false,
             timeout,
@@ -132,31 +132,28 @@ impl Definition for Package {
 
     fn validate(&self) -> Result<(), Invalid> {
         if self.arch.is_some() && self.name.contains(':') {
-            return Err(Invalid::new("arch", "the name has an architecture already"));
+            return Err(Invalid::new("arch", "the name already contains an architecture"));
         }
         if self.ensures().is_gone() && self.recommends.is_some() {
-            return Err(Invalid::new("recommends", "a package that is not there recommends nothing"));
+            return Err(Invalid::new("recommends", "a package that is not installed recommends no others"));
         }
         if self.source.is_some() && self.ensures() != Ensure::Present {
-            return Err(Invalid::new(
-                "source",
-                "the file decides which version is there, so ensure can only be present",
-            ));
+            return Err(Invalid::new("source", "the file determines the version, so ensure must be present"));
         }
         if self.checksum.is_some() && self.source.is_none() {
-            return Err(Invalid::new("checksum", "is that of a source, of which there is none"));
+            return Err(Invalid::new("checksum", "requires a source"));
         }
         if self.ensures().is_gone() && !self.debconf.is_empty() {
-            return Err(Invalid::new("debconf", "a package that is not there asks nothing"));
+            return Err(Invalid::new("debconf", "a package that is not installed asks no questions"));
         }
         if self.hold == Some(true) && self.ensures().is_gone() {
-            return Err(Invalid::new("hold", "a package that is not there cannot be held"));
+            return Err(Invalid::new("hold", "a package that is not installed cannot be held"));
         }
         Ok(())
     }
 }
 
-/// Returns the path that a URL of a file of this machine means, and anything else as it is.
+/// Returns the path of a `file:` URL, and any other source unchanged.
 fn path_or_url(source: &str) -> String {
     let path = source.parse::<Address>().ok().and_then(|address| address.file());
     path.map_or_else(|| source.to_owned(), |path| path.display().to_string())
@@ -174,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_accepted_that_a_manager_could_misunderstand() {
+    fn ambiguous_values_are_refused() {
         for name in
             ["nginx", "python3.11", "lib_name", "g++", "gcc-c++", "libstdc++6", "package~test", "libc6:i386", "0ad"]
         {
@@ -216,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_versions() {
+    fn ensure_accepts_versions_only() {
         for ensure in [
             "present",
             "absent",
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_found() {
+    fn contradictory_keys_are_refused() {
         for definition in [
             "name = 'x'\nensure = 'absent'\nhold = true",
             "name = 'x'\nensure = 'purged'\nhold = true",
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_that_of_the_types() {
+    fn schema_is_up_to_date() {
         let tables =
             vec![(Package::TABLE, table_schema::<Package>()), (Repository::TABLE, table_schema::<Repository>())];
         let schema = file_schema("Definitions of holo's plugin packages", tables);

@@ -1,7 +1,7 @@
-//! A package as an entity.
+//! The entity of a package.
 
 use crate::base::Base;
-use crate::check::{Finding, Found, check_all};
+use crate::check::{CheckResult, Finding, check_all};
 use crate::provider::{PackageProvider, ProviderError};
 use crate::repositories::{self, RepositoryEntity};
 use crate::repository::INDEX;
@@ -15,42 +15,42 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The largest number of packages for each of which a simulation of its own may tell what comes along.
+/// The maximum number of packages in a check for which the packages that come along are listed. Each takes a simulation.
 const MOST_IN_DETAIL: usize = 8;
 
-/// A package that is wanted, or that is to be again as it was found.
+/// A defined package, or an orphan.
 pub(crate) struct PackageEntity {
     pub(crate) wanted: Wanted,
-    /// Its package manager, or the reason why it has none.
+    /// The package manager, or the reason why there is none.
     pub(crate) provider: Result<&'static dyn PackageProvider, ProviderError>,
-    /// The one name of the package, which no other one has.
+    /// The full name, which is unique among packages.
     pub(crate) owned: String,
-    pub(crate) past: Past,
-    /// True if the repositories of its manager go first.
+    pub(crate) records: PackageRecords,
+    /// True if the repositories of its manager are applied first.
     pub(crate) comes_after_repositories: bool,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The records that concern a package.
-pub(crate) enum Past {
-    /// It is defined, and may have been under another name.
+/// The records about a package.
+pub(crate) enum PackageRecords {
+    /// The package is defined. It may have been recorded under another name.
     Living(Legacy<Base>),
-    /// Nothing defines it any more.
+    /// The package is an orphan.
     Orphan(Box<Orphan<Base>>),
 }
 
-/// The data that all packages of a scan share.
+/// Data that all packages of a scan share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// All that are not left out, with their managers' names.
+    /// All packages that are not skipped, with their managers.
     pub(crate) all: Vec<(Wanted, &'static dyn PackageProvider)>,
     /// The repositories that packages come from.
     repositories: Vec<Arc<Declared<RepositoryEntity>>>,
-    /// The effect of applying each of them, once that was asked for.
+    /// The cached results of a check of all packages, by ID.
     findings: Mutex<Option<BTreeMap<String, Finding>>>,
-    /// The installed versions of packages, as they were when they were last worked on or checked.
+    /// The versions of packages when they were last applied or checked, by ID.
     versions: Mutex<BTreeMap<String, String>>,
-    /// True if so many packages are asked for that it would take too long to tell what comes along with each.
+    /// True if too many packages are selected to list the packages that come along with each.
     is_crowd: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Shared {
         Shared { all, repositories, ..Shared::default() }
     }
 
-    /// Returns true if applying a repository of a manager would change what packages there are.
+    /// Returns true if an apply of a repository of this manager could change the available packages.
     fn has_pending_sources(&self, host: &Host, manager: &str) -> bool {
         let living = self.repositories.iter().filter(|one| one.common.skipped.is_none());
         let of_manager = |one: &&Arc<Declared<RepositoryEntity>>| {
@@ -71,7 +71,7 @@ impl Shared {
         living.filter(of_manager).any(|one| repositories::is_pending(host, &one.entity))
     }
 
-    /// The names of all packages of a manager.
+    /// Returns the names of all packages of a manager.
     pub(crate) fn names(&self, provider: &dyn PackageProvider) -> Names {
         let mut names = Names::default();
         for wanted in self.wanted_of(provider.name()) {
@@ -85,17 +85,17 @@ impl Shared {
         self.all.iter().filter(|(_, provider)| provider.name() == manager).map(|(wanted, _)| wanted).collect()
     }
 
-    /// Takes note of how many packages are asked for.
+    /// PackageRecords how many packages are selected.
     pub(crate) fn expect(&self, count: usize) {
         self.is_crowd.store(count > MOST_IN_DETAIL, Ordering::Relaxed);
     }
 
-    /// Returns true if it is told which packages come along.
+    /// Returns true if checks list the packages that come along.
     pub(crate) fn tells_others(&self) -> bool {
         !self.is_crowd.load(Ordering::Relaxed)
     }
 
-    /// Takes note of the installed version of a package.
+    /// PackageRecords the installed version of a package.
     pub(crate) fn note_version(&self, id: &str, version: Option<&str>) {
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         match version {
@@ -104,17 +104,17 @@ impl Shared {
         }
     }
 
-    /// Returns the installed version of a package that was worked on or checked: empty if it is a stand-in that has none.
+    /// Returns the installed version of a package that was applied or checked. It is empty if the mock manager has none.
     pub(crate) fn version(&self, id: &str) -> Option<String> {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// Forgets what was found out.
+    /// Clears the cached results.
     pub(crate) fn forget(&self) {
         *self.findings.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns the effect of applying a package, which is found out for all of them at once.
+    /// Returns the effect of applying a package. All packages are checked on the first call.
     pub(crate) fn finding(&self, id: &str, host: &Host, output: &mut Output<'_>) -> Option<Finding> {
         let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         let findings = findings.get_or_insert_with(|| {
@@ -127,7 +127,7 @@ impl Shared {
                 let (wanted, names) = (self.wanted_of(name), self.names(provider));
                 let has_pending_sources = self.has_pending_sources(host, name);
                 let found = check_all(host, provider, &wanted, &names, has_pending_sources, output);
-                for (id, Found { finding, version }) in found {
+                for (id, CheckResult { finding, version }) in found {
                     self.note_version(&id, version.as_deref());
                     findings.insert(id, finding);
                 }
@@ -139,7 +139,7 @@ impl Shared {
 }
 
 impl PackageEntity {
-    /// Returns the report to keep for when nothing defines it any more. What it owns is told by its base.
+    /// Returns the report to store for the package as an orphan. Its ownership is derived from its base.
     pub(crate) fn report_to_keep(&self) -> EntityReport {
         let mut report = self.full_report();
         report.edges.owns.clear();
@@ -147,11 +147,11 @@ impl PackageEntity {
         report
     }
 
-    /// Returns its report.
+    /// Returns the full report.
     pub(crate) fn full_report(&self) -> EntityReport {
-        let mut report = match &self.past {
-            Past::Orphan(orphan) => orphan.remembered.orphan_report(),
-            Past::Living(_) => EntityReport::new(self.wanted.id.as_str()),
+        let mut report = match &self.records {
+            PackageRecords::Orphan(orphan) => orphan.remembered.orphan_report(),
+            PackageRecords::Living(_) => EntityReport::new(self.wanted.id.as_str()),
         };
         report.edges.owns = [Asset::new("package", self.owned.as_str())].into();
         if let Ok(provider) = &self.provider
@@ -162,7 +162,7 @@ impl PackageEntity {
                 report.edges.needs.push(index);
             }
         }
-        if matches!(self.past, Past::Orphan(_)) {
+        if matches!(self.records, PackageRecords::Orphan(_)) {
             return report;
         }
         if let Ok(provider) = &self.provider {

@@ -1,21 +1,21 @@
-//! Something that did not work, and its words.
+//! Errors of packages and their messages.
 
 use crate::repository::masked;
 use holo_plugin::process::{Captured, Program};
 use holo_plugin::{Output, Stream};
 
-/// The number of lines of a failed package manager's output that are shown.
+/// The maximum number of output lines shown of a package manager that failed.
 const LINES_SHOWN: usize = 20;
 
-/// Something that did not work.
+/// An error about packages.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{summary}")]
 pub(crate) struct PackageError {
-    /// The problem in one line.
+    /// The error in one line.
     pub(crate) summary: String,
     /// The last lines of the package manager's output.
     pub(crate) lines: Vec<String>,
-    /// True if it is no single package's fault, so that nothing else would work either.
+    /// True if the cause does not depend on the package, so that all further operations would fail too.
     pub(crate) is_general: bool,
 }
 
@@ -24,23 +24,23 @@ impl PackageError {
         PackageError { summary: summary.into(), lines: Vec::new(), is_general: false }
     }
 
-    /// Returns the problem of a program that failed.
+    /// Creates the error of a program that failed.
     pub(crate) fn from_program(program: &Program, failure: &str, captured: &Captured) -> PackageError {
         let lines = captured.ended.last_lines(LINES_SHOWN).iter().map(|line| shown(line)).collect();
         let is_general = captured.ended.timed_out.is_some();
         PackageError { summary: format!("{}: {failure}", name(program)), lines, is_general }
     }
 
-    /// The same problem for those that were not even tried because of it.
+    /// Returns the error for packages that were not attempted because of this one.
     pub(crate) fn for_others(&self) -> PackageError {
         PackageError {
-            summary: format!("{}, so nothing more was tried", self.summary),
+            summary: format!("{}, so no further changes were attempted", self.summary),
             lines: Vec::new(),
             ..self.clone()
         }
     }
 
-    /// Tells it to the user.
+    /// Prints the error.
     pub(crate) fn tell(&self, output: &mut Output<'_>) {
         for line in &self.lines {
             output.relay(Stream::Stderr, format!("{line}\n").as_bytes());
@@ -49,8 +49,7 @@ impl PackageError {
     }
 }
 
-/// Returns a line of a package manager for people. It may say from where it could not fetch something, with a password in the address;
-/// and scripts of packages may say what a terminal would obey.
+/// Sanitizes a line of a package manager's output. It may contain a password in a URL, and maintainer scripts may print control characters.
 pub(crate) fn shown(line: &str) -> String {
     let harmless = |letter: char| {
         let is_harmless = !letter.is_control() || letter == '\t';
@@ -59,7 +58,7 @@ pub(crate) fn shown(line: &str) -> String {
     masked(line.trim_end_matches('\r')).chars().map(harmless).collect()
 }
 
-/// A package that a manager cannot have.
+/// Why a package manager cannot have a package with this key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyError {
     #[error("{key} is not a valid {of} package name{}", why.map(|why| format!(": {why}")).unwrap_or_default())]
@@ -68,7 +67,7 @@ pub(crate) enum KeyError {
     Arch { key: String, manager: &'static str, arch: String },
 }
 
-/// Returns the name of a program, as a person knows it.
+/// Returns the name of a program for messages.
 pub(crate) fn name(program: &Program) -> String {
     program.to_string().split(' ').next().unwrap_or_default().to_owned()
 }

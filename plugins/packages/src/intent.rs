@@ -1,5 +1,5 @@
-//! The versions that a transaction is about to install, written down before it begins: if nobody comes to hear how it ended, what it has
-//! installed is ours nevertheless. And the versions that packages have which were fetched from a URL.
+//! Records the versions that a transaction is about to install. If the plugin is killed before it learns the result, they still count as
+//! installed by holo. Also records the versions of packages that were fetched from a URL.
 
 use holo_change::error::{PathError, Result};
 use holo_change::{OnDisk, PathHandle, Tree};
@@ -8,24 +8,24 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// In the state directory: a line a package, with its ID, a tab and the version.
+/// A file in the state directory. Each line contains the ID of a package, a tab, and the version.
 const INTENDED: &str = ".intended";
-/// The same, where the digest of its source precedes the version.
+/// Like `INTENDED`, but the version is preceded by the digest of the source.
 const FETCHED: &str = ".fetched";
 
-/// The version of each package that we have set out to install last, or that we have fetched.
+/// The recorded version of each package.
 pub(crate) struct Intent {
     file: PathHandle,
     versions: BTreeMap<String, String>,
 }
 
 impl Intent {
-    /// Reads what earlier applies have intended.
+    /// Reads the versions that earlier applies intended to install.
     pub(crate) fn open(host: &Host) -> Result<Intent> {
         Intent::read(host, INTENDED)
     }
 
-    /// Reads which versions earlier applies have fetched.
+    /// Reads the versions that earlier applies fetched.
     pub(crate) fn fetched(host: &Host) -> Result<Intent> {
         Intent::read(host, FETCHED)
     }
@@ -42,13 +42,12 @@ impl Intent {
         Ok(Intent { file, versions })
     }
 
-    /// Returns the version of a package that we have set out to install last.
+    /// Returns the recorded version of a package.
     pub(crate) fn version(&self, id: &str) -> Option<&str> {
         self.versions.get(id).map(String::as_str)
     }
 
-    /// Notes which versions are about to be installed, by the IDs of the packages, and returns when that is on disk. What has no version is not
-    /// intended any more.
+    /// Records versions by package ID, and removes the entries of packages without a version. The file is on disk when this returns.
     pub(crate) fn note<'a>(&mut self, about: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
         let before = self.versions.clone();
         for (id, version) in about {

@@ -1,4 +1,4 @@
-//! The `packages` plugin: which packages a system has, brought there by the package manager that it has.
+//! The `packages` plugin: installs and removes packages with the package manager of the system.
 
 mod action;
 mod adoption;
@@ -31,7 +31,7 @@ mod transaction;
 pub mod version;
 mod wanted;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     holo_plugin::serve(&packages::Packages::default())

@@ -1,4 +1,4 @@
-//! The program of the plugin `packages`.
+//! The `packages` plugin executable.
 
 fn main() -> std::process::ExitCode {
     holo_packages::run()

@@ -1,4 +1,4 @@
-//! Everything that the plugin manages, and sets of both kinds.
+//! The entities of the plugin: packages and repositories.
 
 use crate::entity::PackageEntity;
 use crate::repositories::RepositoryEntity;
@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 /// A package, or a repository that packages come from.
 pub(crate) enum Managed {
-    /// A repository.
     Repository(Arc<Declared<RepositoryEntity>>),
-    /// A package.
     Package(Box<Declared<PackageEntity>>),
 }
 
@@ -68,7 +66,7 @@ impl Entity for Managed {
     }
 }
 
-/// Does something with those of a set that are of a kind, if there are any.
+/// Calls `work` with the jobs of a set whose entities are of one kind, if there are any.
 pub(crate) fn with_those<'e, E: 'e>(
     set: &[Job<'e, Managed>],
     answers: &mut dyn SetAnswers,

@@ -1,4 +1,4 @@
-//! A package manager at work on a system: its programs are run, and run again while another process is at work.
+//! Runs the programs of a package manager on a system, and retries while another process has locked it.
 
 use crate::error::{PackageError, name};
 use crate::mock::Mock;
@@ -14,17 +14,17 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time that a transaction has to finish after a signal that ends us, or after its time limit.
+/// The time that a transaction has to finish after its timeout, or after a signal to the plugin.
 const FINISH_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// A package manager, and the system that it works on.
+/// A package manager and the system that it works on.
 pub(crate) struct Manager<'a> {
     pub(crate) provider: &'static dyn PackageProvider,
     pub(crate) system: System<'a>,
 }
 
 impl<'a> Manager<'a> {
-    /// The manager of the host's system. In test mode, it is only asked if it can work on that root.
+    /// Creates the manager of the host's system. In test mode, the real manager is used only if it can work on that root.
     pub(crate) fn new(host: &'a Host, provider: &'static dyn PackageProvider) -> Result<Manager<'a>, PackageError> {
         let system = if !host.test_mode() {
             System::new(host)
@@ -37,24 +37,23 @@ impl<'a> Manager<'a> {
         Ok(Manager { provider, system })
     }
 
-    /// Returns the installed packages.
     pub(crate) fn installed(&self) -> Result<Installed, PackageError> {
         self.system.mock.as_ref().map_or_else(|| self.provider.installed(&self.system), |mock| Ok(mock.installed()))
     }
 
-    /// Returns true if the index was fetched anew in this run.
+    /// Returns true if the index was refreshed in this run.
     pub(crate) fn has_refreshed(&self) -> bool {
         self.marker().exists()
     }
 
-    /// Fetches the index anew.
+    /// Refreshes the index.
     pub(crate) fn refresh(&self, output: &mut Output<'_>) -> Result<(), PackageError> {
         let refreshed = self.provider.refresh(&self.system);
         let refreshed = refreshed.and_then(|mut program| self.fetch(&mut program, output));
         if refreshed.is_ok() && self.system.mock.is_none() {
             self.note_index();
         }
-        // A marker that cannot be left costs another refresh.
+        // Without the marker, the index is refreshed once more than necessary.
         let _ = fs::create_dir_all(self.system.cache_dir()).and_then(|()| fs::write(self.marker(), ""));
         refreshed
     }
@@ -63,19 +62,19 @@ impl<'a> Manager<'a> {
         self.system.cache_dir().join(format!("refreshed-{}", self.provider.name()))
     }
 
-    /// Runs a program that fetches something: it can be cut off at any time.
+    /// Runs a program that downloads files. It can be terminated at any time.
     pub(crate) fn fetch(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
         program.timeout(self.system.fetch_limit());
         self.change(program, output)
     }
 
-    /// Runs a program that changes what is installed: once it has begun, it is let finish.
+    /// Runs a program that changes installed packages. Once started, it is not terminated before [`FINISH_LIMIT`].
     pub(crate) fn transact(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
         program.let_finish(FINISH_LIMIT).timeout(self.system.timeout);
         self.change(program, output)
     }
 
-    /// Runs a program that changes something; as long as someone else is at work, again.
+    /// Runs a program that makes changes. Retries while another process has locked the package manager.
     fn change(&self, program: &mut Program, output: &mut Output<'_>) -> Result<(), PackageError> {
         if self.system.mock.is_some() {
             output.print(format!("MOCK: {program}\n"));
@@ -96,7 +95,7 @@ impl<'a> Manager<'a> {
             if let Some(timeout) = self.system.timeout.filter(|timeout| took > *timeout) {
                 let name = name(program);
                 output.warning(format!(
-                    "{name} took {took:.1?}, longer than its timeout of {timeout:?}; it was let finish"
+                    "{name} took {took:.1?}, longer than its timeout of {timeout:?}, but was not interrupted"
                 ));
             }
             return Ok(());
@@ -106,7 +105,7 @@ impl<'a> Manager<'a> {
         Err(PackageError { is_general, ..PackageError::from_program(program, &failure, &captured) })
     }
 
-    /// Repairs what is left of a transaction that was cut off, if there is any; whether there was.
+    /// Repairs the state after an interrupted transaction. Returns false if no repair was needed.
     pub(crate) fn repair(&self, output: &mut Output<'_>) -> Result<bool, PackageError> {
         if self.system.mock.is_some() {
             return Ok(false);
@@ -120,7 +119,7 @@ impl<'a> Manager<'a> {
                     let _uninterrupted = self.system.host().uninterrupted();
                     let captured = self.system.run(&mut program)?;
                     if self.provider.is_locked(&captured) && Instant::now() < end {
-                        // It is not interrupted: someone else is at work.
+                        // The transaction is not interrupted, but still running in another process.
                         thread::sleep(LOOK_AGAIN);
                         continue;
                     }
@@ -130,7 +129,7 @@ impl<'a> Manager<'a> {
                 RepairBy::Removing(path) => fs::remove_file(&path)
                     .map_err(|error| PackageError::new(PathError::new("remove", path, error).to_string())),
             };
-            // A problem of a single package is no reason to stop here.
+            // The error of a single package must not stop the others.
             return match (done, self.provider.interrupted(&self.system)?) {
                 (Err(problem), Some(_)) => Err(PackageError { is_general: true, ..problem }),
                 (Err(problem), None) => {
@@ -146,7 +145,7 @@ impl<'a> Manager<'a> {
     }
 }
 
-/// Returns true if a provider can work on a root that is not the system's own.
+/// Returns true if a provider can work on a root other than that of the system.
 fn can_work_on(provider: &dyn PackageProvider, root: &Root) -> bool {
     let manager = provider.manager();
     let may_begin = provider.begins_from_nothing() && manager.has_configuration(root);

@@ -1,4 +1,4 @@
-//! Stands for a package manager where there is none, in test mode: whatever is asked for can be had, and it is remembered what is there.
+//! A mock package manager for test mode: every package is available, and the installed ones are stored in the state directory.
 
 use crate::error::PackageError;
 use crate::model::{Installed, Instance, Key, Kind, Mark, Status, Transaction};
@@ -10,23 +10,23 @@ use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::path::Path;
 
-/// The installed packages, as the plugin's state has them.
+/// The installed packages.
 #[derive(Debug)]
 pub(crate) struct Mock {
     file: PathHandle,
-    /// The architecture of packages that are named without one.
+    /// The native architecture, which a name without architecture refers to.
     native: Option<String>,
     packages: BTreeMap<String, Entry>,
 }
 
-/// A package, by its name and architecture.
+/// An installed package.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     arch: String,
-    /// Empty if any would have done.
+    /// Empty if no version was requested.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     version: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -36,7 +36,7 @@ struct Entry {
 }
 
 impl Mock {
-    /// Opens what stands for the manager of this name; packages that are named without an architecture have the native one.
+    /// Opens the mock of the named package manager. `native` is the architecture of names without one.
     pub(crate) fn open(host: &Host, manager: &str, native: Option<String>) -> Result<Mock, PackageError> {
         read(host, manager, native).map_err(|error| PackageError::new(error.to_string()))
     }
@@ -57,14 +57,14 @@ impl Mock {
         installed
     }
 
-    /// Returns the key of a package in the state: its name, and its architecture unless that is the usual one.
+    /// Returns the key of a package in the stored map: its name, with the architecture if it is not the native one.
     fn id(&self, key: &Key) -> String {
         let native = self.native.as_deref();
         let usual = Key { name: key.name.clone(), arch: None };
         if key.full_name(native) == usual.full_name(native) { usual.name } else { key.to_string() }
     }
 
-    /// Does what was asked for, to what is remembered.
+    /// Applies a transaction to the stored packages.
     pub(crate) fn transact(&mut self, transaction: &Transaction) -> Result<(), PackageError> {
         let mut packages = self.packages.clone();
         for item in &transaction.items {
@@ -96,7 +96,7 @@ impl Mock {
         self.keep(packages)
     }
 
-    /// Remembers that these are there from now on; what cannot be written has not happened.
+    /// Stores the packages. Keeps the previous ones if the file cannot be written.
     fn keep(&mut self, packages: BTreeMap<String, Entry>) -> Result<(), PackageError> {
         self.write(&packages).map_err(|error| PackageError::new(error.to_string()))?;
         self.packages = packages;

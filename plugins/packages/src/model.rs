@@ -1,10 +1,10 @@
-//! The model of package managers: packages that are installed, packages that are offered, and requests.
+//! The model that all package managers share: installed and available packages, and transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 
-/// The key of a package: a name, and an architecture if it is not the system's own.
+/// The key of a package: its name, and its architecture if it is not the native one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) name: String,
@@ -12,7 +12,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The one name of the package: with its architecture, where its manager has several. `native` is the system's own then.
+    /// Returns the unique name of the package. It includes the architecture if `native` is set, which means that the package manager is
+    /// multi-arch.
     pub(crate) fn full_name(&self, native: Option<&str>) -> String {
         let own = |arch: &&str| native.is_none() || !ANY_ARCH.contains(arch) && *arch != "native";
         match self.arch.as_deref().filter(own).or(native) {
@@ -31,56 +32,56 @@ impl Display for Key {
     }
 }
 
-/// An installed instance of a package. There may be several: of other architectures, or versions side by side.
+/// An installed instance of a package. A package can have several: of several architectures, or several versions side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Instance {
     pub(crate) version: String,
     pub(crate) arch: String,
     pub(crate) status: Status,
-    /// True if it was asked to stay as it is.
+    /// True if the package is on hold.
     pub(crate) held: bool,
-    /// True if it is there because others needed it.
+    /// True if it was installed as a dependency.
     pub(crate) automatic: bool,
 }
 
 impl Instance {
-    /// Returns true if the package counts as installed, whether or not its installation was completed.
+    /// Returns true if the package counts as installed, even if the installation is incomplete.
     pub(crate) fn is_there(&self) -> bool {
         matches!(self.status, Status::Installed | Status::Unconfigured | Status::Partial)
     }
 
-    /// Returns true if it is ready for use.
+    /// Returns true if the package is ready for use.
     pub(crate) fn is_complete(&self) -> bool {
         self.status == Status::Installed
     }
 }
 
-/// The extent to which a package is installed.
+/// How far a package is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Ready for use.
     Installed,
-    /// Unpacked, but not configured, or with triggers that are pending.
+    /// Unpacked but not configured, or with pending triggers.
     Unconfigured,
-    /// Some of its files, as its installation or upgrade was interrupted.
+    /// Installed partially, because the installation or upgrade was interrupted.
     Partial,
-    /// Some of its files, as its removal was interrupted.
+    /// Removed partially, because the removal was interrupted.
     Removing,
-    /// Only configuration files.
+    /// Removed except for its configuration files.
     Leftovers,
 }
 
-/// All packages that a system has.
+/// All installed packages of a system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Installed {
     pub(crate) packages: BTreeMap<String, Vec<Instance>>,
-    /// The architecture that a name without one means, where that makes a difference.
+    /// The native architecture, if the package manager is multi-arch.
     pub(crate) native: Option<String>,
-    /// The other architectures that the package manager is configured for, where that makes a difference.
+    /// The foreign architectures that the package manager is configured for, if it is multi-arch.
     pub(crate) foreign: BTreeSet<String>,
 }
 
-/// The architectures of packages that fit any.
+/// The architectures of packages that are independent of it.
 const ANY_ARCH: [&str; 3] = ["all", "any", "noarch"];
 
 impl Installed {
@@ -100,14 +101,14 @@ impl Installed {
         instances
     }
 
-    /// Returns the architecture of a package for which the package manager is not configured.
+    /// Returns the architecture of a key if the package manager is not configured for it.
     pub(crate) fn unknown_arch<'k>(&self, key: &'k Key) -> Option<&'k str> {
         let arch = key.arch.as_deref().filter(|arch| *arch != "native" && !ANY_ARCH.contains(arch))?;
         let is_known = self.native.as_deref().is_none_or(|native| native == arch) || self.foreign.contains(arch);
         (!is_known).then_some(arch)
     }
 
-    /// Returns the packages of which an instance is there for its own sake, as they are called on this system.
+    /// Returns the packages with an instance that was not installed as a dependency.
     pub(crate) fn not_automatic(&self) -> impl Iterator<Item = Key> + '_ {
         self.packages.iter().flat_map(move |(name, instances)| {
             let asked = instances.iter().filter(|instance| instance.is_there() && !instance.automatic);
@@ -115,14 +116,14 @@ impl Installed {
         })
     }
 
-    /// Returns the name of an instance: with its architecture where the name alone means another one.
+    /// Returns the key of an instance. It has an architecture if the name alone would refer to another one.
     pub(crate) fn key(&self, name: &str, instance: &Instance) -> Key {
         let is_foreign = |native: &String| *native != instance.arch && !ANY_ARCH.contains(&instance.arch.as_str());
         let arch = self.native.as_ref().filter(|native| is_foreign(native)).map(|_| instance.arch.clone());
         Key { name: name.to_owned(), arch }
     }
 
-    /// Takes note of an instance.
+    /// Adds an instance.
     pub(crate) fn add(&mut self, name: &str, instance: Instance) {
         self.packages.entry(name.to_owned()).or_default().push(instance);
     }
@@ -133,30 +134,30 @@ impl Installed {
     }
 }
 
-/// The versions in which a package could be installed.
+/// The available versions of a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offers {
-    /// The one that would be installed if nobody asked for another.
+    /// The version that is installed by default.
     pub(crate) candidate: Option<String>,
-    /// All of them.
+    /// All available versions.
     pub(crate) versions: Vec<String>,
 }
 
-/// The traces of an index, below the root.
+/// Paths that show the age of an index, relative to the root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexPaths {
-    /// Changed whenever the index has changed.
+    /// Paths that change whenever the index changes.
     pub(crate) made: &'static [&'static str],
-    /// Files, and directories of files, that say where the index is from.
+    /// Files, and directories of files, that configure the sources of the index.
     pub(crate) sources: &'static [&'static str],
 }
 
-/// The answers to what a package asks when it is installed.
+/// The answers to debconf questions of a package.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Answers {
-    /// By the names of the questions.
+    /// The answers by the names of the questions.
     pub(crate) all: BTreeMap<String, String>,
-    /// True if nobody may see them.
+    /// True if the answers are secret.
     pub(crate) sensitive: bool,
 }
 
@@ -166,7 +167,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// The package that is in a file.
+/// A package file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PackageFile {
     pub(crate) path: PathBuf,
@@ -174,35 +175,35 @@ pub(crate) struct PackageFile {
 }
 
 impl PackageFile {
-    /// Returns the versions that can be had.
+    /// Returns the version of the file as the only available one.
     pub(crate) fn offers(&self) -> Offers {
         Offers { candidate: Some(self.version.clone()), versions: vec![self.version.clone()] }
     }
 }
 
-/// The packages of one transaction, and what it may do.
+/// A transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transaction {
     pub(crate) kind: Kind,
     pub(crate) items: Vec<Item>,
-    /// True if an item may become older.
+    /// True if it may downgrade packages.
     pub(crate) may_downgrade: bool,
-    /// True if an item is held.
+    /// True if it may change held packages.
     pub(crate) changes_held: bool,
-    /// True if items are installed again that are there in the same version.
+    /// True if it reinstalls packages of the same version.
     pub(crate) reinstalls: bool,
-    /// True if packages that are not among the items are known to go, and may.
+    /// True if it may remove packages that are not among the items. The simulation has approved that.
     pub(crate) may_remove: bool,
-    /// True if packages come along that are only recommended; none for what the manager does by itself.
+    /// Whether it installs recommended packages, or `None` for the default of the package manager.
     pub(crate) recommends: Option<bool>,
-    /// True if packages go too that nobody needs any more.
+    /// True if it removes packages that are no longer needed.
     pub(crate) cleans: bool,
-    /// What is done before it: a simulation takes it as done. Empty for a transaction that is carried out.
+    /// Operations that a simulation takes as already done. Empty for a transaction that is carried out.
     pub(crate) given: Vec<(Kind, Item)>,
 }
 
 impl Transaction {
-    /// Returns the packages that come, and those that go, with what is done before.
+    /// Returns the items that are installed and those that are removed, including the given ones.
     pub(crate) fn coming_and_going(&self) -> (Vec<&Item>, Vec<&Item>) {
         let own = self.items.iter().map(|item| (self.kind, item));
         let all = own.chain(self.given.iter().map(|(kind, item)| (*kind, item)));
@@ -211,14 +212,14 @@ impl Transaction {
     }
 }
 
-/// The effect of a transaction on its packages.
+/// The kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// They are installed in the version that is given, whatever is there.
+    /// Installs its items in the given versions, whether or not others are installed.
     Install,
-    /// They go.
+    /// Removes its items.
     Remove,
-    /// They go, and what was configured goes with them.
+    /// Removes its items and their configuration.
     Purge,
 }
 
@@ -226,11 +227,11 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) key: Key,
-    /// The version that shall be installed, or that is.
+    /// The version to install, or the installed one.
     pub(crate) version: Option<String>,
-    /// True if the version was asked for, rather than just being the candidate.
+    /// True if the version was requested, and is not just the candidate.
     pub(crate) exactly: bool,
-    /// The file that it comes from, if it is not from a repository.
+    /// The package file, if the package does not come from a repository.
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -238,21 +239,21 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) name: String,
-    /// The version that is there, if it is known and is not just kept beside the new one.
+    /// The installed version, if it is known and will be replaced or removed.
     pub(crate) from: Option<String>,
-    /// The version that would be there.
+    /// The version after the transaction.
     pub(crate) to: Option<String>,
 }
 
-/// A mark that a package can have.
+/// A mark of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
-    /// It stays as it is.
+    /// On hold.
     Held,
-    /// It does not any more.
+    /// Not on hold any more.
     Released,
-    /// It was asked for.
+    /// Installed manually.
     ByHand,
-    /// It is only there because others need it.
+    /// Installed as a dependency.
     Automatic,
 }

@@ -1,4 +1,4 @@
-//! The one name of each package, whatever a definition calls it.
+//! The unique name of each package, however definitions refer to it.
 
 use crate::base::Base;
 use crate::declaration::Package;
@@ -11,7 +11,7 @@ use holo_plugin::definitions::Definition;
 use holo_plugin::system::Root;
 use std::collections::BTreeMap;
 
-/// The names of packages, each of which no other package has.
+/// Computes the unique names of packages.
 pub(crate) struct FullNames {
     native: BTreeMap<&'static str, Option<String>>,
 }
@@ -33,7 +33,7 @@ impl FullNames {
     }
 }
 
-/// The things that bases are about.
+/// Returns how bases are matched to packages.
 pub(crate) fn things<'a>(name_of: &'a dyn Fn(&Base) -> String) -> Things<'a, Base> {
     Things { entity_type: Package::TABLE, name_of }
 }

@@ -5,26 +5,26 @@ use crate::pattern::VersionPattern;
 use crate::provider::PackageProvider;
 use crate::wanted::{Ensure, Wanted};
 
-/// The actions that a package needs.
+/// The changes that a package needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) main: Option<Main>,
     pub(crate) marks: Vec<Mark>,
 }
 
-/// The main thing that has to be done.
+/// The main change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Main {
-    /// Some version has to come.
+    /// Install any version.
     Install,
-    /// One of these versions has to come.
+    /// Install one of these versions.
     Version(VersionPattern),
-    /// The package has to go.
+    /// Remove the package.
     Gone(Kind),
 }
 
 impl Need {
-    /// Compares what there is with what is wanted. The candidate only matters if the latest version is wanted.
+    /// Compares the installed instances with the desired state. The candidate matters only if the latest version is wanted.
     pub(crate) fn new(
         wanted: &Wanted,
         instances: &[&Instance],
@@ -42,7 +42,7 @@ impl Need {
                 (Some(newest), Some(candidate)) if provider.compare(newest, candidate).is_lt() => {
                     Some(Main::Version(VersionPattern::Exact(candidate.to_owned())))
                 }
-                // A version that is newer than all that are offered stays.
+                // An installed version that is newer than all available ones is kept.
                 (Some(_), _) => None,
             },
             Ensure::Version(asked) => {
@@ -63,7 +63,7 @@ impl Need {
     }
 }
 
-/// The marks that are missing. What is not there yet gets them after it was installed.
+/// Returns the missing marks. A package that is not installed yet gets them after its installation.
 fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn PackageProvider) -> Vec<Mark> {
     let mut marks = Vec::new();
     if wanted.ensure.is_gone() {
@@ -81,17 +81,17 @@ fn marks(wanted: &Wanted, present: &[&Instance], provider: &dyn PackageProvider)
         Some(false) if is_automatic => marks.push(Mark::ByHand),
         _ => {}
     }
-    // That a hold cannot be had is said before; who wants a package needs no mark where there is none.
+    // Marks that the manager does not support are skipped. An unsupported hold is reported elsewhere.
     marks.retain(|mark| provider.marks().contains(mark));
     marks
 }
 
-/// The newest version among instances.
+/// Returns the newest version of the instances.
 pub(crate) fn newest<'a>(present: &[&'a Instance], provider: &dyn PackageProvider) -> Option<&'a str> {
     present.iter().map(|instance| instance.version.as_str()).max_by(|a, b| provider.compare(a, b))
 }
 
-/// Returns the version in which a package is installed, the newest one if there are several; empty if a stand-in has none.
+/// Returns the installed version of a package, the newest one if there are several. It is empty if the mock manager has none.
 pub(crate) fn installed_version<'a>(
     installed: &'a Installed,
     key: &Key,

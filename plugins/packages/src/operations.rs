@@ -1,4 +1,4 @@
-//! The operations on packages that the dispatcher asks for.
+//! The operations on packages that the dispatcher requests.
 
 use crate::check::{Finding, changes};
 use crate::entity::PackageEntity;
@@ -8,7 +8,7 @@ use crate::wanted::VERSION;
 use bstr::BString;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Verdict, apply_one};
 
-/// The version of a package that only a stand-in for a package manager has.
+/// The version shown for a package that was installed by the mock manager.
 const MOCK: &str = "MOCK";
 
 impl Entity for PackageEntity {
@@ -48,7 +48,7 @@ impl Entity for PackageEntity {
         }
     }
 
-    /// What is going to be installed is known as exactly as a check can say it.
+    /// Sends the version that a check expects to be installed.
     fn foresee(&self, host: &Host, names: &[BString], output: &mut Output<'_>) {
         let Some(Finding::Pending(task)) = self.shared.finding(&self.wanted.id, host, output) else { return };
         match (task.kind, task.item.version) {
@@ -63,7 +63,7 @@ impl Entity for PackageEntity {
     }
 }
 
-/// Sends the version of a package, if it is wanted.
+/// Sends the version of a package if it was requested.
 fn send_version(version: &str, names: &[BString], output: &mut Output<'_>) {
     if names.iter().any(|name| name == VERSION) {
         output.send(VERSION, if version.is_empty() { MOCK } else { version });

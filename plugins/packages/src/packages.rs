@@ -1,8 +1,8 @@
-//! Finds the packages that are defined, and those that nothing defines any more.
+//! Scans for defined packages and orphans.
 
-use crate::adoption::{self, Known};
+use crate::adoption::{self, InstalledCache};
 use crate::declaration::Package;
-use crate::entity::{PackageEntity, Past, Shared};
+use crate::entity::{PackageEntity, PackageRecords, Shared};
 use crate::intent::Intent;
 use crate::managed::{Managed, with_those};
 use crate::names::{FullNames, things};
@@ -22,10 +22,9 @@ use holo_plugin::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The plugin.
 #[derive(Default)]
 pub(crate) struct Packages {
-    known: Known,
+    known: InstalledCache,
 }
 
 impl Plugin for Packages {
@@ -65,7 +64,7 @@ impl Plugin for Packages {
             .map(|(wanted, manager, _)| (wanted.id.clone(), names.name(&wanted.key, manager.as_ref().ok().copied())))
             .collect();
         if host.api_version() < API_VERSION_4 {
-            complain_of_namesakes(&mut living, &owned, output);
+            report_duplicates(&mut living, &owned, output);
         }
         let is_orphan = |id: &str| definitions.is_orphan(id);
         let records = memory.records(&owned, &things(&|base| names.name_of_base(base)), is_orphan, output);
@@ -82,7 +81,7 @@ impl Plugin for Packages {
                     wanted,
                     provider,
                     owned,
-                    past: Past::Living(legacy),
+                    records: PackageRecords::Living(legacy),
                     comes_after_repositories: false,
                     shared: Arc::default(),
                 },
@@ -93,13 +92,13 @@ impl Plugin for Packages {
             let Remembered { id, base, .. } = &orphan.remembered;
             let (mut wanted, provider, owned) = (base.wanted(id), named(&base.provider), names.name_of_base(base));
             wanted.recall_orphan(&kept, &intent);
-            let past = Past::Orphan(Box::new(orphan));
+            let records = PackageRecords::Orphan(Box::new(orphan));
             found.push((
                 PackageEntity {
                     wanted,
                     provider,
                     owned,
-                    past,
+                    records,
                     comes_after_repositories: false,
                     shared: Arc::default(),
                 },
@@ -122,11 +121,11 @@ impl Plugin for Packages {
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
         let Ok(provider) = own_provider(host) else {
-            let remedy = "definitions of packages need the key provider here, or are for other systems";
+            let remedy = "set the key provider in definitions of packages, unless they are for other systems";
             return vec![Diagnosis::new(Level::Warning, "no package manager is recognised on this system", remedy)];
         };
         let manager = provider.manager();
-        let missing = missing_programs(host, &[manager.program], "everything about packages");
+        let missing = missing_programs(host, &[manager.program], "package management");
         let fine = || Diagnosis::new(Level::Ok, format!("the package manager is {}", manager.name), "");
         vec![missing.unwrap_or_else(fine)]
     }
@@ -169,7 +168,7 @@ impl Plugin for Packages {
     }
 }
 
-/// Returns true if a package comes after the repositories of its manager: unless one of those, or it, says the opposite.
+/// Returns true if a package is applied after the repositories of its manager. A repository or the package may define the opposite order.
 fn comes_after_repositories(entity: &PackageEntity, common: &Common, repositories: &Repositories) -> bool {
     let Ok(provider) = &entity.provider else { return false };
     let keys = &common.keys;
@@ -179,8 +178,8 @@ fn comes_after_repositories(entity: &PackageEntity, common: &Common, repositorie
         && !keys.before.iter().chain(&keys.notifies).any(|id| is_repository(id.as_str()))
 }
 
-/// Leaves out packages that are defined under two names. Who knows of owners does that, and says so.
-fn complain_of_namesakes(
+/// Removes packages that are defined under two names, with an error, if the dispatcher is too old to check ownership.
+fn report_duplicates(
     living: &mut Vec<(Wanted, Result<&'static dyn PackageProvider, ProviderError>, Common)>,
     owned: &BTreeMap<String, String>,
     output: &mut Output<'_>,

@@ -1,20 +1,20 @@
-//! The versions that a definition asks for: one, all with the same beginning, or those between others.
+//! The versions that a definition accepts: an exact one, a glob, or a range.
 
 use crate::provider::PackageProvider;
 use std::fmt::{self, Display};
 
-/// Versions, as a definition asks for them.
+/// A set of versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VersionPattern {
-    /// This one, as far as the package manager finds others equal.
+    /// Versions that the package manager considers equal to this one.
     Exact(String),
-    /// All that are like this, where `*` is any text.
+    /// Versions that match this glob, in which `*` stands for any text.
     Glob(String),
-    /// All of which each of these is true.
+    /// Versions that satisfy all of these comparisons.
     Range(Vec<(Comparison, String)>),
 }
 
-/// A comparison with a version.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Less,
@@ -25,7 +25,7 @@ pub(crate) enum Comparison {
     Greater,
 }
 
-/// All comparisons as they are written, the longer ones first.
+/// The operators as written, longer ones first.
 const COMPARISONS: [(&str, Comparison); 7] = [
     ("<=", Comparison::AtMost),
     (">=", Comparison::AtLeast),
@@ -52,7 +52,7 @@ impl Display for VersionPattern {
 }
 
 impl VersionPattern {
-    /// Reads a pattern. Its versions need not be any.
+    /// Parses a pattern. Its versions are not validated.
     pub(crate) fn parse(text: &str) -> VersionPattern {
         if text.contains(['<', '>', '=', '!', ',']) {
             return VersionPattern::Range(text.split(',').map(bound).collect());
@@ -61,7 +61,7 @@ impl VersionPattern {
         if text.contains('*') { VersionPattern::Glob(text) } else { VersionPattern::Exact(text) }
     }
 
-    /// Returns the versions that it names.
+    /// Returns the versions in the pattern.
     pub(crate) fn versions(&self) -> Vec<&str> {
         match self {
             VersionPattern::Exact(version) | VersionPattern::Glob(version) => vec![version],
@@ -69,12 +69,12 @@ impl VersionPattern {
         }
     }
 
-    /// Returns true if several versions may fit that the package manager does not find equal.
+    /// Returns true if versions that the package manager considers different may match.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self, VersionPattern::Exact(_))
     }
 
-    /// Returns true if a version is among those that are asked for.
+    /// Returns true if a version matches.
     pub(crate) fn fits(&self, version: &str, provider: &dyn PackageProvider) -> bool {
         match self {
             VersionPattern::Exact(asked) => provider.matches(asked, version),
@@ -84,7 +84,7 @@ impl VersionPattern {
                 is_like(plain.map_or(version, |(_, rest)| rest), glob)
             }
             VersionPattern::Range(bounds) => bounds.iter().all(|(comparison, asked)| {
-                // Parts that are not said may be any, as everywhere.
+                // As everywhere, parts that are left out match any value.
                 let is_equal = provider.matches(asked, version);
                 let order = provider.compare(version, asked);
                 match comparison {
@@ -99,7 +99,7 @@ impl VersionPattern {
         }
     }
 
-    /// Returns a version that fits, where there is no package manager that offers any.
+    /// Returns a version that matches, for the mock manager.
     pub(crate) fn example(&self, provider: &dyn PackageProvider) -> Option<String> {
         let named = self.versions().into_iter().map(|version| version.replace('*', "0"));
         let all: Vec<String> = named.flat_map(|version| [version.clone(), format!("{version}.1")]).collect();
@@ -118,7 +118,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true if a text is like a pattern, where `*` is any text.
+/// Returns true if a text matches a glob.
 fn is_like(text: &str, pattern: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return text == pattern };
     let Some(mut text) = text.strip_prefix(first) else { return false };
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_fit_as_the_manager_compares_them() {
+    fn patterns_match_by_the_rules_of_the_manager() {
         for (manager, pattern, version, expected) in [
             ("apt", "1.24.*", "1.24.0-1", true),
             ("apt", "1.24.*", "2:1.24.0-1", true),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_example_of_what_can_be() {
+    fn example_of_satisfiable_pattern_matches() {
         let example = |pattern: &str| VersionPattern::parse(pattern).example(providers::ALL.named("apt").unwrap());
         assert_eq!(example("1.24.*").as_deref(), Some("1.24.0"));
         assert_eq!(example(">= 1.24, < 2").as_deref(), Some("1.24"));

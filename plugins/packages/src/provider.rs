@@ -1,4 +1,4 @@
-//! The interface to a package manager.
+//! The interface to package managers.
 
 use crate::error::{KeyError, PackageError};
 use crate::model::{Answers, IndexPaths, Installed, Item, Key, Mark, Offers, Step, Transaction};
@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The reason why a package or repository has no manager.
+/// Why a package or a repository has no package manager.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ProviderError {
     #[error("provider: {0}")]
@@ -24,10 +24,10 @@ pub(crate) enum ProviderError {
 
 /// A package manager.
 pub(crate) trait PackageProvider: Provider {
-    /// Its name, and its traces on a system.
+    /// Returns its name and the files by which it is detected.
     fn manager(&self) -> &'static PackageManager;
 
-    /// Returns whether it makes its database where there is none, if only it is configured.
+    /// Returns true if it creates its database on a root without one, provided that its configuration exists.
     fn begins_from_nothing(&self) -> bool {
         false
     }
@@ -35,76 +35,76 @@ pub(crate) trait PackageProvider: Provider {
     /// Compares two versions.
     fn compare(&self, a: &str, b: &str) -> Ordering;
 
-    /// Returns true if a version is the one that is asked for.
+    /// Returns true if a version is the requested one.
     fn matches(&self, asked: &str, version: &str) -> bool {
         self.compare(asked, version).is_eq()
     }
 
-    /// Checks that the package manager can have such a package.
+    /// Checks that the package manager supports packages with this key.
     fn validate(&self, key: &Key) -> Result<(), KeyError>;
 
-    /// Returns the installed packages. Asks once for all.
+    /// Returns the installed packages, with a single query.
     fn installed(&self, system: &System<'_>) -> Result<Installed, PackageError>;
 
-    /// Returns which of the installed packages somebody asked for: they are not there for others alone, and not on every system of the
-    /// distribution.
+    /// Returns the installed packages that were installed on request: neither as a dependency, nor as part of the distribution's base
+    /// system.
     fn chosen(&self, _: &System<'_>, installed: &Installed) -> Result<BTreeSet<Key>, PackageError> {
         let is_base = |key: &Key| self.base_names().contains(&key.name.as_str());
         Ok(installed.not_automatic().filter(|key| !is_base(key)).collect())
     }
 
-    /// Returns the packages by which the distribution calls its base, where their names are all that tells.
+    /// Returns the packages of the base system, for distributions where a list of names is all there is.
     fn base_names(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The architecture of packages that are named without one, where a name means those only. Asks nobody.
+    /// Returns the native architecture if the package manager is multi-arch. Runs no program.
     fn native_arch(&self, _root: &Root) -> Option<String> {
         None
     }
 
-    /// In which versions these packages could be installed. Packages that are not known are left out.
+    /// Returns the available versions of packages. Unknown packages are left out.
     fn offers(&self, system: &System<'_>, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError>;
 
-    /// The traces of its index.
+    /// Returns the paths that show the age of its index.
     fn index_paths(&self) -> IndexPaths {
         IndexPaths { made: &[], sources: &[] }
     }
 
-    /// Returns the names of all packages that it knows. Fetches nothing.
+    /// Returns the names of all known packages. Downloads nothing.
     fn names(&self, system: &System<'_>) -> Result<BTreeSet<String>, PackageError>;
 
-    /// Fetches anew what it knows of packages.
+    /// Returns the program that refreshes the index.
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError>;
 
-    /// Returns the effects that a transaction would have. Changes nothing.
+    /// Returns the effects of a transaction. Changes nothing.
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError>;
 
-    /// Returns the programs that carry out a transaction: one, unless the manager cannot do it in one.
+    /// Returns the programs that carry out a transaction. It is one, unless the manager needs several.
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError>;
 
-    /// Returns the program that completes installations which were interrupted, if a transaction for these packages does not.
+    /// Returns the program that completes interrupted installations, if a transaction for these packages does not.
     fn complete(&self, _: &System<'_>) -> Result<Option<Program>, PackageError> {
         Ok(None)
     }
 
-    /// Returns the program that fetches what a transaction needs, if that is possible: fetching can be cut off, a transaction cannot.
+    /// Returns the program that downloads the packages of a transaction, if supported. Unlike a transaction, a download can be interrupted.
     fn download(&self, _: &System<'_>, _: &Transaction) -> Result<Option<Program>, PackageError> {
         Ok(None)
     }
 
-    /// Returns the repair for what is left of a transaction that was cut off, if there is anything.
+    /// Returns the repair that is needed after an interrupted transaction, if any.
     fn interrupted(&self, _: &System<'_>) -> Result<Option<Repair>, PackageError> {
         Ok(None)
     }
 
-    /// The marks that it knows.
+    /// Returns the marks that it supports.
     fn marks(&self) -> &'static [Mark];
 
-    /// Returns the program that gives packages a mark.
+    /// Returns the program that marks packages.
     fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError>;
 
-    /// Returns true if a held package has to be released before it can be changed.
+    /// Returns true if a held package must be released before it can be changed.
     fn releases_first(&self) -> bool {
         false
     }
@@ -114,61 +114,60 @@ pub(crate) trait PackageProvider: Provider {
         false
     }
 
-    /// Returns the program that says the name and the version of the package in a file.
+    /// Returns the program that prints the name and the version of a package file.
     fn describe(&self, _: &Path) -> Option<Program> {
         None
     }
 
-    /// The end of the names of files that have packages.
+    /// Returns the suffix of package files.
     fn file_suffix(&self) -> &'static str {
         ""
     }
 
-    /// Returns true if packages ask questions when they are installed.
+    /// Returns true if packages ask questions during installation.
     fn takes_answers(&self) -> bool {
         false
     }
 
-    /// Returns the program that keeps answers for when a package asks.
+    /// Returns the program that stores answers before a package asks.
     fn answer(&self, _: &System<'_>, _: &Key, _: &Answers) -> Option<Program> {
         None
     }
 
-    /// Returns true if a package that was asked for in a version is held by that.
+    /// Returns true if installing a requested version also holds the package.
     fn pins(&self) -> bool {
         false
     }
 
-    /// Returns the files that a repository is made of. Asks nobody.
+    /// Returns the files of a repository. Runs no program.
     ///
-    /// # Errors
-    /// The key of the definition that the manager has no use for.
+    /// # Errors The key of the definition that the manager does not support.
     fn repository(&self, _: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
         let why = "has no file for each repository; declare its list of repositories as a file";
         Err(Invalid::new("name", format!("{} {why}", self.name())))
     }
 
-    /// The files that its repositories need.
+    /// Returns the files that its repositories need.
     fn repository_needs(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Returns the reason why the manager would not see a repository's files, if there is one.
+    /// Returns the reason why the manager would ignore the files of a repository, if any.
     fn repository_obstacle(&self, _: &Root) -> Option<String> {
         None
     }
 
-    /// Returns the program that has the manager trust the key of a repository, where the repository's files are not enough for that.
+    /// Returns the program that makes the manager trust the key of a repository, where the files alone do not.
     fn trust(&self, _: &System<'_>, _: &Repository) -> Option<Program> {
         None
     }
 
-    /// Returns true if it failed for a reason that is no single package's fault, such as a network that is down.
+    /// Returns true if it failed for a reason that does not depend on the package, such as a network that is down.
     fn is_general(&self, captured: &Captured) -> bool {
         says_general(&String::from_utf8_lossy(&captured.stderr))
     }
 
-    /// Returns true if it failed only because another process is at work.
+    /// Returns true if it failed only because another process has locked it.
     fn is_locked(&self, _: &Captured) -> bool {
         false
     }
@@ -176,25 +175,25 @@ pub(crate) trait PackageProvider: Provider {
 
 /// The repair of an interrupted package manager.
 pub(crate) struct Repair {
-    /// The words for what was found and done.
+    /// The message that describes the problem and the repair.
     pub(crate) said: String,
     pub(crate) by: RepairBy,
 }
 
-/// The means of a repair.
+/// How a repair is made.
 pub(crate) enum RepairBy {
-    /// A program of the package manager.
+    /// By running a program of the package manager.
     Running(Box<Program>),
-    /// A file that was left behind goes.
+    /// By removing a file that was left behind.
     Removing(PathBuf),
 }
 
-/// Returns how well a package manager fits a host.
+/// Returns how well a package manager fits a host, or `None` if it does not.
 pub(crate) fn rank(manager: &PackageManager, host: &Host) -> Option<u8> {
     Some(host.system().rank(manager)).filter(|rank| *rank > 0)
 }
 
-/// Returns true if the text says that something is wrong with the machine or its network.
+/// Returns true if the text reports a problem of the machine or its network.
 pub(crate) fn says_general(text: &str) -> bool {
     let signs = [
         "No space left on device",

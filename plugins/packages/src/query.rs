@@ -1,4 +1,4 @@
-//! Asks the package manager what there is and what could be, and decides what has to be done.
+//! Queries the package manager for installed and available packages, and decides what to do.
 
 use crate::error::PackageError;
 use crate::manager::Manager;
@@ -9,25 +9,25 @@ use holo_plugin::Output;
 use holo_plugin::index::Table;
 use std::collections::BTreeMap;
 
-/// A package that is wanted, and whether a person has decided already.
+/// A requested package, and whether the user forces it.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'w> {
     pub(crate) wanted: &'w Wanted,
     pub(crate) force: bool,
 }
 
-/// The requests that are worked on together.
+/// Requests that are resolved together.
 pub(crate) type Requests<'w> = Table<RequestIndex, Request<'w>>;
 
-/// The installed packages, and the action that each request needs.
+/// The installed packages, and the result for each request.
 pub(crate) struct Resolution {
     pub(crate) installed: Installed,
     pub(crate) resolved: Table<RequestIndex, Resolved>,
-    /// The reason why the index could not be fetched anew.
+    /// The reason why the index could not be refreshed.
     pub(crate) refresh_problem: Option<PackageError>,
 }
 
-/// Returns true if the index decides about a package for which it may not be as old as it is.
+/// Returns true if the index is older than the limit of a package whose version it decides.
 fn is_old(manager: &Manager<'_>, requests: &Requests<'_>, installed: &Installed) -> bool {
     let wanted = requests.iter().map(|request| request.wanted);
     let limits = wanted.filter(|wanted| needs_offers(wanted, manager.provider, installed));
@@ -35,7 +35,7 @@ fn is_old(manager: &Manager<'_>, requests: &Requests<'_>, installed: &Installed)
     limit.is_some_and(|limit| manager.index_age().is_none_or(|age| age > limit))
 }
 
-/// Finds out what has to be done. If something is not known, the index is fetched anew, once a run.
+/// Resolves requests. If a package or version is unknown, refreshes the index, at most once per run.
 pub(crate) fn query(
     manager: &Manager<'_>,
     requests: &Requests<'_>,
@@ -76,7 +76,7 @@ pub(crate) fn query(
         |resolved: &Table<_, Resolved>| !resolved.iter().any(|resolved| matches!(resolved, Resolved::Unknown(_)));
     let resolved = match &offers {
         Ok(offers) => decide(offers),
-        // Without an index it is not known which versions are offered.
+        // Without an index, no versions are available.
         Err(_) if may_refresh || system.only_looks => decide(&BTreeMap::new()),
         Err(problem) => return Err(problem.clone()),
     };

@@ -1,4 +1,4 @@
-//! Repositories as entities: each is made of a few files, and what was at their paths before comes back when nothing defines it any more.
+//! Repositories as entities. Each consists of a few files, which are restored to their original content when its definition is removed.
 
 mod entity;
 mod executor;
@@ -13,7 +13,7 @@ pub(crate) use executor::apply;
 use holo_plugin::{Host, Verdict};
 pub(crate) use scan::{Repositories, scan};
 
-/// Returns true if applying a repository would change it, as far as that can be told.
+/// Returns true if an apply of the repository would change it, as far as that is known.
 pub(crate) fn is_pending(host: &Host, entity: &RepositoryEntity) -> bool {
     let verdict = inspection::Inspection::open(host).and_then(|inspection| inspection.check(entity));
     verdict.is_ok_and(|verdict| verdict != Verdict::InDesiredState)

@@ -1,4 +1,4 @@
-//! What is said of a repository, and the files that it is made of.
+//! The definition of a repository, and its files.
 
 mod address;
 mod definition;
@@ -6,27 +6,27 @@ mod definition;
 pub(crate) use address::{Address, masked};
 pub(crate) use definition::{Key, Repository};
 
-/// The kind of the asset that repositories provide and packages need: an index with everything that there is by then.
+/// The kind of the asset that repositories provide and packages need: an up-to-date index.
 pub(crate) const INDEX: &str = "package-index";
 
-/// A file that a repository is made of.
+/// A file of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RepositoryFile {
-    /// Its path, absolute below the root.
+    /// The absolute path below the root.
     pub(crate) path: String,
-    /// Its content; none if it is not to be there.
+    /// The content, or `None` if the file must not exist.
     pub(crate) content: Option<String>,
-    /// True if nobody but root may see it.
+    /// True if only root may read the file.
     pub(crate) sensitive: bool,
 }
 
 impl RepositoryFile {
-    /// A file that everybody may read.
+    /// Creates a file that is world-readable.
     pub(crate) fn new(path: String, content: String) -> RepositoryFile {
         RepositoryFile { path, content: Some(content), sensitive: false }
     }
 
-    /// A file that is not to be there.
+    /// Creates a file that must not exist.
     pub(crate) fn absent(path: String) -> RepositoryFile {
         RepositoryFile { path, content: None, sensitive: false }
     }

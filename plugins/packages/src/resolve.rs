@@ -1,4 +1,4 @@
-//! From what is wanted to what has to be done: which version, whether it may be, and in which words it is told.
+//! Decides what to do for each package: which version to install, whether it is allowed, and how it is described.
 
 use crate::action::Action;
 use crate::model::{Answers, Installed, Item, Key, Kind, Mark, Offers, Status};
@@ -9,62 +9,61 @@ use crate::wanted::{Ensure, Wanted};
 use holo_plugin::index::define_index;
 
 define_index! {
-    /// The index of a request among those that are worked on together.
+    /// The index of a request.
     pub(crate) RequestIndex
 }
 
-/// A package that is not as it is wanted, and what is done about it.
+/// What to do for a package that is not in its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// The index of the request that it is for.
     pub(crate) request: RequestIndex,
-    /// The transaction that it is part of, if any.
+    /// The kind of the transaction that it is part of, or `None` if only marks change.
     pub(crate) kind: Option<Kind>,
     pub(crate) item: Item,
     pub(crate) is_held: bool,
     pub(crate) is_downgrade: bool,
-    /// The way to complete the installation of this version, if it is there already.
+    /// How to complete the installation, if this version is already unpacked.
     pub(crate) completion: Option<Completion>,
     pub(crate) is_orphan: bool,
     pub(crate) marks: Vec<Mark>,
     pub(crate) actions: Vec<Action>,
-    /// True if everything that it would take away may go.
+    /// True if it may remove any other package.
     pub(crate) force: bool,
-    /// True if packages come along that are only recommended; none for what the manager does by itself.
+    /// Whether to install recommended packages, or `None` for the default of the package manager.
     pub(crate) recommends: Option<bool>,
-    /// The names of packages that came along with it.
+    /// The names of packages that were installed along with it.
     pub(crate) brought: Vec<String>,
-    /// The answers to what the package asks when it is installed.
+    /// The answers to debconf questions of the package.
     pub(crate) answers: Option<Answers>,
 }
 
-/// The way to complete the installation of a package.
+/// How to complete the installation of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Completion {
-    /// All of its files are there.
+    /// All of its files are in place.
     Configure,
     /// Some of its files may be missing.
     Reinstall,
 }
 
-/// The decision about a package that is wanted.
+/// The decision about a requested package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
-    /// It is as it is wanted.
+    /// It is in its desired state.
     Nothing,
     /// This has to be done.
     Task(Task),
-    /// Nothing can be done for an orphan ever again; why.
+    /// The orphan can never be handled again, for this reason.
     Forgotten(String),
-    /// Nothing is done unless it is forced; why.
+    /// `--force` is required, for this reason.
     NeedsForce(String),
-    /// Nobody offers it, or the index is old.
+    /// It is not available in the index, which may be outdated.
     Unknown(OfferError),
-    /// It cannot be done; why.
+    /// It is impossible, for this reason.
     Impossible(String),
 }
 
-/// A version that is not offered.
+/// A package or version that is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OfferError {
     #[error("{manager} knows no package {key}")]
@@ -75,24 +74,24 @@ pub(crate) enum OfferError {
     Candidate { manager: &'static str, key: Key },
 }
 
-/// The data that the decision is based on.
+/// The input of a decision.
 pub(crate) struct Knowledge<'a> {
     pub(crate) provider: &'a dyn PackageProvider,
     pub(crate) installed: &'a Installed,
-    /// Nothing if nobody was asked.
+    /// `None` if the package manager was not queried.
     pub(crate) offers: Option<&'a Offers>,
-    /// True if every version can be had, as there is no package manager to ask.
+    /// True if every version is available, as the package manager is mocked.
     pub(crate) is_mock: bool,
     pub(crate) force: bool,
 }
 
-/// Returns true if the decision depends on the versions that are offered.
+/// Returns true if the decision depends on the available versions.
 pub(crate) fn needs_offers(wanted: &Wanted, provider: &dyn PackageProvider, installed: &Installed) -> bool {
     let need = Need::new(wanted, &installed.instances(&wanted.key), None, provider);
     wanted.ensure == Ensure::Latest || matches!(need.main, Some(Main::Install | Main::Version(_)))
 }
 
-/// Decides what has to be done.
+/// Decides what to do for a package.
 pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<'_>) -> Resolved {
     let Knowledge { provider, installed, offers, force, .. } = known;
     if let Some(problem) = &wanted.problem {
@@ -103,13 +102,13 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     }
     if let Some(arch) = installed.unknown_arch(&wanted.key).filter(|_| wanted.is_orphan && !known.is_mock) {
         let why = format!("{} is not configured for {arch} any more", provider.name());
-        return Resolved::Forgotten(format!("{why}; {} stays as it is, and is forgotten", wanted.key));
+        return Resolved::Forgotten(format!("{why}; {} is left as it is and no longer managed", wanted.key));
     }
     if wanted.hold == Some(true) && !provider.marks().contains(&Mark::Held) && !wanted.is_orphan {
         return Resolved::Impossible(format!("{} cannot hold packages", provider.name()));
     }
     if wanted.recommends.is_some() && !provider.knows_recommendations() {
-        return Resolved::Impossible(format!("recommends: {} knows no recommended packages", provider.name()));
+        return Resolved::Impossible(format!("recommends: {} does not support recommended packages", provider.name()));
     }
     if wanted.answers.is_some() && !provider.takes_answers() {
         return Resolved::Impossible(format!("debconf: packages of {} ask no questions", provider.name()));
@@ -183,8 +182,8 @@ pub(crate) fn resolve(request: RequestIndex, wanted: &Wanted, known: &Knowledge<
     Resolved::Task(task)
 }
 
-/// Returns the version to install, or `None` where a stand-in for a package manager has none. A version that only has to be configured is
-/// preferred to the candidate.
+/// Returns the version to install, or `None` if the mock manager has none. A version that only has to be configured is preferred to the
+/// candidate.
 fn version(
     wanted: &Wanted,
     asked: Option<&VersionPattern>,
@@ -215,7 +214,7 @@ fn version(
             offered: versions.to_vec(),
         });
     }
-    // The version that an orphan had before us takes a downgrade, which needs force.
+    // Restoring the original version of an orphan is a downgrade, which needs force.
     let preferred = match wanted.preferred.as_deref() {
         Some(preferred) if known.force => Some(preferred),
         preferred => unconfigured.or(preferred),
@@ -225,15 +224,15 @@ fn version(
     preferred.or(candidate).map(Some).ok_or(OfferError::Candidate { manager, key })
 }
 
-/// Returns the reason why a person has to decide about a task, if there is one.
+/// Returns the reason why a task needs force, if any.
 fn refusal(wanted: &Wanted, task: &Task, current: Option<&str>, provider: &dyn PackageProvider) -> Option<String> {
     let (name, current) = (&wanted.key, current?);
-    // A system that is brought back loses what we installed, and nothing else.
+    // A restore may replace versions that holo installed, but no others.
     if task.is_downgrade && wanted.ours.iter().all(|ours| ours != current) {
         let to = task.item.version.as_deref().unwrap_or_default();
         return Some(format!("{name} {current} is newer than {to}"));
     }
-    // The state that an orphan was found in is not a person's present request; neither is our hold.
+    // The original state of an orphan does not override the administrator's wishes, and holo's own hold does not protect it.
     if wanted.is_orphan {
         return None;
     }

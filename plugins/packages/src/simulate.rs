@@ -1,4 +1,4 @@
-//! Finds out what a transaction would do before it is begun, and who would be to blame for it.
+//! Simulates a transaction before it is carried out, and determines which tasks are to blame if it is refused.
 
 use crate::error::PackageError;
 use crate::manager::Manager;
@@ -7,48 +7,48 @@ use crate::need::newest;
 use crate::resolve::{Completion, Task};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The reason why a task is left out of a transaction.
+/// Why a task is left out of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) enum SimulationError {
-    /// It would take away what nobody has declared; in words.
+    /// It would remove or downgrade undeclared packages, as described.
     NeedsForce(String),
-    /// An orphan has to stay, as these packages need it, which shall be there.
+    /// An orphan must stay, because these declared packages need it.
     Needed(String),
-    /// The package manager refuses.
+    /// The package manager refuses it.
     Failed(PackageError),
 }
 
-/// The tasks that can be done together, and those that cannot.
+/// The tasks that can be done together, and the refused ones.
 #[derive(Debug, Default)]
 pub(crate) struct Admission<'t> {
     pub(crate) accepted: Vec<&'t Task>,
-    /// What happens to packages that are not among the tasks.
+    /// The effects on packages that are not among the tasks.
     pub(crate) others: Vec<Step>,
     pub(crate) refused: Vec<(&'t Task, SimulationError)>,
 }
 
 impl Admission<'_> {
-    /// Returns true if a package goes that is not among the tasks.
+    /// Returns true if other packages are removed.
     pub(crate) fn removes(&self) -> bool {
         self.others.iter().any(|step| step.to.is_none())
     }
 
-    /// Returns the names of packages that come along.
+    /// Returns the names of packages that are installed along.
     pub(crate) fn comes(&self) -> Vec<String> {
         let comes = self.others.iter().filter(|step| step.from.is_none() && step.to.is_some());
         comes.map(|step| step.name.clone()).collect()
     }
 }
 
-/// The order in which transactions are made. Installing first keeps what takes the place of something else from being missed.
+/// The order of transactions. Installations come first, so that replacements are in place before packages are removed.
 pub(crate) const ORDER: [Kind; 3] = [Kind::Install, Kind::Remove, Kind::Purge];
 
-/// The names of all packages of a manager that are declared.
+/// The names of all declared packages of a manager.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// They shall be there.
+    /// Packages that must be installed.
     pub(crate) wanted: BTreeSet<String>,
-    /// They shall not be there.
+    /// Packages that must not be installed.
     pub(crate) unwanted: BTreeSet<String>,
 }
 
@@ -56,12 +56,12 @@ pub(crate) struct Names {
 pub(crate) struct Simulator<'a> {
     pub(crate) manager: &'a Manager<'a>,
     pub(crate) installed: &'a Installed,
-    /// The names of all declared packages, including those that are not part of this.
+    /// The names of all declared packages, including those that are not part of the transaction.
     pub(crate) names: &'a Names,
     pub(crate) given: Given<'a>,
 }
 
-/// The tasks that are taken as done, and what they did to packages that are not theirs.
+/// Tasks that are taken as done, and their effects on other packages.
 #[derive(Default)]
 pub(crate) struct Given<'t> {
     tasks: Vec<&'t Task>,
@@ -75,14 +75,14 @@ impl<'t> Given<'t> {
         self.others.extend(admission.others);
     }
 
-    /// Returns true if a task's package has gone with others.
+    /// Returns true if a task's package was removed by another task.
     pub(crate) fn has_removed(&self, task: &Task) -> bool {
         let is_own = |step: &&Step| step.name == task.item.key.name && step.to.is_none();
         task.kind != Some(Kind::Install) && self.others.iter().any(|step| is_own(&step))
     }
 }
 
-/// The transaction to do these tasks, which are of one kind.
+/// Returns the transaction for tasks of one kind.
 pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Transaction {
     let items: Vec<Item> = tasks.iter().map(|task| task.item.clone()).collect();
     Transaction {
@@ -98,8 +98,8 @@ pub(crate) fn transaction(kind: Kind, tasks: &[&Task], may_remove: bool) -> Tran
     }
 }
 
-/// Returns the tasks in parts, each of which can be one transaction: what comes along with a package is not known to be another one's.
-/// Packages are only reinstalled together with others that have to be.
+/// Groups tasks that can share a transaction. Tasks with different settings for recommended packages are separated, and a reinstallation
+/// applies only to packages that need it.
 pub(crate) fn parts<'t>(tasks: &[&'t Task]) -> Vec<Vec<&'t Task>> {
     let mut parts: BTreeMap<(bool, Option<bool>), Vec<&Task>> = BTreeMap::new();
     for task in tasks {
@@ -110,7 +110,7 @@ pub(crate) fn parts<'t>(tasks: &[&'t Task]) -> Vec<Vec<&'t Task>> {
 }
 
 impl Simulator<'_> {
-    /// Finds out which tasks of a kind can be done together. If not all can, an earlier one is preferred to a later one.
+    /// Determines which tasks of a kind can be done together. In case of a conflict, earlier tasks are preferred.
     pub(crate) fn admit<'t>(&self, kind: Kind, tasks: &[&'t Task]) -> Admission<'t> {
         let mut admission = Admission::default();
         if !tasks.is_empty() {
@@ -135,8 +135,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// Checks that these tasks may be done together; returns what happens to packages that are not among them. If they may not, the latest
-    /// are to blame.
+    /// Checks that tasks can be done together, and returns the effects on other packages. If they cannot, the latest ones are to blame.
     fn judge(&self, kind: Kind, tasks: &[&Task], latest: &[&Task]) -> Result<Vec<Step>, SimulationError> {
         let others = self.others(kind, tasks)?;
         let losses: Vec<String> = others.iter().filter_map(|step| self.loss(step)).collect();
@@ -157,7 +156,7 @@ impl Simulator<'_> {
         Ok(others)
     }
 
-    /// Returns the packages that came along with these tasks' packages, and that nobody needs when those have gone.
+    /// Returns the packages that were installed along with the packages of these tasks, and are not needed after their removal.
     pub(crate) fn companions(&self, kind: Kind, tasks: &[&Task]) -> Vec<Item> {
         let provider = self.manager.provider;
         let is_free = |name: &&String| {
@@ -171,7 +170,7 @@ impl Simulator<'_> {
             return Vec::new();
         }
         let transaction = Transaction { cleans: true, ..transaction(kind, tasks, true) };
-        // If the manager cannot tell, they stay.
+        // If the simulation fails, they are kept.
         let steps = provider.simulate(&self.manager.system, &transaction).unwrap_or_default();
         let going = steps.into_iter().filter(|step| step.to.is_none() && brought.contains(&step.name));
         let item = |step: Step| {
@@ -181,7 +180,7 @@ impl Simulator<'_> {
         going.map(item).collect()
     }
 
-    /// Returns what these tasks would do to packages that are not theirs.
+    /// Returns the effects of these tasks on packages that are not their own.
     pub(crate) fn others(&self, kind: Kind, tasks: &[&Task]) -> Result<Vec<Step>, SimulationError> {
         if self.manager.system.mock.is_some() {
             return Ok(Vec::new());
@@ -194,10 +193,10 @@ impl Simulator<'_> {
         let mut steps =
             self.manager.provider.simulate(&self.manager.system, &transaction).map_err(SimulationError::Failed)?;
         steps.iter_mut().filter(|step| step.from.is_none()).for_each(|step| step.from = self.version(&step.name));
-        // A package that is to come may not go in the end; but old kernels go when new ones come.
+        // A package that is to be installed must not be removed in the end. However, old kernels are removed when new ones are installed.
         let coming: BTreeSet<String> =
             steps.iter().filter(|step| step.to.is_some()).map(|step| step.name.clone()).collect();
-        // apk takes along what nobody needs any more, whether it is asked to or not.
+        // apk always removes packages that are no longer needed.
         let came_along = |task: &Task, name: &String| kind != Kind::Install && task.brought.contains(name);
         let is_own = |step: &Step| {
             let happens = |task: &Task| task.kind != Some(Kind::Install) || coming.contains(&step.name);
@@ -209,13 +208,13 @@ impl Simulator<'_> {
         Ok(steps)
     }
 
-    /// The version of a package that is there.
+    /// Returns the installed version of a package.
     fn version(&self, name: &str) -> Option<String> {
         let instances: Vec<&Instance> = self.installed.packages.get(name)?.iter().collect();
         newest(&instances, self.manager.provider).map(str::to_owned)
     }
 
-    /// Returns the loss that a step causes without a declaration for it, in words.
+    /// Returns a description of the undeclared loss that a step causes, if any.
     fn loss(&self, step: &Step) -> Option<String> {
         let name = &step.name;
         let is_held = self.installed.is_held(name);

@@ -1,4 +1,4 @@
-//! Packages that come from a file instead of a repository: one that is there, or one that is fetched.
+//! Packages that come from a file, local or downloaded, instead of a repository.
 
 use crate::error::PackageError;
 use crate::intent::Intent;
@@ -16,65 +16,64 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The directory of what was fetched, until the end of the run.
+/// The directory of downloaded files, which is removed at the end of the run.
 const FETCHED: &str = "fetched";
 
-/// The files that packages come from.
+/// Resolves the package files of definitions.
 pub(crate) struct Sources<'m> {
     manager: &'m Manager<'m>,
-    /// The versions of what was fetched, by what it was.
+    /// The versions of downloaded packages, with the digests of their sources.
     fetched: Intent,
-    /// The installed packages, once that was asked for.
+    /// The installed packages, once they have been queried.
     installed: Option<Installed>,
 }
 
-/// Returns the address of a source that has to be fetched.
+/// Returns the URL of a source that has to be downloaded.
 pub(crate) fn address(source: &str) -> Option<Address> {
     if source.starts_with('/') { None } else { source.parse().ok() }
 }
 
-/// The package that a definition means, whether it is fetched or not.
-enum Found {
-    /// In this file.
+/// The package that a definition refers to.
+enum SourcePackage {
+    /// A package file.
     File(PackageFile),
-    /// In this version, which is there.
+    /// An installed version.
     Installed(String),
-    /// What is at this address, which is not looked at.
+    /// The content of this URL, which was not downloaded.
     Unfetched(String),
 }
 
 impl<'m> Sources<'m> {
-    /// Reads what was fetched in earlier runs.
+    /// Reads the record of downloads in earlier runs.
     pub(crate) fn open(manager: &'m Manager<'m>) -> Result<Sources<'m>, PackageError> {
         let fetched = Intent::fetched(manager.system.host()).map_err(|error| PackageError::new(error.to_string()))?;
         Ok(Sources { manager, fetched, installed: None })
     }
 
-    /// Returns a package as it is wanted, with the version that its file has. What is wrong with that is noted.
+    /// Returns the package with the version of its file. A problem with the file is stored in the result.
     pub(crate) fn with_file(&mut self, wanted: &Wanted, output: &mut Output<'_>) -> Wanted {
         let mut wanted = wanted.clone();
         let Some(source) = wanted.source.clone() else { return wanted };
         let address = address(&source);
         if self.manager.system.mock.is_some() {
-            // Whatever is in it is taken to be right.
+            // The mock manager accepts any file.
             let path = address.map_or(source, |address| address.to_string());
             wanted.file = Some(PackageFile { path: path.into(), version: String::new() });
             return wanted;
         }
         let found = match &address {
             Some(address) => self.at_address(address, &wanted, output),
-            None => {
-                read(&self.manager.system.path(source.trim_start_matches('/')), &wanted, self.manager).map(Found::File)
-            }
+            None => read(&self.manager.system.path(source.trim_start_matches('/')), &wanted, self.manager)
+                .map(SourcePackage::File),
         };
         let version = match found {
-            Ok(Found::File(file)) => {
+            Ok(SourcePackage::File(file)) => {
                 let version = file.version.clone();
                 wanted.file = Some(file);
                 version
             }
-            Ok(Found::Installed(version)) => version,
-            Ok(Found::Unfetched(address)) => {
+            Ok(SourcePackage::Installed(version)) => version,
+            Ok(SourcePackage::Unfetched(address)) => {
                 wanted.problem = Some(format!("source: {address} was not fetched"));
                 wanted.fetches = Some(address);
                 return wanted;
@@ -90,13 +89,13 @@ impl<'m> Sources<'m> {
         wanted
     }
 
-    /// Finds out what is at an address: by what is known of it if the package is there, or by fetching it.
+    /// Resolves a URL: from the record of downloads if the package is installed, or else by downloading it.
     fn at_address(
         &mut self,
         address: &Address,
         wanted: &Wanted,
         output: &mut Output<'_>,
-    ) -> Result<Found, PackageError> {
+    ) -> Result<SourcePackage, PackageError> {
         let checksum = wanted.checksum.as_ref().map(ToString::to_string).unwrap_or_default();
         let identity = sha256(format!("{} {checksum}", address.identity()).as_bytes());
         let known = self.fetched.version(&wanted.id).and_then(|known| known.split_once(' '));
@@ -104,17 +103,17 @@ impl<'m> Sources<'m> {
         if let Some(version) = version
             && self.is_installed(wanted, &version)?
         {
-            return Ok(Found::Installed(version));
+            return Ok(SourcePackage::Installed(version));
         }
         if self.manager.system.only_looks {
-            return Ok(Found::Unfetched(address.to_string()));
+            return Ok(SourcePackage::Unfetched(address.to_string()));
         }
         let path = self.fetch(address, wanted, output)?;
         let file = read(&path, wanted, self.manager)?;
         let value = format!("{identity} {}", file.version);
         let noted = self.fetched.note([(&*wanted.id, Some(&*value))].into_iter());
         noted.map_err(|error| PackageError::new(error.to_string()))?;
-        Ok(Found::File(file))
+        Ok(SourcePackage::File(file))
     }
 
     fn is_installed(&mut self, wanted: &Wanted, version: &str) -> Result<bool, PackageError> {
@@ -126,7 +125,7 @@ impl<'m> Sources<'m> {
         Ok(present.any(|instance| self.manager.provider.matches(version, &instance.version)))
     }
 
-    /// Fetches a file into the cache.
+    /// Downloads a file to the cache.
     fn fetch(&self, address: &Address, wanted: &Wanted, output: &mut Output<'_>) -> Result<PathBuf, PackageError> {
         let host = self.manager.system.host();
         let folder = self.manager.system.cache_dir().join(FETCHED);

@@ -1,10 +1,10 @@
-//! Brings packages into their desired state: all installations in one transaction, and all removals.
+//! Brings packages into their desired state, with one transaction for all installations and one for all removals.
 
 mod executor;
 
 use crate::base::Base;
 use crate::check::unknown;
-use crate::entity::{PackageEntity, Past};
+use crate::entity::{PackageEntity, PackageRecords};
 use crate::error::PackageError;
 use crate::intent::Intent;
 use crate::manager::Manager;
@@ -45,33 +45,33 @@ pub(crate) fn apply(host: &Host, jobs: &[Job<'_, PackageEntity>], answers: &mut 
             }
         }
     }
-    // The findings of a check are outdated now.
+    // The cached results of a check are outdated now.
     if let Some(job) = jobs.first() {
         job.entity.shared.forget();
     }
 }
 
-/// Says that nothing could be done for an entity.
+/// Reports that an entity failed.
 fn fail(answers: &mut dyn SetAnswers, index: usize, problem: &PackageError, applied: Applied) {
     answers.begin(index);
     problem.tell(&mut answers.output(index));
     answers.end(index, applied);
 }
 
-/// Returns how something failed. A failure after which everything is installed as before has changed nothing, whatever was tried.
+/// Returns the result of a failure. If the installed packages are the same as before, nothing was changed, whatever was attempted.
 fn failed(is_as_before: bool) -> Applied {
     if is_as_before { Applied::FAILED_UNCHANGED } else { Applied::FAILED }
 }
 
-/// An error before any entity was answered for.
+/// An error before any entity was answered.
 struct EarlyError {
     problem: PackageError,
-    /// The end of all entities.
+    /// The result of all entities.
     applied: Applied,
 }
 
 impl From<PackageError> for EarlyError {
-    /// An error before anything was tried.
+    /// Creates an error before anything was attempted.
     fn from(problem: PackageError) -> EarlyError {
         EarlyError { problem, applied: Applied::FAILED_UNCHANGED }
     }
@@ -84,7 +84,6 @@ struct Group<'a> {
     members: Table<RequestIndex, Member<'a>>,
 }
 
-/// One of the packages of a package manager.
 struct Member<'a> {
     job: Job<'a, PackageEntity>,
     /// Its index in the set.
@@ -100,7 +99,9 @@ impl<'a> Group<'a> {
         &self.entity(request).wanted
     }
 
-    /// Fails if no entity was answered for.
+    /// Applies the packages.
+    ///
+    /// # Errors If no entity was answered.
     fn apply(&self, answers: &mut dyn SetAnswers) -> Result<(), EarlyError> {
         let Some(first) = self.members.iter().next() else { return Ok(()) };
         let mut manager = Manager::new(self.host, self.provider)?;
@@ -143,7 +144,7 @@ impl<'a> Group<'a> {
                 }
                 Resolved::Nothing => {
                     self.keep(request, &resolution.installed, false, &mut answers.output(index));
-                    // The repair may have completed it.
+                    // The repair may have completed the installation.
                     let key = &self.wanted(request).key;
                     let installation = before
                         .as_ref()
@@ -203,12 +204,12 @@ impl<'a> Group<'a> {
             ends.push((task.request, applied));
         }
         self.finish(ends, &memory, answers);
-        // What is intended for too long has a version of a person taken for ours, and nothing worse.
+        // An entry that stays too long only makes a manually installed version count as installed by holo.
         let _ = intent.map(|mut intent| intent.note(given_up.into_iter().map(|id| (id, None))));
         Ok(())
     }
 
-    /// Writes down what is about to be installed. A stand-in for a package manager is never heard of too late.
+    /// PackageRecords the versions that are about to be installed. A mock manager cannot be interrupted, and needs no record.
     fn intend(&self, manager: &Manager<'_>, tasks: &[Task]) -> holo_change::error::Result<Option<Intent>> {
         if manager.system.mock.is_some() {
             return Ok(None);
@@ -222,12 +223,12 @@ impl<'a> Group<'a> {
         Ok(Some(intent))
     }
 
-    /// Says which version of a package there is, for when the system is brought back to this, and notes it for those that receive it.
+    /// Stores the installed version of a package for restores, and for entities that receive it.
     fn keep(&self, request: RequestIndex, installed: &Installed, has_installed: bool, output: &mut Output<'_>) {
         let wanted = self.wanted(request);
         let version = installed_version(installed, &wanted.key, self.provider);
         self.entity(request).shared.note_version(&wanted.id, version);
-        // A stand-in for a package manager knows no versions.
+        // A mock manager may have no version.
         let Some(version) = version.filter(|version| !version.is_empty()) else { return };
         output.keep(VERSION, version);
         if has_installed {
@@ -235,7 +236,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Repairs what a transaction that was cut off has left, and finds out anew what has to be done: what was half done may be done now.
+    /// Repairs an interrupted transaction, and then resolves the requests again because the repair may have completed some of them.
     fn repair(
         &self,
         manager: &Manager<'_>,
@@ -248,12 +249,12 @@ impl<'a> Group<'a> {
         query(manager, requests, output).map(Some)
     }
 
-    /// The longest of the times that are given.
+    /// Returns the longest of the defined timeouts.
     fn timeout(&self) -> Option<std::time::Duration> {
         self.members.iter().filter_map(|member| member.job.entity.wanted.timeout).max()
     }
 
-    /// Has packages take over what others have left to them; those for which that has failed have ended.
+    /// Takes over the records of other entities. Returns the packages that failed, which are answered.
     fn take_over(
         &self,
         memory: &BaseStore,
@@ -265,7 +266,7 @@ impl<'a> Group<'a> {
         let mut failed = BTreeSet::new();
         for (request, Member { job, index }) in self.members.entries() {
             let (entity, index) = (job.entity, *index);
-            let Past::Living(legacy) = &entity.past else { continue };
+            let PackageRecords::Living(legacy) = &entity.records else { continue };
             if legacy.is_empty() {
                 continue;
             }
@@ -278,7 +279,7 @@ impl<'a> Group<'a> {
         failed
     }
 
-    /// Remembers what was there before the first change.
+    /// PackageRecords the original states before the first change.
     fn keep_bases(&self, memory: &BaseStore, tasks: &[Task], installed: &Installed) -> holo_change::error::Result<()> {
         let mut new = Vec::new();
         for task in tasks {
@@ -294,7 +295,7 @@ impl<'a> Group<'a> {
         memory.keep_all(&new)
     }
 
-    /// Remembers what has come along with a package that was not there: it goes with it.
+    /// PackageRecords the packages that were installed along with a new package, as they are removed with it.
     fn keep_brought(&self, memory: &BaseStore, task: &Task, brought: Vec<String>) -> holo_change::error::Result<()> {
         let Some(mut remembered) = memory.recall::<Base>(&self.wanted(task.request).id)? else { return Ok(()) };
         let base = &mut remembered.base;
@@ -306,7 +307,7 @@ impl<'a> Group<'a> {
         memory.keep(&remembered)
     }
 
-    /// Forgets the orphans among these that are as they were, and answers for all.
+    /// Removes the records of restored orphans, and answers all packages.
     fn finish(&self, ends: Vec<(RequestIndex, Applied)>, memory: &BaseStore, answers: &mut dyn SetAnswers) {
         let is_done = |applied: &Applied| matches!(applied, Applied::Unchanged | Applied::Changed(_));
         let done = ends.iter().filter(|(_, applied)| is_done(applied)).map(|(request, _)| *request);
@@ -318,7 +319,7 @@ impl<'a> Group<'a> {
                     answers.output(index).error(error.to_string());
                     failed(applied == Applied::Unchanged)
                 }
-                // That nothing had to be done does not mean that it is still there.
+                // The record was removed, which is a change.
                 None if self.wanted(request).is_orphan && applied == Applied::Unchanged => Applied::Changed(Vec::new()),
                 None => applied,
             };
@@ -326,19 +327,19 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Forgets what was there before us, of the orphans among these. Returns the errors.
+    /// Removes the records of orphans among these. Returns the errors.
     fn forget(&self, requests: &[RequestIndex], memory: &BaseStore) -> BTreeMap<RequestIndex, PathError> {
         let names = FullNames::new(self.host);
         let name_of = |base: &Base| names.name_of_base(base);
-        let orphan = |&request: &RequestIndex| match &self.entity(request).past {
-            Past::Orphan(orphan) if self.wanted(request).is_orphan => Some((request, &**orphan)),
+        let orphan = |&request: &RequestIndex| match &self.entity(request).records {
+            PackageRecords::Orphan(orphan) if self.wanted(request).is_orphan => Some((request, &**orphan)),
             _ => None,
         };
         let orphans = Vec::from_iter(requests.iter().filter_map(orphan));
         if memory.forget_orphans(orphans.iter().map(|(_, orphan)| *orphan), &things(&name_of)).is_ok() {
             return BTreeMap::new();
         }
-        // One that cannot be forgotten does not keep the others.
+        // Retry each, so that one error does not affect the others.
         let forgotten = orphans.into_iter().map(|(request, orphan)| {
             let forgotten = memory.forget_orphans([orphan], &things(&name_of));
             Some((request, forgotten.err()?))

@@ -1,4 +1,4 @@
-//! Packages, and the state that each shall be in.
+//! Packages and their desired states.
 
 use crate::intent::Intent;
 use crate::model::{Answers, Key, PackageFile};
@@ -7,21 +7,21 @@ use holo_download::Checksum;
 use holo_plugin::Kept;
 use std::time::Duration;
 
-/// The key of the value that says which version there is.
+/// The name of the value with the installed version.
 pub(crate) const VERSION: &str = "version";
-/// That of the one which says which version we have installed.
+/// The name of the value with the version that holo installed.
 pub(crate) const OURS: &str = "installed";
 
 /// The desired state of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ensure {
-    /// Some version of it is installed.
+    /// Any version is installed.
     Present,
     /// It is not installed.
     Absent,
-    /// Neither it nor what was configured is there.
+    /// Neither the package nor its configuration is installed.
     Purged,
-    /// The newest version that is offered is installed.
+    /// The newest available version is installed.
     Latest,
     /// One of these versions is installed.
     Version(VersionPattern),
@@ -38,50 +38,49 @@ impl Ensure {
         }
     }
 
-    /// Returns true if it shall not be there.
+    /// Returns true if the package must not be installed.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Ensure::Absent | Ensure::Purged)
     }
 }
 
-/// A package, and what it shall be.
+/// A package and its desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) id: String,
     pub(crate) key: Key,
     pub(crate) ensure: Ensure,
-    /// True if its installation need not be complete, as it was not before us.
+    /// True if its installation may stay incomplete, as it was originally.
     pub(crate) may_be_unfinished: bool,
-    /// The versions that we have installed last, or set out to, if the system is brought back to an earlier state: they may be replaced by
-    /// older ones.
+    /// The versions that holo installed last, or intended to, while the system is restored to an earlier state. They may be downgraded.
     pub(crate) ours: Vec<String>,
-    /// The version to install if any would do, and this one can be had.
+    /// The version to prefer if any version is accepted and this one is available.
     pub(crate) preferred: Option<String>,
     pub(crate) hold: Option<bool>,
-    /// True if it shall be there for others only.
+    /// Whether it is marked as installed as a dependency, or `None` if the mark is not managed.
     pub(crate) automatic: Option<bool>,
     pub(crate) is_orphan: bool,
     pub(crate) timeout: Option<Duration>,
-    /// True if packages come along that are only recommended; none for what the manager does by itself.
+    /// Whether to install recommended packages, or `None` for the default of the package manager.
     pub(crate) recommends: Option<bool>,
-    /// The greatest age of the index that decides about a version.
+    /// The maximum age of the index that decides about the version.
     pub(crate) refresh: Option<Duration>,
-    /// The names of packages that came along with it, if it is to go.
+    /// The names of packages that were installed along with it, if it is to be removed.
     pub(crate) brought: Vec<String>,
     pub(crate) answers: Option<Answers>,
-    /// The path or URL of a file that it comes from, and the digest that this has to have.
+    /// The path or URL of a package file, and its expected digest.
     pub(crate) source: Option<String>,
     pub(crate) checksum: Option<Checksum>,
     /// The package in that file, once it has been read.
     pub(crate) file: Option<PackageFile>,
-    /// The address, as it may be shown, from where it would be fetched, where nothing is fetched.
+    /// The URL, without secrets, that an apply would download, if this run downloads nothing.
     pub(crate) fetches: Option<String>,
-    /// The reason why it cannot be as it is wanted.
+    /// The reason why the desired state is impossible.
     pub(crate) problem: Option<String>,
 }
 
 impl Wanted {
-    /// Asks for the version that there was in the state that the system is brought back to, unless the definition asks for another.
+    /// Requests the version of the state that the system is restored to, unless the definition requests another one.
     pub(crate) fn recall(&mut self, kept: &Kept, intent: &Intent) {
         self.recall_ours(kept, intent);
         let is_open = match &self.ensure {
@@ -94,7 +93,7 @@ impl Wanted {
         }
     }
 
-    /// The same for a package that nothing defines there: if what we did to it is undone, it gets the version back that it was found in.
+    /// Like `recall`, but for a package that has no definition in that state: if holo has changed it, its original version is requested.
     pub(crate) fn recall_orphan(&mut self, kept: &Kept, intent: &Intent) {
         self.recall_ours(kept, intent);
         if let (false, Some(found)) = (self.ours.is_empty(), &self.preferred) {

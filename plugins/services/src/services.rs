@@ -124,7 +124,7 @@ impl Plugin for Services {
         if provider.reading_files(host).is_none() {
             return Vec::new();
         }
-        let missing = missing_programs(host, provider.programs(), "everything about services");
+        let missing = missing_programs(host, provider.programs(), "service management");
         if let Some(missing) = missing {
             return vec![missing];
         }

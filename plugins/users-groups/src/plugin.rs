@@ -27,7 +27,7 @@ impl Plugin for UsersGroups {
     }
 
     fn doctor(&self, host: &Host, _: &mut Output<'_>) -> Vec<Diagnosis> {
-        let missing = missing_programs(host, providers::for_host(host).programs(), "everything about accounts");
+        let missing = missing_programs(host, providers::for_host(host).programs(), "account management");
         let fine = || Diagnosis::new(Level::Ok, "all tools for accounts are installed", "");
         vec![missing.unwrap_or_else(fine)]
     }

@@ -726,7 +726,7 @@ fn let_finish() {
                 sleep(Duration::from_millis(10));
             }
         } else {
-            assert_eq!(seen, ">> /bin/sh is let finish, which may take up to 60s\n");
+            assert_eq!(seen, ">> /bin/sh is completed first, which may take up to 60s\n");
         }
         assert!(file.exists(), "{signal}");
     }
@@ -749,6 +749,6 @@ fn never_finishes() {
     let mut program = Program::new(std::env::current_exe().unwrap());
     let (ended, seen) = run(program.args([CALLER, "finish", "200", &script]).timeout(LONG));
     assert_eq!(ended.status, Status::Signaled { signal: 15, core_dumped: false });
-    assert_eq!(seen, ">> /bin/sh is let finish, which may take up to 200ms\n");
+    assert_eq!(seen, ">> /bin/sh is completed first, which may take up to 200ms\n");
     assert!(!file.exists());
 }

@@ -1,4 +1,4 @@
-//! apk: Alpine Linux and its like.
+//! apk: Alpine Linux and derivatives.
 
 use crate::error::{KeyError, PackageError};
 use crate::model::{IndexPaths, Installed, Instance, Item, Key, Kind, Mark, Offers, Status, Step, Transaction};
@@ -13,10 +13,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 const DATABASES: &[&str] = &["lib/apk/db/installed", "usr/lib/apk/db/installed"];
-/// The packages that were asked for, one a line: `foo`, `foo=1.0-r0`, `foo>1`, `foo@edge`.
+/// The requested packages, one a line: `foo`, `foo=1.0-r0`, `foo>1`, `foo@edge`.
 const WORLD: &str = "etc/apk/world";
 
-/// apk.
 pub(crate) struct Apk;
 
 impl Provider for Apk {
@@ -38,7 +37,7 @@ impl PackageProvider for Apk {
         alpine::compare(a, b)
     }
 
-    /// A version without a revision means any of them.
+    /// Compares versions. A requested version without a revision matches any revision.
     fn matches(&self, asked: &str, version: &str) -> bool {
         let plain = version.rsplit_once("-r").map_or(version, |(version, _)| version);
         alpine::compare(asked, if asked.contains("-r") { version } else { plain }).is_eq()
@@ -116,7 +115,7 @@ impl PackageProvider for Apk {
         &[Mark::Held, Mark::Released, Mark::ByHand]
     }
 
-    /// Packages that were asked for are kept; those that were asked for in a version are kept in that.
+    /// Adds packages to the world file. Packages with a version are pinned to it.
     fn mark(&self, system: &System<'_>, mark: Mark, items: &[Item]) -> Result<Program, PackageError> {
         let mut program = apk(system);
         program.args(["add", "--quiet", "--no-progress", "--"]);
@@ -141,16 +140,16 @@ fn apk(system: &System<'_>) -> Program {
     program
 }
 
-/// Adds the words for a transaction. A version is only named if it was asked for, since apk will keep to it.
+/// Adds the arguments of a transaction. A version is named only if it was requested, because apk pins the package to it.
 fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     let (coming, going) = transaction.coming_and_going();
     match transaction.kind {
-        // Packages that need it go with it. The simulation has refused it if that was not declared.
+        // This also removes packages that depend on them. The simulation refuses it if their removal is not declared.
         Kind::Remove if coming.is_empty() => program.args(["del", "--rdepends"]),
         Kind::Purge if coming.is_empty() => program.args(["del", "--rdepends", "--purge"]),
         Kind::Install | Kind::Remove | Kind::Purge => program.args(["add", "--upgrade"]),
     };
-    // Beside others that come, the sign says that a package goes.
+    // In `apk add`, the sign marks packages that are removed.
     let sign = if coming.is_empty() { "" } else { "!" };
     program.args(options).arg("--");
     program.args(coming.into_iter().map(|item| match item.version.as_ref().filter(|_| item.exactly) {
@@ -160,7 +159,7 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     program.args(going.into_iter().map(|item| format!("{sign}{}", item.key.name)));
 }
 
-/// Reads the database, paragraphs of lines such as `P:foo`, and the world.
+/// Parses the database, which consists of paragraphs with lines such as `P:foo`, and the world file.
 fn read_database(database: &str, world: &str) -> Installed {
     let mut installed = Installed::default();
     for paragraph in database.split("\n\n") {
@@ -179,7 +178,8 @@ fn read_database(database: &str, world: &str) -> Installed {
     installed
 }
 
-/// Reads `apk policy`: versions below `foo policy:`, and below each where it is from. From where it is installed it cannot be had.
+/// Parses the output of `apk policy`: versions below `foo policy:`, each followed by its sources. The database of installed packages does
+/// not count as a source.
 fn read_policy(text: &str) -> BTreeMap<Key, Offers> {
     let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
     let (mut name, mut version) = (None, None);
@@ -189,7 +189,7 @@ fn read_policy(text: &str) -> BTreeMap<Key, Offers> {
         match depth {
             0 => name = word.strip_suffix(" policy:"),
             2 => version = word.strip_suffix(':'),
-            // From a repository with a tag only those get something who ask for it.
+            // Packages from a tagged repository are available only to those who request the tag.
             _ if DATABASES.contains(&word) || word.starts_with('@') => {}
             _ => {
                 let (Some(name), Some(version)) = (name, version) else { continue };
@@ -206,7 +206,7 @@ fn read_policy(text: &str) -> BTreeMap<Key, Offers> {
     all
 }
 
-/// Reads lines such as `(1/2) Upgrading foo (1.0-r0 -> 1.1-r0)`.
+/// Parses lines such as `(1/2) Upgrading foo (1.0-r0 -> 1.1-r0)`.
 fn read_simulation(text: &str) -> Vec<Step> {
     let step = |line: &str| {
         let (_, rest) = line.strip_prefix('(')?.split_once(") ")?;

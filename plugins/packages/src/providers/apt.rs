@@ -1,4 +1,4 @@
-//! apt and dpkg: Debian, Ubuntu and their like.
+//! apt and dpkg: Debian, Ubuntu and derivatives.
 
 mod base;
 mod repository;
@@ -21,15 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The variable that names a configuration file to apt. Who sets it knows how apt is to work on a root.
+/// The environment variable with the path of apt's configuration. If the caller sets it, it is assumed to cover the root.
 const CONFIG: &str = "APT_CONFIG";
 const STATUS: &str = "var/lib/dpkg/status";
-/// The first line is the system's own architecture; without the file there is no other.
+/// The first line is the native architecture. Without the file there are no foreign ones.
 const ARCHITECTURES: &str = "var/lib/dpkg/arch";
 const JOURNAL: &str = "var/lib/dpkg/updates";
 const AUTOMATIC: &str = "var/lib/apt/extended_states";
 
-/// apt.
 pub(crate) struct Apt;
 
 impl Provider for Apt {
@@ -55,7 +54,7 @@ impl PackageProvider for Apt {
         let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "+-.".contains(letter);
         let begins_well = key.name.starts_with(|letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit());
         if key.name.len() < 2 || !begins_well || !key.name.chars().all(fits) {
-            let why = "it can only be of small letters, digits and +-., two or more, and +-. not the first";
+            let why = "it must have two or more characters, lowercase letters, digits and +-., and begin with a letter or digit";
             return Err(KeyError::Name { key: key.to_string(), of: "Debian", why: Some(why) });
         }
         Ok(())
@@ -112,7 +111,7 @@ impl PackageProvider for Apt {
 
     fn refresh(&self, system: &System<'_>) -> Result<Program, PackageError> {
         let mut program = apt(system, "apt-get")?;
-        // Otherwise an index that could not be fetched is a warning, and the old one is used.
+        // By default, apt only warns if an index cannot be downloaded, and uses the old one.
         program.args(["--quiet", "-o", "APT::Update::Error-Mode=any", "update"]);
         Ok(program)
     }
@@ -140,26 +139,26 @@ impl PackageProvider for Apt {
     }
 
     fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
-        // dpkg keeps a journal there until it has come to its end.
+        // dpkg keeps a journal in this directory until it has finished.
         let is_journal = |entry: fs::DirEntry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
         if !fs::read_dir(system.path(JOURNAL)).into_iter().flatten().flatten().any(is_journal) {
             return Ok(None);
         }
-        let said = "dpkg had been interrupted; what it had begun was finished by dpkg --configure --pending".to_owned();
+        let said = "dpkg was interrupted; its work was completed with dpkg --configure --pending".to_owned();
         Ok(Some(Repair { said, by: RepairBy::Running(Box::new(configure_pending(system)?)) }))
     }
 
-    /// apt processes pending triggers only if it has something else to do.
+    /// apt processes pending triggers only if it has other work.
     fn complete(&self, system: &System<'_>) -> Result<Option<Program>, PackageError> {
         configure_pending(system).map(Some)
     }
 
     fn programs(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Program>, PackageError> {
         let mut program = apt(system, "apt-get")?;
-        // We wait for others ourselves: that can be cut off.
+        // The plugin waits for locks itself, because its wait can be interrupted.
         program.args(["--quiet", "-o", "DPkg::Lock::Timeout=0", "-o", "DPkg::Use-Pty=0"]);
         if transaction.kind == Kind::Install {
-            // Files that a person has changed stay; others are replaced by the new version without a question.
+            // Configuration files that were changed by the administrator are kept. Others are replaced without a question.
             program.args(["-o", "DPkg::Options::=--force-confdef", "-o", "DPkg::Options::=--force-confold"]);
             if !transaction.may_remove {
                 program.arg("--no-remove");
@@ -183,7 +182,7 @@ impl PackageProvider for Apt {
         true
     }
 
-    /// The type of a question is known when its package asks it.
+    /// The real type of a question is determined when its package asks it.
     fn answer(&self, system: &System<'_>, key: &Key, answers: &Answers) -> Option<Program> {
         let kind = if answers.sensitive { "password" } else { "string" };
         let line = |(question, answer): (&String, &String)| format!("{} {question} {kind} {answer}\n", key.name);
@@ -223,7 +222,7 @@ impl PackageProvider for Apt {
     }
 }
 
-/// Returns what dpkg has to say of all packages.
+/// Returns the output of dpkg-query for all packages.
 fn query(system: &System<'_>, format: &str) -> Result<String, PackageError> {
     let mut query = Program::new("dpkg-query");
     if let Some(root) = system.root() {
@@ -233,7 +232,7 @@ fn query(system: &System<'_>, format: &str) -> Result<String, PackageError> {
     Ok(String::from_utf8_lossy(&system.read_local(&mut query)?.stdout).into_owned())
 }
 
-/// Returns the program that configures every unpacked package, and processes all triggers.
+/// Returns the program that configures all unpacked packages and processes all triggers.
 fn configure_pending(system: &System<'_>) -> Result<Program, PackageError> {
     let mut options = apt(system, "apt-config")?;
     options.args(["--format", "%v%n", "dump", "DPkg::Options"]);
@@ -244,12 +243,12 @@ fn configure_pending(system: &System<'_>) -> Result<Program, PackageError> {
     Ok(program)
 }
 
-/// One of apt's programs, made to work on the system's root, and to ask nobody anything.
+/// Returns a program of apt, set up to work on the root of the system without asking questions.
 fn apt(system: &System<'_>, name: &str) -> Result<Program, PackageError> {
     let mut program = Program::new(name);
     program.env("DEBIAN_FRONTEND", "noninteractive");
     program.env("APT_LISTCHANGES_FRONTEND", "none").env("APT_LISTBUGS_FRONTEND", "none");
-    // It would restart services, which is for those to decide who declare them.
+    // List services only, as restarting them is up to their own definitions.
     program.env("NEEDRESTART_MODE", "l");
     own_answers(system, &mut program);
     if let Some(root) = system.root().filter(|_| std::env::var_os(CONFIG).is_none()) {
@@ -264,7 +263,7 @@ fn apt(system: &System<'_>, name: &str) -> Result<Program, PackageError> {
     Ok(program)
 }
 
-/// Has debconf keep answers below the root, and not on this machine.
+/// Makes debconf store answers below the root instead of on this machine.
 fn own_answers(system: &System<'_>, program: &mut Program) {
     if let Some(root) = system.root() {
         let file = root.join("var/cache/debconf/config.dat");
@@ -272,7 +271,7 @@ fn own_answers(system: &System<'_>, program: &mut Program) {
     }
 }
 
-/// Makes apt and dpkg work below a root. The root's own configuration is read after it.
+/// Returns the configuration that makes apt and dpkg work below a root. The root's own configuration is read after it.
 fn configuration(root: &Path) -> String {
     let root = root.display();
     format!(

@@ -1,4 +1,4 @@
-//! dnf: Fedora, RHEL and their like.
+//! dnf: Fedora, RHEL and derivatives.
 
 mod command;
 mod words;
@@ -23,16 +23,15 @@ use std::path::Path;
 
 const REPOSITORIES: &str = "/etc/yum.repos.d";
 const LOCKS: &str = "etc/dnf/plugins/versionlock.list";
-/// Those of version 5, which needs no plugin for them.
+/// The locks of version 5, which needs no plugin for them.
 const LOCKS_OF_5: &str = "etc/dnf/versionlock.toml";
-/// Another dnf is at work.
+/// The exit status if another dnf is running.
 const LOCKED: i32 = 200;
-/// Packages that every system has, beside that with the distribution's release.
+/// Packages of every system, in addition to the release package of the distribution.
 const BASE: [&str; 4] = ["basesystem", "dnf", "filesystem", "setup"];
-/// Each on a line of its own, whether or not dnf ends lines itself.
+/// The newline is explicit because not all versions of dnf end lines by themselves.
 const FORMAT: &str = "%{name}|%{epoch}:%{version}-%{release}|%{arch}\\n";
 
-/// dnf.
 pub(crate) struct Dnf;
 
 impl Provider for Dnf {
@@ -107,7 +106,7 @@ impl PackageProvider for Dnf {
         query.arg("--quiet");
         match Version::of(system) {
             Version::Four => query.args(Version::Four.without_locks()).args(["repoquery", "--showduplicates"]),
-            // It shows all versions, and those that are locked out.
+            // It lists all versions, including locked ones.
             Version::Five => query.arg("repoquery"),
         };
         query.args(["--available", "--queryformat", FORMAT, "--"]).args(keys.iter().map(|key| key.name.as_str()));
@@ -137,7 +136,7 @@ impl PackageProvider for Dnf {
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
-        // Nothing is in the way in most cases, so that nothing has to go.
+        // Try without removals first, as conflicts are rare.
         let first = simulate(system, &Transaction { may_remove: false, ..transaction.clone() });
         if first.is_err() && transaction.may_remove { simulate(system, transaction).or(first) } else { first }
     }

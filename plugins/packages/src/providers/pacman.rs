@@ -1,4 +1,4 @@
-//! pacman: Arch Linux and its like.
+//! pacman: Arch Linux and derivatives.
 
 mod repository;
 mod simulation;
@@ -25,11 +25,10 @@ const DATABASE: &str = "var/lib/pacman";
 const CONFIGURATION: &str = "etc/pacman.conf";
 const LOCK: &str = "var/lib/pacman/db.lck";
 const PRINT: &str = "--print";
-/// Answers the questions about packages in the way against their default: they go.
+/// Answers questions about conflicting packages with yes, against the default, so that they are removed.
 const REMOVES: [&str; 2] = ["--ask", "4"];
 const CACHE: &str = "var/cache/pacman/pkg";
 
-/// pacman.
 pub(crate) struct Pacman;
 
 impl Provider for Pacman {
@@ -95,7 +94,7 @@ impl PackageProvider for Pacman {
             let mut words = line.split(' ').skip(1);
             let (Some(name), Some(version)) = (words.next(), words.next()) else { continue };
             for key in keys.iter().filter(|key| key.name == name) {
-                // Of several repositories the first counts.
+                // The first of several repositories takes precedence.
                 let offers = all.entry((*key).clone()).or_default();
                 offers.candidate.get_or_insert_with(|| version.to_owned());
                 offers.versions.push(version.to_owned());
@@ -158,11 +157,11 @@ impl PackageProvider for Pacman {
 
     fn interrupted(&self, system: &System<'_>) -> Result<Option<Repair>, PackageError> {
         let lock = system.path(LOCK);
-        // A process that is at work holds it open.
+        // A running process keeps the lock file open.
         if !lock.exists() || is_open(&lock) {
             return Ok(None);
         }
-        let said = format!("pacman had been interrupted; {} was left behind, and is removed", lock.display());
+        let said = format!("pacman was interrupted and left {} behind, which is removed", lock.display());
         Ok(Some(Repair { said, by: RepairBy::Removing(lock) }))
     }
 
@@ -200,8 +199,7 @@ impl PackageProvider for Pacman {
     }
 }
 
-/// Returns the directories in the database of packages that were being installed when pacman was killed, by the names of the packages:
-/// their descriptions are written at the end.
+/// Returns the directories of packages whose installation was killed, by package name. They have no description, as pacman writes it last.
 fn partial(system: &System<'_>) -> Result<BTreeMap<String, PathBuf>, PackageError> {
     let local = system.path(DATABASE).join("local");
     let failed = |error| PackageError::new(PathError::new("read", &local, error).to_string());
@@ -209,7 +207,7 @@ fn partial(system: &System<'_>) -> Result<BTreeMap<String, PathBuf>, PackageErro
     for entry in fs::read_dir(&local).map_err(failed)? {
         let folder = entry.map_err(failed)?.path();
         let package = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // The version and the release follow the name.
+        // The name is followed by the version and the release.
         if let Some((name, _)) = package.rsplit_once('-').and_then(|(rest, _)| rest.rsplit_once('-'))
             && folder.is_dir()
             && !folder.join("desc").exists()
@@ -220,7 +218,7 @@ fn partial(system: &System<'_>) -> Result<BTreeMap<String, PathBuf>, PackageErro
     Ok(partial)
 }
 
-/// Returns true if a process has a file open, or if that cannot be seen.
+/// Returns true if a process has a file open, or if that cannot be determined.
 fn is_open(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let Ok(processes) = fs::read_dir("/proc") else { return true };
@@ -233,7 +231,7 @@ fn is_open(path: &Path) -> bool {
     })
 }
 
-/// Returns the output of a query. It ends with 1 if there is nothing to list.
+/// Returns the output of a query. pacman exits with 1 if the list is empty.
 fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     let mut program = pacman(system);
     let captured = system.run(program.arg(query))?;
@@ -248,7 +246,7 @@ fn list(system: &System<'_>, query: &str) -> Result<String, PackageError> {
     }
 }
 
-/// Returns the packages that a person has pacman ignore, by their names and by those of their groups.
+/// Returns the names of packages that pacman is configured to ignore, directly or through their groups.
 fn ignored(system: &System<'_>) -> Result<Globs, PackageError> {
     if !system.path(CONFIGURATION).exists() {
         return Ok(Globs::default());
@@ -263,11 +261,11 @@ fn ignored(system: &System<'_>) -> Result<Globs, PackageError> {
     for group in configured("IgnoreGroup")? {
         let mut program = pacman(system);
         program.args(["-Qgq", "--"]).arg(group);
-        // It fails if nothing of the group is there.
+        // The query fails if no package of the group is installed.
         let captured = system.ask(&mut program)?;
         names.extend(String::from_utf8_lossy(&captured.stdout).lines().map(str::to_owned));
     }
-    // A name that is no pattern to us is none that pacman would match with a package.
+    // A name that is not a valid glob here matches no package in pacman either.
     names.retain(|name| Globs::new(std::slice::from_ref(name)).is_ok());
     Ok(Globs::new(&names).unwrap_or_default())
 }
@@ -283,7 +281,7 @@ fn pacman(system: &System<'_>) -> Program {
     program
 }
 
-/// Returns the programs for a transaction: packages from repositories are one operation, those that are only in the cache another.
+/// Returns the programs for a transaction. Packages from repositories and packages from the cache take separate operations.
 fn operations(
     system: &System<'_>,
     transaction: &Transaction,
@@ -292,9 +290,9 @@ fn operations(
 ) -> Result<Vec<Program>, PackageError> {
     if transaction.kind != Kind::Install {
         let mut program = start();
-        // Packages that need it go with it. The simulation has refused it if that was not declared.
+        // This also removes packages that depend on them. The simulation refuses it if their removal is not declared.
         program.arg(if transaction.cleans { "-Rcs" } else { "-Rc" });
-        // It refuses to print what it would do with this.
+        // pacman refuses this option together with --print.
         if transaction.kind == Kind::Purge && !options.contains(&PRINT) {
             program.arg("--nosave");
         }
@@ -334,7 +332,7 @@ fn operations(
     Ok(programs)
 }
 
-/// Returns all packages of all repositories: lines `REPOSITORY NAME VERSION`.
+/// Returns all packages of all repositories, as lines of the form `REPOSITORY NAME VERSION`.
 fn listed(system: &System<'_>) -> Result<String, PackageError> {
     let listed = system.read(pacman(system).arg("-Sl"))?;
     Ok(String::from_utf8_lossy(&listed.stdout).into_owned())
@@ -350,7 +348,7 @@ fn repository_of<'l>(listed: &'l str, item: &Item) -> Option<&'l str> {
     })
 }
 
-/// The versions of a package that are still in the cache, and where.
+/// Returns the versions of a package that are in the cache, and their paths.
 fn in_cache(system: &System<'_>, name: &str) -> Vec<(String, PathBuf)> {
     let folder = system.path(CACHE);
     let mut found = Vec::new();
@@ -364,7 +362,7 @@ fn in_cache(system: &System<'_>, name: &str) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The version in the name of a package's file, `NAME-VERSION-RELEASE-ARCH.pkg.tar.zst`.
+/// Returns the version in a file name of the form `NAME-VERSION-RELEASE-ARCH.pkg.tar.zst`.
 fn version_of_file<'f>(file: &'f str, name: &str) -> Option<&'f str> {
     let (stem, suffix) = file.split_once(".pkg.tar")?;
     let rest = stem.strip_prefix(name)?.strip_prefix('-')?;

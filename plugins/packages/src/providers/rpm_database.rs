@@ -1,4 +1,4 @@
-//! The packages that RPM has installed, by whatever package manager.
+//! The RPM database, which several package managers share.
 
 use crate::error::{KeyError, PackageError};
 use crate::model::{Installed, Instance, Key, Status};
@@ -8,7 +8,7 @@ use holo_plugin::system::package_manager::RPM_DATABASES;
 
 const FORMAT: &str = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n";
 
-/// Asks for all packages.
+/// Returns all installed packages.
 pub(super) fn installed(system: &System<'_>) -> Result<Installed, PackageError> {
     let mut installed = Installed::default();
     let Some(path) = path(system)? else { return Ok(installed) };
@@ -22,7 +22,7 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, PackageError> 
     for line in String::from_utf8_lossy(&captured.stdout).lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, version, arch] = fields[..] else {
-            return Err(PackageError::new(format!("cannot understand what rpm says: {line:?}")));
+            return Err(PackageError::new(format!("cannot parse the output of rpm: {line:?}")));
         };
         let instance = Instance {
             version: plain(version).to_owned(),
@@ -36,39 +36,41 @@ pub(super) fn installed(system: &System<'_>) -> Result<Installed, PackageError> 
     Ok(installed)
 }
 
-/// Returns the path of the database below the root, if there is one. A query would make one.
+/// Returns the path of the database below the root, or `None`. Checked first because a query would create the database.
 pub(super) fn path(system: &System<'_>) -> Result<Option<String>, PackageError> {
     if let Some(usual) = RPM_DATABASES.iter().find(|path| system.path(path).exists()) {
         return Ok(usual.rsplit_once('/').map(|(folder, _)| format!("/{folder}")));
     }
-    // On a system that is not made with it, it may be anywhere.
+    // On a foreign distribution, rpm may be configured with any path.
     let captured = system.read_local(Program::new("rpm").args(["--eval", "%{_dbpath}"]))?;
     let configured = String::from_utf8_lossy(&captured.stdout).trim().to_owned();
     let exists = system.path(configured.trim_start_matches('/')).exists();
     Ok(exists.then_some(configured))
 }
 
-/// Fails where even a question would leave something behind, and nothing shall be.
+/// Checks that a query leaves no files behind in a run that must not change anything.
+///
+/// # Errors If there is no database yet.
 pub(super) fn may_ask(system: &System<'_>) -> Result<(), PackageError> {
     if system.only_looks && path(system)?.is_none() {
-        return Err(PackageError::new("there is no database of RPM yet"));
+        return Err(PackageError::new("the RPM database does not exist yet"));
     }
     Ok(())
 }
 
-/// Returns true if RPM has failed only because another process is at work. It does not wait.
+/// Returns true if RPM failed only because another process is running. It does not wait.
 pub(super) fn is_locked(captured: &Captured) -> bool {
     [&captured.stderr, &captured.stdout]
         .into_iter()
         .any(|text| String::from_utf8_lossy(text).contains("can't create transaction lock"))
 }
 
-/// A version without an epoch that is none.
+/// Returns a version without an epoch of zero.
 pub(super) fn plain(version: &str) -> &str {
     version.strip_prefix("0:").or_else(|| version.strip_prefix("(none):")).unwrap_or(version)
 }
 
-/// Checks the name of a package of RPM.
+/// Validates the name of an RPM package.
 pub(super) fn validate(key: &Key) -> Result<(), KeyError> {
     if key.name.contains(':') {
         return Err(KeyError::Name { key: key.to_string(), of: "RPM", why: None });

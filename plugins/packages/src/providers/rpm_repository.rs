@@ -1,19 +1,18 @@
-//! The files that a repository of dnf or zypper is made of: a section in a file of its own, and its key.
+//! The files of a repository of dnf or zypper: a section in its own file, and the key.
 
 use crate::repository::{Key, Repository, RepositoryFile};
 use holo_plugin::definitions::Invalid;
 use std::fmt::Write as _;
 
 const REFUSED: [(&str, &str); 3] = [
-    ("suites", "knows no suites"),
-    ("components", "knows no components"),
+    ("suites", "does not support suites"),
+    ("components", "does not support components"),
     ("architectures", "finds the architectures of a repository in its index"),
 ];
 
-/// Returns the files; the directory is the manager's own.
+/// Returns the files of a repository. `directory` depends on the package manager.
 ///
-/// # Errors
-/// The key that the manager has no use for.
+/// # Errors The key that the manager does not support.
 pub(super) fn files(repository: &Repository, manager: &str, directory: &str) -> Result<Vec<RepositoryFile>, Invalid> {
     let path = format!("{directory}/{}.repo", repository.name);
     if repository.is_gone() {
@@ -38,7 +37,7 @@ pub(super) fn key_path(repository: &Repository) -> String {
 
 fn section(repository: &Repository) -> String {
     let name = &repository.name;
-    // An address on a line of its own is indented.
+    // Continuation lines of a list are indented.
     let mut text = format!("[{name}]\nname={name}\nenabled=1\nbaseurl={}\n", repository.uris.join("\n        "));
     if repository.signed_by.is_some() {
         // Writing to a string cannot fail.
@@ -57,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_is_a_section_in_a_file() {
+    fn repository_file_has_a_section() {
         let definition = "name = 'vendor'\nuris = ['https://me:s3cret@h/a', 'https://i/a']\npin = 10\n\
                           signed_by = '-----BEGIN PGP PUBLIC KEY BLOCK-----'\n";
         let repository: Repository = toml::from_str(definition).unwrap();

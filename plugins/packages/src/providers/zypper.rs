@@ -20,18 +20,17 @@ use std::path::Path;
 
 const REPOSITORIES: &str = "/etc/zypp/repos.d";
 const LOCKS: &str = "etc/zypp/locks";
-/// The names of packages that are there for others only, one a line.
+/// The names of automatically installed packages, one a line.
 const AUTOMATIC: &str = "var/lib/zypp/AutoInstalled";
-/// The beginnings of names of packages that every system has; a pattern stands for what it brings.
+/// Prefixes of packages of every system. A pattern stands for the packages that it installs.
 const BASE: [&str; 5] = ["filesystem", "openSUSE-release", "patterns-base-", "product-builder-", "sles-release"];
-/// Nothing was found, which is no failure of a search.
+/// The exit status of a search without results.
 const NOT_FOUND: i32 = 104;
-/// Another zypper is at work, and has been for as long as this one has waited.
+/// The exit status if another zypper is running after the timeout for locks.
 const LOCKED: i32 = 7;
-/// From here on it has worked, and there is something to know: 102 that a restart of the system is due.
+/// The lowest exit status of a success with information, such as 102 for a required reboot.
 const INFORMATION: i32 = 100;
 
-/// zypper.
 pub(crate) struct Zypper;
 
 impl Provider for Zypper {
@@ -118,7 +117,7 @@ impl PackageProvider for Zypper {
         rpm_repository::files(repository, self.name(), REPOSITORIES)
     }
 
-    /// It asks a person about keys, or trusts any; this one is declared.
+    /// zypper would ask about the key, or accept any key. This one is declared.
     fn trust(&self, system: &System<'_>, repository: &Repository) -> Option<Program> {
         repository.key()?;
         let mut program = Program::new("rpm");
@@ -130,7 +129,7 @@ impl PackageProvider for Zypper {
     }
 
     fn simulate(&self, system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>, PackageError> {
-        // Nothing is in the way in most cases, so that nothing has to go.
+        // Try without removals first, as conflicts are rare.
         let first = simulate(system, &Transaction { may_remove: false, ..transaction.clone() });
         if first.is_err() && transaction.may_remove { simulate(system, transaction).or(first) } else { first }
     }
@@ -200,7 +199,7 @@ fn simulate(system: &System<'_>, transaction: &Transaction) -> Result<Vec<Step>,
     }
 }
 
-/// Adds the words for a transaction.
+/// Adds the arguments of a transaction.
 fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     let (coming, going) = transaction.coming_and_going();
     let comes = !coming.is_empty();
@@ -221,7 +220,7 @@ fn ask(program: &mut Program, transaction: &Transaction, options: &[&str]) {
     } else {
         program.args(["remove", if transaction.cleans { "--clean-deps" } else { "--no-clean-deps" }]);
     }
-    // Beside others that come, the sign says that a package goes.
+    // In `zypper install`, the sign marks packages that are removed.
     let sign = if comes { "!" } else { "" };
     let going = going.into_iter().map(|item| format!("{sign}{}", specification(item, Kind::Remove)));
     program.args(options).arg("--");
@@ -237,7 +236,7 @@ fn specification(item: &Item, kind: Kind) -> String {
     format!("{}{}{}", item.key.name, arch.unwrap_or_default(), version.unwrap_or_default())
 }
 
-/// Returns the problem that its output describes: the messages in its XML.
+/// Returns the error with the messages from zypper's XML output.
 fn told(program: &Program, failure: &str, captured: &Captured) -> PackageError {
     let mut problem = PackageError::from_program(program, failure, captured);
     let text = String::from_utf8_lossy(&captured.stdout);
@@ -256,16 +255,16 @@ fn told(program: &Program, failure: &str, captured: &Captured) -> PackageError {
 }
 
 fn parse(text: &str) -> Result<Document<'_>, PackageError> {
-    Document::parse(text).map_err(|error| PackageError::new(format!("cannot understand what zypper says: {error}")))
+    Document::parse(text).map_err(|error| PackageError::new(format!("cannot parse the output of zypper: {error}")))
 }
 
-/// Reads the result of a search.
+/// Parses the result of a search.
 fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, PackageError> {
     let document = parse(text)?;
     let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
     for solvable in document.descendants().filter(|node| node.has_tag_name("solvable")) {
         let attribute = |name: &str| solvable.attribute(name).unwrap_or_default();
-        // A version that is installed and in no repository cannot be had again.
+        // An installed version that is in no repository is not available.
         if attribute("kind") != "package" || attribute("repository").starts_with('(') {
             continue;
         }
@@ -284,7 +283,7 @@ fn read_offers(text: &str, keys: &[&Key]) -> Result<BTreeMap<Key, Offers>, Packa
     Ok(all)
 }
 
-/// Reads the summary of what would be done.
+/// Parses the summary of a simulation.
 fn read_summary(text: &str) -> Result<Vec<Step>, PackageError> {
     let document = parse(text)?;
     let mut steps = Vec::new();
@@ -301,7 +300,7 @@ fn read_summary(text: &str) -> Result<Vec<Step>, PackageError> {
     Ok(steps)
 }
 
-/// The names in a list of locks: paragraphs of lines such as `solvable_name: foo`.
+/// Returns the names in a list of locks, which consists of paragraphs with lines such as `solvable_name: foo`.
 fn locked(text: &str) -> impl Iterator<Item = String> + '_ {
     let is_exact = |paragraph: &&str| !paragraph.contains("\nversion:") && !paragraph.contains("repo:");
     let names = text.split("\n\n").filter(is_exact).flat_map(str::lines);

@@ -1,4 +1,4 @@
-//! A repository as an entity.
+//! The entity of a repository.
 
 use crate::provider::{PackageProvider, ProviderError};
 use crate::repository::{INDEX, Key, Repository, RepositoryFile, masked};
@@ -6,24 +6,24 @@ use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A repository that is defined, or was.
+/// A defined repository, or an orphan.
 pub(crate) struct RepositoryEntity {
     pub(crate) id: String,
-    /// The definition; `None` for an orphan.
+    /// The definition, or `None` for an orphan.
     pub(crate) definition: Option<Repository>,
-    /// Its package manager, or the reason why it has none.
+    /// The package manager, or the reason why there is none.
     pub(crate) provider: Result<&'static dyn PackageProvider, ProviderError>,
-    /// The files that it is made of.
+    /// The files of the repository.
     pub(crate) files: Vec<RepositoryFile>,
-    /// The files that define it, as the user knows them.
+    /// The files that contain its definition, as shown to the user.
     pub(crate) sources: Vec<PathBuf>,
-    /// The report from when it was defined, for an orphan.
+    /// The stored report, for an orphan.
     pub(crate) orphan: Option<EntityReport>,
     pub(crate) timeout: Option<Duration>,
 }
 
 impl RepositoryEntity {
-    /// Returns the report to keep for when nothing defines it any more.
+    /// Returns the full report. It is stored for the repository as an orphan.
     pub(super) fn full_report(&self) -> EntityReport {
         if let Some(report) = &self.orphan {
             return report.clone();

@@ -1,4 +1,4 @@
-//! Applies repositories: their files first, and then the index is fetched once for all that have changed.
+//! Applies repositories: first their files, then one refresh of the index for all that have changed.
 
 use super::entity::RepositoryEntity;
 use super::inspection::{Inspection, Plan, PlannedFile, RepositoryError};
@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::PathBuf;
 
-/// A repository whose files are as they shall be, while the index is not.
+/// A repository whose files are up to date, but whose index is not.
 struct Changed<'a> {
     index: usize,
     entity: &'a RepositoryEntity,
     remembered: Remembered<Record>,
-    /// The words for what was done.
+    /// The messages about completed changes.
     said: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ enum Files<'a> {
     Changed(&'static dyn PackageProvider, Changed<'a>),
 }
 
-/// Applies repositories, in their order.
+/// Applies repositories in order.
 pub(crate) fn apply<'a>(host: &Host, jobs: &[Job<'a, RepositoryEntity>], answers: &mut dyn SetAnswers) {
     let opened = Tree::open(host.state_dir()).and_then(|state| state.hold()).map_err(RepositoryError::from);
     let opened = opened.and_then(|held| Ok((held, Inspection::open(host)?)));
@@ -44,7 +44,7 @@ pub(crate) fn apply<'a>(host: &Host, jobs: &[Job<'a, RepositoryEntity>], answers
         }
     };
     let mut changed: BTreeMap<&str, (&'static dyn PackageProvider, Vec<Changed<'a>>)> = BTreeMap::new();
-    // An entity that has a path now takes over from the one that had it.
+    // Defined entities come first, because they may take over paths of orphans.
     let (orphans, defined): (Vec<_>, Vec<_>) =
         jobs.iter().enumerate().partition(|(_, job)| job.entity.definition.is_none());
     for (index, job) in defined.into_iter().chain(orphans) {
@@ -116,14 +116,14 @@ fn apply_files<'a>(
         plan.changes().map(|(verb, path)| format!("{} {}", verb.past(), inspection.shown(path))).collect();
     let remembered = carry_out(inspection, entity, plan, job.mode.force, &mut answers.output(index))?;
     if !is_changed {
-        // Nothing but a record has to go, or another one has left its files to it.
+        // Only a record was removed, or another entity has taken over the files.
         let applied = if entity.definition.is_none() { Applied::Changed(Vec::new()) } else { Applied::Unchanged };
         return Ok(Files::Ended(applied));
     }
     Ok(Files::Changed(provider, Changed { index, entity, remembered, said }))
 }
 
-/// Makes the files of a repository, or brings back what was there before. From the first step on it is on record that the index is due.
+/// Writes the files of a repository, or restores the original ones. The record of a pending refresh is on disk before the first step.
 fn carry_out(
     inspection: &Inspection<'_>,
     entity: &RepositoryEntity,
@@ -161,7 +161,7 @@ fn carry_out(
     Ok(remembered)
 }
 
-/// Keeps what is replaced for the record of the run, unless it is secret.
+/// Stores a replaced file in the history of the run, unless it is secret.
 fn keep_replaced(inspection: &Inspection<'_>, file: &PlannedFile, record: &Record, output: &mut Output<'_>) {
     let was_secret = record.tracks.get(&file.path).is_some_and(|track| track.sensitive);
     if file.sensitive || was_secret {
@@ -178,7 +178,7 @@ fn keep_replaced(inspection: &Inspection<'_>, file: &PlannedFile, record: &Recor
     inspection.host.keep_replaced(&file.path, before, output);
 }
 
-/// Fetches the index for all repositories of a package manager that have changed.
+/// Refreshes the index for all changed repositories of a package manager.
 fn fetch(
     inspection: &Inspection<'_>,
     provider: &'static dyn PackageProvider,
@@ -194,7 +194,7 @@ fn fetch(
     for Changed { index, entity, mut remembered, mut said } in all {
         let output = &mut answers.output(index);
         let applied = match &fetched {
-            // It is gone, whatever becomes of the others.
+            // The repository is removed even if the refresh fails because of another one.
             Err(problem) if entity.definition.is_none() => {
                 output.warning(format!("the index of packages could not be fetched: {}", problem.summary));
                 Applied::Changed(said)

@@ -1,4 +1,4 @@
-//! Looking at repositories: what is known of them, what has to be done, and what a person has changed.
+//! Inspects repositories: their records, the changes to make, and manual changes.
 
 use super::entity::RepositoryEntity;
 use super::record::Record;
@@ -12,10 +12,10 @@ use holo_plugin::system::Root;
 use holo_plugin::{FilePair, ForceTo, Host, Verdict};
 use std::path::{Path, PathBuf};
 
-/// The reason why a repository cannot be what it shall be.
+/// Why a repository cannot be brought into its desired state.
 #[derive(Clone, Debug)]
 pub(super) enum RepositoryError {
-    /// Somebody has changed a file since it was looked at.
+    /// A file was changed after it was inspected.
     Meanwhile,
     Failed(PackageError),
 }
@@ -41,19 +41,19 @@ impl From<PackageError> for RepositoryError {
     }
 }
 
-/// The host's files, and what is known of them.
+/// The files of the host and their records.
 pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
     pub(super) bases: BaseStore,
     pub(super) tracker: Tracker,
 }
 
-/// A file that a repository is made of, as it is and as it shall be.
+/// A file of a repository, with its current and desired state.
 pub(super) struct PlannedFile {
     pub(super) path: PathBuf,
     pub(super) current: State,
     pub(super) desired: State,
-    /// The content, if it is to be there.
+    /// The content, or `None` if the file is to be removed.
     pub(super) bytes: Option<Vec<u8>>,
     pub(super) sensitive: bool,
 }
@@ -64,25 +64,25 @@ impl PlannedFile {
     }
 }
 
-/// The things that have to be done for a repository.
+/// The changes to make to a repository.
 pub(super) struct Plan {
     pub(super) remembered: Remembered<Record>,
-    /// The entities that had one of the paths before.
+    /// The entities that owned one of the paths before.
     pub(super) takes_over: Vec<String>,
     pub(super) files: Vec<PlannedFile>,
-    /// The paths that it was made of and is not any more, whose bases come back.
+    /// Former paths of the repository, whose originals are restored.
     pub(super) leftovers: Found,
-    /// True if something of a person's would be lost.
+    /// True if a manual change would be lost.
     pub(super) needs_force: bool,
 }
 
 impl Plan {
-    /// Returns true if no file has to be changed.
+    /// Returns true if no file needs a change.
     pub(super) fn changes_nothing(&self) -> bool {
         self.leftovers.is_empty() && self.files.iter().all(PlannedFile::is_done)
     }
 
-    /// Returns the words for the changes, for each a verb such as `write` and a path.
+    /// Returns the changes as pairs of a verb and a path.
     pub(super) fn changes(&self) -> impl Iterator<Item = (Verb, &Path)> {
         let restored = self.leftovers.keys().filter_map(|path| {
             let track = self.remembered.base.tracks.get(path)?;
@@ -98,7 +98,7 @@ impl Plan {
     }
 }
 
-/// A thing that is done to a file.
+/// An action on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Write,
@@ -135,7 +135,7 @@ impl<'a> Inspection<'a> {
         Ok(self.bases.recall(&entity.id)?)
     }
 
-    /// Finds out what has to be done, given what is known.
+    /// Determines the changes to make, given the record.
     pub(super) fn plan(
         &self,
         entity: &RepositoryEntity,
@@ -204,7 +204,9 @@ impl<'a> Inspection<'a> {
         Ok(*provider)
     }
 
-    /// Fails if the package manager would not see the repository.
+    /// Checks that the package manager reads the files of the repository.
+    ///
+    /// # Errors If it would ignore them.
     pub(super) fn check_way(&self, entity: &RepositoryEntity) -> Result<(), RepositoryError> {
         let obstacle = self.provider(entity)?.repository_obstacle(&Root::new(self.host.root()));
         obstacle.map_or(Ok(()), |obstacle| Err(PackageError::new(obstacle).into()))
@@ -232,7 +234,7 @@ impl<'a> Inspection<'a> {
         Ok(Verdict::WouldChange(changes.chain([fetch]).collect()))
     }
 
-    /// Returns what was made of the first file that a person has changed, and what is there; nothing if nobody may see it.
+    /// Returns the provisioned and the current content of the first manually changed file, or `None` if that file is secret.
     pub(super) fn difference(&self, entity: &RepositoryEntity) -> Option<FilePair> {
         let remembered = self.recall(entity).ok()??;
         let tracks = &remembered.base.tracks;

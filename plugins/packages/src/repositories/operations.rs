@@ -1,4 +1,4 @@
-//! The operations on repositories that the dispatcher asks for.
+//! The operations on repositories that the dispatcher requests.
 
 use super::entity::RepositoryEntity;
 use super::inspection::{Inspection, RepositoryError};

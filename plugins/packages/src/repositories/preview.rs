@@ -1,4 +1,4 @@
-//! Previews: the files of a repository that would change, as they are and as they would be.
+//! Previews: the files of a repository that an apply would change.
 
 use super::entity::RepositoryEntity;
 use super::inspection::{Inspection, RepositoryError};
@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The directory in which all files of repositories are.
+/// The directory that contains all files of repositories.
 const TOP: &str = "/etc";
 
-/// Returns directories with the files that differ, if any do.
+/// Returns two directories with the files that differ, or `None` if there are none.
 pub(super) fn preview(
     entity: &RepositoryEntity,
     inspection: &Inspection<'_>,

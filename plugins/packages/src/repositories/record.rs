@@ -4,16 +4,15 @@ use holo_change::tracked::{HasTracks, Tracks};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// The record of a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// The name of its package manager.
+    /// The name of the package manager.
     pub(crate) provider: String,
-    /// True from before a change until the index has been fetched after it.
+    /// True from before a change until the index has been refreshed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_index_due: bool,
-    /// What was there before, and what was made.
+    /// The original and the provisioned state of each file.
     pub(crate) tracks: Tracks,
 }
 
@@ -23,7 +22,7 @@ impl HasTracks for Record {
     }
 }
 
-/// A record of any type that the plugin has, of which only the tracks matter.
+/// A record of any type that this plugin writes. Only its tracks are read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnyRecord(Tracks);
 

@@ -1,4 +1,4 @@
-//! Finds the repositories that are defined, and those that nothing defines any more.
+//! Scans for defined repositories and orphans.
 
 use super::entity::RepositoryEntity;
 use super::record::Record;
@@ -23,13 +23,13 @@ pub(crate) struct Repositories {
 }
 
 impl Repositories {
-    /// Returns the names of the package managers that have repositories here.
+    /// Returns the names of the package managers that have repositories.
     pub(crate) fn managers(&self) -> BTreeSet<&'static str> {
         let provider = |one: &Arc<Declared<RepositoryEntity>>| Some(one.entity.provider.as_ref().ok()?.name());
         self.all.iter().filter(|one| one.common.skipped.is_none()).filter_map(provider).collect()
     }
 
-    /// Returns the entities that a repository goes after because its definition says so.
+    /// Returns the entities that a repository comes after by definition.
     pub(crate) fn named_by(&self) -> BTreeSet<&str> {
         let keys = self.all.iter().map(|one| &one.common.keys);
         let all = keys.flat_map(|keys| keys.after.iter().chain(&keys.requires).chain(&keys.subscribes));
@@ -37,7 +37,7 @@ impl Repositories {
     }
 }
 
-/// Makes entities of definitions and of what is known from earlier.
+/// Creates entities from definitions and records.
 pub(crate) fn scan(host: &Host, mut defined: Definitions<Repository>, output: &mut Output<'_>) -> Repositories {
     let records = BaseStore::open(host.locations());
     let records = records.and_then(|bases| bases.all_of::<Record>(Repository::TABLE, output)).unwrap_or_else(|error| {
@@ -103,7 +103,7 @@ fn orphan_provider(record: &Record) -> Result<&'static dyn PackageProvider, Prov
     Ok(providers::ALL.named(&record.provider)?)
 }
 
-/// Tells the other plugins which files are ours.
+/// Publishes the files that repositories own to other plugins.
 fn publish(host: &Host, all: &[Declared<RepositoryEntity>], holders: &[String], output: &mut Output<'_>) {
     if all.is_empty() {
         return;

@@ -1,16 +1,16 @@
-//! Addresses of repositories, which may have a user and a password in them.
+//! URLs of repositories, which may contain a user and a password.
 
-/// The sign for what nobody may see.
+/// The replacement for secrets.
 const HIDDEN: &str = "***";
 
-/// An address, without what is secret in it.
+/// A URL, split into its public and secret parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// The address without user and password.
+    /// The URL without user and password.
     pub(crate) plain: String,
-    /// The name of the host; empty for a directory of this machine.
+    /// The host name, or an empty string for a local directory.
     pub(crate) host: String,
-    /// The user and the password, as they are sent.
+    /// The user and the password, percent-decoded.
     pub(crate) login: Option<(String, String)>,
 }
 
@@ -37,7 +37,7 @@ impl Address {
     }
 }
 
-/// Returns a text with the users' passwords in its addresses hidden.
+/// Replaces logins in the URLs of a text.
 pub(crate) fn masked(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -58,7 +58,7 @@ pub(crate) fn masked(text: &str) -> String {
     shown + rest
 }
 
-/// Returns a part of an address with its `%41` as letters.
+/// Decodes percent-encoded characters.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_no_part_of_what_is_written() {
+    fn login_is_separated_from_the_address() {
         let address = Address::new("https://me:p%40ss:w@example.org:8443/debian/");
         assert_eq!(address.plain, "https://example.org:8443/debian/");
         assert_eq!(address.host, "example.org");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_hidden_wherever_they_are_said() {
+    fn passwords_are_masked_in_texts() {
         for (said, shown) in [
             ("https://me:secret@h/x", "https://me:***@h/x"),
             ("https://secret@h/x", "https://***@h/x"),

@@ -6,86 +6,85 @@ use serde::Deserialize;
 
 const ARMOR: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
 
-/// A table `[[repository]]`.
+/// A `[[repository]]` table.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Repository {
-    /// The name of the repository, which its files have.
+    /// The name of the repository, which is part of its file names.
     pub(crate) name: String,
-    /// True unless it shall not be there.
+    /// Whether the repository is configured.
     #[serde(default)]
     pub(crate) ensure: Presence,
-    /// The addresses that have the same packages, in the order in which they are tried.
+    /// The URLs of the repository and its mirrors, in the order in which they are tried.
     #[serde(default)]
     pub(crate) uris: Vec<String>,
-    /// The suites, for apt; one that ends with a slash is the path of a repository without components.
+    /// The suites (apt only). A suite that ends with a slash is the path of a repository without components.
     #[serde(default)]
     pub(crate) suites: Vec<String>,
-    /// The components, for apt.
+    /// The components (apt only).
     #[serde(default)]
     pub(crate) components: Vec<String>,
-    /// The architectures, for apt; the system's own if nothing is said.
+    /// The architectures (apt only). The default is those of the system.
     #[serde(default)]
     pub(crate) architectures: Vec<String>,
-    /// The key that the repository is signed by: the path of a file, or the key itself.
+    /// The key that signs the repository: the path of a file, or the armored key itself.
     #[serde(default)]
     pub(crate) signed_by: Option<String>,
-    /// True if its packages are installed without any signature.
+    /// Whether to install its packages without checking signatures.
     #[serde(default)]
     pub(crate) trusted: bool,
-    /// The priority of its packages, as the package manager counts it.
+    /// The priority of its packages, on the scale of the package manager.
     #[serde(default)]
     pub(crate) pin: Option<i32>,
 }
 
-/// The answer to whether a repository is to be there.
+/// Whether a repository is configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Presence {
-    /// It is.
+    /// The repository is configured.
     #[default]
     Present,
-    /// It is not.
+    /// The repository is removed.
     Absent,
 }
 
-/// The key that a repository is signed by.
+/// The key that signs a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key<'r> {
-    /// A file that has it.
+    /// The path of a key file.
     Path(&'r str),
-    /// The key itself.
+    /// The armored key.
     Text(&'r str),
 }
 
 impl Repository {
-    /// Returns true if it shall not be there.
+    /// Returns true if the repository must not exist.
     pub(crate) fn is_gone(&self) -> bool {
         self.ensure == Presence::Absent
     }
 
-    /// Returns the key that it is signed by.
+    /// Returns the key that signs the repository.
     pub(crate) fn key(&self) -> Option<Key<'_>> {
         let key = self.signed_by.as_deref()?;
         Some(if key.starts_with('/') { Key::Path(key) } else { Key::Text(key.trim()) })
     }
 
-    /// Returns its addresses.
+    /// Returns the parsed URLs.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         self.uris.iter().map(|uri| Address::new(uri))
     }
 
-    /// Returns true if somebody may not see one of its addresses.
+    /// Returns true if a URL contains a login.
     pub(crate) fn has_login(&self) -> bool {
         self.addresses().any(|address| address.login.is_some())
     }
 
-    /// Fails if it has a key that is for other package managers.
+    /// Checks that no key is set that this package manager does not support.
     ///
-    /// # Errors
-    /// The first of these keys that it has, and the reason why this manager has no use for it.
+    /// # Errors The first such key, with the reason.
     pub(crate) fn refuse(&self, manager: &str, keys: &[(&'static str, &str)]) -> Result<(), Invalid> {
         let has = |key: &str| match key {
             "suites" => !self.suites.is_empty(),
@@ -123,14 +122,14 @@ impl Definition for Repository {
     }
 }
 
-/// The name becomes that of files, which apt reads only if it has no other letters.
+/// Validates the name, which becomes part of file names. apt ignores files with other characters in their names.
 fn validate_name(name: &str) -> Result<(), Invalid> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     if name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && name.chars().all(fits) {
         return Ok(());
     }
-    let why = "it can only be of letters, digits and ._-, and has to begin with a letter or digit";
-    Err(Invalid::new("name", format!("{name:?} is not a name of a repository: {why}")))
+    let why = "it must consist of letters, digits and ._- and begin with a letter or digit";
+    Err(Invalid::new("name", format!("{name:?} is not a valid repository name: {why}")))
 }
 
 fn validate_word(key: &'static str, word: &str) -> Result<(), Invalid> {
@@ -141,24 +140,26 @@ fn validate_word(key: &'static str, word: &str) -> Result<(), Invalid> {
     Err(Invalid::new(key, format!("{word:?} is not one word")))
 }
 
-/// The address itself is not shown: it may have a password in it.
+/// Validates a URL. It is not shown in errors because it may contain a password.
 fn validate_uri(uri: &str) -> Result<(), Invalid> {
     let wrong = |why: &str| Err(Invalid::new("uris", why));
     let Some((scheme, rest)) = uri.split_once(':') else {
-        return wrong("an address has to begin with https: or the like");
+        return wrong("an address must begin with a scheme such as https:");
     };
     let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
     if !scheme.starts_with(|letter: char| letter.is_ascii_alphabetic()) || !scheme.chars().all(is_scheme) {
-        return wrong("an address has to begin with https: or the like");
+        return wrong("an address must begin with a scheme such as https:");
     }
     if rest.is_empty() || !uri.chars().all(|letter| letter.is_ascii_graphic()) {
-        return wrong("an address has to be one word of ASCII letters, with others as %20 and the like");
+        return wrong(
+            "an address must consist of printable ASCII characters without blanks; encode others, such as %20",
+        );
     }
     let is_bad =
         |text: &str| text.is_empty() || text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     match Address::new(uri).login {
         Some((user, password)) if is_bad(&user) || !password.is_empty() && is_bad(&password) => {
-            wrong("the user and the password in an address cannot have blanks in them")
+            wrong("the user and the password in an address must not contain blanks")
         }
         _ => Ok(()),
     }
@@ -169,7 +170,7 @@ fn validate_key(key: &str) -> Result<(), Invalid> {
     if is_path || key.trim_start().starts_with(ARMOR) {
         return Ok(());
     }
-    Err(Invalid::new("signed_by", format!("is neither an absolute path nor a key, which begins with {ARMOR}")))
+    Err(Invalid::new("signed_by", format!("is neither an absolute path nor an armored key, which begins with {ARMOR}")))
 }
 
 #[cfg(test)]
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_can_become_another_line_or_option() {
+    fn values_that_break_the_file_format_are_refused() {
         let with = |more: &str| problem(&format!("name = 'x'\nuris = ['https://h/']\n{more}"));
         assert_eq!(with(""), None);
         assert_eq!(with("suites = ['./', 'stable', 'bookworm-backports']\ncomponents = ['main']"), None);

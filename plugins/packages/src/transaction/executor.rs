@@ -1,4 +1,4 @@
-//! Does what has to be done, and finds out afterwards whether it was done.
+//! Carries out tasks, and then verifies their results.
 
 mod outcome;
 
@@ -14,27 +14,27 @@ use crate::simulate::{Given, Names, ORDER, SimulationError, Simulator, parts, tr
 use holo_plugin::Output;
 use std::collections::BTreeMap;
 
-/// Does tasks with one package manager.
+/// Carries out tasks with one package manager.
 pub(super) struct Executor<'a> {
     manager: Manager<'a>,
     requests: &'a Requests<'a>,
-    /// The names of all packages that are declared.
+    /// The names of all declared packages.
     names: Names,
     /// The installed packages before the first task.
     before: Installed,
-    /// The installed packages before a repair, if anything was repaired.
+    /// The installed packages before a repair, if there was one.
     before_repair: Option<Installed>,
-    /// The packages that are installed now.
+    /// The installed packages now.
     installed: Installed,
-    /// The names of packages that were to come along with each task.
+    /// The names of packages expected to be installed along with each task.
     brought: BTreeMap<RequestIndex, Vec<String>>,
-    /// The packages that were to go with a task, as nobody needs them any more.
+    /// The packages to be removed with a task because they are no longer needed.
     companions: BTreeMap<RequestIndex, Vec<Item>>,
-    /// The reasons why tasks were not done, by the index of the request.
+    /// The reasons why tasks were not carried out.
     refusals: BTreeMap<RequestIndex, SimulationError>,
-    /// That it is not known what there is now.
+    /// The error if the installed packages are unknown now.
     lost: Option<PackageError>,
-    /// The reason why nothing more is tried, as it would not work either.
+    /// The reason why no further tasks are attempted.
     stopped: Option<PackageError>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Does all tasks.
+    /// Carries out all tasks.
     pub(super) fn work(&mut self, tasks: &[Task], output: &mut Output<'_>) {
         let released: Vec<&Task> = tasks.iter().filter(|task| self.goes_first(task)).collect();
         self.mark(Mark::Released, &released, output);
@@ -73,7 +73,7 @@ impl<'a> Executor<'a> {
             }
             parts(&of_kind).iter().for_each(|part| self.transact(kind, part, output));
         }
-        // Packages that could not be installed may have been kept out by some that have gone since.
+        // Packages removed since then may have been the reason why others could not be installed.
         let kept_out: Vec<&Task> = tasks
             .iter()
             .filter(|task| task.kind == Some(Kind::Install) && self.refusals.contains_key(&task.request))
@@ -84,11 +84,11 @@ impl<'a> Executor<'a> {
         }
         self.look_again();
         self.mark_all(tasks, output);
-        self.put_holds_back(tasks, output);
+        self.restore_holds(tasks, output);
     }
 
-    /// Puts back the holds that were in the way of tasks that have failed nevertheless.
-    fn put_holds_back(&mut self, tasks: &[Task], output: &mut Output<'_>) {
+    /// Restores the holds that were released for tasks that failed.
+    fn restore_holds(&mut self, tasks: &[Task], output: &mut Output<'_>) {
         let has_lost_hold = |task: &&Task| {
             let instances = self.installed.instances(&task.item.key);
             self.refusals.contains_key(&task.request)
@@ -104,25 +104,25 @@ impl<'a> Executor<'a> {
         let items: Vec<Item> = lost.iter().map(|task| self.item_now(task)).collect();
         if let Err(problem) = self.give(Mark::Held, &items, output) {
             let names: Vec<String> = items.iter().map(|item| item.key.to_string()).collect();
-            output.warning(format!("{} is not held any more: {}", names.join(", "), problem.summary));
+            output.warning(format!("{} is no longer held: {}", names.join(", "), problem.summary));
         }
         self.look_again();
     }
 
-    /// Returns true if a hold is in the way of the task.
+    /// Returns true if a hold must be released before the task.
     fn goes_first(&self, task: &Task) -> bool {
         task.is_held
             && task.kind.is_some()
             && (self.manager.provider.releases_first() || task.marks.contains(&Mark::Released))
     }
 
-    /// Gives all packages the marks that they lack now.
+    /// Sets all marks that are missing now.
     fn mark_all(&mut self, tasks: &[Task], output: &mut Output<'_>) {
         let mut lacking: BTreeMap<Mark, Vec<&Task>> = BTreeMap::new();
         for task in tasks {
             match self.refusals.get(&task.request) {
                 None => {}
-                // From now on it is there for those that need it.
+                // It is now a dependency of the packages that need it.
                 Some(SimulationError::Needed(_)) if self.manager.provider.marks().contains(&Mark::Automatic) => {
                     lacking.entry(Mark::Automatic).or_default().push(task);
                     continue;
@@ -131,7 +131,7 @@ impl<'a> Executor<'a> {
             }
             let mut marks = self.need(task).marks;
             let wanted = self.requests[task.request].wanted;
-            // A hold that is not ours is put back.
+            // A hold that is not managed is restored.
             let is_held = self.installed.instances(&wanted.key).iter().any(|instance| instance.held);
             if task.is_held && !is_held && wanted.hold.is_none() && !wanted.ensure.is_gone() {
                 marks.push(Mark::Held);
@@ -146,14 +146,14 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Returns the actions that a package still needs.
+    /// Returns the changes that a package still needs.
     fn need(&self, task: &Task) -> Need {
         let wanted = self.requests[task.request].wanted;
         let candidate = task.item.version.as_deref();
         Need::new(wanted, &self.installed.instances(&wanted.key), candidate, self.manager.provider)
     }
 
-    /// Does tasks of a kind together; if that does not work, in ever smaller parts, so that only those fail that are to blame.
+    /// Carries out tasks of a kind together. On failure they are split into ever smaller groups, so that only the tasks at fault fail.
     fn transact(&mut self, kind: Kind, tasks: &[&Task], output: &mut Output<'_>) {
         let left: Vec<&Task> = tasks.iter().copied().filter(|task| !self.has_gone(task)).collect();
         let tasks = &left[..];
@@ -195,7 +195,7 @@ impl<'a> Executor<'a> {
             self.look_again();
         }
         let Err(problem) = ran else { return };
-        // Tasks that were done before it failed are done.
+        // Some tasks may have been completed before the failure.
         let undone: Vec<&Task> = accepted.into_iter().filter(|task| self.need(task).main.is_some()).collect();
         if problem.is_general && !undone.is_empty() {
             return self.stop(&undone, problem);
@@ -214,24 +214,24 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Returns true if a task's package has gone already with others that were in the way of something.
+    /// Returns true if a task's package was already removed because it conflicted with another one.
     fn has_gone(&self, task: &Task) -> bool {
         task.kind != Some(Kind::Install) && self.need(task).main.is_none()
     }
 
-    /// Keeps the answers to what a package is going to ask.
+    /// Stores the answers to debconf questions of the package.
     fn answer(&self, task: &Task, output: &mut Output<'_>) -> Result<(), PackageError> {
         let Some(answers) = task.answers.as_ref().filter(|_| task.kind == Some(Kind::Install)) else { return Ok(()) };
         let program = self.manager.provider.answer(&self.manager.system, &task.item.key, answers);
         let Some(mut program) = program else { return Ok(()) };
         self.manager.fetch(&mut program, output).map_err(|problem| {
-            // It may say what the answers are.
+            // The output may contain the answers.
             let lines = if answers.sensitive { Vec::new() } else { problem.lines };
             PackageError { lines, ..problem }
         })
     }
 
-    /// Notes which packages come and go with tasks.
+    /// Records which packages are installed and removed along with tasks.
     fn note_others(&mut self, tasks: &[&Task], comes: &[String], goes: Vec<Item>) {
         for task in tasks {
             self.brought.insert(task.request, comes.to_vec());
@@ -243,7 +243,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Returns the packages that have come along with a task's one.
+    /// Returns the packages that were installed along with the package of a task.
     pub(super) fn brought(&self, task: &Task) -> Vec<String> {
         let has = |installed: &Installed, name: &str| installed.packages.contains_key(name);
         let is_new = |name: &&String| {
@@ -252,7 +252,7 @@ impl<'a> Executor<'a> {
         self.brought.get(&task.request).into_iter().flatten().filter(is_new).cloned().collect()
     }
 
-    /// Fails tasks for a reason that is none of them alone, and all that come later.
+    /// Fails tasks, and all later ones, for a reason that does not depend on any single task.
     fn stop(&mut self, tasks: &[&Task], problem: PackageError) {
         for (number, task) in tasks.iter().enumerate() {
             let problem = if number == 0 { problem.clone() } else { problem.for_others() };
@@ -261,7 +261,7 @@ impl<'a> Executor<'a> {
         self.stopped = Some(problem);
     }
 
-    /// Returns true if nothing more is tried. Then these tasks have failed.
+    /// Returns true if no further tasks are attempted, in which case these tasks have failed.
     fn has_stopped(&mut self, tasks: &[&Task]) -> bool {
         let Some(problem) = &self.stopped else { return false };
         for task in tasks {
@@ -283,14 +283,14 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Gives packages a mark.
+    /// Marks packages.
     fn give(&mut self, mark: Mark, items: &[Item], output: &mut Output<'_>) -> Result<(), PackageError> {
         let mut program = self.manager.provider.mark(&self.manager.system, mark, items)?;
         self.manager.transact(&mut program, output)?;
         self.manager.system.mock.as_mut().map_or(Ok(()), |mock| mock.mark(mark, items))
     }
 
-    /// The package in the version that is there.
+    /// Returns the package with its installed version.
     fn item_now(&self, task: &Task) -> Item {
         let instances = self.installed.instances(&task.item.key);
         let version = newest(&instances, self.manager.provider).map(str::to_owned);

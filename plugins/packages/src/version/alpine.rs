@@ -1,13 +1,13 @@
-//! Versions of Alpine Linux, `NUMBERS[LETTER][_SUFFIX[NUMBER]…][-rREVISION]`, in the order that apk-package(5) gives.
+//! Versions of Alpine Linux, `NUMBERS[LETTER][_SUFFIX[NUMBER]…][-rREVISION]`, ordered as in apk-package(5).
 
 use super::{compare_digits, split_while};
 use std::cmp::Ordering;
 
-/// Suffixes that come before the version without them, and those that come after it, each in their order.
+/// Suffixes that sort before the version without a suffix, and those that sort after it, in order.
 const BEFORE: [&str; 4] = ["alpha", "beta", "pre", "rc"];
 const AFTER: [&str; 5] = ["cvs", "svn", "git", "hg", "p"];
 
-/// A version, taken apart.
+/// The parts of a version.
 #[derive(Debug, Default)]
 struct Parts<'a> {
     numbers: Vec<&'a [u8]>,
@@ -16,7 +16,7 @@ struct Parts<'a> {
     revision: &'a [u8],
 }
 
-/// Compares as `apk version -t`. A commit's hash, `~HASH`, does not count.
+/// Compares like `apk version -t`. The hash of a commit, `~HASH`, is ignored.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (parts(a), parts(b));
     let numbers = compare_numbers(&a.numbers, &b.numbers);
@@ -55,7 +55,7 @@ fn parts(version: &str) -> Parts<'_> {
     parts
 }
 
-/// Less than 0 before the version without a suffix, more than 0 after it.
+/// Returns a negative rank for suffixes that sort before the version without a suffix, and a positive one for others.
 fn rank(suffix: &[u8]) -> i8 {
     let place = |list: &[&str]| list.iter().position(|name| name.as_bytes() == suffix);
     let as_rank = |place: usize| i8::try_from(place).unwrap_or(i8::MAX);
@@ -66,7 +66,7 @@ fn rank(suffix: &[u8]) -> i8 {
     }
 }
 
-/// The first number counts as one; any other that begins with a zero counts like the digits of a fraction.
+/// Compares lists of numbers. Except for the first one, numbers with a leading zero compare like digits after a decimal point.
 fn compare_numbers(a: &[&[u8]], b: &[&[u8]]) -> Ordering {
     for (place, (a, b)) in a.iter().zip(b).enumerate() {
         let is_fraction = place > 0 && [a, b].iter().any(|number| number.starts_with(b"0"));

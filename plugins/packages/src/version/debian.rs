@@ -1,19 +1,19 @@
-//! Debian's versions, `[EPOCH:]UPSTREAM[-REVISION]`, in the order that deb-version(7) gives.
+//! Debian versions, `[EPOCH:]UPSTREAM[-REVISION]`, ordered as in deb-version(7).
 
 use super::{compare_digits, split_epoch, split_release, split_while};
 use std::cmp::Ordering;
 
-/// Compares as `dpkg --compare-versions`.
+/// Compares like `dpkg --compare-versions`.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let ((a_epoch, a), (b_epoch, b)) = (split_epoch(a), split_epoch(b));
     let ((a, a_revision), (b, b_revision)) = (split_release(a), split_release(b));
     compare_digits(a_epoch.unwrap_or_default().as_bytes(), b_epoch.unwrap_or_default().as_bytes())
         .then_with(|| compare_part(a, b))
-        // No revision is as good as revision 0.
+        // A missing revision equals revision 0.
         .then_with(|| compare_part(a_revision.unwrap_or_default(), b_revision.unwrap_or_default()))
 }
 
-/// Compares alternately parts without digits, letter by letter, and parts of digits, as numbers.
+/// Compares parts without digits by character and parts of digits by value, alternately.
 fn compare_part(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     while !a.is_empty() || !b.is_empty() {
@@ -41,7 +41,7 @@ fn compare_letters(a: &[u8], b: &[u8]) -> Ordering {
     weights.map(|(a, b)| a.cmp(&b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// A tilde comes before the end, the end before letters, and those before everything else.
+/// Returns the sort weight of a character. A tilde sorts before the end, the end before letters, and letters before all others.
 fn weight(byte: Option<&u8>) -> i32 {
     match byte {
         Some(b'~') => -1,

@@ -1,10 +1,10 @@
-//! Versions of Arch Linux, `[EPOCH:]VERSION[-RELEASE]`, in the order that vercmp(8) gives.
+//! Versions of Arch Linux, `[EPOCH:]VERSION[-RELEASE]`, ordered as in vercmp(8).
 
 use super::rpm::segment;
 use super::{compare_digits, split_epoch, split_release, split_while};
 use std::cmp::Ordering;
 
-/// Compares as `vercmp`: the release counts only if both have one.
+/// Compares like `vercmp`. The release counts only if both versions have one.
 pub fn compare(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -43,7 +43,7 @@ fn compare_part(a: &str, b: &str) -> Ordering {
         }
         (a, b) = (a_rest, b_rest);
     }
-    // Letters that are left over mean something before a release, as in 1.0rc; anything else comes after it.
+    // Remaining letters mark a pre-release, as in 1.0rc. Other remaining characters mark a newer version.
     match (a.first(), b.first()) {
         (None, None) => Ordering::Equal,
         (Some(left), _) if left.is_ascii_alphabetic() => Ordering::Less,

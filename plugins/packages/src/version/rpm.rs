@@ -1,9 +1,9 @@
-//! RPM's versions, `[EPOCH:]VERSION[-RELEASE]`, in the order that rpm-version(7) gives.
+//! RPM versions, `[EPOCH:]VERSION[-RELEASE]`, ordered as in rpm-version(7).
 
 use super::{compare_digits, split_epoch, split_release, split_while};
 use std::cmp::Ordering;
 
-/// Compares as `rpm` does: epoch, version, release.
+/// Compares like `rpm`: epoch, version, release.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let ((a_epoch, a), (b_epoch, b)) = (split_epoch(a), split_epoch(b));
     let ((a, a_release), (b, b_release)) = (split_release(a), split_release(b));
@@ -12,7 +12,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
         .then_with(|| compare_part(a_release.unwrap_or_default(), b_release.unwrap_or_default()))
 }
 
-/// Returns whether a version is the one that is asked for. An omitted epoch or release matches any.
+/// Returns true if a version is the requested one. An omitted epoch or release matches any.
 pub fn matches(asked: &str, version: &str) -> bool {
     let ((asked_epoch, asked), (epoch, version)) = (split_epoch(asked), split_epoch(version));
     let ((asked, asked_release), (version, release)) = (split_release(asked), split_release(version));
@@ -22,7 +22,7 @@ pub fn matches(asked: &str, version: &str) -> bool {
         && asked_release.is_none_or(|asked| compare_part(asked, release.unwrap_or_default()).is_eq())
 }
 
-/// Compares segments of digits or of letters; what stands between them only separates.
+/// Compares segments of digits or letters. Other characters only separate segments.
 pub(super) fn compare_part(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -31,7 +31,7 @@ pub(super) fn compare_part(a: &str, b: &str) -> Ordering {
             ([b'~', a_rest @ ..], [b'~', b_rest @ ..]) | ([b'^', a_rest @ ..], [b'^', b_rest @ ..]) => {
                 (a, b) = (a_rest, b_rest);
             }
-            // A tilde sorts before everything, even the end.
+            // A tilde sorts before everything, even before the end.
             ([b'~', ..], _) => return Ordering::Less,
             (_, [b'~', ..]) => return Ordering::Greater,
             // A caret sorts after the end, and before everything else.
@@ -46,7 +46,7 @@ pub(super) fn compare_part(a: &str, b: &str) -> Ordering {
                 let is_number = first.is_ascii_digit();
                 let ((a_segment, a_rest), (b_segment, b_rest)) = (segment(a, is_number), segment(b, is_number));
                 let order = match (b_segment.is_empty(), is_number) {
-                    // Numbers are newer than letters.
+                    // Numbers sort after letters.
                     (true, true) => Ordering::Greater,
                     (true, false) => Ordering::Less,
                     (false, true) => compare_digits(a_segment, b_segment),
@@ -65,7 +65,7 @@ fn without_separators(text: &[u8]) -> &[u8] {
     split_while(text, |byte| !byte.is_ascii_alphanumeric() && !b"~^".contains(byte)).1
 }
 
-/// The digits, or else the letters, that a text begins with, and the rest.
+/// Splits off the leading digits or letters.
 pub(super) fn segment(text: &[u8], is_number: bool) -> (&[u8], &[u8]) {
     split_while(text, |byte| if is_number { byte.is_ascii_digit() } else { byte.is_ascii_alphabetic() })
 }

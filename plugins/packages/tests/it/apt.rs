@@ -1,52 +1,52 @@
-//! apt and dpkg at work in a root of their own, with packages that are built for it.
+//! Tests with apt and dpkg in a separate root, and packages that are built for it.
 
-use crate::support::{APT, applied, apply, checked_and_applied, deeds_of, define, must, packages, sh};
+use crate::support::{APT, applied, apply, changes_of, checked_and_applied, define, must, packages, sh};
 use holo_testing::{Run, ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn(&ScratchRoot)| APT.trial(name, test);
     vec![
-        test("packages are installed in one transaction, and then there is nothing to do", installs),
-        test("check says what apply does, and changes nothing", checks),
-        test("check says which packages come along", others),
-        test("what somebody asked for is adopted", adopts),
+        test("packages are installed in one transaction", installs),
+        test("check reports what an apply would do", checks),
+        test("check lists packages that come along", others),
+        test("packages installed on request are adopted", adopts),
         test("versions are compared as dpkg does", versions),
         test("an older version needs force", downgrades),
-        test("latest is silent when it is the latest", latest),
-        test("of a transaction that fails only the culprit fails", culprits),
+        test("latest changes nothing if the latest version is installed", latest),
+        test("only the package that causes a failure fails", culprits),
         test("an undeclared package is not removed with another one", removals),
-        test("an undeclared package does not make place for another one", conflicts),
-        test("holds are set, taken back, and respected", holds),
-        test("a package of which only configuration is left is not there", leftovers),
-        test("configuration that a person changed is kept", conffiles),
-        test("an orphan becomes what it was", orphans),
-        test("an orphan stays that others need which are declared", needed_orphans),
+        test("an undeclared package is not removed because of a conflict", conflicts),
+        test("holds are set, released and respected", holds),
+        test("a package with only configuration left counts as absent", leftovers),
+        test("manually changed configuration is kept", conffiles),
+        test("an orphan is restored", orphans),
+        test("an orphan that declared packages need is kept", needed_orphans),
         test("a declared package is marked as installed by hand", marks),
         test("a watch notices that a package is removed", watched),
         test("a name may have an architecture", multi_arch),
-        test("the index is fetched once a run, if something is not known", refreshes),
-        test("the lock of another process is waited for", locks),
-        test("a transaction is not cut off by a signal to holo", signal_to_holo),
-        test("a transaction is not cut off by a signal to the plugin", signal_to_plugin),
-        test("a transaction is not cut off when the plugin is killed", plugin_killed),
-        test("a transaction is not cut off when its time is over", overtime),
-        test("a transaction that dpkg did not finish is put in order first", interrupted),
-        test("a failure that is no package's fault is tried once", tried_once),
-        test("a failure at every apply without a change refreshes nothing", fails_again),
+        test("the index is fetched at most once per run if a package is unknown", refreshes),
+        test("the lock of another process delays an apply", locks),
+        test("a transaction is not interrupted by a signal to holo", signal_to_holo),
+        test("a transaction is not interrupted by a signal to the plugin", signal_to_plugin),
+        test("a transaction is not interrupted when the plugin is killed", plugin_killed),
+        test("a transaction is not interrupted by its timeout", overtime),
+        test("an interrupted transaction of dpkg is repaired first", interrupted),
+        test("a general failure stops further attempts", tried_once),
+        test("a repeated failure without a change triggers no refresh", fails_again),
         test("changes name the version that was installed", other_version),
-        test("a name that ends with a plus is a name", plus_signs),
-        test("entities that are applied one by one end the same", one_by_one),
+        test("a name may end with a plus sign", plus_signs),
+        test("applying entities one by one gives the same result", one_by_one),
     ]
 }
 
-/// Returns the installed packages in dpkg's words.
+/// Returns the installed packages in the format of dpkg-query.
 fn state(root: &ScratchRoot) -> String {
     let format = "'${binary:Package} ${Version} ${db:Status-Abbrev};'";
     must(root, &format!("dpkg-query --admindir=$R/var/lib/dpkg -W -f={format}")).replace(" ;", ";")
 }
 
-/// Does something with apt beside us.
+/// Runs a command with apt set up for the root, as an administrator would.
 fn apt(root: &ScratchRoot, command: &str) -> String {
     let config = "printf 'Dir \"%s/\";\\nDir::State::status \"%s/var/lib/dpkg/status\";\\nDir::Bin::dpkg \"/usr/bin/dpkg\";\\n\
          DPkg::Options { \"--root=%s\"; };\\n' $R $R $R >$R/apt.conf; export APT_CONFIG=$R/apt.conf DEBIAN_FRONTEND=noninteractive";
@@ -75,11 +75,11 @@ fn checks(root: &ScratchRoot) {
     let deeds = ["installed bar 1.0", "held bar", "purged baz 1.0", "removed old 1.0", "installed plus 1.0"];
     checked_and_applied(root, &wanted, &deeds);
     assert_eq!(state(root), "bar 1.0 hi;foo 1.0 ii;old 1.0 rc;plus 1.0 ii;");
-    // Without anything, even an index, it still has an answer.
+    // Without an index, a check still has a result.
     must(root, "rm -rf $R/var/lib/apt $R/var/cache/apt $R/var/lib/holo/packages; echo >$R/var/lib/dpkg/status");
     define(root, &packages(&["foo"]));
     let run = root.holo(&["check"]);
-    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install foo"], "{run}");
+    assert_eq!(changes_of(&run), ["would fetch the index of packages, and install foo"], "{run}");
 }
 
 fn adopts(root: &ScratchRoot) {
@@ -90,15 +90,15 @@ fn adopts(root: &ScratchRoot) {
 fn others(root: &ScratchRoot) {
     apt(root, "apt-get -q update; apt-get -qy install foo=0.9~rc1");
     define(root, &packages(&["bar"]));
-    assert_eq!(deeds_of(&root.holo(&["check"])), ["would install bar 1.0, changing foo"]);
+    assert_eq!(changes_of(&root.holo(&["check"])), ["would install bar 1.0, changing foo"]);
     apt(root, "apt-get -qy purge foo");
     let pending = |wanted: &[&str], arguments: &[&str]| {
         define(root, &packages(wanted));
-        deeds_of(&root.holo(arguments))
+        changes_of(&root.holo(arguments))
     };
     assert_eq!(pending(&["bar", "baz"], &["check"]), ["would install bar 1.0 with foo", "would install baz 1.0"]);
     assert_eq!(pending(&["bar", "baz"], &["check", "package:bar"]), ["would install bar 1.0 with foo"]);
-    // What is declared itself comes along all the same.
+    // A declared package comes along as well.
     assert_eq!(pending(&["bar", "foo"], &["check", "package:bar"]), ["would install bar 1.0 with foo"]);
 }
 
@@ -118,11 +118,11 @@ fn downgrades(root: &ScratchRoot) {
     let run = apply(root, &["foo ensure=\"1.0\"", "baz"], &[], 1);
     assert!(run.stderr_lossy().contains("foo 2:0.9 is newer than 1.0 (use --force to proceed)"), "{run}");
     assert_eq!(state(root), "baz 1.0 ii;foo 2:0.9 ii;");
-    // A package that needs an older version is no reason either.
+    // Another package that needs an older version does not justify a downgrade.
     let run = apply(root, &["baz", "foo", "old"], &[], 1);
     assert!(run.stderr_lossy().contains("old : Depends: foo (= 1.0)"), "{run}");
     let run = apply(root, &["foo ensure=\"1.0\"", "baz"], &["--force"], 0);
-    assert_eq!(deeds_of(&run), ["downgraded foo 2:0.9 to 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["downgraded foo 2:0.9 to 1.0"], "{run}");
     assert_eq!(state(root), "baz 1.0 ii;foo 1.0 ii;");
 }
 
@@ -131,7 +131,7 @@ fn latest(root: &ScratchRoot) {
     let before = transactions(root);
     checked_and_applied(root, &["foo ensure=\"latest\"", "baz ensure=\"latest\""], &["upgraded foo 1.0 to 2:0.9"]);
     assert_eq!(transactions(root), before + 1);
-    // A version that is newer than all that are offered stays.
+    // An installed version that is newer than all available ones is kept.
     must(root, "rm $R/repo/pool/foo_2*; sh $D/build-deb.sh index");
     apt(root, "apt-get -q update");
     applied(root, &["foo ensure=\"latest\"", "baz ensure=\"latest\""], &[]);
@@ -140,17 +140,17 @@ fn latest(root: &ScratchRoot) {
 fn culprits(root: &ScratchRoot) {
     let wanted = ["baz", "broken", "foo", "nosuch", "old ensure=\"2.0\"", "plus", "rival"];
     let run = apply(root, &wanted, &[], 1);
-    assert_eq!(deeds_of(&run), ["installed baz 1.0", "installed foo 2:0.9", "installed plus 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["installed baz 1.0", "installed foo 2:0.9", "installed plus 1.0"], "{run}");
     let stderr = run.stderr_lossy();
     assert!(stderr.contains("!! apt knows no package nosuch\n"), "{run}");
     assert!(stderr.contains("!! apt has no old 2.0, only 1.0\n"), "{run}");
-    // The manager's own words.
+    // The output of the package manager is shown.
     assert!(stderr.contains("it is broken by design") && stderr.contains("error exit status 3"), "{run}");
     assert!(stderr.contains("rival : Conflicts: baz") || stderr.contains("Conflicts: baz"), "{run}");
     assert_eq!(state(root), "baz 1.0 ii;broken 1.0 iF;foo 2:0.9 ii;plus 1.0 ii;");
-    // Half of a package is none.
+    // A package that is only half installed counts as failed.
     let run = apply(root, &["bar", "baz", "broken", "foo", "plus"], &[], 1);
-    assert!(deeds_of(&run).contains(&"installed bar 1.0".to_owned()), "{run}");
+    assert!(changes_of(&run).contains(&"installed bar 1.0".to_owned()), "{run}");
     must(root, "touch $R/mended");
     applied(root, &["bar", "baz", "broken", "foo", "plus"], &["completed the installation of broken 1.0"]);
 }
@@ -159,14 +159,14 @@ fn removals(root: &ScratchRoot) {
     apt(root, "apt-get -q update; apt-get -qy install bar baz");
     let run = apply(root, &["baz ensure=\"absent\"", "foo ensure=\"absent\""], &[], 1);
     assert!(run.stderr_lossy().contains("removing foo would remove bar 1.0 (use --force to proceed)"), "{run}");
-    assert_eq!(deeds_of(&run), ["removed baz 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["removed baz 1.0"], "{run}");
     assert_eq!(state(root), "bar 1.0 ii;baz 1.0 rc;foo 2:0.9 ii;");
-    // Declared, both go, at once.
+    // If both are declared, both are removed in one transaction.
     let before = transactions(root);
     let wanted = ["bar ensure=\"absent\"", "baz ensure=\"absent\"", "foo ensure=\"absent\""];
     checked_and_applied(root, &wanted, &["removed bar 1.0", "removed foo 2:0.9"]);
     assert_eq!(transactions(root), before + 1);
-    // And a person may decide.
+    // The user may force the removal.
     apt(root, "apt-get -qy install bar");
     let run = apply(root, &["baz ensure=\"absent\"", "foo ensure=\"absent\""], &["--force"], 0);
     assert_eq!(state(root), "bar 1.0 rc;baz 1.0 rc;foo 2:0.9 rc;", "{run}");
@@ -186,10 +186,10 @@ fn holds(root: &ScratchRoot) {
     apt(root, "apt-get -q update");
     checked_and_applied(root, &["foo ensure=\"1.0\" hold=true"], &["installed foo 1.0", "held foo"]);
     assert_eq!(state(root), "foo 1.0 hi;");
-    // Our own hold is not in the way.
+    // A hold by holo does not prevent changes.
     checked_and_applied(root, &["foo ensure=\"1.1\" hold=true"], &["upgraded foo 1.0 to 1.1"]);
     assert_eq!(state(root), "foo 1.1 hi;");
-    // A person's is.
+    // A manual hold does.
     let run = apply(root, &["foo ensure=\"latest\""], &[], 1);
     assert!(run.stderr_lossy().contains("foo is held at 1.1 (use --force to proceed)"), "{run}");
     apply(root, &["foo ensure=\"latest\""], &["--force"], 0);
@@ -197,7 +197,7 @@ fn holds(root: &ScratchRoot) {
     checked_and_applied(root, &["foo hold=false"], &["released foo"]);
     assert_eq!(state(root), "foo 2:0.9 ii;");
     applied(root, &["foo"], &[]);
-    // A held package is not changed for another one either.
+    // A held package is not changed for another package either.
     apt(root, "apt-get -qy --allow-downgrades install foo=1.0; apt-mark hold foo");
     must(root, "sh $D/build-deb.sh make needy 1.0 all 'Depends: foo (>= 1.1)'");
     let run = apply(root, &["foo", "needy"], &[], 1);
@@ -206,7 +206,8 @@ fn holds(root: &ScratchRoot) {
     define(root, &packages(&["foo hold=true ensure=\"absent\""]));
     let run = root.holo(&["apply"]);
     assert!(
-        run.stderr_lossy().contains("10-test.toml:3: package:foo: hold: a package that is not there cannot be held"),
+        run.stderr_lossy()
+            .contains("10-test.toml:3: package:foo: hold: a package that is not installed cannot be held"),
         "{run}"
     );
 }
@@ -254,7 +255,7 @@ fn orphans(root: &ScratchRoot) {
     define(root, "");
     let scan = root.holo(&["scan"]);
     assert!(scan.stdout_lossy().contains("package:baz (all definition files have been deleted)"), "{scan}");
-    // A package for which there was nothing to do was never recorded.
+    // A package that needed no change was never recorded.
     assert!(!scan.stdout_lossy().contains("plus++"), "{scan}");
     let deeds = ["installed bar 1.0", "removed baz 1.0", "marked foo as installed for others", "held plus"];
     checked_and_applied(root, &[], &deeds);
@@ -267,7 +268,7 @@ fn orphans(root: &ScratchRoot) {
 fn needed_orphans(root: &ScratchRoot) {
     applied(root, &["bar", "foo"], &["installed bar 1.0", "installed foo 2:0.9"]);
     let run = apply(root, &["bar"], &[], 0);
-    assert_eq!(deeds_of(&run), ["left foo to bar"], "{run}");
+    assert_eq!(changes_of(&run), ["left foo to bar"], "{run}");
     assert_eq!(apt(root, "apt-mark showauto"), "foo");
     applied(root, &["bar"], &[]);
     applied(root, &[], &["removed bar 1.0"]);
@@ -285,7 +286,7 @@ fn marks(root: &ScratchRoot) {
 fn watched(root: &ScratchRoot) {
     apt(root, "apt-get -q update");
     applied(root, &["foo"], &["installed foo 2:0.9"]);
-    // It is ended by the first event, or when nothing happens for so long.
+    // The watch ends at the first event, or after the given time.
     let watch = format!("{} watch --apply --json --once --for 60s >$R/log", built("holo").display());
     apt(
         root,
@@ -306,11 +307,11 @@ fn multi_arch(root: &ScratchRoot) {
     checked_and_applied(root, &["multi", "multi:i386"], &["installed multi 1.0"]);
     assert_eq!(state(root), "multi:amd64 1.0 ii;multi:i386 1.0 ii;");
     checked_and_applied(root, &["multi", "multi:i386 ensure=\"absent\""], &["removed multi:i386 1.0"]);
-    // The definition has the same name, and is about another package.
+    // The definition has the same ID, but refers to another package.
     let run = apply(root, &["multi arch=\"i386\""], &[], 0);
-    assert_eq!(deeds_of(&run), ["installed multi:i386 1.0", "removed multi 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["installed multi:i386 1.0", "removed multi 1.0"], "{run}");
     assert_eq!(run.stderr_lossy().trim(), ">> package:multi takes over from package:multi:i386", "{run}");
-    // It was not there before under any name.
+    // The package was not installed before, under any name.
     let run = apply(root, &["multi:i386"], &[], 0);
     assert_eq!(run.stderr_lossy().trim(), ">> package:multi:i386 takes over from package:multi", "{run}");
     assert_eq!(state(root), "multi:i386 1.0 ii;");
@@ -328,25 +329,25 @@ fn refreshes(root: &ScratchRoot) {
     must(root, "sh $D/build-deb.sh make new 1.0");
     applied(root, &["baz", "foo", "new"], &["installed new 1.0"]);
     assert_eq!(updates(), 2);
-    // An index that cannot be fetched is a reason to be told, and none for the others to fail.
+    // A failed refresh is reported, but does not fail other packages.
     must(root, "rm $R/repo/Release $R/repo/Packages");
     let run = apply(root, &["bar", "baz", "nosuch"], &[], 1);
     assert!(
         run.stderr_lossy().contains("apt-get: exit status 100") && run.stderr_lossy().contains("knows no"),
         "{run}"
     );
-    assert!(deeds_of(&run).contains(&"installed bar 1.0".to_owned()), "{run}");
+    assert!(changes_of(&run).contains(&"installed bar 1.0".to_owned()), "{run}");
 }
 
 fn locks(root: &ScratchRoot) {
     apt(root, "apt-get -q update");
     define(root, &packages(&["baz"]));
-    // Another installation is under way for two seconds more.
+    // Another installation runs for two more seconds.
     apt(root, "setsid apt-get -qy install slow >$R/log 2>&1 & while ! test -e $R/slow-begun; do sleep 0.05; done");
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["installed baz 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["installed baz 1.0"], "{run}");
     assert_eq!(state(root), "baz 1.0 ii;slow 1.0 ii;");
-    // But not for ever.
+    // The wait has a limit.
     must(root, "rm $R/slow-begun");
     apt(
         root,
@@ -391,7 +392,7 @@ fn one_by_one(root: &ScratchRoot) {
     assert_eq!(state(root), "baz 1.0 rc;foo 0.9~rc1 ii;");
 }
 
-/// Starts an apply in the background, `$holo` its number, and waits until a maintainer script has begun; then does something.
+/// Starts an apply in the background, with `$holo` as its process ID, waits until a maintainer script has started, and runs a script.
 fn during(root: &ScratchRoot, begun: &str, script: &str) -> String {
     let holo = built("holo");
     let begin = format!(
@@ -403,11 +404,11 @@ fn during(root: &ScratchRoot, begun: &str, script: &str) -> String {
 
 fn signal_to_holo(root: &ScratchRoot) {
     define(root, &packages(&["foo", "slower"]));
-    // Longer than anything has that is killed.
+    // This takes longer than any process has after it receives a signal.
     let status = during(root, "slower-begun", "kill -TERM $holo; wait $holo && echo 0 || echo $?");
     let said = root.read("said").to_string();
     assert_eq!(status, "143", "{said}");
-    assert!(said.contains(">> apt-get is let finish, which may take up to 1800s\n"), "{said}");
+    assert!(said.contains(">> apt-get is completed first, which may take up to 1800s\n"), "{said}");
     assert_eq!(state(root), "foo 2:0.9 ii;slower 1.0 ii;", "{said}");
     applied(root, &["foo", "slower"], &[]);
 }
@@ -425,7 +426,7 @@ fn signal_to_plugin(root: &ScratchRoot) {
 fn plugin_killed(root: &ScratchRoot) {
     define(root, &packages(&["foo", "slow"]));
     during(root, "slow-begun", "kill -KILL $plugin; wait $holo || true");
-    // The next one waits for what is still at work.
+    // The next apply waits for the process that is still running.
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert_eq!(state(root), "foo 2:0.9 ii;slow 1.0 ii;");
@@ -433,24 +434,24 @@ fn plugin_killed(root: &ScratchRoot) {
 }
 
 fn overtime(root: &ScratchRoot) {
-    // The longest time that is given is that of all.
+    // The longest timeout applies to the whole transaction.
     let run = apply(root, &["foo timeout=\"1s\"", "slow timeout=\"10ms\"", "baz"], &[], 0);
-    assert_eq!(deeds_of(&run), ["installed baz 1.0", "installed foo 2:0.9", "installed slow 1.0"], "{run}");
-    assert!(run.stderr_lossy().contains("longer than its timeout of 1s; it was let finish"), "{run}");
+    assert_eq!(changes_of(&run), ["installed baz 1.0", "installed foo 2:0.9", "installed slow 1.0"], "{run}");
+    assert!(run.stderr_lossy().contains("longer than its timeout of 1s, but was not interrupted"), "{run}");
     applied(root, &["foo", "slow", "baz"], &[]);
 }
 
 fn interrupted(root: &ScratchRoot) {
     let begin = "setsid apt-get -qy install slow >$R/log 2>&1 & while ! test -e $R/slow-begun; do sleep 0.05; done";
-    // Nobody else's dpkg is ended: only what apt has started.
+    // Only kill the dpkg that this apt has started.
     let kill = "kill -KILL $(cat /proc/$!/task/$!/children) $!";
     apt(root, &format!("apt-get -q update; {begin}; {kill}; wait || true"));
     assert_ne!(must(root, "ls $R/var/lib/dpkg/updates"), "");
     let check = root.holo(&["check"]);
     assert!(check.stderr.is_empty(), "{check}");
     let run = apply(root, &["foo"], &[], 0);
-    assert!(run.stderr_lossy().starts_with(">> dpkg had been interrupted; "), "{run}");
-    assert_eq!(deeds_of(&run), ["installed foo 2:0.9"], "{run}");
+    assert!(run.stderr_lossy().starts_with(">> dpkg was interrupted; "), "{run}");
+    assert_eq!(changes_of(&run), ["installed foo 2:0.9"], "{run}");
     assert_eq!(state(root), "foo 2:0.9 ii;slow 1.0 ii;");
     applied(root, &["foo", "slow"], &[]);
 }
@@ -465,10 +466,10 @@ fn tried_once(root: &ScratchRoot) {
     let stderr = run.stderr_lossy();
     assert_eq!(stderr.matches("Could not get lock").count() + stderr.matches("dpkg frontend lock").count(), 1, "{run}");
     assert_eq!(stderr.matches("!! ").count(), 5, "{run}");
-    assert_eq!(stderr.matches(", so nothing more was tried\n").count(), 4, "{run}");
+    assert_eq!(stderr.matches(", so no further changes were attempted\n").count(), 4, "{run}");
 }
 
-/// Makes a command subscribe to packages.
+/// Defines a command that subscribes to packages.
 fn subscribe(root: &ScratchRoot, packages: &str) {
     let plugin = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
     root.write("etc/holorc", plugin("packages") + &plugin("exec"));
@@ -481,13 +482,13 @@ fn fails_again(root: &ScratchRoot) {
     subscribe(root, "'package:broken', 'package:nosuch', 'package:old'");
     let wanted = ["broken", "nosuch", "old ensure=\"2.0\""];
     let is_refreshed = |run: &Run| run.stdout_lossy().contains("Executing exec:listens");
-    // It is unpacked by the first apply, which the next run tells the subscriber, and is not configured by any.
+    // The first apply unpacks the package, which the next run reports to the subscriber. No apply can configure it.
     for refreshes in [false, true, false, false] {
         let run = apply(root, &wanted, &[], 1);
         assert!(run.stderr_lossy().contains("it is broken by design"), "{run}");
         assert_eq!((&*state(root), is_refreshed(&run)), ("broken 1.0 iF;", refreshes), "{run}");
     }
-    // Neither is a database that cannot be read a change.
+    // An unreadable database is no change either.
     must(root, "mv $R/var/lib/dpkg/status $R/status; mkdir $R/var/lib/dpkg/status");
     for _ in 0..2 {
         let run = apply(root, &wanted, &[], 1);
@@ -502,7 +503,7 @@ fn other_version(_: &ScratchRoot) {
     let path = std::env::var("PATH").unwrap();
     let root = crate::support::root().file("etc/os-release", "ID=debian\n");
     let path = format!("{}:{path}", root.join("bin").display());
-    // As if the repository had changed since it was asked.
+    // Simulate a repository that has changed since it was queried.
     let apt_get = "#!/bin/bash\nexec /usr/bin/apt-get \"${@/#foo=2:0.9/foo=1.1}\"\n";
     let root = root.script("bin/apt-get", apt_get).env("PATH", path);
     must(&root, "sh $D/build-deb.sh");

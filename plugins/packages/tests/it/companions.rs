@@ -1,7 +1,7 @@
-//! Packages that came along with one go with it, and nothing else does.
+//! A package is removed together with the packages that were installed along with it, and no others.
 
 use crate::support::{
-    APT, DNF, Manager, PACMAN, ZYPPER, applied, checked_and_applied, deeds_of, define, must, packages,
+    APT, DNF, Manager, PACMAN, ZYPPER, applied, changes_of, checked_and_applied, define, must, packages,
 };
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
@@ -9,13 +9,13 @@ use libtest_mimic::Trial;
 pub(crate) fn trials() -> Vec<Trial> {
     let apt = |name: &str, test: fn(&ScratchRoot)| APT.trial(&format!("apt: {name}"), test);
     let rpm = |manager: Manager| {
-        manager.trial(&format!("{}: what came along goes with it", manager.name), |root| {
+        manager.trial(&format!("{}: packages that came along are removed with it", manager.name), |root| {
             applied(root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
             gone(root, &["removed bar 1.0-1", "removed foo 2:0.9-1"]);
         })
     };
     vec![
-        apt("what came along goes with it", |root| {
+        apt("packages that came along are removed with it", |root| {
             applied(root, &["bar", "baz"], &["installed bar 1.0", "installed baz 1.0"]);
             gone(root, &["removed bar 1.0", "removed foo 2:0.9"]);
         }),
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("what was there, or nobody needs for long, stays", others),
         rpm(DNF),
         rpm(ZYPPER),
-        PACMAN.trial("pacman: what came along goes with it", |root| {
+        PACMAN.trial("pacman: packages that came along are removed with it", |root| {
             applied(root, &["bar", "baz"], &["installed bar 1.0-1", "installed baz 1.0-1"]);
             gone(root, &["removed bar 1.0-1", "removed foo 1.1-1"]);
         }),
@@ -34,9 +34,9 @@ fn gone(root: &ScratchRoot, deeds: &[&str]) {
     define(root, &packages(&["baz"]));
     let check = root.holo(&["check"]);
     let would = deeds[0].replace("removed", "would remove");
-    assert_eq!(deeds_of(&check), [format!("{would} with foo")], "{check}");
+    assert_eq!(changes_of(&check), [format!("{would} with foo")], "{check}");
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert_eq!(changes_of(&run), deeds, "{run}");
     assert!(run.stderr.is_empty(), "{run}");
     let again = root.holo(&["apply"]);
     assert!(again.success() && again.stdout.is_empty(), "{again}");
@@ -51,12 +51,12 @@ fn apt(root: &ScratchRoot, command: &str) -> String {
 fn stays(root: &ScratchRoot) {
     must(root, "sh $D/build-deb.sh make second 1.0 all 'Depends: foo'");
     let came = ["installed bar 1.0"];
-    // Somebody has installed what needs it.
+    // A package that depends on it was installed.
     applied(root, &["bar"], &came);
     apt(root, "apt-get -qy install second");
     checked_and_applied(root, &[], &["removed bar 1.0"]);
     apt(root, "apt-get -qy purge second; apt-get -qy --purge autoremove");
-    // Somebody wants it.
+    // It was marked as manually installed.
     applied(root, &["bar"], &came);
     apt(root, "apt-mark manual foo");
     checked_and_applied(root, &[], &["removed bar 1.0"]);
@@ -67,11 +67,11 @@ fn stays(root: &ScratchRoot) {
 }
 
 fn others(root: &ScratchRoot) {
-    // It was there, and nobody needs it.
+    // It was installed before, and no package needs it.
     apt(root, "apt-get -q update; apt-get -qy install foo; apt-mark auto foo");
     applied(root, &["bar"], &["installed bar 1.0"]);
     checked_and_applied(root, &[], &["removed bar 1.0"]);
-    // Neither does what came along with nothing of ours go.
+    // Packages that were installed by others stay too.
     apt(root, "apt-get -qy install baz; apt-mark auto baz; apt-get -qy purge foo");
     applied(root, &["bar"], &["installed bar 1.0"]);
     applied(root, &[], &["removed bar 1.0", "removed foo 2:0.9"]);

@@ -1,6 +1,6 @@
-//! Others who are at work, architectures that are gone, and scripts that say what a terminal would obey.
+//! Other processes that hold locks, foreign architectures that were removed, and scripts that print control characters.
 
-use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, deeds_of, define, is_dnf_5, must, packages};
+use crate::support::{APT, DNF, Manager, ZYPPER, applied, apply, changes_of, define, is_dnf_5, must, packages};
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot};
 use libtest_mimic::Trial;
@@ -15,7 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         let tools = TOOLS[usize::from(manager.name == "zypper")];
         Manager { tools, ..manager }.trial(&format!("{}: {name}", manager.name), move |root| {
             must(root, if manager.name == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
-            // RPM has a database only once something is installed.
+            // The RPM database exists only after the first installation.
             applied(root, &["foo"], &["installed foo 2:0.9-1"]);
             test(root, manager);
         })
@@ -31,28 +31,28 @@ pub(crate) fn trials() -> Vec<Trial> {
         rpm(ZYPPER, "another one at work is waited for, but not for ever", zypper_at_work),
         rpm(DNF, "RPM at work is waited for, but not for ever", rpm_at_work),
         rpm(ZYPPER, "RPM at work is waited for, but not for ever", rpm_at_work),
-        APT.trial("apt: an orphan of an architecture that is not configured any more is forgotten", no_architecture),
-        APT.trial("apt: what a script says is shown so that a terminal does not obey it", escapes),
+        APT.trial("apt: an orphan of a removed architecture is forgotten", no_architecture),
+        APT.trial("apt: control characters in script output are escaped", escapes),
     ]
 }
 
 const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
 const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/null";
 
-/// Demands that a lock which is let go is waited for, and that one which is not fails all packages once.
+/// Asserts that a lock delays an apply, and that a lock that is never released fails all packages once.
 fn waits(root: &ScratchRoot, locked_for: &dyn Fn(u32) -> String, words: &str) {
     must(root, &locked_for(3));
     applied(root, &["baz", "foo"], &["installed baz 1.0-1"]);
-    // Whoever lets go of the lock first has done so for good.
+    // Wait until the first process has ended, as it would release the lock of the second.
     must(root, "while kill -0 $(cat $R/other) 2>/dev/null; do sleep 0.1; done");
     must(root, &locked_for(600));
     let run = apply(root, &["bar timeout=\"2s\"", "baz", "foo", "old ensure=\"absent\""], &[], 1);
     must(root, "kill $(cat $R/other)");
     assert!(run.stderr_lossy().contains(words), "{run}");
-    assert_eq!(deeds_of(&run), [""; 0], "{run}");
+    assert_eq!(changes_of(&run), [""; 0], "{run}");
 }
 
-/// The lock of dnf is a file with the ID of a process that exists; that of version 5 one of fcntl.
+/// The lock of dnf 4 is a file with a process ID. The lock of dnf 5 is an fcntl lock.
 fn dnf_at_work(root: &ScratchRoot, _: Manager) {
     if is_dnf_5() {
         let locked = |seconds: u32| held("$R/var/lib/dnf/system-repo.lock", seconds);
@@ -67,21 +67,21 @@ fn dnf_at_work(root: &ScratchRoot, _: Manager) {
     waits(root, &locked, "metadata already locked by ");
 }
 
-/// The lock of zypper is such a file, too.
+/// The lock of zypper is a file with a process ID.
 fn zypper_at_work(root: &ScratchRoot, _: Manager) {
     let locked =
         |seconds: u32| format!("setsid sleep {seconds} >/dev/null 2>&1 & echo $! | tee $R/other >$R/run/zypp.pid");
     waits(root, &locked, "System management is locked by the application with pid");
 }
 
-/// The lock of RPM is one of fcntl.
+/// The lock of RPM is an fcntl lock.
 fn rpm_at_work(root: &ScratchRoot, _: Manager) {
     let path = "$(find $R -name .rpm.lock | grep -v /build/)";
     let words = if is_dnf_5() { "Rpm transaction failed" } else { "can't create transaction lock" };
     waits(root, &|seconds| held(path, seconds), words);
 }
 
-/// Returns a script that holds a lock of fcntl for some seconds.
+/// Returns a script that holds an fcntl lock for some seconds.
 fn held(path: &str, seconds: u32) -> String {
     format!(
         "rm -f $R/locked; path={path}; setsid python3 -c \"import fcntl, sys, time\n\
@@ -101,12 +101,12 @@ fn no_architecture(root: &ScratchRoot) {
     applied(root, &["foo", "multi:i386 ensure=\"absent\""], &["installed foo 2:0.9", "removed multi:i386 1.0"]);
     must(root, "sed -i /i386/d $R/var/lib/dpkg/arch; grep -q amd64 $R/var/lib/dpkg/arch");
     let run = apply(root, &["foo"], &[], 0);
-    let warning = ">> apt is not configured for i386 any more; multi:i386 stays as it is, and is forgotten";
+    let warning = ">> apt is not configured for i386 any more; multi:i386 is left as it is and no longer managed";
     assert_eq!(run.stderr_lossy().trim(), warning, "{run}");
     applied(root, &["foo"], &[]);
 }
 
-/// Kills the plugin, apt and dpkg, each at its own call with this number: at their beginning, while packages are unpacked, and later.
+/// Kills the plugin, apt and dpkg, each at its system call with this number: at startup, while packages are unpacked, and later.
 fn killed() {
     let points =
         [("rename", [1, 4, 9, 16]), ("renameat2", [1, 2, 3, 5]), ("fsync", [2, 7, 14, 25]), ("mkdir", [1, 2, 3, 5])];

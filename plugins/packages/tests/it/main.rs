@@ -1,4 +1,4 @@
-//! The integration tests of the plugin `packages`: one module a topic, named in front of its tests.
+//! Integration tests of the `packages` plugin: one module for each topic, whose name prefixes its tests.
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod apt;

@@ -1,4 +1,4 @@
-//! Packages that can be called in several ways: who manages them, and what becomes of what was there before.
+//! Packages with several names: which entity manages them, and which records they have.
 
 use holo_testing::{Run, ScratchRoot, binaries::built, random};
 use libtest_mimic::Trial;
@@ -19,7 +19,7 @@ fn root() -> ScratchRoot {
     ScratchRoot::new().binary(built("holo")).plugin("packages").file("etc/os-release", "ID=debian\n")
 }
 
-/// Applies definitions; what was said, and what was called.
+/// Applies definitions. Returns the run and the commands.
 #[track_caller]
 fn apply(root: &ScratchRoot, definitions: &str, arguments: &[&str]) -> (Run, Vec<String>) {
     root.write(DEFINITIONS, definitions);
@@ -28,7 +28,7 @@ fn apply(root: &ScratchRoot, definitions: &str, arguments: &[&str]) -> (Run, Vec
     (run, calls)
 }
 
-/// `install libm`, of a whole command.
+/// Shortens a command to `install libm`.
 fn short(call: &str) -> String {
     let (options, packages) = call.split_once(" -- ").unwrap();
     format!("{} {packages}", options.rsplit(' ').next().unwrap())
@@ -45,7 +45,7 @@ fn records(root: &ScratchRoot) -> Vec<String> {
     names
 }
 
-/// The name of the machine's own architecture.
+/// Returns the native architecture.
 fn native(root: &ScratchRoot) -> &'static str {
     root.write("var/lib/dpkg/arch", "amd64\ni386\n");
     "amd64"
@@ -66,7 +66,7 @@ fn a_package_under_another_name_keeps_its_base() {
         let again = root.holo(&["apply"]);
         assert!(again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
     }
-    // It was not there before the first of them.
+    // The package was not installed before the first entity.
     let (run, calls) = apply(&root, "", &[]);
     assert_eq!(calls, ["remove libm"], "{run}");
     assert_eq!(records(&root), [] as [&str; 0]);
@@ -81,7 +81,7 @@ fn a_package_of_another_architecture_is_another_package() {
     assert_eq!(calls, ["install libm", "remove libm:i386"], "{run}");
     assert!(run.stderr.is_empty() && run.stdout_lossy().contains("Scrubbing package:libm:i386 ("), "{run}");
     assert_eq!(records(&root), ["package:libm.json"]);
-    // The rest of an apply of only one of them is done by the next apply.
+    // The next apply completes a partial one.
     let (run, calls) = apply(&root, &package("name=\"libm\" arch=\"i386\""), &["package:libm"]);
     assert_eq!(calls, ["install libm:i386"], "{run}");
     assert_eq!(records(&root), ["package:libm.json", "package:libm:amd64.json"]);
@@ -103,7 +103,7 @@ fn two_names_of_a_package_contradict_each_other() {
     assert!(said.contains("10-test.toml and package:libm:amd64 in "), "{run}");
     assert_eq!(root.holo(&["scan"]).status, Some(1));
     assert_eq!(records(&root), [] as [&str; 0]);
-    // A dispatcher of version 3 knows of no owners: the plugin tells it.
+    // A dispatcher of version 3 does not check ownership, and so the plugin reports the conflict.
     let environment = "export HOLO_ROOT_DIR=$R HOLO_API_VERSION=3 HOLO_RESOURCE_DIR=$R/usr/share/holo/packages \
         HOLO_STATE_DIR=$R/var/lib/holo/packages HOLO_CACHE_DIR=$R/tmp/cache";
     let plugin = built("holo-packages");
@@ -111,14 +111,14 @@ fn two_names_of_a_package_contradict_each_other() {
     let run = root.run("/bin/sh", &["-ec", &script]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     assert_eq!(run.stderr_lossy().matches("is what").count(), 2, "{run}");
-    // Other architectures are other packages.
+    // Packages of different architectures are different packages.
     let (run, calls) =
         apply(&root, &(package("name=\"libm\"") + &package("name=\"libm:i386\" ensure=\"absent\"")), &[]);
     assert_eq!(calls, ["install libm"], "{run}");
     assert!(run.success(), "{run}");
 }
 
-/// Under any names, and in any selection, packages become as they are defined, and in the end as they were.
+/// Random names and selections: packages become as defined, and as they were originally in the end.
 fn names_come_and_go() {
     random::cases(40, |random| {
         let root = root();
@@ -135,7 +135,7 @@ fn names_come_and_go() {
             let mut wanted = BTreeMap::new();
             let mut definitions = String::new();
             for id in ["aa", "aa:amd64", "aa:i386", "bb", "bb:amd64", "bb:i386"] {
-                // An architecture in the name is the same as one that is a key.
+                // An architecture in the name equals one in the key.
                 let arch = if id.len() == 2 { *random.pick(&["", "", "arch=\"i386\"", "arch=\"amd64\""]) } else { "" };
                 let is_wanted = random.chance(50);
                 if random.chance(30) {

@@ -1,33 +1,33 @@
-//! pacman at work in a root of its own, with packages that are built for it.
+//! Tests with pacman in a separate root, and packages that are built for it.
 
-use crate::support::{self, applied, apply, checked_and_applied, deeds_of, define, must, packages};
+use crate::support::{self, applied, apply, changes_of, checked_and_applied, define, must, packages};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn(&ScratchRoot)| support::PACMAN.trial(name, test);
     vec![
-        test("what a person has pacman ignore is held", ignored),
-        test("packages are installed, changed and removed as they are declared", life),
-        test("what nobody declared is not removed", refusals),
-        test("of a transaction that fails only the culprit fails", culprits),
-        test("an orphan becomes what it was", orphans),
-        test("someone else's lock is waited for", locks),
-        test("what somebody asked for is adopted", adopts),
+        test("packages that pacman ignores are held", ignored),
+        test("packages are installed, changed and removed as declared", life),
+        test("undeclared packages are not removed", refusals),
+        test("only the package that causes a failure fails", culprits),
+        test("an orphan is restored", orphans),
+        test("the lock of another process delays an apply", locks),
+        test("packages installed on request are adopted", adopts),
     ]
 }
 
 const PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --cachedir $R/var/cache/pacman/pkg \
     --logfile $R/log --gpgdir $R/etc/pacman.d/gnupg --noconfirm";
 
-/// Returns the installed packages in pacman's words.
+/// Returns the installed packages in the format of pacman.
 fn state(root: &ScratchRoot) -> String {
     must(root, &format!("{PACMAN} -Q | tr '\\n' ';'"))
 }
 
 fn life(root: &ScratchRoot) {
     let wanted = ["bar", "baz", "foo ensure=\"1.0\""];
-    // Nothing is known of them before the index was fetched.
+    // The packages are unknown until the index is refreshed.
     applied(root, &wanted, &["installed bar 1.0-1", "installed baz 1.0-1", "installed foo 1.0-1"]);
     assert_eq!(state(root), "bar 1.0-1;baz 1.0-1;foo 1.0-1;");
     applied(root, &["bar", "baz", "foo ensure=\"1.0-1\""], &[]);
@@ -39,7 +39,7 @@ fn life(root: &ScratchRoot) {
     let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &[], 1);
     assert!(run.stderr_lossy().contains("foo 1.1-1 is newer than 1.0-1 (use --force to proceed)"), "{run}");
     let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &["--force"], 0);
-    assert_eq!(deeds_of(&run), ["downgraded foo 1.1-1 to 1.0-1"], "{run}");
+    assert_eq!(changes_of(&run), ["downgraded foo 1.1-1 to 1.0-1"], "{run}");
     let run = apply(root, &["bar", "foo hold=true"], &[], 1);
     assert!(run.stderr_lossy().contains("pacman cannot hold packages"), "{run}");
 }
@@ -61,16 +61,16 @@ fn ignored(root: &ScratchRoot) {
         assert!(stderr.contains("grouped is held at 1.0-1 (use --force to proceed)"), "{run}");
     }
     assert_eq!(state(root), "baz 1.0-1;foo 1.0-1;grouped 1.0-1;");
-    // Neither does it change because another package needs a newer one.
+    // It is not changed for another package either.
     let wanted = ["foo", "grouped", "user"];
     define(root, &packages(&wanted));
     let (check, run) = (root.holo(&["check"]), apply(root, &wanted, &[], 1));
     assert!(!check.stderr_lossy().is_empty() && !run.stderr_lossy().is_empty(), "{check}\n{run}");
     assert!(state(root).contains("foo 1.0-1;") && !state(root).contains("user"), "{run}");
-    // A definition may say that it does not matter, and so may a person.
+    // A definition or the user may override this.
     checked_and_applied(root, &["foo hold=false ensure=\"latest\"", "grouped"], &["upgraded foo 1.0-1 to 1.1-1"]);
     let run = apply(root, &["foo", "grouped ensure=\"latest\""], &["--force"], 0);
-    assert_eq!(deeds_of(&run), ["upgraded grouped 1.0-1 to 2.0-1"], "{run}");
+    assert_eq!(changes_of(&run), ["upgraded grouped 1.0-1 to 2.0-1"], "{run}");
 }
 
 fn adopts(root: &ScratchRoot) {
@@ -93,11 +93,11 @@ fn refusals(root: &ScratchRoot) {
 fn culprits(root: &ScratchRoot) {
     must(root, "bash $D/build-arch.sh make needy 1.0-1 'depend = nothing-there'");
     let run = apply(root, &["baz", "foo", "needy", "nosuch", "rival"], &[], 1);
-    assert_eq!(deeds_of(&run), ["installed baz 1.0-1", "installed foo 1.1-1"], "{run}");
+    assert_eq!(changes_of(&run), ["installed baz 1.0-1", "installed foo 1.1-1"], "{run}");
     let stderr = run.stderr_lossy();
     assert!(stderr.contains("!! pacman knows no package nosuch\n"), "{run}");
     assert!(stderr.contains("nothing-there") && stderr.contains("conflict"), "{run}");
-    // A package that is in the way goes if it is declared to.
+    // A conflicting package is removed if its removal is declared.
     let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);
     assert_eq!(state(root), "foo 1.1-1;rival 1.0-1;", "{run}");
 }
@@ -115,7 +115,7 @@ fn orphans(root: &ScratchRoot) {
 }
 
 fn locks(root: &ScratchRoot) {
-    // A process that is at work holds the lock open.
+    // A running process keeps the lock file open.
     let other = |then: &str| {
         format!(
             "rm -f $R/begun; setsid sh -c 'exec 9>$R/var/lib/pacman/db.lck; touch $R/begun; sleep 2; {then}' >/dev/null 2>&1 & \
@@ -127,10 +127,10 @@ fn locks(root: &ScratchRoot) {
     must(root, &other("true"));
     let run = apply(root, &["baz ensure=\"absent\" timeout=\"1s\"", "foo"], &[], 1);
     assert_eq!(run.stderr_lossy().matches("unable to lock database").count(), 1, "{run}");
-    assert!(run.stderr_lossy().contains("!! pacman: exit status 1, so nothing more was tried\n"), "{run}");
-    // A lock that nobody holds was left behind.
+    assert!(run.stderr_lossy().contains("!! pacman: exit status 1, so no further changes were attempted\n"), "{run}");
+    // A lock file that no process has open was left behind.
     must(root, "sleep 2");
     let run = apply(root, &["baz ensure=\"absent\""], &[], 0);
-    assert!(run.stderr_lossy().starts_with(">> pacman had been interrupted; "), "{run}");
-    assert_eq!(deeds_of(&run), ["removed baz 1.0-1"], "{run}");
+    assert!(run.stderr_lossy().starts_with(">> pacman was interrupted and left "), "{run}");
+    assert_eq!(changes_of(&run), ["removed baz 1.0-1"], "{run}");
 }

@@ -1,6 +1,6 @@
-//! Repositories: declared, changed by a person, taken back; with apt, dnf, zypper and pacman at work in roots of their own.
+//! Tests of repositories with apt, dnf, zypper and pacman in separate roots: they are defined, manually changed, and removed.
 
-use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, deeds_of, define, must};
+use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, changes_of, define, must};
 use holo_testing::{Run, ScratchRoot};
 use libtest_mimic::Trial;
 
@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("what a person has changed needs force, and what was there comes back", changed),
         apt("the difference is shown, but no password", shown),
         apt("a priority decides which version is installed", pinned),
-        apt("a repository that cannot be fetched from fails, until it can", unreachable),
+        apt("an unreachable repository fails until it is reachable", unreachable),
         apt("a repository is absent", absent),
         apt("a package that a repository needs comes before it", bootstrap),
         apt("a file of a repository is taken over from files, and given back", handed_over),
@@ -35,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Returns a definition of the repository that has been built, and of packages.
+/// Returns definitions of the built repository and of packages.
 fn definitions(root: &ScratchRoot, keys: &str, packages: &[&str]) -> String {
     let uri = format!("copy:{}/repo", root.path().display());
     let repository = format!("[[repository]]\nname = \"test\"\nuris = [\"{uri}\"]\n{keys}\n");
@@ -52,7 +52,7 @@ fn updates(root: &ScratchRoot) -> usize {
 #[track_caller]
 fn done(root: &ScratchRoot, arguments: &[&str], expected: &[String]) -> Run {
     let run = root.holo(arguments);
-    assert_eq!(deeds_of(&run), expected, "{run}");
+    assert_eq!(changes_of(&run), expected, "{run}");
     assert_eq!(run.stderr_lossy(), "", "{run}");
     run
 }
@@ -81,12 +81,12 @@ fn apt_life(root: &ScratchRoot) {
     let uri = format!("copy:{}/repo", root.path().display());
     assert_eq!(root.read(SOURCE), format!("Types: deb\nURIs: {uri}\nSuites: ./\nTrusted: yes\n"));
     silent(root);
-    // Nothing defines anything any more: packages go first.
+    // All definitions are gone. Packages are removed first.
     define(root, "");
     let gone = ["removed baz 1.0".to_owned(), "removed foo 1.0".to_owned()];
     let back = [format!("removed {path}"), "fetched the index of packages".into()];
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), [&gone[..], &back].concat(), "{run}");
+    assert_eq!(changes_of(&run), [&gone[..], &back].concat(), "{run}");
     assert!(!root.exists(SOURCE) && !root.exists("var/lib/holo/packages/base"), "{run}");
     silent(root);
 }
@@ -121,7 +121,7 @@ fn shown(root: &ScratchRoot) {
     let said = run.stdout_lossy();
     assert!(said.contains("+URIs: https://localhost:1/x") && said.contains("+Pin-Priority: 5"), "{run}");
     assert!(said.contains("+(sensitive)"), "{run}");
-    // Nobody answers there.
+    // No server answers at this address.
     let applied = root.holo(&["apply"]);
     assert_eq!(applied.status, Some(1), "{applied}");
     let auth = "etc/apt/auth.conf.d/test.conf";
@@ -153,7 +153,7 @@ fn pinned(root: &ScratchRoot) {
     assert!(root.exists("etc/apt/preferences.d/test.pref"));
     define(root, &definitions(root, FLAT, &["baz", "foo"]));
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run).last().map(String::as_str), Some("installed baz 1.0"), "{run}");
+    assert_eq!(changes_of(&run).last().map(String::as_str), Some("installed baz 1.0"), "{run}");
     assert!(!root.exists("etc/apt/preferences.d/test.pref"));
     silent(root);
 }
@@ -165,7 +165,7 @@ fn unreachable(root: &ScratchRoot) {
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("apt-get: exit status 100"), "{run}");
     assert!(root.exists(SOURCE));
-    // It is due until it is done.
+    // The refresh stays pending until it succeeds.
     done(root, &["check", "repository:test"], &["would fetch the index of packages".into()]);
     must(root, "mv $R/elsewhere $R/repo");
     done(root, &["apply"], &["fetched the index of packages".into(), "installed foo 2:0.9".into()]);
@@ -190,7 +190,7 @@ fn bootstrap(root: &ScratchRoot) {
     let keys = format!("{FLAT}\nrequires = [\"package:baz\"]");
     define(root, &definitions(root, &keys, &["baz", "foo"]));
     let run = root.holo(&["apply"]);
-    let deeds = deeds_of(&run);
+    let deeds = changes_of(&run);
     assert_eq!(deeds.first().map(String::as_str), Some("installed baz 1.0"), "{run}");
     assert_eq!(deeds.last().map(String::as_str), Some("installed foo 2:0.9"), "{run}");
 }
@@ -226,7 +226,7 @@ fn owners(root: &ScratchRoot) {
     assert!(run.stderr_lossy().contains("repository:test") && !root.exists(SOURCE), "{run}");
 }
 
-/// With a manager of RPM's packages.
+/// Tests a package manager of RPM packages.
 fn life(root: &ScratchRoot, file: &str) {
     let uri = format!("file://{}/repo", root.path().display());
     let repository = format!("[[repository]]\nname = \"test\"\nuris = [\"{uri}\"]\ntrusted = true\n");
@@ -236,7 +236,7 @@ fn life(root: &ScratchRoot, file: &str) {
     define(root, &(repository.clone() + &crate::support::packages(&["baz", "foo ensure=\"1.0\""])));
     let path = root.join(file).display().to_string();
     let run = root.holo(&["check", "repository:test"]);
-    assert_eq!(deeds_of(&run), [format!("would write {path}"), "would fetch the index of packages".into()], "{run}");
+    assert_eq!(changes_of(&run), [format!("would write {path}"), "would fetch the index of packages".into()], "{run}");
     let fetched = [format!("wrote {path}"), "fetched the index of packages".into()];
     let installed = ["installed baz 1.0-1".to_owned(), "installed foo 1.0-1".to_owned()];
     done(root, &["apply"], &[&fetched[..], &installed].concat());
@@ -244,11 +244,11 @@ fn life(root: &ScratchRoot, file: &str) {
     root.write(file, "[test]\n");
     assert_eq!(root.holo(&["apply"]).status, Some(1));
     assert!(root.holo(&["apply", "--force"]).success());
-    // One package stays, since zypper cannot cope with a database from which everything has gone.
+    // One package stays installed, because zypper cannot handle a database from which all packages were removed.
     define(root, &crate::support::packages(&["baz"]));
     let run = root.holo(&["apply"]);
     assert!(run.success() && !root.exists(file), "{run}");
-    assert!(deeds_of(&run).contains(&"removed foo 1.0-1".to_owned()), "{run}");
+    assert!(changes_of(&run).contains(&"removed foo 1.0-1".to_owned()), "{run}");
 }
 
 fn pacman(root: &ScratchRoot) {

@@ -1,7 +1,7 @@
-//! dnf and zypper at work in roots of their own, with packages that are built for them.
+//! Tests with dnf and zypper in separate roots, and packages that are built for them.
 
 use crate::support::{
-    DNF, Manager, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, is_dnf_5, must, packages,
+    DNF, Manager, ZYPPER, applied, apply, changes_of, checked_and_applied, define, is_dnf_5, must, packages,
 };
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
@@ -12,7 +12,7 @@ const LONG: &str = "a-package-with-a-name-that-is-much-too-long-for-any-column-o
 pub(crate) fn trials() -> Vec<Trial> {
     let test = |manager: Manager, name: &str, test: fn(&ScratchRoot)| -> Trial {
         manager.trial(&format!("{}: {name}", manager.name), move |root| {
-            // The index is fetched, as it is on a machine that is in use.
+            // Fetch the index, as on a machine in use.
             must(root, if manager.name == "dnf" { FETCH_DNF } else { FETCH_ZYPPER });
             test(root);
         })
@@ -20,26 +20,26 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for manager in [DNF, ZYPPER] {
         trials.extend([
-            test(manager, "packages are installed, changed and removed as they are declared", life),
+            test(manager, "packages are installed, changed and removed as declared", life),
             test(manager, "an undeclared package is not removed or downgraded", refusals),
-            test(manager, "of a transaction that fails only the culprit fails", culprits),
-            test(manager, "an orphan becomes what it was", orphans),
+            test(manager, "only the package that causes a failure fails", culprits),
+            test(manager, "an orphan is restored", orphans),
             test(
                 manager,
-                "what somebody asked for is adopted",
+                "packages installed on request are adopted",
                 if manager.name == "dnf" { adopts_dnf } else { adopts_zypper },
             ),
         ]);
     }
-    trials.push(test(DNF, "check says that an index would be fetched where there is none", nothing_there));
-    trials.push(test(DNF, "a replacement of another package is found out before", obsoletes));
-    trials.push(test(ZYPPER, "a lock by a pattern is one of each package that it means", pattern_locks));
-    trials.push(test(Manager { system: "suse", ..ZYPPER }, "holds are set, taken back, and respected", holds));
-    // Debian does not let zypper and dnf's plugins be installed together, so that one of these is not tested there.
+    trials.push(test(DNF, "check reports a missing index", nothing_there));
+    trials.push(test(DNF, "a replacement of another package needs force", obsoletes));
+    trials.push(test(ZYPPER, "a lock by a pattern holds each matching package", pattern_locks));
+    trials.push(test(Manager { system: "suse", ..ZYPPER }, "holds are set, released and respected", holds));
+    // In Debian, zypper and the plugins of dnf conflict, so that one of these tests cannot run there.
     trials.push(if Path::new(VERSIONLOCK).exists() || is_dnf_5() {
-        test(DNF, "holds are set, taken back, and respected", holds)
+        test(DNF, "holds are set, released and respected", holds)
     } else {
-        test(DNF, "that nothing can be held without a plugin is said", no_holds)
+        test(DNF, "a hold without the plugin for it is an error", no_holds)
     });
     trials
 }
@@ -48,7 +48,7 @@ const VERSIONLOCK: &str = "/usr/lib/python3/dist-packages/dnf-plugins/versionloc
 const FETCH_DNF: &str = "dnf -q --installroot=$R makecache >/dev/null 2>&1";
 const FETCH_ZYPPER: &str = "zypper --root $R --non-interactive refresh >/dev/null";
 
-/// Returns the installed packages in RPM's words.
+/// Returns the installed packages in the format of rpm.
 fn state(root: &ScratchRoot) -> String {
     let format = "'%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n'";
     must(root, &format!("rpm --root $R -qa --qf {format} | sort | tr '\\n' ';'"))
@@ -58,7 +58,7 @@ fn life(root: &ScratchRoot) {
     let wanted = ["bar", "baz", "foo ensure=\"1.0\""];
     checked_and_applied(root, &wanted, &["installed bar 1.0-1", "installed baz 1.0-1", "installed foo 1.0-1"]);
     assert_eq!(state(root), "bar 0:1.0-1;baz 0:1.0-1;foo 0:1.0-1;");
-    // Parts that are not said may be anything.
+    // Omitted parts of a version match any value.
     for same in ["1.0-1", "0:1.0", "0:1.0-1", "1.00"] {
         applied(root, &["bar", "baz", &format!("foo ensure=\"{same}\"")], &[]);
     }
@@ -82,7 +82,7 @@ fn adopts_zypper(root: &ScratchRoot) {
 }
 
 fn refusals(root: &ScratchRoot) {
-    // This one stays, since zypper cannot cope with a database from which everything has gone.
+    // One package stays installed, because zypper cannot handle a database from which all packages were removed.
     let stays = format!("installed {LONG} 1.0-1");
     let wanted = [LONG, "bar", "baz", "foo"];
     applied(root, &wanted, &[&stays, "installed bar 1.0-1", "installed baz 1.0-1", "installed foo 2:0.9-1"]);
@@ -93,7 +93,7 @@ fn refusals(root: &ScratchRoot) {
     let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &[], 1);
     assert!(run.stderr_lossy().contains("foo 2:0.9-1 is newer than 1.0-1 (use --force"), "{run}");
     let run = apply(root, &["bar", "baz ensure=\"absent\"", "foo ensure=\"1.0\""], &["--force"], 0);
-    assert_eq!(deeds_of(&run), ["downgraded foo 2:0.9-1 to 1.0-1"], "{run}");
+    assert_eq!(changes_of(&run), ["downgraded foo 2:0.9-1 to 1.0-1"], "{run}");
     assert_eq!(state(root), format!("{LONG} 0:1.0-1;bar 0:1.0-1;foo 0:1.0-1;"));
     let wanted = ["bar ensure=\"absent\"", "baz ensure=\"absent\"", "foo ensure=\"absent\""];
     checked_and_applied(root, &wanted, &["removed bar 1.0-1", "removed foo 1.0-1"]);
@@ -103,18 +103,18 @@ fn refusals(root: &ScratchRoot) {
 fn culprits(root: &ScratchRoot) {
     let wanted = ["baz", "broken", "foo", "nosuch", "old ensure=\"2.0\"", "rival"];
     let run = apply(root, &wanted, &[], 1);
-    assert_eq!(deeds_of(&run), ["installed baz 1.0-1", "installed foo 2:0.9-1"], "{run}");
+    assert_eq!(changes_of(&run), ["installed baz 1.0-1", "installed foo 2:0.9-1"], "{run}");
     let stderr = run.stderr_lossy();
     assert!(stderr.contains("knows no package nosuch\n"), "{run}");
     assert!(stderr.contains("has no old 2.0, only 1.0-1\n"), "{run}");
-    // The managers' own words.
+    // The output of the package manager is shown.
     assert!(
         stderr.contains("PREIN scriptlet in rpm package broken") || stderr.contains("it is broken by design"),
         "{run}"
     );
     assert!(stderr.contains("rival") && stderr.contains("conflict"), "{run}");
     assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");
-    // A package that is in the way goes if it is declared to.
+    // A conflicting package is removed if its removal is declared.
     let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);
     assert_eq!(state(root), "foo 2:0.9-1;rival 0:1.0-1;", "{run}");
 }
@@ -133,7 +133,7 @@ fn nothing_there(root: &ScratchRoot) {
     must(root, "rm -rf $R/var/cache/dnf $R/var/cache/libdnf5 $R/var/lib/dnf $R/var/lib/rpm $R/root");
     define(root, &packages(&["baz", "foo ensure=\"absent\""]));
     let run = root.holo(&["check"]);
-    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install baz"], "{run}");
+    assert_eq!(changes_of(&run), ["would fetch the index of packages, and install baz"], "{run}");
     assert!(!root.exists("var/lib/rpm") && !root.exists("root"));
     applied(root, &["baz", "foo ensure=\"absent\""], &["installed baz 1.0-1"]);
 }
@@ -151,7 +151,7 @@ fn obsoletes(root: &ScratchRoot) {
 fn no_holds(root: &ScratchRoot) {
     let run = apply(root, &["baz", "foo hold=true"], &[], 1);
     assert!(run.stderr_lossy().contains("No such command: versionlock"), "{run}");
-    assert_eq!(deeds_of(&run), ["installed baz 1.0-1"], "{run}");
+    assert_eq!(changes_of(&run), ["installed baz 1.0-1"], "{run}");
 }
 
 /// A lock of zypper may be a pattern.
@@ -182,7 +182,7 @@ fn holds(root: &ScratchRoot) {
     apply(root, &["foo ensure=\"latest\""], &["--force"], 0);
     assert_eq!(state(root), "foo 2:0.9-1;");
     assert!(is_locked());
-    // A hold that was in the way of something that has failed is put back.
+    // A hold that was released for a failed change is restored.
     must(root, "sh $D/build-rpm.sh make foo 1.0 1 3 '' '%pre -p <lua>\nerror(\"it is broken by design\")'");
     must(root, &format!("{FETCH_ZYPPER} || {FETCH_DNF}"));
     let run = apply(root, &["foo ensure=\"latest\""], &["--force"], 1);
@@ -193,7 +193,7 @@ fn holds(root: &ScratchRoot) {
     checked_and_applied(root, &["foo hold=false"], &["released foo"]);
     assert!(!is_locked());
     applied(root, &["foo"], &[]);
-    // Our own hold does not keep a package from going.
+    // A hold by holo does not prevent the removal.
     checked_and_applied(root, &["baz", "foo hold=true"], &["installed baz 1.0-1", "held foo"]);
     checked_and_applied(root, &["baz"], &["removed foo 2:0.9-1"]);
     assert_eq!(state(root), "baz 0:1.0-1;");

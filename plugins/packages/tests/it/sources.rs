@@ -1,6 +1,6 @@
-//! Packages that come from files.
+//! Packages from files and URLs.
 
-use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, deeds_of, define, must};
+use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, changes_of, define, must};
 use holo_download::testing::{Reply, Server};
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
@@ -45,7 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn fetched(manager: Manager, test: fn(&ScratchRoot)) -> Trial {
-    manager.trial(&format!("{}: a package is fetched from a URL by an apply, and by no check", manager.name), test)
+    manager.trial(&format!("{}: only an apply fetches a package from a URL", manager.name), test)
 }
 
 fn fetched_rpm(root: &ScratchRoot) {
@@ -54,7 +54,7 @@ fn fetched_rpm(root: &ScratchRoot) {
     from_url(root, "1.0-1");
 }
 
-/// The URL does not say of which kind the file is.
+/// The file name in the URL has no suffix.
 fn from_url(root: &ScratchRoot, version: &str) {
     let stays = "[[package]]\nname = \"baz\"\n";
     define(root, stays);
@@ -69,7 +69,7 @@ fn from_url(root: &ScratchRoot, version: &str) {
     let shown = server.url("/get?…");
     define(root, &source(&digest));
     let check = root.holo(&["check"]);
-    assert_eq!(deeds_of(&check), [format!("would fetch {shown}, and install bar")], "{check}");
+    assert_eq!(changes_of(&check), [format!("would fetch {shown}, and install bar")], "{check}");
     assert_eq!(server.asked().len(), 0);
     define(root, &source(&"0".repeat(64)));
     let run = root.holo(&["apply"]);
@@ -78,12 +78,12 @@ fn from_url(root: &ScratchRoot, version: &str) {
     assert!(run.stderr_lossy().contains(&words), "{run}");
     define(root, &source(&digest));
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), [format!("installed bar {version}")], "{run}");
+    assert_eq!(changes_of(&run), [format!("installed bar {version}")], "{run}");
     assert!(!format!("{run}").contains("secret"), "{run}");
     let asked = server.asked();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[1].header("authorization"), Some("Basic ZnJlZDpzZWNyZXQ="));
-    // What it is, is known.
+    // The content is known from the first download.
     for command in ["check", "apply"] {
         let again = root.holo(&[command]);
         assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
@@ -91,14 +91,14 @@ fn from_url(root: &ScratchRoot, version: &str) {
     assert_eq!(server.asked().len(), 2);
     define(root, stays);
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run).first(), Some(&format!("removed bar {version}")), "{run}");
-    // It is fetched again for those that define it again.
+    assert_eq!(changes_of(&run).first(), Some(&format!("removed bar {version}")), "{run}");
+    // The file is downloaded again if the package is defined again.
     define(root, &source(&digest));
-    assert_eq!(deeds_of(&root.holo(&["apply"])), [format!("installed bar {version}")]);
+    assert_eq!(changes_of(&root.holo(&["apply"])), [format!("installed bar {version}")]);
     assert_eq!(server.asked().len(), 3);
 }
 
-/// A second package of a repository stays, since zypper cannot cope with a database from which everything has gone.
+/// A second package of a repository stays installed, because zypper cannot handle a database from which all packages were removed.
 fn life(root: &ScratchRoot, file: &str, version: &str) {
     let stays = "[[package]]\nname = \"baz\"\n";
     define(root, stays);
@@ -116,16 +116,16 @@ fn life(root: &ScratchRoot, file: &str, version: &str) {
     }
     define(root, &source(&digest));
     let check = root.holo(&["check"]);
-    assert_eq!(deeds_of(&check), [format!("would install bar {version} with foo")], "{check}");
+    assert_eq!(changes_of(&check), [format!("would install bar {version} with foo")], "{check}");
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), [format!("installed bar {version}")], "{run}");
+    assert_eq!(changes_of(&run), [format!("installed bar {version}")], "{run}");
     for command in ["check", "apply"] {
         let again = root.holo(&[command]);
         assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
     }
     define(root, stays);
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run).first(), Some(&format!("removed bar {version}")), "{run}");
+    assert_eq!(changes_of(&run).first(), Some(&format!("removed bar {version}")), "{run}");
 }
 
 fn refused(root: &ScratchRoot) {

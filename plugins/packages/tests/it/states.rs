@@ -1,6 +1,8 @@
-//! Packages that others have left unfinished: what was there before us stays when its definition goes.
+//! Packages that others left unfinished: they are kept when their definitions are removed.
 
-use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, must};
+use crate::support::{
+    APT, DNF, Manager, PACMAN, ZYPPER, applied, apply, changes_of, checked_and_applied, define, must,
+};
 use crate::support::{packages, root};
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
@@ -23,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("unfinished packages are adopted", adopted),
         rpm(DNF),
         rpm(ZYPPER),
-        trial_of("pacman: what a pacman that was killed has left counts as installed", &needs, || {
+        trial_of("pacman: a package whose installation was killed counts as installed", &needs, || {
             let root = root().file("etc/os-release", "ID=arch\n");
             must(&root, PACMAN.build);
             pacman_was_killed(&root);
@@ -31,7 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Builds packages whose scripts can be made to fail, and leaves each of them in another state.
+/// Builds packages whose scripts can be made to fail, and leaves each in a different state.
 fn unfinished(root: &ScratchRoot) {
     must(
         root,
@@ -55,7 +57,7 @@ fn unfinished(root: &ScratchRoot) {
         dpkg(root, &format!("{last} >/dev/null 2>&1 && exit 1 || true"));
     }
     dpkg(root, "--no-triggers --install $P/awaiting_1.0_*");
-    // What was killed has left a journal, which the last of these clears away.
+    // Killed processes have left a journal, which the last command removes.
     dpkg(root, "--unpack $P/first_1.0_* $P/upgraded_1.1_* $P/held_1.1_*");
     must(
         root,
@@ -66,12 +68,12 @@ fn unfinished(root: &ScratchRoot) {
     assert_eq!(state(root), expected);
 }
 
-/// Runs dpkg as others would, with `$P` as the directory of the packages.
+/// Runs dpkg manually. `$P` is the directory of the packages.
 fn dpkg(root: &ScratchRoot, arguments: &str) {
     must(root, &format!("P=$R/repo/pool; dpkg --root=$R --force-script-chrootless --log=$R/log {arguments}"));
 }
 
-/// Has apt know the packages.
+/// Makes the packages known to apt.
 fn fetch_index(root: &ScratchRoot) {
     must(root, "sh $D/build-deb.sh index");
     define(root, &packages(&["no-such"]));
@@ -83,12 +85,12 @@ fn state(root: &ScratchRoot) -> String {
     must(root, "dpkg-query --admindir=$R/var/lib/dpkg -W -f='${Package} ${Version} ${db:Status-Abbrev};'")
 }
 
-/// Those that count as installed.
+/// The packages that count as installed.
 const THERE: [&str; 8] = ["awaiting", "failed", "first", "fresh", "half", "held", "pending", "upgraded"];
 
 fn completed(root: &ScratchRoot) {
     unfinished(root);
-    // Of what was being upgraded only the newer version can be had, of what somebody has unpacked none.
+    // Only the newer version of the half-upgraded package is available, and none of the unpacked one.
     must(root, "rm $R/repo/pool/half_1.0_* $R/repo/pool/first_*");
     fetch_index(root);
     let deeds = [
@@ -109,7 +111,7 @@ fn completed(root: &ScratchRoot) {
     assert_eq!(bases.matches("\"unfinished\": true").count(), THERE.len(), "{bases}");
     assert_eq!(bases.matches("\"version\": \"1.").count(), THERE.len(), "{bases}");
     let run = apply(root, &[], &[], 0);
-    assert!(run.stderr.is_empty() && deeds_of(&run) == [""; 0], "{run}");
+    assert!(run.stderr.is_empty() && changes_of(&run) == [""; 0], "{run}");
     assert_eq!(state(root).replace("going 1.0 rc ;", ""), there, "{run}");
     assert!(!root.exists("var/lib/holo/packages/base"));
 }
@@ -128,9 +130,9 @@ fn killed(root: &ScratchRoot) {
     must(root, "rm $R/failing; ls $R/var/lib/dpkg/updates | grep .");
     assert_eq!(state(root), "first 1.0 iU ;killed 1.0 iF ;");
     let run = apply(root, &["first", "killed"], &[], 0);
-    assert!(run.stderr_lossy().starts_with(">> dpkg had been interrupted; "), "{run}");
+    assert!(run.stderr_lossy().starts_with(">> dpkg was interrupted; "), "{run}");
     let deeds = ["completed the installation of first 1.0", "completed the installation of killed 1.0"];
-    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert_eq!(changes_of(&run), deeds, "{run}");
     assert_eq!(state(root), "first 1.0 ii ;killed 1.0 ii ;");
     applied(root, &[], &[]);
     assert_eq!(state(root), "first 1.0 ii ;killed 1.0 ii ;");
@@ -153,7 +155,7 @@ fn ours(root: &ScratchRoot) {
     assert_eq!(state(root), "broken 1.0 iF ;");
     applied(root, &[], &["removed broken 1.0"]);
     assert_eq!(state(root), "broken 1.0 rc ;");
-    // A version that we could not install is replaced by the one that was there.
+    // A version that holo could not install is replaced by the original one.
     must(
         root,
         "sh $D/build-deb.sh make works 1.0; sh $D/build-deb.sh make works 1.1 all '' 'test -e \"$DPKG_ROOT/mended\"'",
@@ -164,25 +166,25 @@ fn ours(root: &ScratchRoot) {
     let run = apply(root, &[], &[], 1);
     assert!(run.stderr_lossy().contains("error exit status 1"), "{run}");
     let run = apply(root, &[], &["--force"], 0);
-    assert_eq!(deeds_of(&run), ["downgraded works 1.1 to 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["downgraded works 1.1 to 1.0"], "{run}");
 }
 
 fn removed(root: &ScratchRoot) {
     unfinished(root);
     fetch_index(root);
-    // dpkg removes no package of which it has only some of the files.
+    // dpkg removes no package that is partially installed.
     let names = THERE.into_iter().filter(|name| !["fresh", "half"].contains(name));
     let lines: Vec<String> = names.map(|name| format!("{name} ensure=\"absent\"")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let run = apply(root, &lines, &[], 1);
-    assert_eq!(deeds_of(&run).len(), lines.len() - 1, "{run}");
+    assert_eq!(changes_of(&run).len(), lines.len() - 1, "{run}");
     assert!(run.stderr_lossy().contains("held is held at 1.1 (use --force to proceed)"), "{run}");
     must(root, "echo held install | dpkg --root=$R --set-selections");
     let run = apply(root, &lines, &[], 0);
-    assert_eq!(deeds_of(&run), ["removed held 1.1"], "{run}");
-    // What they were before the first of these is not lost.
+    assert_eq!(changes_of(&run), ["removed held 1.1"], "{run}");
+    // The original state is still recorded.
     let run = apply(root, &[], &[], 0);
-    assert_eq!(deeds_of(&run).iter().filter(|deed| deed.starts_with("installed ")).count(), lines.len(), "{run}");
+    assert_eq!(changes_of(&run).iter().filter(|deed| deed.starts_with("installed ")).count(), lines.len(), "{run}");
     assert_eq!(state(root).matches(" ii ;").count(), lines.len(), "{}", state(root));
 }
 
@@ -191,11 +193,11 @@ fn going(root: &ScratchRoot) {
     fetch_index(root);
     define(root, &packages(&["baz"]));
     let check = root.holo(&["check"]);
-    assert_eq!(deeds_of(&check).len(), 1, "{check}");
+    assert_eq!(changes_of(&check).len(), 1, "{check}");
     let run = apply(root, &["baz"], &[], 0);
-    assert!(deeds_of(&run).contains(&"installed baz 1.0".to_owned()), "{run}");
+    assert!(changes_of(&run).contains(&"installed baz 1.0".to_owned()), "{run}");
     assert!(state(root).contains("going 1.0 rc ;"), "{run}");
-    // It was not there before us.
+    // The package was not installed before.
     applied(root, &["baz", "going"], &["installed going 1.0"]);
     applied(root, &["baz"], &["removed going 1.0"]);
 }
@@ -241,7 +243,7 @@ fn pacman_was_killed(root: &ScratchRoot) {
     const PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf --noconfirm \
         --cachedir $R/var/cache/pacman/pkg --logfile $R/log --gpgdir $R/etc/pacman.d/gnupg";
     must(root, &format!("{PACMAN} -Sy baz; {PACMAN} -U $R/repo/foo-1.0-1-any.pkg.tar.zst"));
-    // The second file that it renames is one of the package.
+    // The second file that it renames belongs to the package.
     let kill = "strace -f -o $R/trace -e trace=rename -e inject=rename:signal=SIGKILL:when=2";
     must(root, &format!("({kill} {PACMAN} -S foo || true); rm $R/var/lib/pacman/db.lck"));
     let folder = "var/lib/pacman/local/foo-1.1-1";
@@ -253,6 +255,6 @@ fn pacman_was_killed(root: &ScratchRoot) {
     assert!(root.exists("var/lib/holo/packages/base"), "{run}");
     let run = apply(root, &[], &[], 0);
     assert!(!root.exists("var/lib/holo/packages/base") && root.exists(folder), "{run}");
-    // Others are not kept.
+    // Other packages are not affected.
     applied(root, &["bar ensure=\"absent\"", "baz"], &[]);
 }

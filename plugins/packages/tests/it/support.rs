@@ -1,25 +1,25 @@
-//! Roots with a package manager of their own, and how holo is run on them.
+//! Roots with package managers, and how holo is run on them.
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::path::Path;
 use std::time::Duration;
 
-/// A root where holo manages packages; its environment tells nothing of the machine's own managers.
+/// Returns a root where holo manages packages. Its environment does not refer to the package managers of this machine.
 pub(crate) fn root() -> ScratchRoot {
     let root = ScratchRoot::new().binary(built("holo")).plugin("packages").time_limit(Duration::from_secs(180));
     root.env("LC_ALL", "C")
 }
 
-/// A package manager, for which packages are built.
+/// A package manager for which packages are built.
 #[derive(Clone, Copy)]
 pub(crate) struct Manager {
     pub(crate) name: &'static str,
-    /// The ID of a distribution that has it, and more of `os-release`.
+    /// The ID of a distribution that uses it, and further lines of `os-release`.
     pub(crate) system: &'static str,
-    /// Builds the packages, and makes a repository of them.
+    /// The script that builds the packages and a repository.
     pub(crate) build: &'static str,
-    /// The programs that this takes, beside the manager itself if that is one of RPM's.
+    /// The programs that the script needs, besides a manager of RPM packages.
     pub(crate) tools: &'static [&'static str],
 }
 
@@ -41,7 +41,7 @@ pub(crate) const PACMAN: Manager = Manager {
 };
 
 impl Manager {
-    /// A test on a root with the built packages.
+    /// Creates a test with a root and the built packages.
     pub(crate) fn trial(self, name: &str, test: impl FnOnce(&ScratchRoot) + Send + 'static) -> Trial {
         let mut programs = self.tools.to_vec();
         if self.tools == RPM {
@@ -56,7 +56,7 @@ impl Manager {
     }
 }
 
-/// Runs a script that has to succeed; `$R` is the root, `$D` the folder of these tests.
+/// Runs a script, which must succeed. `$R` is the root, `$D` the directory of these tests.
 #[track_caller]
 pub(crate) fn must(root: &ScratchRoot, script: &str) -> String {
     let run = sh(root, script);
@@ -64,7 +64,6 @@ pub(crate) fn must(root: &ScratchRoot, script: &str) -> String {
     run.stdout_lossy().trim_end().to_owned()
 }
 
-/// Runs a script.
 #[track_caller]
 pub(crate) fn sh(root: &ScratchRoot, script: &str) -> Run {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
@@ -72,12 +71,12 @@ pub(crate) fn sh(root: &ScratchRoot, script: &str) -> Run {
     root.run("/bin/sh", &["-ec", &(places + script)])
 }
 
-/// Defines packages, in place of what was defined before.
+/// Replaces the definitions.
 pub(crate) fn define(root: &ScratchRoot, definitions: &str) {
     root.write("usr/share/holo/packages/10-test.toml", definitions);
 }
 
-/// Definitions from lines such as `foo ensure="1.0" hold=true`.
+/// Creates definitions from lines such as `foo ensure="1.0" hold=true`.
 pub(crate) fn packages(lines: &[&str]) -> String {
     let table = |line: &&str| {
         let (name, keys) = line.split_once(' ').unwrap_or((line, ""));
@@ -86,7 +85,7 @@ pub(crate) fn packages(lines: &[&str]) -> String {
     lines.iter().map(table).collect()
 }
 
-/// Applies definitions, and demands an exit status.
+/// Applies definitions, and asserts an exit status.
 #[track_caller]
 pub(crate) fn apply(root: &ScratchRoot, lines: &[&str], arguments: &[&str], status: i32) -> Run {
     define(root, &packages(lines));
@@ -95,27 +94,27 @@ pub(crate) fn apply(root: &ScratchRoot, lines: &[&str], arguments: &[&str], stat
     run
 }
 
-/// Applies definitions, and demands that these things were done, and nothing else.
+/// Applies definitions, and asserts that exactly these changes were made.
 #[track_caller]
 pub(crate) fn applied(root: &ScratchRoot, lines: &[&str], deeds: &[&str]) {
     let run = apply(root, lines, &[], 0);
-    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert_eq!(changes_of(&run), deeds, "{run}");
     assert_eq!(run.stderr_lossy(), "", "{run}");
     let again = root.holo(&["apply"]);
     assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "applied again: {again}");
 }
 
-/// Demands that checking definitions says this, and then that applying them says the same and does it.
+/// Asserts that a check of definitions reports these changes, and that an apply reports and makes them.
 #[track_caller]
 pub(crate) fn checked_and_applied(root: &ScratchRoot, lines: &[&str], deeds: &[&str]) {
     define(root, &packages(lines));
     let check = root.holo(&["check"]);
-    let would: Vec<String> = deeds_of(&check).iter().map(|deed| past(deed)).collect();
+    let would: Vec<String> = changes_of(&check).iter().map(|deed| past(deed)).collect();
     assert_eq!(would, deeds, "{check}");
     applied(root, lines, deeds);
 }
 
-/// `would install foo with bar, changing baz` as `installed foo`.
+/// Converts `would install foo with bar, changing baz` to `installed foo`.
 fn past(would: &str) -> String {
     let would = would.split_once(" with ").map_or(would, |(own, _)| own);
     let would = would.split_once(", changing ").map_or(would, |(own, _)| own);
@@ -128,8 +127,8 @@ fn past(would: &str) -> String {
     verbs.next().unwrap_or_else(|| would.to_owned())
 }
 
-/// Returns the lines about entities beside their reports.
-pub(crate) fn deeds_of(run: &Run) -> Vec<String> {
+/// Returns the lines about entities, without their reports.
+pub(crate) fn changes_of(run: &Run) -> Vec<String> {
     let stdout = run.stdout_lossy().into_owned();
     let is_deed = |line: &&str| {
         !line.is_empty()
@@ -139,7 +138,7 @@ pub(crate) fn deeds_of(run: &Run) -> Vec<String> {
     stdout.lines().filter(is_deed).map(str::to_owned).collect()
 }
 
-/// Demands that of `bar`, which somebody has installed, and `foo`, which it needs, the first is adopted, and then nothing would change.
+/// Asserts that `bar` is adopted, which was installed along with its dependency `foo`, and that an apply then changes nothing.
 #[track_caller]
 pub(crate) fn adopted(root: &ScratchRoot) {
     define(root, "");

@@ -1,6 +1,6 @@
-//! A whole Debian system, as it is in use: its own apt, all of its packages, and the examples of the man page.
+//! A complete Debian system: its own apt, all of its packages, and the examples of the man page.
 
-use crate::support::{deeds_of, packages};
+use crate::support::{changes_of, packages};
 use holo_testing::{Need, Overlay, overlay, trial_of};
 use libtest_mimic::Trial;
 use std::fmt::Write as _;
@@ -23,11 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         })
     };
     vec![
-        test("packages come and go on a system that is in use", &[], life),
-        test("what is installed is asked for once, and nothing else is", &strace, all_installed),
+        test("packages are installed and removed on a complete system", &[], life),
+        test("installed packages are queried once", &strace, all_installed),
         test("a repository is trusted by its key alone", &gpg, signed),
-        test("what a package asks is answered before", &[Need::Program("debconf-set-selections")], answers),
-        test("the examples of the man page do what it says", &gpg, examples),
+        test("debconf answers are set before installation", &[Need::Program("debconf-set-selections")], answers),
+        test("the examples of the man page work as described", &gpg, examples),
     ]
 }
 
@@ -40,21 +40,21 @@ fn life(system: &Overlay) {
     let check = system.holo(&["check"]);
     let would =
         ["would fetch the index of packages, and install bar", "would fetch the index of packages, and install foo"];
-    assert_eq!(deeds_of(&check), would, "{check}");
+    assert_eq!(changes_of(&check), would, "{check}");
     let run = system.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["installed bar 1.0", "installed foo 1.0", "held foo"], "{run}");
+    assert_eq!(changes_of(&run), ["installed bar 1.0", "installed foo 1.0", "held foo"], "{run}");
     assert!(system.exists("/usr/share/doc/foo/version-all"));
     assert_eq!(system.must("apt-mark showhold"), "foo\n");
     assert!(system.holo(&["apply"]).stdout.is_empty());
     define(system, &["bar"]);
     let run = system.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["left foo to bar"], "{run}");
+    assert_eq!(changes_of(&run), ["left foo to bar"], "{run}");
     system.must(&format!("rm {DEFINITIONS}"));
     let run = system.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["removed bar 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["removed bar 1.0"], "{run}");
 }
 
-/// The key stands in the definition.
+/// The key is part of the definition.
 fn signed(system: &Overlay) {
     system.must("R=/srv sh /srv/build-deb.sh sign");
     let repository = "[[repository]]\nname = \"example\"\nuris = [\"file:///srv/signed\"]\nsuites = [\"stable\"]\n\
@@ -73,13 +73,13 @@ fn signed(system: &Overlay) {
         "fetched the index of packages",
         "installed tool 1.0",
     ];
-    assert_eq!(deeds_of(&run), deeds, "{run}");
+    assert_eq!(changes_of(&run), deeds, "{run}");
     assert_eq!(system.read("/etc/apt/keyrings/example.asc"), key);
     let again = system.holo(&["apply"]);
     assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
     system.must(&format!("rm {DEFINITIONS}"));
     let run = system.holo(&["apply"]);
-    assert!(run.success() && deeds_of(&run).contains(&"removed tool 1.0".to_owned()), "{run}");
+    assert!(run.success() && changes_of(&run).contains(&"removed tool 1.0".to_owned()), "{run}");
     assert!(!system.exists("/etc/apt/keyrings/example.asc"), "{run}");
 }
 
@@ -101,19 +101,19 @@ fn answers(system: &Overlay) {
     define("sensitive = true\n");
     let runs = [system.holo(&["check"]), system.holo(&["scan", "--json"]), system.holo(&["apply"])];
     let [.., applied] = &runs;
-    assert_eq!(deeds_of(applied), ["installed asks 1.0"], "{applied}");
+    assert_eq!(changes_of(applied), ["installed asks 1.0"], "{applied}");
     assert_eq!(system.read("/srv/answers"), "Local only\ntrue\ns3cret\n");
     for run in &runs {
         assert!(!run.to_string().contains("s3cret"), "{run}");
     }
     assert_eq!(system.must("grep -rl s3cret /var/lib/holo /var/cache/debconf/config.dat || true"), "");
-    // They are for when it is installed, and no state of it.
+    // Answers are used during installation only, and are not managed.
     define("");
     let again = system.holo(&["apply"]);
     assert!(again.success() && again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
 }
 
-/// All packages that the machine has are declared.
+/// Declares all packages that are installed on the machine.
 fn all_installed(system: &Overlay) {
     let names =
         system.must("dpkg-query -W -f '${db:Status-Abbrev}${binary:Package}\\n' | sed -n 's/^.i //p' | sort -u");
@@ -122,10 +122,10 @@ fn all_installed(system: &Overlay) {
         write!(definitions, "[[package]]\nname = \"{name}\"\n").unwrap();
     }
     system.write(DEFINITIONS, definitions);
-    // Those that are there for others only are marked once.
+    // Automatically installed packages are marked once.
     let run = system.holo(&["apply"]);
     assert!(run.success(), "{run}");
-    assert!(deeds_of(&run).iter().all(|deed| deed.starts_with("marked ")), "{run}");
+    assert!(changes_of(&run).iter().all(|deed| deed.starts_with("marked ")), "{run}");
     let run = system.sh(&format!(
         "strace -f -qq -o /srv/log -e trace=execve {} apply",
         holo_testing::binaries::built("holo").display()
@@ -137,7 +137,7 @@ fn all_installed(system: &Overlay) {
     assert!(started[0].contains("/dpkg-query\""), "{log}");
 }
 
-/// The examples are definitions, followed by what check or apply says of them.
+/// The man page contains definitions, each followed by the output of check or apply.
 fn examples(system: &Overlay) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../man/holo-packages.8");
     let page = std::fs::read_to_string(page).unwrap();
@@ -149,7 +149,7 @@ fn examples(system: &Overlay) {
             block.split(".Ed").next().unwrap().split_once('\n').unwrap().1.replace("\\e", "\\").replace("\\-", "-")
         })
         .collect();
-    // The machine may have these packages itself, in whatever version.
+    // The machine may have these packages installed in any version.
     let installed =
         system.must("dpkg-query -W -f '${db:Status-Status} ${Package}\\n' nginx apache2 redis 2>/dev/null || :");
     let installed = installed.to_string();
@@ -157,7 +157,7 @@ fn examples(system: &Overlay) {
     if !names.is_empty() {
         system.must(&format!("apt-get -qy --allow-change-held-packages purge {} >/dev/null", names.join(" ")));
     }
-    // Those here have the names and versions of Debian's, and nothing in them.
+    // Build empty packages with the names and versions of the man page.
     for package in ["nginx 1.22.1-9", "apache2 2.4.57-2", "redis 5:7.0.11-1", "redis 5:7.0.15-1"] {
         system.must(&format!("R=/srv sh /srv/build-deb.sh make {package}"));
     }
@@ -168,7 +168,7 @@ fn examples(system: &Overlay) {
         if let Some(command) = block.strip_prefix("# holo ") {
             let (command, expected) = command.split_once('\n').unwrap();
             let run = system.holo(&command.split(' ').collect::<Vec<_>>());
-            assert_eq!(deeds_of(&run).join("\n"), expected.trim(), "{run}");
+            assert_eq!(changes_of(&run).join("\n"), expected.trim(), "{run}");
             sayings += 1;
         } else if let Some(command) = block.strip_prefix("# ") {
             system.must(command);

@@ -1,14 +1,14 @@
-//! Packages that come and packages that go are simulated together, as an apply does them, by every manager; and force is each one's own.
+//! Every manager simulates installations and removals together, as an apply carries them out. Force applies to each package separately.
 
-use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, apply, deeds_of, define, must, packages};
+use crate::support::{APT, DNF, Manager, PACMAN, ZYPPER, apply, changes_of, define, must, packages};
 use holo_testing::{Run, ScratchRoot};
 use libtest_mimic::Trial;
 
-/// The words for a version, which only RPM's managers and pacman have with a release.
+/// Version strings. Only managers of RPM packages and pacman have a release.
 #[derive(Clone, Copy)]
 struct Words {
     release: &'static str,
-    /// Fetches the index, and installs `baz` and this.
+    /// Fetches the index, and installs `baz` and other packages.
     install: &'static str,
 }
 
@@ -26,10 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
                 test(root, words);
             }));
         };
-        test("what is in the way of a package needs force, in check as in apply", in_the_way);
-        test("what is in the way goes if it is declared to, and check says so", declared);
-        test("a refusal is told although something else is removed", beside_removals);
-        test("what does not need a package any more is no reason to keep it", not_needed_any_more);
+        test("removal of an undeclared conflicting package needs force", in_the_way);
+        test("a conflicting package is removed if declared absent", declared);
+        test("a refusal is reported next to other removals", beside_removals);
+        test("a package that no longer depends on another does not keep it", not_needed_any_more);
     }
     trials
 }
@@ -42,7 +42,7 @@ const INSTALL_ZYPPER: &str = "zypper --root $R --non-interactive refresh; zypper
 const INSTALL_PACMAN: &str = "pacman --root $R --dbpath $R/var/lib/pacman --config $R/etc/pacman.conf \
     --cachedir $R/var/cache/pacman/pkg --logfile $R/log --gpgdir $R/etc/pacman.d/gnupg --noconfirm -Sy";
 
-/// Builds `user`, which needs `baz` in version 1 and `foo` in version 2.
+/// Builds `user`, which needs version 1 of `baz` and version 2 of `foo`.
 fn extra(root: &ScratchRoot, manager: Manager) {
     let script = match manager.name {
         "apt" => {
@@ -73,7 +73,7 @@ fn install(root: &ScratchRoot, words: Words, names: &str) {
     must(root, &format!("{{ {} {names}; }} >/dev/null 2>&1", words.install));
 }
 
-/// Checks what would not be left as it is.
+/// Runs a check that finds something to do.
 #[track_caller]
 fn checked(root: &ScratchRoot, lines: &[&str]) -> Run {
     define(root, &packages(lines));
@@ -90,7 +90,7 @@ fn in_the_way(root: &ScratchRoot, words: Words) {
     let run = apply(root, &["enemy"], &[], 1);
     assert!(run.stderr_lossy().contains(&reason), "{run}");
     let run = apply(root, &["enemy"], &["--force"], 0);
-    assert_eq!(deeds_of(&run), [format!("installed enemy 1.0{}", words.release)], "{run}");
+    assert_eq!(changes_of(&run), [format!("installed enemy 1.0{}", words.release)], "{run}");
     define(root, &packages(&["enemy", "baz ensure=\"absent\""]));
     let check = root.holo(&["check"]);
     assert!(check.success() && check.stdout.is_empty(), "baz has gone: {check}");
@@ -103,9 +103,13 @@ fn declared(root: &ScratchRoot, words: Words) {
     let release = words.release;
     assert!(check.stderr.is_empty(), "{check}");
     let expected = [format!("would remove baz 1.0{release}"), format!("would install enemy 1.0{release}")];
-    assert_eq!(deeds_of(&check), expected, "{check}");
+    assert_eq!(changes_of(&check), expected, "{check}");
     let run = apply(root, &lines, &[], 0);
-    assert_eq!(deeds_of(&run), [format!("removed baz 1.0{release}"), format!("installed enemy 1.0{release}")], "{run}");
+    assert_eq!(
+        changes_of(&run),
+        [format!("removed baz 1.0{release}"), format!("installed enemy 1.0{release}")],
+        "{run}"
+    );
 }
 
 fn beside_removals(root: &ScratchRoot, words: Words) {
@@ -119,7 +123,7 @@ fn beside_removals(root: &ScratchRoot, words: Words) {
 fn not_needed_any_more(root: &ScratchRoot, words: Words) {
     install(root, words, "user");
     let lines = ["user ensure=\"latest\"", "baz ensure=\"absent\""];
-    // The version that is there needs it.
+    // The installed version needs it.
     for run in [checked(root, &lines), apply(root, &lines, &[], 1)] {
         assert!(run.stderr_lossy().contains("removing baz would remove user 1.0"), "{run}");
     }
@@ -130,5 +134,5 @@ fn not_needed_any_more(root: &ScratchRoot, words: Words) {
     let release = words.release;
     let run = apply(root, &lines, &[], 0);
     let expected = [format!("removed baz 1.0{release}"), format!("upgraded user 1.0{release} to 2.0{release}")];
-    assert_eq!(deeds_of(&run), expected, "{run}");
+    assert_eq!(changes_of(&run), expected, "{run}");
 }

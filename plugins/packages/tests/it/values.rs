@@ -1,4 +1,4 @@
-//! The version of a package as others receive it.
+//! Versions of packages that other entities receive.
 
 use crate::support::{APT, define, packages};
 use bstr::ByteSlice;
@@ -8,11 +8,11 @@ use libtest_mimic::Trial;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         APT.trial("packages send their version", version),
-        APT.trial("a package can receive its version, which may not fit", receives),
+        APT.trial("a package with an unsuitable received version fails", receives),
     ]
 }
 
-/// Has files managed too, of which one receives the version of a package.
+/// Adds the files plugin, and a file that receives the version of a package.
 fn with_receiver(root: &ScratchRoot) {
     let holorc = format!("{}plugin files={}\n", root.read("etc/holorc"), built("holo-files").display());
     root.write("etc/holorc", holorc);
@@ -34,13 +34,13 @@ fn version(root: &ScratchRoot) {
     assert_eq!(root.read("etc/version"), "1.0");
     apply("");
     define(root, &packages(&["foo ensure=\"1.1\"", "baz"]));
-    // A check knows the version that is going to be installed.
+    // A check knows the version that an apply would install.
     let check = root.holo(&["check", "--diff"]);
     assert!(check.stdout.contains_str("-1.0\n") && check.stdout.contains_str("+1.1\n"), "{check}");
     assert_eq!(root.read("etc/version"), "1.0");
     apply("upgraded foo 1.0 to 1.1");
     assert_eq!(root.read("etc/version"), "1.1");
-    // One that was installed before is told too.
+    // The version is also sent if it was already installed.
     root.write(
         "usr/share/holo/files/10-test.toml",
         "[[file]]\npath = '/etc/version'\nreceive = { content = 'package:baz#version' }\n",

@@ -1,6 +1,6 @@
-//! Versions are compared as the package managers compare them: vectors, and random pairs that the managers judge themselves.
+//! Comparison of versions: vectors, and random pairs that are judged by the package managers.
 //!
-//! `HOLO_TEST_PAIRS` says how many pairs; 100000 take minutes, as dpkg and vercmp judge one pair a process.
+//! `HOLO_TEST_PAIRS` is the number of pairs. 100000 pairs take minutes, because dpkg and vercmp take one process for each pair.
 
 use holo_packages::version;
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -14,8 +14,8 @@ const VECTORS: &str = include_str!("vectors/versions.tsv");
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial_of("every vector is judged as it is known to be", &[], vectors),
-        trial_of("parts of an RPM version that are not said may be anything", &[], wildcards),
+        trial_of("every vector has the expected result", &[], vectors),
+        trial_of("omitted parts of an RPM version match any value", &[], wildcards),
         trial_of("Arch Linux's examples are in their order", &[], arch_examples),
         trial_of("Alpine's examples are in their order", &[], alpine_examples),
         trial_of("dpkg judges random pairs as we do", &[Need::Program("dpkg")], against_dpkg),
@@ -103,7 +103,7 @@ fn alpine_examples() {
     assert_eq!(version::alpine::compare("1.0~abcdef-r1", "1.0-r1"), Ordering::Equal);
 }
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers from a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -126,7 +126,7 @@ impl Random {
         version
     }
 
-    /// Two versions, often with much in common.
+    /// Returns two versions, often similar ones.
     fn pair(&mut self, words: &[&'static str]) -> (String, String) {
         let first = self.version(words);
         let second = match self.below(4) {
@@ -136,7 +136,7 @@ impl Random {
                 let cut = self.below(first.len()) + 1;
                 format!("{}{}{}", &first[..cut], self.pick(words), self.pick(words))
             }
-            // Zeros before a number count for nothing.
+            // Leading zeros do not matter.
             _ => first.replace(".1", ".01").replace("~rc1", "~rc001"),
         };
         let epoch = |random: &mut Random| random.pick(&["", "", "", "", "0:", "1:", "01:", "12:"]);
@@ -191,7 +191,7 @@ fn compare_all(compare: Compare, pairs: &[(String, String)], script: &str) {
         pairs.len(),
         &different[..different.len().min(20)]
     );
-    // Pairs that are nearly all alike would prove nothing.
+    // The test is meaningless if nearly all pairs have the same result.
     for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
         let count = judged.iter().filter(|judged| **judged == order).count();
         assert!(count * 50 > judged.len(), "only {count} are {order:?}");
@@ -228,10 +228,10 @@ const WORDS: &[&str] = &[
     "_",
 ];
 
-/// An underscore cannot be in Debian's versions.
+/// Versions of Debian have no underscores.
 fn against_dpkg() {
     let words: Vec<&'static str> = WORDS.iter().copied().filter(|word| *word != "_").chain(["1:2"]).collect();
-    // Past the first colon a version may have more, but only if it has an epoch.
+    // A colon may follow the first one only if there is an epoch.
     let usable = |version: &str| match version.split_once(':') {
         Some((epoch, rest)) => {
             epoch.len() < 3 && epoch.bytes().all(|byte| byte.is_ascii_digit()) && !rest.starts_with('-')
@@ -246,7 +246,7 @@ fn against_dpkg() {
 }
 
 fn against_rpm() {
-    // With more hyphens than one, rpm does not take it for a version.
+    // rpm does not parse versions with several hyphens.
     let words: Vec<&'static str> =
         WORDS.iter().copied().filter(|word| !word.starts_with('-')).chain(["^", "^git1", "~^", "^~"]).collect();
     let script = "rpm --eval '%{lua: for line in io.lines(\"PAIRS\") do \

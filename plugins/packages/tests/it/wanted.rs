@@ -1,7 +1,7 @@
-//! What a definition asks for: versions by a pattern, recommended packages, an index that is not too old, names that are known.
+//! What definitions can request: version patterns, recommended packages, a fresh index, and checks of names.
 
 use crate::support::{
-    APT, DNF, Manager, PACMAN, ZYPPER, applied, apply, checked_and_applied, deeds_of, define, must, packages,
+    APT, DNF, Manager, PACMAN, ZYPPER, applied, apply, changes_of, checked_and_applied, define, must, packages,
 };
 use holo_testing::ScratchRoot;
 use libtest_mimic::Trial;
@@ -20,21 +20,24 @@ pub(crate) fn trials() -> Vec<Trial> {
         apt("the newest version that fits a pattern is installed", patterns),
         apt("a version that fits stays, and one that does not is replaced", fitting),
         apt("recommended packages come along or are left out", recommended),
-        apt("a name that nobody knows is an error of check if the index is fresh", unknown_names),
-        apt("the index is fetched when it is too old for what is asked", old_index),
+        apt("an unknown name is an error of check if the index is fresh", unknown_names),
+        apt("the index is fetched when it is older than a definition allows", old_index),
         rpm(DNF),
         rpm(ZYPPER),
         PACMAN.trial("pacman: versions fit a pattern, and recommendations are refused", |root| {
             applied(root, &["baz", "foo ensure=\"1.0*\""], &["installed baz 1.0-1", "installed foo 1.0-1"]);
             checked_and_applied(root, &["baz", "foo ensure=\">1.0\""], &["upgraded foo 1.0-1 to 1.1-1"]);
             let run = apply(root, &["foo recommends=false"], &[], 1);
-            assert!(run.stderr_lossy().contains("!! recommends: pacman knows no recommended packages\n"), "{run}");
+            assert!(
+                run.stderr_lossy().contains("!! recommends: pacman does not support recommended packages\n"),
+                "{run}"
+            );
             let run = apply(root, &["foo debconf={\"a/b\"=\"c\"}"], &[], 1);
             assert!(run.stderr_lossy().contains("!! debconf: packages of pacman ask no questions\n"), "{run}");
         }),
     ];
-    trials.extend(each("a name that nobody knows is an error of check if the index is fresh", unknown_names_of));
-    trials.extend(each("the index is fetched when it is too old for what is asked", old_index_of));
+    trials.extend(each("an unknown name is an error of check if the index is fresh", unknown_names_of));
+    trials.extend(each("the index is fetched when it is older than a definition allows", old_index_of));
     trials
 }
 
@@ -42,13 +45,13 @@ fn updates(root: &ScratchRoot) -> usize {
     must(root, "cat $R/updates 2>/dev/null || true").lines().count()
 }
 
-/// With blanks in a value, which the short form does not have.
+/// Returns a definition whose value contains blanks, which the short form does not support.
 fn versions(asked: &str) -> String {
     format!("[[package]]\nname = \"foo\"\nensure = \"{asked}\"\n")
 }
 
 fn patterns(root: &ScratchRoot) {
-    // Offered are 0.9~rc1, 1.0, 1.1 and 2:0.9.
+    // Available are 0.9~rc1, 1.0, 1.1 and 2:0.9.
     for (asked, expected) in [
         (">= 1.0, < 2", "installed foo 1.1"),
         ("1.*", "installed foo 1.1"),
@@ -59,7 +62,7 @@ fn patterns(root: &ScratchRoot) {
     ] {
         define(root, &versions(asked));
         let run = root.holo(&["apply"]);
-        assert_eq!(deeds_of(&run), [expected], "{asked}: {run}");
+        assert_eq!(changes_of(&run), [expected], "{asked}: {run}");
         assert!(run.stderr.is_empty(), "{run}");
         for command in ["apply", "check"] {
             let again = root.holo(&[command]);
@@ -87,14 +90,14 @@ fn fitting(root: &ScratchRoot) {
     }
     define(root, &versions(">= 1.1, < 2"));
     let check = root.holo(&["check"]);
-    assert_eq!(deeds_of(&check), ["would upgrade foo 1.0 to 1.1"], "{check}");
+    assert_eq!(changes_of(&check), ["would upgrade foo 1.0 to 1.1"], "{check}");
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["upgraded foo 1.0 to 1.1"], "{run}");
+    assert_eq!(changes_of(&run), ["upgraded foo 1.0 to 1.1"], "{run}");
     define(root, &versions("< 1.1"));
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("foo 1.1 is newer than 1.0 (use --force to proceed)"), "{run}");
     let run = root.holo(&["apply", "--force"]);
-    assert_eq!(deeds_of(&run), ["downgraded foo 1.1 to 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["downgraded foo 1.1 to 1.0"], "{run}");
 }
 
 fn is_there(root: &ScratchRoot, name: &str) -> bool {
@@ -109,9 +112,9 @@ fn recommended(root: &ScratchRoot) {
     );
     define(root, &packages(&["host recommends=false", "other recommends=true"]));
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["installed host 1.0", "installed other 1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["installed host 1.0", "installed other 1.0"], "{run}");
     assert!(!is_there(root, "plus") && is_there(root, "baz"), "{run}");
-    // The system's own configuration decides where nothing is said.
+    // Without a definition, the configuration of the system decides.
     must(root, "echo 'APT::Install-Recommends \"false\";' >$R/etc/apt/apt.conf.d/60test");
     define(root, "");
     assert!(root.holo(&["apply"]).success());
@@ -122,24 +125,24 @@ fn recommended(root: &ScratchRoot) {
 
 fn unknown_names(root: &ScratchRoot) {
     define(root, &packages(&["rivla"]));
-    // Without an index, nobody knows.
+    // Without an index, no name is known to be wrong.
     let run = root.holo(&["check"]);
-    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
     let run = root.holo(&["apply"]);
     assert!(run.stderr_lossy().contains("!! apt knows no package rivla, did you mean rival?\n"), "{run}");
     let run = root.holo(&["check"]);
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("!! apt knows no package rivla, did you mean rival?\n"), "{run}");
-    // A new source may have it.
+    // A new source may have the package.
     must(root, "sleep 0.01; echo >>$R/etc/apt/sources.list");
     let run = root.holo(&["check"]);
-    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
     must(
         root,
         "rm -r $R/var/lib/holo; touch -d '3 hours ago' $R/etc/apt/sources.list* $R/var/lib/apt/lists; touch -d '2 hours ago' $R/var/lib/apt/lists",
     );
     let run = root.holo(&["check"]);
-    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
     define(root, &packages(&["rivla refresh=\"1d\""]));
     let run = root.holo(&["check"]);
     assert!(run.stderr_lossy().contains("did you mean rival?"), "{run}");
@@ -149,7 +152,7 @@ fn old_index(root: &ScratchRoot) {
     applied(root, &["foo ensure=\"1.0\""], &["installed foo 1.0"]);
     let before = updates(root);
     must(root, "sh $D/build-deb.sh make foo 3:1.0");
-    // It is younger than an hour.
+    // The index is less than an hour old.
     applied(root, &["foo ensure=\"latest\" refresh=\"1h\""], &["upgraded foo 1.0 to 2:0.9"]);
     assert_eq!(updates(root), before);
     must(
@@ -160,14 +163,14 @@ fn old_index(root: &ScratchRoot) {
     assert!(root.holo(&["check"]).stdout.is_empty());
     define(root, &packages(&["foo ensure=\"latest\" refresh=\"1h\""]));
     let check = root.holo(&["check"]);
-    assert!(!check.success() && deeds_of(&check).iter().all(|deed| !deed.contains("upgrade")), "{check}");
+    assert!(!check.success() && changes_of(&check).iter().all(|deed| !deed.contains("upgrade")), "{check}");
     assert_eq!(updates(root), before);
     let run = root.holo(&["apply"]);
-    assert_eq!(deeds_of(&run), ["upgraded foo 2:0.9 to 3:1.0"], "{run}");
+    assert_eq!(changes_of(&run), ["upgraded foo 2:0.9 to 3:1.0"], "{run}");
     assert_eq!(updates(root), before + 1);
     applied(root, &["foo ensure=\"latest\" refresh=\"1h\""], &[]);
     assert_eq!(updates(root), before + 1);
-    // Where nothing depends on the index, its age does not matter.
+    // The age of the index does not matter if no decision depends on it.
     must(root, "touch -d '2 hours ago' $R/var/lib/apt/lists $R/var/lib/holo/packages/index/apt");
     applied(root, &["foo refresh=\"1h\""], &[]);
     assert_eq!(updates(root), before + 1);
@@ -176,7 +179,7 @@ fn old_index(root: &ScratchRoot) {
 fn unknown_names_of(root: &ScratchRoot, manager: Manager) {
     define(root, &packages(&["rivla"]));
     let run = root.holo(&["check"]);
-    assert_eq!(deeds_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
+    assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
     let words = format!("!! {} knows no package rivla, did you mean rival?\n", manager.name);
     for verb in ["apply", "check"] {
         let run = root.holo(&[verb]);
@@ -190,15 +193,15 @@ fn old_index_of(root: &ScratchRoot, manager: Manager) {
         "pacman" => ("bash $D/build-arch.sh make foo 3.0-1", "1.1-1", "3.0-1"),
         _ => ("sh $D/build-rpm.sh make foo 3.0 1 3", "2:0.9-1", "3:3.0-1"),
     };
-    // dnf would not wait to be asked.
+    // Keep dnf from refreshing the index by itself.
     must(
         root,
         "if test -e $R/etc/dnf/dnf.conf; then sed -i 's/^metadata_expire=.*/metadata_expire=-1/' $R/etc/dnf/dnf.conf; fi",
     );
-    // That has the index fetched, and its time noted.
+    // This refreshes the index and records the time.
     applied(root, &["baz refresh=\"1h\"", "foo ensure=\"1.0\""], &["installed baz 1.0-1", "installed foo 1.0-1"]);
     must(root, build);
-    // It is younger than an hour.
+    // The index is less than an hour old.
     applied(root, &["baz", "foo ensure=\"latest\" refresh=\"1h\""], &[&format!("upgraded foo 1.0-1 to {middle}")]);
     must(
         root,
@@ -208,7 +211,7 @@ fn old_index_of(root: &ScratchRoot, manager: Manager) {
     applied(root, &["baz", "foo ensure=\"latest\""], &[]);
     define(root, &packages(&["baz", "foo ensure=\"latest\" refresh=\"1h\""]));
     let check = root.holo(&["check"]);
-    assert!(!check.success() && deeds_of(&check).iter().all(|deed| !deed.contains("upgrade")), "{check}");
+    assert!(!check.success() && changes_of(&check).iter().all(|deed| !deed.contains("upgrade")), "{check}");
     applied(root, &["baz", "foo ensure=\"latest\" refresh=\"1h\""], &[&format!("upgraded foo {middle} to {new}")]);
 }
 
@@ -217,8 +220,8 @@ fn rpm_patterns(root: &ScratchRoot) {
     let installed = "installed foo 1.1-1";
     define(root, &(versions(">= 1.0, < 2") + &packages(&["host recommends=false"])));
     let run = root.holo(&["apply"]);
-    // An epoch that is not said is none in a comparison.
-    assert_eq!(deeds_of(&run), [installed, "installed host 1.0-1"], "{run}");
+    // In comparisons, a missing epoch means no epoch.
+    assert_eq!(changes_of(&run), [installed, "installed host 1.0-1"], "{run}");
     let names = || must(root, "rpm --root $R -qa --qf '%{NAME}\\n' | sort | tr '\\n' ' '");
     assert_eq!(names(), "foo host");
     let again = root.holo(&["apply"]);

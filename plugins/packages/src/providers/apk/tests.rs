@@ -1,4 +1,4 @@
-//! The output of apk, from its manual and its own tests: there is no apk on the machines that these tests run on.
+//! Tests with output from the manual and the test suite of apk, which is not available on the test machines.
 
 use super::*;
 use crate::model::Item;
@@ -20,7 +20,7 @@ fn key(name: &str) -> Key {
 }
 
 #[test]
-fn reads_the_database_and_the_world() {
+fn database_and_world_are_parsed() {
     let installed = read_database(DATABASE, "nginx=1.24.0-r7\nzlib>1.2\n");
     let facts = |name: &str| {
         let instance = installed.instances(&key(name))[0].clone();
@@ -33,7 +33,7 @@ fn reads_the_database_and_the_world() {
 }
 
 #[test]
-fn reads_what_is_offered() {
+fn offers_are_parsed() {
     let offers = read_policy(POLICY);
     let nginx = &offers[&key("nginx")];
     assert_eq!(nginx.candidate.as_deref(), Some("1.24.1-r0"));
@@ -42,7 +42,7 @@ fn reads_what_is_offered() {
 }
 
 #[test]
-fn reads_what_would_be_done() {
+fn simulation_is_parsed() {
     let steps: Vec<String> = read_simulation(SIMULATION)
         .into_iter()
         .map(|step| format!("{} {} {}", step.name, step.from.unwrap_or_default(), step.to.unwrap_or_default()))
@@ -60,7 +60,7 @@ fn reads_what_would_be_done() {
 }
 
 #[test]
-fn keeps_to_a_version_only_if_it_was_asked_for() {
+fn version_is_pinned_only_if_requested() {
     let item = |name: &str, exactly| Item { key: key(name), version: Some("1.0-r0".to_owned()), exactly, file: None };
     let items = vec![item("nginx", true), item("zlib", false)];
     let transaction = Transaction {

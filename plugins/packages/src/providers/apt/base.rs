@@ -1,17 +1,17 @@
-//! The packages that every system has: those that Debian calls essential, required or important, and what they depend on.
+//! The base system: packages that are essential, required or important, and their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A line a package; of those that are not installed there may be lines, too.
+/// One line for each package, also for packages that are not installed.
 pub(super) const FORMAT: &str =
     "--showformat=${db:Status-Status}\\t${Package}\\t${Essential}\\t${Priority}\\t${Pre-Depends}, ${Depends}\\n";
 
-/// The packages that every system has.
+/// The names of packages of the base system.
 #[derive(Debug, Default)]
 pub(super) struct Base<'t>(BTreeSet<&'t str>);
 
 impl<'t> Base<'t> {
-    /// Reads what dpkg-query shows in our format.
+    /// Parses the output of dpkg-query in this format.
     pub(super) fn read(text: &'t str) -> Base<'t> {
         let mut dependencies: BTreeMap<&str, &str> = BTreeMap::new();
         let mut pending: Vec<&str> = Vec::new();
@@ -41,7 +41,8 @@ impl<'t> Base<'t> {
     }
 }
 
-/// Returns the names in a list of dependencies such as `a (>= 1), b:any | c`: of alternatives the first, as another one was chosen by somebody.
+/// Returns the names in a list of dependencies such as `a (>= 1), b:any | c`. Only the first alternative counts, as another one is
+/// installed only by choice.
 fn first_choices(list: &str) -> impl Iterator<Item = &str> {
     let choices = list.split(',').filter_map(|part| part.split('|').next()?.split_whitespace().next());
     choices.filter_map(|name| name.split(':').next())
@@ -63,7 +64,7 @@ mod tests {
                           config-files\tbusybox\t\trequired\tnginx\n";
 
     #[test]
-    fn the_base_is_what_is_required_and_what_that_depends_on() {
+    fn base_has_required_packages_and_their_dependencies() {
         let base = Base::read(SYSTEM);
         let all: Vec<&str> = base.0.iter().copied().collect();
         assert_eq!(all, ["cron", "cron-daemon-common", "dpkg", "libc6", "libgcc-s1"]);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_without_versions_and_architectures() {
+    fn dependencies_are_parsed_without_versions_and_architectures() {
         let list = "a (>= 1:2.0~), b:any | c (= 1) , , libc6";
         assert_eq!(first_choices(list).collect::<Vec<_>>(), ["a", "b", "libc6"]);
     }

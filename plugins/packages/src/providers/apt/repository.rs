@@ -1,13 +1,12 @@
-//! The files that a repository of apt is made of: a source in the format of deb822, its key, its priority and its login.
+//! The files of an apt repository: a source in deb822 format, its key, its priority and its login.
 
 use crate::repository::{Address, Key, Repository, RepositoryFile};
 use holo_plugin::definitions::Invalid;
 use std::collections::BTreeSet;
 
-/// Returns the files.
+/// Returns the files of a repository.
 ///
-/// # Errors
-/// The key that is missing, or does not go together with the others.
+/// # Errors The key that is missing, or that conflicts with others.
 pub(super) fn files(repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
     let name = &repository.name;
     let source = format!("/etc/apt/sources.list.d/{name}.sources");
@@ -37,9 +36,9 @@ fn validate(repository: &Repository) -> Result<(), Invalid> {
     let is_flat = |suite: &String| suite.ends_with('/');
     match (repository.suites.iter().all(is_flat), repository.suites.iter().any(is_flat)) {
         (true, _) if !repository.components.is_empty() => {
-            Err(Invalid::new("components", "a suite that ends with a slash has none"))
+            Err(Invalid::new("components", "a suite that ends with a slash has no components"))
         }
-        (false, true) => Err(Invalid::new("suites", "either all of them end with a slash or none")),
+        (false, true) => Err(Invalid::new("suites", "either all suites or none must end with a slash")),
         (false, false) if repository.components.is_empty() => Err(Invalid::new("components", "is missing")),
         _ => Ok(()),
     }
@@ -68,7 +67,7 @@ fn stanza(repository: &Repository) -> String {
     said.map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
 
-/// All packages from the repository's hosts. A directory of this machine has a host without a name.
+/// Returns the pins for all packages from the repository's hosts. A local directory has an empty host name.
 fn pins(repository: &Repository, priority: i32) -> String {
     let hosts: BTreeSet<String> = repository.addresses().map(|address| address.host).collect();
     let pin = |host: &String| format!("Package: *\nPin: origin \"{host}\"\nPin-Priority: {priority}\n");
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_a_source_with_what_belongs_to_it() {
+    fn repository_has_source_key_pin_and_login_files() {
         let definition = "name = 'vendor'\n\
             uris = ['https://me:s3cret@deb.example.org/', 'http://mirror.example.org/']\n\
             suites = ['stable']\ncomponents = ['main', 'extra']\narchitectures = ['amd64']\npin = 100\n\
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_and_components_go_together() {
+    fn suites_require_components_unless_flat() {
         let problem = |more: &str| {
             let definition = format!("name = 'x'\nuris = ['file:///srv']\n{more}");
             of(&definition).err().map(|invalid| invalid.key.into_owned())

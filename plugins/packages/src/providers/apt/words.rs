@@ -6,16 +6,16 @@ use crate::provider;
 use holo_plugin::process::Program;
 use std::collections::BTreeMap;
 
-/// A line an instance: of a package for several architectures there are several.
+/// One line for each instance. A package of several architectures has several instances.
 pub(super) const FORMAT: &str =
     "--showformat=${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n";
 
-/// Reads what dpkg-query shows.
+/// Parses the output of dpkg-query.
 pub(super) fn read_packages(text: &str, installed: &mut Installed) -> Result<(), PackageError> {
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let [name, arch, version, want, status] = fields[..] else {
-            return Err(PackageError::new(format!("cannot understand what dpkg-query says: {line:?}")));
+            return Err(PackageError::new(format!("cannot parse the output of dpkg-query: {line:?}")));
         };
         let status = match status {
             "installed" => Status::Installed,
@@ -37,7 +37,7 @@ pub(super) fn read_packages(text: &str, installed: &mut Installed) -> Result<(),
     Ok(())
 }
 
-/// Reads apt's record of which packages are there for others only.
+/// Parses apt's record of automatically installed packages.
 pub(super) fn read_automatic(text: &str, installed: &mut Installed) {
     for stanza in text.split("\n\n") {
         let value = |key: &str| {
@@ -49,7 +49,7 @@ pub(super) fn read_automatic(text: &str, installed: &mut Installed) {
         }
         let (Some(name), arch) = (value("Package"), value("Architecture")) else { continue };
         for instance in installed.packages.get_mut(name).into_iter().flatten() {
-            // Packages for all architectures are recorded under the system's own.
+            // Packages for all architectures are recorded under the native one.
             if instance.arch == "all" || arch.is_none_or(|arch| arch == instance.arch) {
                 instance.automatic = true;
             }
@@ -57,7 +57,7 @@ pub(super) fn read_automatic(text: &str, installed: &mut Installed) {
     }
 }
 
-/// Reads what `apt-cache policy` says, by what it calls each package. Those that nobody offers are left out.
+/// Parses the output of `apt-cache policy`, by the names that it uses. Packages that are not available are left out.
 pub(super) fn read_policy(text: &str) -> BTreeMap<String, Offers> {
     let mut all: BTreeMap<String, Offers> = BTreeMap::new();
     let mut current = None;
@@ -85,7 +85,7 @@ pub(super) fn read_policy(text: &str) -> BTreeMap<String, Offers> {
     all
 }
 
-/// The architecture that dpkg calls by another name than Rust.
+/// Returns dpkg's name of an architecture for Rust's.
 pub(super) fn architecture(arch: &str) -> &str {
     match arch {
         "x86_64" => "amd64",
@@ -99,7 +99,7 @@ pub(super) fn architecture(arch: &str) -> &str {
     }
 }
 
-/// Adds the words for a transaction.
+/// Adds the arguments of a transaction.
 pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
     program.args(["--yes", "-o", &format!("APT::Get::AutomaticRemove={}", transaction.cleans)]);
     if transaction.may_downgrade {
@@ -120,12 +120,12 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction) {
         Kind::Purge if coming.is_empty() => "purge",
         Kind::Install | Kind::Remove | Kind::Purge => "install",
     });
-    // Beside others that come, the sign at its end says that a package goes.
+    // In `apt-get install`, the suffix marks packages that are removed.
     let sign = if coming.is_empty() { "" } else { "-" };
     program.arg("--").args(coming.into_iter().map(name)).args(going.iter().map(|item| format!("{}{sign}", item.key)));
 }
 
-/// A package that is to come, with its version: so nothing is taken for a pattern, or for a wish to remove it.
+/// Returns the argument for a package to install. It includes the version, so that apt cannot take it for a pattern or a removal.
 fn name(item: &Item) -> String {
     if let Some(file) = &item.file {
         return file.display().to_string();
@@ -136,7 +136,7 @@ fn name(item: &Item) -> String {
     }
 }
 
-/// Reads what `apt-get --simulate` says: `Inst foo [1.0] (1.1 ci [all])`, `Remv foo [1.0]`, `Purg foo [1.0]`.
+/// Parses the output of `apt-get --simulate`: `Inst foo [1.0] (1.1 ci [all])`, `Remv foo [1.0]`, `Purg foo [1.0]`.
 pub(super) fn read_simulation(text: &str) -> Vec<Step> {
     let step = |line: &str| {
         let (verb, rest) = line.split_once(' ')?;
@@ -152,13 +152,13 @@ pub(super) fn read_simulation(text: &str) -> Vec<Step> {
     text.lines().filter_map(step).collect()
 }
 
-/// Returns true if the text says that another process is at work.
+/// Returns true if the text reports that another process has locked the package manager.
 pub(super) fn says_locked(text: &str) -> bool {
     let signs = ["Could not get lock", "is locked by another process", "Unable to lock", "dpkg frontend lock"];
     signs.iter().any(|sign| text.contains(sign))
 }
 
-/// Returns true if apt itself says that something is wrong with the machine or its network. A maintainer script may say the same.
+/// Returns true if apt itself reports a problem of the machine or its network. The output of maintainer scripts does not count.
 pub(super) fn says_general(text: &str) -> bool {
     let of_apt = |line: &&str| ["E: ", "W: ", "Err:"].iter().any(|sign| line.starts_with(sign));
     text.contains("dpkg was interrupted") || text.lines().filter(of_apt).any(provider::says_general)
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_of_dpkg_has_a_meaning() {
+    fn every_dpkg_state_is_mapped() {
         let wants = ["unknown", "install", "hold", "deinstall", "purge"];
         let (unconfigured, partial) = (Some(Status::Unconfigured), Some(Status::Partial));
         let removing = Some(Status::Removing);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_maintainer_script_does_not_speak_for_the_machine() {
+    fn messages_of_maintainer_scripts_are_not_general_errors() {
         for general in [
             "E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem. \n",
             "E: Failed to fetch http://deb.debian.org/x.deb  Temporary failure resolving 'deb.debian.org'\n",

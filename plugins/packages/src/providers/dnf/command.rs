@@ -1,4 +1,4 @@
-//! The commands of dnf, in version 4 and in version 5.
+//! The commands of dnf, for version 4 and version 5.
 
 use super::LOCKED;
 use super::words::read_table;
@@ -8,7 +8,7 @@ use crate::system::System;
 use holo_plugin::process::{self, Captured, Program};
 use std::fs;
 
-/// The version of dnf, as far as it decides which words it takes.
+/// The major version of dnf, which decides about its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     Four,
@@ -16,7 +16,7 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// Returns the version that the program `dnf` is: where that is version 5, it is a link to `dnf5`.
+    /// Detects the version of `dnf`: version 5 is a symlink to `dnf5`.
     pub(super) fn of(system: &System<'_>) -> Version {
         let program =
             process::find("dnf").filter(|_| system.mock.is_none()).and_then(|path| fs::canonicalize(path).ok());
@@ -24,7 +24,7 @@ impl Version {
         if is_five { Version::Five } else { Version::Four }
     }
 
-    /// Returns the options by which locks do not count.
+    /// Returns the options that disable locks.
     pub(super) fn without_locks(self) -> [&'static str; 1] {
         match self {
             Version::Four => ["--disableplugin=versionlock"],
@@ -38,12 +38,12 @@ pub(super) fn dnf(system: &System<'_>) -> Program {
     if let Some(root) = system.root() {
         program.arg(format!("--installroot={}", root.display()));
     }
-    // It would wait for others without end.
+    // Otherwise dnf would wait for other processes indefinitely.
     program.arg("--setopt=exit_on_lock=True");
     program
 }
 
-/// Asks dnf something; as long as another one is at work, again.
+/// Runs a query. Retries while another dnf is running.
 fn run(system: &System<'_>, program: &mut Program) -> Result<Captured, PackageError> {
     system.wait_for_others(|captured| captured.ended.code() == Some(LOCKED), || system.ask(program))
 }
@@ -69,17 +69,17 @@ pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result
     let captured = run(system, &mut program)?;
     let text = String::from_utf8_lossy(&captured.stdout);
     let errors = String::from_utf8_lossy(&captured.stderr);
-    // It ends with 1 if nobody has said yes, and its shell always ends with 0.
+    // With --assumeno, dnf exits with 1, and its shell always exits with 0.
     let is_told =
         ["Transaction Summary", "Nothing to do"].iter().any(|sign| text.contains(sign) || errors.contains(sign));
     if is_told {
         return Ok(read_table(&text));
     }
-    let failure = captured.ended.failure().unwrap_or_else(|| "cannot do this together".to_owned());
+    let failure = captured.ended.failure().unwrap_or_else(|| "these changes conflict".to_owned());
     Err(PackageError::from_program(&program, &failure, &captured))
 }
 
-/// Adds the words for a transaction.
+/// Adds the arguments of a transaction.
 pub(super) fn ask(program: &mut Program, transaction: &Transaction, version: Version) {
     let cleans = if transaction.cleans { "True" } else { "False" };
     program.arg(format!("--setopt=clean_requirements_on_remove={cleans}"));
@@ -108,7 +108,7 @@ pub(super) fn ask(program: &mut Program, transaction: &Transaction, version: Ver
     };
 }
 
-/// Names a package so exactly that nothing else can be meant: dnf installs an older version just as well then.
+/// Returns the exact specification of a package. With it, dnf also installs older versions.
 fn specification(item: &Item, kind: Kind) -> String {
     if let Some(file) = item.file.as_ref().filter(|_| kind == Kind::Install) {
         return file.display().to_string();

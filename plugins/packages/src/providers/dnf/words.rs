@@ -1,4 +1,4 @@
-//! The output of dnf, and the lists of its locks.
+//! The output of dnf and its lists of locks.
 
 use crate::model::{Key, Offers, Step};
 use crate::providers::rpm_database::plain;
@@ -7,7 +7,7 @@ use holo_plugin::process::Captured;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Reads lines `NAME|EPOCH:VERSION-RELEASE|ARCH`.
+/// Parses lines of the form `NAME|EPOCH:VERSION-RELEASE|ARCH`.
 pub(super) fn read_offers(text: &str, keys: &[&Key]) -> BTreeMap<Key, Offers> {
     let mut all: BTreeMap<Key, Offers> = BTreeMap::new();
     for line in text.lines() {
@@ -27,7 +27,7 @@ pub(super) fn read_offers(text: &str, keys: &[&Key]) -> BTreeMap<Key, Offers> {
     all
 }
 
-/// The names in a list of locks, whose lines are like `foo-0:1.0-1.*`.
+/// Returns the names in a list of locks with lines such as `foo-0:1.0-1.*`.
 pub(super) fn locked(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', '!']));
     lines.filter_map(|line| {
@@ -44,7 +44,7 @@ struct Locks {
     packages: Vec<Lock>,
 }
 
-/// A lock, which holds if all of its conditions do.
+/// A lock. It holds a package if all of its conditions are met.
 #[derive(Deserialize)]
 struct Lock {
     name: String,
@@ -58,18 +58,17 @@ struct Condition {
     comparator: String,
 }
 
-/// The names in a list of locks of version 5. One that only keeps some version out does not hold the others.
+/// Returns the names in a list of locks of version 5. Locks that only exclude a version are skipped.
 ///
-/// # Errors
-/// If it is not such a list.
+/// # Errors If the list is not valid TOML, or has an unexpected structure.
 pub(super) fn locked_by_5(text: &str) -> Result<Vec<String>, toml::de::Error> {
     let locks: Locks = toml::from_str(text)?;
     let holds = |lock: &Lock| lock.conditions.iter().all(|condition| condition.comparator != "!=");
     Ok(locks.packages.into_iter().filter(holds).map(|lock| lock.name).collect())
 }
 
-/// Returns true if version 5 says that a transaction has failed before RPM has looked at its packages: that is all that it says of RPM's lock,
-/// which somebody else has. Its own locks it waits for, but the one that it is told of by name.
+/// Returns true if version 5 failed before RPM looked at the packages, which is its only symptom when another process holds RPM's lock. It
+/// waits for its own locks, except for the transaction lock, which it reports by name.
 pub(super) fn has_not_begun(captured: &Captured) -> bool {
     let text = [&captured.stdout[..], &captured.stderr[..]].concat();
     let text = String::from_utf8_lossy(&text);
@@ -78,7 +77,7 @@ pub(super) fn has_not_begun(captured: &Captured) -> bool {
     text.contains("Failed to obtain rpm transaction lock") || text.contains("Rpm transaction failed") && !has_begun
 }
 
-/// Reads the table of a transaction. A row whose first column is too wide goes on in the next line.
+/// Parses the table of a transaction. A row whose first column is too wide continues on the next line.
 pub(super) fn read_table(text: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut section = Section::Other;
@@ -91,7 +90,7 @@ pub(super) fn read_table(text: &str) -> Vec<Step> {
         }
         let mut fields: Vec<&str> = line.split_whitespace().collect();
         if fields.first() == Some(&"replacing") {
-            // A package that replaces another one says so below its own row.
+            // The row of a replaced package follows the row of its replacement.
             steps.extend(replaced(&fields, &steps));
             continue;
         }
@@ -110,7 +109,7 @@ pub(super) fn read_table(text: &str) -> Vec<Step> {
     steps
 }
 
-/// `replacing foo.noarch 1.0-1`, or, in version 5, `replacing foo noarch 1.0-1 …`. Only what has another name goes.
+/// Parses `replacing foo.noarch 1.0-1` or, in version 5, `replacing foo noarch 1.0-1 …`. Only packages of another name are removed.
 fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
     let (name, version) = match *fields {
         [_, name, _, version, _, ..] => (name, version),
@@ -121,7 +120,7 @@ fn replaced(fields: &[&str], steps: &[Step]) -> Option<Step> {
     (by.name != name).then(|| Step { name: name.to_owned(), from: Some(plain(version).to_owned()), to: None })
 }
 
-/// The subject of the rows below a heading.
+/// The section of a row, from the heading above it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Coming,
@@ -144,7 +143,7 @@ impl Section {
         let (name, version) = (name.to_owned(), Some(version.to_owned()));
         match self {
             Section::Going => Step { name, from: version, to: None },
-            // The table does not say which version is there.
+            // The table does not include the installed version.
             Section::Coming | Section::Other => Step { name, from: None, to: version },
         }
     }

@@ -1,24 +1,23 @@
-//! The file that a repository of pacman is made of: a section, which the configuration has to include.
+//! The file of a pacman repository: a section that the main configuration has to include.
 
 use crate::repository::{Repository, RepositoryFile};
 use holo_plugin::definitions::Invalid;
 use holo_plugin::system::Root;
 
-/// The file that is always read.
+/// The main configuration file.
 pub(super) const CONFIGURATION: &str = "/etc/pacman.conf";
 const DIRECTORY: &str = "/etc/pacman.d/repositories";
 const REFUSED: [(&str, &str); 5] = [
-    ("suites", "knows no suites"),
-    ("components", "knows no components"),
+    ("suites", "does not support suites"),
+    ("components", "does not support components"),
     ("architectures", "has no architectures for a repository; they are part of its address"),
     ("signed_by", "has a keyring of its own; add the key with pacman-key"),
     ("pin", "prefers the repositories that come first"),
 ];
 
-/// Returns the file.
+/// Returns the file of a repository.
 ///
-/// # Errors
-/// The key that pacman has no use for.
+/// # Errors The key that pacman does not support.
 pub(super) fn files(repository: &Repository) -> Result<Vec<RepositoryFile>, Invalid> {
     let path = format!("{DIRECTORY}/{}.conf", repository.name);
     if repository.is_gone() {
@@ -33,14 +32,14 @@ pub(super) fn files(repository: &Repository) -> Result<Vec<RepositoryFile>, Inva
     Ok(vec![RepositoryFile { path, content: Some(text), sensitive: repository.has_login() }])
 }
 
-/// Returns the reason why pacman would not read the file, if there is one.
+/// Returns the reason why pacman would ignore the file, if any.
 pub(super) fn obstacle(root: &Root) -> Option<String> {
     let configuration = root.text(CONFIGURATION.trim_start_matches('/')).unwrap_or_default();
     let included = configuration.lines().filter_map(|line| {
         let (key, value) = line.trim().split_once('=')?;
         (key.trim() == "Include").then_some(value.trim())
     });
-    // In test mode, the configuration of the root may name a directory below it.
+    // In test mode, the configuration may name a directory below the root.
     let mut files = included.filter_map(|value| value.split_once(DIRECTORY)).map(|(_, rest)| rest);
     let words = || {
         let path = root.shown(CONFIGURATION);

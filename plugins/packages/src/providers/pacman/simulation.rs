@@ -1,8 +1,8 @@
-//! The effects of a transaction, without anything of the system in reach.
+//! Simulates transactions without access to the system.
 //!
-//! pacman looks for conflicts only if it does not merely print what it would do. So it is asked to begin, beside a database that has the
-//! descriptions of the installed packages and nothing else, and is told not to go on. That database may also have, or lack, what is taken
-//! as done.
+//! pacman detects conflicts only when it carries out a transaction, not with --print. Therefore it is started on a copy of the database,
+//! which contains only the descriptions of installed packages, and its final question is answered with no. Packages that are taken as
+//! installed or removed are added to that copy, or left out of it.
 
 use super::{DATABASE, PRINT, listed, operations, pacman, repository_of};
 use crate::error::PackageError;
@@ -16,11 +16,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Has packages go that are in the way, and ignored ones come, where everything else is answered with no.
+/// Answers questions about conflicting and ignored packages with yes, and all others with no.
 const NO_BUT: [&str; 3] = ["--noscriptlet", "--ask", "5"];
-/// As many questions are answered.
+/// The maximum number of questions to answer.
 const QUESTIONS: usize = 256;
-/// The lists of a package that decide what can be together, as pacman shows and as it keeps them.
+/// The fields that decide about conflicts, as pacman prints them and as it stores them.
 const LISTS: [(&str, &str); 4] =
     [("Depends On", "DEPENDS"), ("Provides", "PROVIDES"), ("Conflicts With", "CONFLICTS"), ("Replaces", "REPLACES")];
 
@@ -29,15 +29,15 @@ pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result
     let database = Database::new(system, transaction)?;
     let start = || database.pacman(system);
     let mut steps = Vec::new();
-    // Packages from files need another operation than packages from a repository.
+    // Packages from files and packages from repositories take separate operations.
     for mut program in operations(system, transaction, &[PRINT, "--print-format", "%n %v"], &start)? {
         let captured = system.read(&mut program)?;
         steps.extend(read_steps(&String::from_utf8_lossy(&captured.stdout), transaction.kind));
     }
-    // Nobody else may begin a transaction.
+    // Only root can start a transaction.
     if transaction.kind == Kind::Install && rustix::process::geteuid().is_root() {
         for mut program in operations(system, transaction, &NO_BUT, &start)? {
-            // It would go on if nobody said no.
+            // pacman would proceed without an answer.
             let captured = system.ask(program.stdin("n\n".repeat(QUESTIONS).into_bytes()))?;
             let said = [&captured.stderr[..], &captured.stdout[..]].concat();
             let said = String::from_utf8_lossy(&said);
@@ -50,12 +50,12 @@ pub(super) fn simulate(system: &System<'_>, transaction: &Transaction) -> Result
     Ok(steps)
 }
 
-/// The names of the packages that have to go, from questions such as `:: foo and bar are in conflict. Remove bar? [y/N]`.
+/// Returns the packages to be removed, from questions such as `:: foo and bar are in conflict. Remove bar? [y/N]`.
 fn in_the_way(said: &str) -> impl Iterator<Item = &str> {
     said.split("Remove ").skip(1).filter_map(|rest| rest.split_once("? [y/N]")).map(|(name, _)| name)
 }
 
-/// Reads lines `NAME VERSION`. Of files it also says `loading packages...`.
+/// Parses lines of the form `NAME VERSION`. For files, pacman also prints `loading packages...`.
 fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
     let step = |line: &str| {
         let (name, version) = line.split_once(' ').filter(|_| !line.ends_with("..."))?;
@@ -66,13 +66,13 @@ fn read_steps(text: &str, kind: Kind) -> Vec<Step> {
     text.lines().filter_map(step).collect()
 }
 
-/// A database that is thrown away, in a root where nothing is.
+/// A temporary copy of the database in an empty root.
 struct Database {
     folder: PathBuf,
 }
 
 impl Database {
-    /// Describes the installed packages, and what is given beside.
+    /// Copies the descriptions of installed packages, and adds the given ones.
     fn new(system: &System<'_>, transaction: &Transaction) -> Result<Database, PackageError> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Database {
         fs::write(folder.join("files"), "%FILES%\n")
     }
 
-    /// Returns pacman with this database, and nothing of the system that it could change.
+    /// Returns pacman with this database and an empty root.
     fn pacman(&self, system: &System<'_>) -> Program {
         let mut program = Program::new("pacman");
         program.arg("--root").arg(self.folder.join("root")).arg("--dbpath").arg(&self.folder);
@@ -134,12 +134,12 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // The cache goes with the run.
+        // The cache is removed at the end of the run anyway.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Returns what the database would have of a package once it is installed.
+/// Returns the description that the database would contain after the installation of a package.
 fn description(system: &System<'_>, item: &Item) -> Result<String, PackageError> {
     let mut program = pacman(system);
     match (&item.file, repository_of(&listed(system)?, item)) {
@@ -153,7 +153,7 @@ fn description(system: &System<'_>, item: &Item) -> Result<String, PackageError>
     Ok(from_information(item, &String::from_utf8_lossy(&captured.stdout)))
 }
 
-/// Turns lines such as `Depends On      : foo>=1.0  bar` into what is kept.
+/// Converts lines such as `Depends On      : foo>=1.0  bar` to the format of the database.
 fn from_information(item: &Item, shown: &str) -> String {
     let version = item.version.as_deref().unwrap_or_default();
     let mut text = format!("%NAME%\n{}\n\n%VERSION%\n{version}\n\n", item.key.name);
@@ -173,7 +173,7 @@ mod tests {
     use crate::model::Key;
 
     #[test]
-    fn what_is_shown_becomes_what_is_kept() {
+    fn information_is_converted_to_database_format() {
         let shown =
             "Name            : bar\nProvides        : None\nDepends On      : foo>=1.0  sh\nConflicts With  : baz\n";
         let key = Key { name: "bar".to_owned(), arch: None };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_in_the_way_is_read() {
+    fn conflicting_packages_are_parsed() {
         let said = ":: a-1 and b-2 are in conflict. Remove b? [y/N] :: c and d are in conflict (x). Remove d? [y/N] \n\
                     :: Proceed with installation? [Y/n] ";
         assert_eq!(in_the_way(said).collect::<Vec<_>>(), ["b", "d"]);

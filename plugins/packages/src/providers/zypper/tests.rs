@@ -1,4 +1,4 @@
-//! The output of zypper, from manuals and runs: `tests/it/rpm.rs` tests more where it is installed.
+//! Tests with output of zypper from manuals and runs. `tests/it/rpm.rs` tests more where zypper is installed.
 
 use super::*;
 
@@ -27,7 +27,7 @@ const SEARCH: &str = r#"<?xml version='1.0'?>
 "#;
 
 #[test]
-fn reads_what_would_be_done() {
+fn simulation_is_parsed() {
     let steps: Vec<String> = read_summary(SUMMARY)
         .unwrap()
         .into_iter()
@@ -38,7 +38,7 @@ fn reads_what_would_be_done() {
 }
 
 #[test]
-fn reads_what_is_offered() {
+fn offers_are_parsed() {
     let any = Key { name: "foo".to_owned(), arch: None };
     let other = Key { name: "foo".to_owned(), arch: Some("i586".to_owned()) };
     let offers = read_offers(SEARCH, &[&any, &other]).unwrap();
@@ -48,7 +48,7 @@ fn reads_what_is_offered() {
 }
 
 #[test]
-fn reads_locks_of_whole_packages() {
+fn locks_of_all_versions_are_parsed() {
     let text = "\ntype: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: foo\n\n\
         type: package\nmatch_type: glob\nsolvable_name: bar\nversion: > 1\n";
     assert_eq!(locked(text).collect::<Vec<_>>(), ["foo"]);

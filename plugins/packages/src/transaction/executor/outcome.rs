@@ -1,4 +1,4 @@
-//! The ends of tasks, by what there is afterwards.
+//! The results of tasks, determined from the installed packages.
 
 use super::super::failed;
 use super::Executor;
@@ -11,7 +11,7 @@ use crate::simulate::SimulationError;
 use holo_plugin::{Applied, ForceTo, Output};
 
 impl Executor<'_> {
-    /// Returns how a task ended.
+    /// Returns the result of a task.
     pub(in crate::transaction) fn outcome(&self, task: &Task, output: &mut Output<'_>) -> Applied {
         match (self.refusals.get(&task.request), &self.lost) {
             (Some(SimulationError::NeedsForce(reason)), _) => {
@@ -34,13 +34,13 @@ impl Executor<'_> {
         Applied::Changed(self.done(task).iter().map(Action::done).collect())
     }
 
-    /// Returns how a task failed. Scripts of packages that fail at every apply may run each time, but leave everything as it was.
+    /// Returns the result of a failed task. Maintainer scripts that fail on each apply may run each time, but leave everything as before.
     fn failed(&self) -> Applied {
         let before = self.before_repair.as_ref().unwrap_or(&self.before);
         failed(self.lost.is_none() && *before == self.installed)
     }
 
-    /// Returns the actions that were done for a task, with the versions that were installed, which need not be the planned ones.
+    /// Returns the completed actions of a task, with the versions that were really installed.
     fn done(&self, task: &Task) -> Vec<Action> {
         let key = &task.item.key;
         let name = key.to_string();
@@ -58,7 +58,7 @@ impl Executor<'_> {
         main.into_iter().chain(companions).chain(marks).collect()
     }
 
-    /// Returns the words for a difference that is left although nothing has failed.
+    /// Describes a remaining difference although the task did not fail.
     fn difference(&self, task: &Task, need: &Need) -> Option<String> {
         let (manager, key) = (self.manager.provider.name(), &task.item.key);
         let instances = self.installed.instances(key);
@@ -85,7 +85,7 @@ impl Executor<'_> {
     }
 }
 
-/// Returns the words for a version of a package that was not installed completely before, and is now.
+/// Describes the version of a package that was completely installed in the meantime.
 pub(in crate::transaction) fn installation(
     before: &Installed,
     now: &Installed,

@@ -1,4 +1,4 @@
-//! The tables of dnf, in version 4 and 5, where they are odd.
+//! Tests with unusual tables of dnf, versions 4 and 5.
 
 use super::*;
 
@@ -45,20 +45,20 @@ fn steps(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn reads_tables() {
+fn tables_are_parsed() {
     let long = "a-package-with-a-name-that-is-much-too-long-for-any-column  1.0-1";
     assert_eq!(steps(VERSION_4), [long, "heir  1.0-1", "baz 1.0-1 ", "foo  2:1.1-1", "old  1.0-1", "bar 1.0-1 "]);
     assert_eq!(steps(VERSION_5), ["foo  1.1-1.fc41", "heir  1.0-1.fc41", "baz 1.0-1.fc41 ", "bar 1.0-1.fc41 "]);
 }
 
 #[test]
-fn reads_locks() {
+fn locks_are_parsed() {
     let text = "# Added lock on Sat\nfoo-0:1.0-1.*\n!bar-0:1.0-1.*\na-b-c-2:3-4.*\nnonsense\n";
     assert_eq!(locked(text).collect::<Vec<_>>(), ["foo", "a-b-c"]);
 }
 
 #[test]
-fn reads_locks_of_version_5() {
+fn locks_of_version_5_are_parsed() {
     let text = "version = \"1.0\"\n[[packages]]\nname = \"foo\"\ncomment = \"x\"\n[[packages.conditions]]\nkey = \"evr\"\n\
         comparator = \"=\"\nvalue = \"1.0-1\"\n[[packages]]\nname = \"bar\"\n[[packages.conditions]]\nkey = \"evr\"\n\
         comparator = \"!=\"\nvalue = \"2-1\"\n";
