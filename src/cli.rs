@@ -17,7 +17,7 @@ pub use parse::{Arguments, options_of, parse, usage};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 
-/// Asks every plugin which entities there are, and brings them into shape.
+/// The command line of `holo`.
 #[derive(Debug, Parser)]
 #[command(
     name = "holo",
@@ -34,12 +34,12 @@ pub struct Cli {
     /// Show the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
-    /// The command.
+    /// The verb.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// The command words.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Bring entities into their desired state
@@ -48,78 +48,78 @@ pub enum Verb {
     Check(Check),
     /// Run the health checks of entities
     Health(Health),
-    /// Notice it when entities change, and put them right again if asked to
+    /// Watch for drift and optionally repair it
     Watch(Watch),
-    /// Show what people changed since entities were last applied
+    /// Show manual changes since entities were last applied
     Diff(Diff),
-    /// Keep what a person has done: write resource files that describe it
+    /// Write resource files that describe manual changes
     Adopt(Adopt),
-    /// Show which entities there are
+    /// List all entities
     Scan(Scan),
-    /// Show what earlier runs were told the system shall be
+    /// List saved configurations
     Generations(Generations),
-    /// Bring the system back to what it was told to be earlier
+    /// Return to a saved configuration
     Rollback(Rollback),
-    /// Draw how entities depend on each other
+    /// Draw the dependencies between entities
     Graph(Graph),
-    /// Find what is wrong, and say what to do about it
+    /// Find problems and suggest remedies
     Doctor(Doctor),
-    /// Write a page of HTML about this machine
+    /// Write an HTML report about this machine
     Report(Report),
-    /// List every string that selects something
+    /// List all valid selectors
     Selectors(Selectors),
-    /// Show what is known of this machine
+    /// Show facts about this machine
     Facts(Facts),
-    /// Show what is said about this machine, in layers of files
+    /// Show the data of this machine, merged from layers of files
     Data(Data),
-    /// Show what manages a path or an entity, and why it is so
+    /// Show what manages a path or an entity, and why
     Why(Why),
-    /// Show where each line of a file has come from
+    /// Show the origin of each line of a file
     Blame(Blame),
-    /// Show earlier applies, or what became of entities and paths
+    /// Show earlier applies, or the history of entities and paths
     History(History),
     /// Inspect, save or repair the state database
     State(State),
-    /// Show what is defined for a plugin, as JSON: read, rendered and checked
+    /// Show the definitions of a plugin as JSON, rendered and checked
     Definitions(Definitions),
-    /// Run scenarios: folders that hold a root before, and what is expected
+    /// Run scenarios: directories with an initial root and the expected results
     Test(Test),
-    /// Help with writing plugins
+    /// Test plugins during development
     Plugin(Plugin),
-    /// Write a script that completes command lines in a shell
+    /// Write a completion script for a shell
     Completion(Completion),
     /// Show the version
     Version,
-    /// Show this help, or that of a command
+    /// Show this help, or the help of a command
     Help(Help),
 }
 
 /// `holo help`
 #[derive(Debug, Args)]
 pub struct Help {
-    /// The command; all of them if there is none
+    /// The command; all commands if omitted
     #[arg(value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
-/// The form of standard output.
+/// The format of standard output.
 #[derive(Debug, Args)]
 pub struct Output {
-    /// Write JSON Lines, for programs
+    /// Write JSON Lines
     #[arg(long, global = true)]
     pub json: bool,
 }
 
-/// The entities that a command is about.
+/// The selected entities.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Entity IDs, plugin IDs, resource files or generators; everything if there is none
+    /// Entity IDs, plugin IDs, resource files or generators; all entities if omitted
     #[arg(value_name = "SELECTOR")]
     pub selectors: Vec<OsString>,
 }
 
 impl Verb {
-    /// Returns true if JSON Lines are asked for.
+    /// Returns true if JSON Lines are requested.
     #[must_use]
     pub fn is_json(&self) -> bool {
         let output = match self {
@@ -140,7 +140,7 @@ impl Verb {
             },
             Verb::Generations(arguments) => &arguments.output,
             Verb::Rollback(arguments) => &arguments.output,
-            // A single value of JSON is not a line of a run.
+            // A single JSON value is not a line of a run.
             Verb::Facts(_) | Verb::Data(_) | Verb::Definitions(_) => return false,
             Verb::Graph(_)
             | Verb::Report(_)

@@ -1,4 +1,4 @@
-//! The options of the commands for those who write definitions, scenarios and plugins.
+//! The options of the commands for authors of definitions, scenarios and plugins.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::time::Duration;
 /// `holo definitions`
 #[derive(Debug, Args)]
 pub struct Definitions {
-    /// Show values that are encrypted in data; plugins that call this are always given them
+    /// Decrypt the values that are encrypted in data; always on if a plugin calls this command
     #[arg(long)]
     pub show_secrets: bool,
-    /// The plugin's ID
+    /// The ID of the plugin
     #[arg(value_name = "PLUGIN")]
     pub plugin: String,
 }
@@ -18,13 +18,13 @@ pub struct Definitions {
 /// `holo test`
 #[derive(Debug, Args)]
 pub struct Test {
-    /// Write what comes out as what is expected
+    /// Replace the expected output with the actual output
     #[arg(long)]
     pub bless: bool,
-    /// Number of scenarios to run at a time [default: one a processor]
+    /// Number of scenarios to run concurrently [default: number of processors]
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
-    /// Folders of scenarios
+    /// Scenario directories
     #[arg(value_name = "DIR", required = true)]
     pub scenarios: Vec<PathBuf>,
 }
@@ -33,15 +33,15 @@ pub struct Test {
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Plugin {
-    /// The command.
+    /// The subcommand.
     #[command(subcommand)]
     pub verb: PluginVerb,
 }
 
-/// The commands about plugins.
+/// The subcommands of `holo plugin`.
 #[derive(Debug, Subcommand)]
 pub enum PluginVerb {
-    /// Put a plugin through its paces, and say where it breaks the interface
+    /// Test whether a plugin conforms to the interface
     Check(PluginCheck),
 }
 
@@ -51,13 +51,13 @@ pub struct PluginCheck {
     /// Resource directory of the plugin [default: its static one]
     #[arg(long, value_name = "DIR")]
     pub resources: Option<PathBuf>,
-    /// Contents of the root in which the plugin is tried [default: nothing]
+    /// Initial contents of the root in which the plugin is tested [default: empty]
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Time limit of a call: 10s, 5m
+    /// Time limit of each call: 10s, 5m
     #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse, default_value = "10s")]
     pub timeout: Duration,
-    /// The plugin's program
+    /// The program of the plugin
     #[arg(value_name = "PATH")]
     pub program: PathBuf,
 }
@@ -65,12 +65,12 @@ pub struct PluginCheck {
 /// `holo completion`
 #[derive(Debug, Args)]
 pub struct Completion {
-    /// The shell to write it for
+    /// The shell to write the script for
     #[arg(value_enum)]
     pub shell: Shell,
 }
 
-/// The shells that command lines can be completed in.
+/// The supported shells.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum Shell {

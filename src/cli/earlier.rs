@@ -8,18 +8,18 @@ use std::ffi::OsString;
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Generations {
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// The command; the list of all generations if there is none
+    /// The subcommand; lists all generations if omitted
     #[command(subcommand)]
     pub verb: Option<GenerationsVerb>,
 }
 
-/// The commands about generations.
+/// The subcommands of `holo generations`.
 #[derive(Debug, Subcommand)]
 pub enum GenerationsVerb {
-    /// Show how the inputs of a generation differ from those of another, or from today's
+    /// Show how the inputs of a generation differ from those of another, or from the current ones
     Diff(GenerationsDiff),
 }
 
@@ -29,7 +29,7 @@ pub struct GenerationsDiff {
     /// The number of the first generation
     #[arg(value_name = "FROM")]
     pub from: u32,
-    /// The number of the second generation; today's inputs if there is none
+    /// The number of the second generation [default: the current inputs]
     #[arg(value_name = "TO")]
     pub to: Option<u32>,
 }
@@ -40,19 +40,19 @@ pub struct Rollback {
     /// Only show what would be done
     #[arg(long, conflicts_with = "release")]
     pub dry_run: bool,
-    /// Show what is changed as unified diffs, or would be
+    /// Show changes, or pending changes, as unified diffs
     #[arg(long, conflicts_with = "release")]
     pub diff: bool,
-    /// Overwrite or restore what people changed or deleted
+    /// Overwrite manual changes, and restore deleted files
     #[arg(short, long, conflicts_with = "release")]
     pub force: bool,
-    /// Use today's inputs again from the next apply on
+    /// Use the current inputs again, from the next apply on
     #[arg(long, conflicts_with = "generation")]
     pub release: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// The number of the generation [default: the one before that which is used]
+    /// The number of the generation [default: the one before that in use]
     #[arg(value_name = "GENERATION")]
     pub generation: Option<u32>,
 }
@@ -61,31 +61,31 @@ pub struct Rollback {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct History {
-    /// Number of lines at most; 0 for all
+    /// Maximum number of lines; 0 for all
     #[arg(short, long, value_name = "N", default_value_t = 20)]
     pub number: usize,
-    /// Leave out what was before: 12h, 7d, 2026-11-22, "2026-11-22 09:14", yesterday
+    /// Leave out earlier runs: 12h, 7d, 2026-11-22, "2026-11-22 09:14", yesterday
     #[arg(long, value_name = "TIME", value_parser = crate::time::parse)]
     pub since: Option<jiff::Timestamp>,
-    /// Show only what failed, was refused or interrupted
+    /// Show only failures, refusals and interruptions
     #[arg(long)]
     pub failed: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// The command.
+    /// The subcommand.
     #[command(subcommand)]
     pub verb: Option<HistoryVerb>,
-    /// Entity IDs, plugin IDs or paths; the runs themselves if there is none
-    // Another name would have them moved behind the options, and `show` with them.
+    /// Entity IDs, plugin IDs or paths; lists runs if omitted
+    // With another name it would be moved behind the options, and `show` with it.
     #[arg(value_name = "SELECTOR")]
     pub subjects: Vec<OsString>,
 }
 
-/// The commands about earlier applies.
+/// The subcommands of `holo history`.
 #[derive(Debug, Subcommand)]
 pub enum HistoryVerb {
-    /// Show what a run did
+    /// Show the details of a run
     Show(HistoryShow),
 }
 
@@ -95,10 +95,10 @@ pub struct HistoryShow {
     /// Show the differences that it made
     #[arg(long)]
     pub diff: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// The run, by the beginning of its ID; the last one if there is none
+    /// The run, as a unique prefix of its ID [default: the last one]
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
 }

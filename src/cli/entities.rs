@@ -1,4 +1,4 @@
-//! The options of the commands that look at entities and work on them.
+//! The options of the commands that inspect and change entities.
 
 use super::{Output, Selection};
 use clap::Args;
@@ -9,31 +9,31 @@ use std::time::Duration;
 /// `holo apply`
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Overwrite or restore what people changed or deleted
+    /// Overwrite manual changes, and restore deleted files
     #[arg(short, long)]
     pub force: bool,
-    /// Only show what would be done, as `check` does
+    /// Only show what would be done, like `check`
     #[arg(long)]
     pub dry_run: bool,
-    /// Show what is changed as unified diffs, or would be
+    /// Show changes, or pending changes, as unified diffs
     #[arg(long)]
     pub diff: bool,
-    /// Read everything anew, whatever is known to be unchanged
+    /// Read everything again, including files that are known to be unchanged
     #[arg(long)]
     pub verify: bool,
-    /// Number of entities of a plugin to work on at a time [default: one a processor]
+    /// Number of entities of a plugin to apply concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
-    /// End the run, as by a signal, when it takes longer: 90s, 1m30s, 1h
+    /// End the run after this time, as if by a signal: 90s, 1m30s, 1h
     #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
     pub timeout: Option<Duration>,
-    /// Stop at the first entity that fails or is refused; entities are worked on one by one then
+    /// Stop at the first entity that fails or is refused; applies entities one at a time
     #[arg(long)]
     pub fail_fast: bool,
-    /// End with 0 even if entities fail or are refused, as version 3 did
+    /// Exit with 0 even if entities fail or are refused, like version 3
     #[arg(long)]
     pub exit_zero: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// The entities to apply
@@ -44,13 +44,13 @@ pub struct Apply {
 /// `holo check`
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Show what would be changed as unified diffs
+    /// Show pending changes as unified diffs
     #[arg(long)]
     pub diff: bool,
-    /// Number of entities of a plugin to look at at a time [default: one a processor]
+    /// Number of entities of a plugin to check concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// The entities to check
@@ -61,7 +61,7 @@ pub struct Check {
 /// `holo health`
 #[derive(Debug, Args)]
 pub struct Health {
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// The entities whose checks are run
@@ -72,25 +72,25 @@ pub struct Health {
 /// `holo watch`
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// Apply entities that have changed
+    /// Repair entities that have drifted
     #[arg(long)]
     pub apply: bool,
-    /// Overwrite or restore what people changed or deleted, too
+    /// Also overwrite manual changes, and restore deleted files
     #[arg(short, long, requires = "apply")]
     pub force: bool,
-    /// Time that it has to be quiet before something is looked at
+    /// Quiet period that must pass after an event before entities are checked
     #[arg(long, value_name = "DURATION", value_parser = holo_definitions::duration::parse, default_value = "200ms")]
     pub settle: Duration,
-    /// End when something has happened, and was dealt with
+    /// Exit after the first event has been handled
     #[arg(long)]
     pub once: bool,
-    /// End when nothing has changed for so long: 90s, 1m30s, 1h
+    /// Exit when nothing has changed for this time: 90s, 1m30s, 1h
     #[arg(long = "for", value_name = "DURATION", value_parser = holo_definitions::duration::parse)]
     pub converged: Option<Duration>,
-    /// Number of entities of a plugin to work on at a time [default: one a processor]
+    /// Number of entities of a plugin to check or apply concurrently [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroU32>,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// The entities to watch
@@ -101,13 +101,13 @@ pub struct Watch {
 /// `holo diff`
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// Show what applying entities would change instead
+    /// Show what an apply would change instead
     #[arg(long)]
     pub pending: bool,
-    /// End with 0 even if entities fail or definitions are broken, as version 3 did
+    /// Exit with 0 even if entities fail or definitions are invalid, like version 3
     #[arg(long)]
     pub exit_zero: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// The entities to diff
@@ -118,16 +118,16 @@ pub struct Diff {
 /// `holo adopt`
 #[derive(Debug, Args)]
 pub struct Adopt {
-    /// Adopt everything that plugins find on this machine and no resource file describes
+    /// Adopt all manual changes that plugins find and no resource file describes
     #[arg(long, conflicts_with = "selectors", required_unless_present = "selectors")]
     pub all: bool,
     /// Only show what would be written
     #[arg(long)]
     pub dry_run: bool,
-    /// Open an editor where a person and the resource files have changed the same lines
+    /// Open an editor for lines with conflicting changes
     #[arg(long)]
     pub edit: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// Paths and entity IDs
@@ -138,16 +138,16 @@ pub struct Adopt {
 /// `holo scan`
 #[derive(Debug, Args)]
 pub struct Scan {
-    /// End with 0 even if definitions are broken, as version 3 did
+    /// Exit with 0 even if definitions are invalid, like version 3
     #[arg(long)]
     pub exit_zero: bool,
     /// Show only entity IDs
     #[arg(short, long, conflicts_with_all = ["porcelain", "json"])]
     pub short: bool,
-    /// Show reports as plugins write them, for scripts
+    /// Show reports in the format of plugins, for scripts
     #[arg(short, long, conflicts_with = "json")]
     pub porcelain: bool,
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
     /// The selected entities
@@ -158,10 +158,10 @@ pub struct Scan {
 /// `holo graph`
 #[derive(Debug, Args)]
 pub struct Graph {
-    /// The language of the picture
+    /// The language of the graph
     #[arg(long, value_enum, default_value = "dot")]
     pub format: Picture,
-    /// End with 0 even if definitions are broken
+    /// Exit with 0 even if definitions are invalid
     #[arg(long)]
     pub exit_zero: bool,
     /// The selected entities
@@ -169,24 +169,24 @@ pub struct Graph {
     pub selection: Selection,
 }
 
-/// The languages of pictures.
+/// The languages of graphs.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Picture {
-    /// Graphviz's
+    /// For Graphviz
     Dot,
-    /// Mermaid's flowcharts
+    /// A Mermaid flowchart
     Mermaid,
-    /// A picture that needs no other program
+    /// A self-contained picture
     Svg,
 }
 
 /// `holo selectors`
 #[derive(Debug, Args)]
 pub struct Selectors {
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// List only those that begin so
+    /// List only selectors with this prefix
     #[arg(long)]
     pub prefix: Option<OsString>,
 }

@@ -1,4 +1,4 @@
-//! The options of the commands about what is known of this machine.
+//! The options of the commands about this machine.
 
 use super::Output;
 use clap::{Args, Subcommand};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `holo doctor`
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
 }
@@ -25,12 +25,12 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct State {
-    /// The command; `show` if there is none
+    /// The subcommand [default: show]
     #[command(subcommand)]
     pub verb: Option<StateVerb>,
 }
 
-/// The commands about the state database.
+/// The subcommands of `holo state`.
 #[derive(Debug, Subcommand)]
 pub enum StateVerb {
     /// Count the rows of each table
@@ -52,10 +52,10 @@ pub enum StateVerb {
 /// `holo facts`
 #[derive(Debug, Args)]
 pub struct Facts {
-    /// Write a single value of JSON, for programs
+    /// Write a single JSON value
     #[arg(long)]
     pub json: bool,
-    /// The value to show, as in `os.id`; everything if there is none
+    /// The value to show, such as `os.id`; everything if omitted
     #[arg(value_name = "QUERY")]
     pub query: Option<String>,
 }
@@ -63,13 +63,13 @@ pub struct Facts {
 /// `holo data`
 #[derive(Debug, Args)]
 pub struct Data {
-    /// Say which files the values came from
+    /// Show which files the values come from
     #[arg(long)]
     pub explain: bool,
-    /// Write a single value of JSON, for programs
+    /// Write a single JSON value
     #[arg(long)]
     pub json: bool,
-    /// The value to show, as in `web.port`; everything if there is none
+    /// The value to show, such as `web.port`; everything if omitted
     #[arg(value_name = "KEY")]
     pub key: Option<String>,
 }
@@ -77,10 +77,10 @@ pub struct Data {
 /// `holo why`
 #[derive(Debug, Args)]
 pub struct Why {
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// A path, an entity ID, or the part of IDs behind the colon
+    /// A path, an entity ID, or the part of an ID after the colon
     #[arg(value_name = "SELECTOR", required = true)]
     pub subject: OsString,
 }
@@ -88,10 +88,10 @@ pub struct Why {
 /// `holo blame`
 #[derive(Debug, Args)]
 pub struct Blame {
-    /// The form of the output
+    /// The output format
     #[command(flatten)]
     pub output: Output,
-    /// The path of a file, or the ID of the entity that it is
+    /// The path of a file, or the ID of its entity
     #[arg(value_name = "SELECTOR", required = true)]
     pub subject: OsString,
 }

@@ -1,4 +1,4 @@
-//! From words to a verb with its options, or to what is wrong with them.
+//! Parses a command line into a verb with its options, or an error.
 
 use super::{Cli, Help, Verb};
 use clap::error::{ContextKind, ContextValue};
@@ -6,23 +6,23 @@ use clap::{CommandFactory, Parser};
 use holo_definitions::did_you_mean;
 use std::ffi::OsString;
 
-/// The result of reading a command line.
+/// The result of parsing a command line.
 #[derive(Debug)]
 pub enum Arguments {
-    /// Something to do.
+    /// A verb to run.
     Verb(Verb),
-    /// The help of a verb, or of all: this text goes to stdout.
+    /// The help of a verb, or of the whole program; goes to stdout.
     Help(String),
-    /// Nothing that can be done.
+    /// An invalid command line.
     Unusable {
-        /// This text goes to stderr.
+        /// The message; goes to stderr.
         text: String,
         /// A likely correction.
         hint: Option<String>,
     },
 }
 
-/// Understands a command line.
+/// Parses a command line.
 #[must_use]
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     use clap::error::ErrorKind;
@@ -43,7 +43,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Arguments {
     }
 }
 
-/// Returns the request for the help that `--help` after these command words shows.
+/// Returns the help that `--help` after these command words shows.
 fn help_of(command: &[String]) -> Arguments {
     let words = command.iter().filter(|word| !word.starts_with('-')).map(OsString::from);
     let words = [OsString::from("holo")].into_iter().chain(words).chain([OsString::from("--help")]);
@@ -54,7 +54,7 @@ fn help_of(command: &[String]) -> Arguments {
     }
 }
 
-/// Returns the command word that was probably meant by a misspelt one.
+/// Returns the command word that is most similar to a misspelt one.
 fn meant_command(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let command = Cli::command();
@@ -70,10 +70,10 @@ pub fn options_of(verb: &str) -> Vec<String> {
     arguments.filter_map(clap::Arg::get_long).chain(["help"]).map(|long| format!("--{long}")).collect()
 }
 
-/// Moves what is not an option of its verb behind a `--`.
+/// Moves everything except options of the verb behind a `--`.
 ///
-/// Options may stand between selectors. An unknown option is an argument that selects nothing, as in
-/// version 3, so that is moved too.
+/// Options may come between selectors. An unknown option is a selector that matches no entity, as in version 3, so it
+/// is moved too.
 fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     let command = Cli::command();
     let verb = arguments.get(1).and_then(|word| command.find_subcommand(word));
@@ -88,7 +88,7 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
         *word == *"-h" || *word == *"--help" || verb.get_arguments().any(known)
     };
     let takes_value = |word: &OsString| {
-        // As long as a command is not built, clap counts flags among those with a value too.
+        // Until a command is built, clap also returns flags here.
         let mut options = verb.get_opts().filter(|argument| argument.get_action().takes_values());
         options.any(|argument| argument.get_long().is_some_and(|long| *word == *format!("--{long}")))
     };
@@ -115,7 +115,7 @@ fn selectors_last(arguments: Vec<OsString>) -> Vec<OsString> {
     options
 }
 
-/// Returns the mistake, without the hints that clap would give instead of the usage.
+/// Returns the error message, without clap's hints, as the usage is shown instead.
 fn complaint(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();

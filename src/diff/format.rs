@@ -7,18 +7,18 @@ use super::{Content, Side};
 use bstr::BStr;
 use holo_diff::is_binary;
 
-/// Returns the difference of two sides: the text that `git diff --no-index` gives, but with a first line
-/// `diff --holo OLD NEW`, with no `index` line, and with names that bear no prefix but in the line about binary files.
+/// Returns the difference between two sides: the output of `git diff --no-index`, but with `diff --holo OLD NEW` as the
+/// first line, without an `index` line, and with names that have no prefix except in the line about binary files.
 ///
-/// It is empty if the sides are equal. If one is a file and the other a symlink, the deletion of the old side comes
-/// first, and then the creation of the new one.
+/// It is empty if the sides are equal. If one is a file and the other a symlink, it consists of the deletion of the old
+/// side and the creation of the new one.
 #[must_use]
 pub fn render(old: &Side, new: &Side) -> Vec<u8> {
     let prefixed = (prefixed("a/", old.name.as_ref()), prefixed("b/", new.name.as_ref()));
     render_under(&Names { old: quoted(old.name.as_ref()), new: quoted(new.name.as_ref()), prefixed }, old, new)
 }
 
-/// The same, where the names have git's prefixes already.
+/// Like [`render`], but for names that have git's prefixes already.
 #[must_use]
 pub fn render_prefixed(old: &Side, new: &Side) -> Vec<u8> {
     let [old_name, new_name] = [old, new].map(|side| quoted(side.name.as_ref()));
@@ -39,9 +39,9 @@ fn render_under(names: &Names, old: &Side, new: &Side) -> Vec<u8> {
     out
 }
 
-/// Returns the hunks that make one text from another, below two lines that name both, as in `--- OLD` and `+++ NEW`.
+/// Returns the hunks between two texts, after two lines with their names, `--- OLD` and `+++ NEW`.
 ///
-/// There is nothing if the texts are equal.
+/// Empty if the texts are equal.
 #[must_use]
 pub fn render_texts(old_name: &BStr, old: &[u8], new_name: &BStr, new: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -55,7 +55,7 @@ pub fn render_texts(old_name: &BStr, old: &[u8], new_name: &BStr, new: &[u8]) ->
 struct Names {
     old: Vec<u8>,
     new: Vec<u8>,
-    /// As git shows them where version 3 does not replace them by its own.
+    /// With git's prefixes, where version 3 keeps them.
     prefixed: (Vec<u8>, Vec<u8>),
 }
 
@@ -84,7 +84,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-/// Writes the difference of two blobs, of which either may be missing.
+/// Writes the difference between two blobs, either of which may be missing.
 fn render_blobs(names: &Names, old: Option<Blob<'_>>, new: Option<Blob<'_>>, out: &mut Vec<u8>) {
     let modes = mode_lines(old, new);
     let old_content = old.map_or(&[][..], |blob| blob.content);
@@ -111,7 +111,7 @@ fn render_blobs(names: &Names, old: Option<Blob<'_>>, new: Option<Blob<'_>>, out
     }
 }
 
-/// Returns the lines of the header that tell what has become of the mode.
+/// Returns the header lines about a change of the mode.
 fn mode_lines(old: Option<Blob<'_>>, new: Option<Blob<'_>>) -> String {
     match (old.map(|old| old.mode), new.map(|new| new.mode)) {
         (None, Some(new)) => format!("new file mode {new:o}\n"),
@@ -121,10 +121,10 @@ fn mode_lines(old: Option<Blob<'_>>, new: Option<Blob<'_>>) -> String {
     }
 }
 
-/// Writes the difference of two labelled texts that are not equal.
+/// Writes the difference between two different texts with labels.
 fn write_texts(old: (&[u8], &[u8]), new: (&[u8], &[u8]), out: &mut Vec<u8>) {
     for (marker, (label, _)) in [(&b"--- "[..], old), (b"+++ ", new)] {
-        // Unlike git's, version 3's names are not followed by a TAB if they have blanks.
+        // Unlike git, version 3 does not append a TAB to names with blanks.
         write_all(out, &[marker, label, b"\n"]);
     }
     out.append(&mut holo_diff::hunks(old.1, new.1));
@@ -136,7 +136,7 @@ fn write_all(out: &mut Vec<u8>, parts: &[&[u8]]) {
     }
 }
 
-/// Returns a name, in double quotes with C escapes if it holds anything that would be misread.
+/// Returns a name, quoted with C escapes if it contains special characters.
 fn quoted(name: &BStr) -> Vec<u8> {
     if !name.iter().any(|byte| needs_escape(*byte)) {
         return name.to_vec();
@@ -160,7 +160,7 @@ fn quoted(name: &BStr) -> Vec<u8> {
     quoted
 }
 
-/// Returns the name as git shows it, below a prefix, which replaces the root.
+/// Returns the name in git's form: relative to the root, and with a prefix.
 fn prefixed(prefix: &str, name: &BStr) -> Vec<u8> {
     let below = name.strip_prefix(b"/").unwrap_or(name);
     quoted(BStr::new(&[prefix.as_bytes(), below].concat()))

@@ -8,36 +8,36 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// An error while a side of a difference is loaded.
+/// A side of a difference cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// There is something other than a regular file or a symlink.
+    /// The path is neither a regular file nor a symlink.
     #[error("file {} has wrong file type", .path.display())]
     WrongFileType {
         /// The path of the file.
         path: PathBuf,
     },
-    /// An operation of the system failed.
+    /// A system call failed.
     #[error("{operation} {}: {}", .path.display(), reason(.error))]
     Io {
-        /// The name of the operation.
+        /// The name of the system call.
         operation: &'static str,
-        /// The path on which it was tried.
+        /// Its path.
         path: PathBuf,
-        /// The cause. The message of the whole error includes this.
+        /// The cause, which the message of this error includes.
         error: io::Error,
     },
 }
 
-/// Loads what is at a path, without following a final symlink, and without ever blocking on a FIFO or device.
+/// Loads a file, without following a final symlink, and without ever blocking on a FIFO or device.
 ///
-/// `/dev/null`, and a path that does not exist, is [`Content::Missing`]. Below a `root` other than `/`, symlinks on the way lead nowhere
-/// outside of it.
+/// `/dev/null` and missing paths are [`Content::Missing`]. If `root` is not `/`, symlinks in the path cannot lead out
+/// of it.
 ///
 /// # Errors
 ///
-/// [`LoadError::WrongFileType`] unless a regular file or symlink is there, and [`LoadError::Io`] if
-/// it cannot be examined or read.
+/// [`LoadError::WrongFileType`] for anything other than a regular file or symlink, and [`LoadError::Io`] if it cannot
+/// be examined or read.
 pub fn load(path: &Path, root: &Path) -> Result<Content, LoadError> {
     if path == Path::new("/dev/null") {
         return Ok(Content::Missing);
@@ -58,19 +58,19 @@ fn try_load(path: &Path, root: &Path) -> Result<Content, PathlessError> {
     }
 }
 
-/// The number of lookups of a path that others keep renaming.
+/// The maximum number of lookups of a path while other processes keep renaming files.
 const MAX_ATTEMPTS: u32 = 1000;
 
-/// Opens the folder of a path below a root, as if the root were `/`.
+/// Opens the directory that contains a path below a root, as if the root were `/`.
 fn open_folder(root: &Path, below: &Path) -> Result<OwnedFd, PathlessError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(root, flags, Mode::empty()).and_then(|root| {
         let folder = below.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         for _ in 0..MAX_ATTEMPTS {
             match rustix::fs::openat2(&root, folder, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
-                // Something anywhere was renamed while a `..` was looked at: the kernel wants to be asked again.
+                // A file was renamed somewhere while `..` was resolved; the kernel requests a retry.
                 Err(Errno::AGAIN) => {}
-                // A kernel or a sandbox without this call.
+                // A kernel or a sandbox without this system call.
                 Err(Errno::NOSYS | Errno::PERM) => return rustix::fs::openat(&root, folder, flags, Mode::empty()),
                 opened => return opened,
             }
@@ -89,7 +89,7 @@ fn load_at(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessError
     }
 }
 
-/// A [`LoadError`] before its path is added.
+/// A [`LoadError`] without its path.
 enum PathlessError {
     WrongFileType,
     Errno(&'static str, Errno),
@@ -113,7 +113,7 @@ fn load_file(folder: BorrowedFd<'_>, path: &Path) -> Result<Content, PathlessErr
     let file = rustix::fs::openat(folder, path, flags | OFlags::NOCTTY, Mode::empty())
         .map_err(|errno| PathlessError::Errno("open", errno))?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| PathlessError::Errno("fstat", errno))?;
-    // Something else may have replaced the file since it was examined.
+    // The file may have been replaced since it was examined.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(PathlessError::WrongFileType);
     }

@@ -1,4 +1,4 @@
-//! The language of Graphviz.
+//! Renders a graph in the DOT language of Graphviz.
 
 use super::{Line, Picture, REFRESH_COLOUR};
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ fn attributes(line: &Line) -> String {
     if attributes.is_empty() { String::new() } else { format!(" [{}]", attributes.join(", ")) }
 }
 
-/// Besides quotes and backslashes, Graphviz reads entities of HTML in every label.
+/// Graphviz interprets HTML entities in every label, besides quotes and backslashes.
 fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('&', "&amp;")
 }

@@ -1,8 +1,8 @@
 //! Lays out boxes and the links between them, from left to right.
 //!
-//! Boxes that are linked are laid out together: each box is in the layer that the longest way to it gives, links that pass layers get a point
-//! in each, boxes and points are ordered within their layers so that few links cross, then moved up and down towards what they are linked
-//! to. The pieces are arranged in rows.
+//! Connected boxes are laid out together. Each box goes to the layer given by the longest path to it, and a link that
+//! crosses layers gets a point in each of them. Boxes and points are ordered within their layers so that few links
+//! cross, then moved up and down towards their neighbours. The resulting pieces are arranged in rows.
 
 mod draw;
 mod grid;
@@ -19,11 +19,11 @@ use std::cmp::Reverse;
 
 /// The height of a box.
 pub(super) const HEIGHT: f64 = 26.0;
-/// The height of a line of label.
+/// The height of a label line.
 pub(super) const LABEL_HEIGHT: f64 = 13.0;
 
 const BETWEEN_PIECES: f64 = 36.0;
-/// Rows of pieces are at least as wide as this.
+/// The minimum width of a row of pieces.
 const ROW: f64 = 1100.0;
 
 define_index! {
@@ -36,21 +36,21 @@ define_index! {
     pub(super) LinkIndex
 }
 
-/// Joins two boxes, the earlier one first.
+/// A link between two boxes, the earlier one first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub(super) from: BoxIndex,
     pub(super) to: BoxIndex,
-    /// The width of its label: 0 if it has none.
+    /// The width of its label; 0 if it has none.
     pub(super) label: f64,
 }
 
 /// A finished layout.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
-    /// The left end of the upper edge, of boxes that are linked.
+    /// The upper left corner of each connected box.
     pub(super) boxes: Table<BoxIndex, Option<Spot>>,
-    /// A way a link.
+    /// The path of each link.
     pub(super) ways: Table<LinkIndex, Way>,
     pub(super) width: f64,
     pub(super) height: f64,
@@ -63,16 +63,16 @@ pub(super) struct Spot {
     pub(super) y: f64,
 }
 
-/// The course of a link.
+/// The path of a link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Way {
-    /// Horizontal where it passes a layer, and curved from one to the next.
+    /// The horizontal parts; curves connect each to the next.
     pub(super) stretches: Vec<Stretch>,
-    /// The middle of the label.
+    /// The centre of the label.
     pub(super) label: Option<Spot>,
 }
 
-/// A horizontal part of a way.
+/// A horizontal part of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) left: f64,
@@ -80,7 +80,7 @@ pub(super) struct Stretch {
     pub(super) y: f64,
 }
 
-/// Lays out boxes of these widths. Links are sorted by where they begin.
+/// Lays out boxes of these widths. Links are sorted by their first box.
 pub(super) fn lay_out(widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Layout {
     let mut layout = Layout {
         boxes: Table::filled(None, widths.len()),

@@ -1,4 +1,4 @@
-//! Flowcharts of Mermaid.
+//! Renders a graph as a Mermaid flowchart.
 
 use super::{Line, Picture, REFRESH_COLOUR};
 use std::fmt::Write as _;
@@ -35,7 +35,7 @@ fn label(line: &Line) -> String {
     if labels.is_empty() { String::new() } else { format!("|\"{}\"|", labels.join("<br>")) }
 }
 
-/// Escapes a label: Mermaid reads Markdown and HTML in labels, and codes for what should be neither.
+/// Escapes a label: Mermaid interprets Markdown and HTML in labels, and numeric codes for literal characters.
 fn escape(label: &str) -> String {
     let mut escaped = String::new();
     for c in label.chars() {

@@ -1,4 +1,4 @@
-//! A picture that needs nothing else to be shown.
+//! Renders a self-contained SVG picture.
 
 use super::layout::{self, BoxIndex, HEIGHT, LABEL_HEIGHT, Link, LinkIndex, Spot, Way};
 use super::{Line, Picture, REFRESH_COLOUR, Shown, ShownIndex};
@@ -6,18 +6,18 @@ use crate::index::Table;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The width of a character, in labels of boxes and of links: a bit more than most monospaced fonts have.
+/// The width of a character in labels of boxes and of links, slightly more than in most monospaced fonts.
 const CHARACTER: f64 = 7.3;
 const SMALL_CHARACTER: f64 = 6.1;
-/// So many columns of a label are shown; the whole of it where a program shows titles.
+/// The maximum number of columns shown of a label; the whole text becomes a tooltip.
 const LONGEST: usize = 48;
 const LONGEST_SMALL: usize = 30;
-/// Left and right of a box's label.
+/// The padding at the left and right of a box's label.
 const PADDING: f64 = 10.0;
 const MARGIN: f64 = 24.0;
-/// The rows of entities without edges.
+/// The height of a row of entities without edges.
 const ROW: f64 = 18.0;
-/// A picture has at least the width of its legend.
+/// The width of the legend, and minimum width of the picture.
 const LEGEND: f64 = 930.0;
 
 const STYLE: &str = "\
@@ -113,7 +113,7 @@ fn draw_line(body: &mut String, picture: &Picture, line: &Line, way: &Way) {
     let _ = writeln!(body, "<path class=\"{class}\" d=\"{path}\"><title>{title}</title></path>");
 }
 
-/// Draws a label on a background of its own, as it is on its line.
+/// Draws a label with a background that hides the line below it.
 fn draw_label(body: &mut String, label: &str, whole: &str, middle: Spot, width: f64) {
     let _ = writeln!(
         body,
@@ -150,11 +150,11 @@ fn class(requires: bool, refreshes: bool) -> &'static str {
     }
 }
 
-/// Lists entities without edges in columns, as a picture of them would show nothing. Gives the width and height so far.
+/// Lists entities without edges in columns, as drawing them would add no information. Returns the new width and height.
 fn list(body: &mut String, alone: &[(&str, &str)], width: f64, top: f64) -> (f64, f64) {
     let column = alone.iter().map(|(_, label)| columns(label)).max().unwrap_or(0) as f64 * CHARACTER + 3.0 * CHARACTER;
     let count = alone.len() as f64;
-    // So many columns that a long list is about as wide as it is high.
+    // Choose the number of columns so that a long list is about as wide as it is high.
     let wanted = (count * ROW / column).sqrt().ceil();
     let number = (width / column).floor().max(wanted).clamp(1.0, count.max(1.0));
     let rows = (count / number).ceil().max(1.0);
@@ -203,13 +203,13 @@ fn line_label(line: &Line) -> Option<String> {
     Some(shorten(first, LONGEST_SMALL - more.len()).into_owned() + &more)
 }
 
-/// Returns a tooltip with the whole text if the label leaves something out.
+/// Returns a tooltip with the whole text if the label is shortened.
 fn title(shown: &str, whole: &str) -> String {
     if shown == whole { String::new() } else { format!("<title>{}</title>", escape_all(whole)) }
 }
 
 fn escape(text: &str) -> String {
-    // Blanks in a row would be drawn as one.
+    // Consecutive blanks would be collapsed.
     escape_all(text).replace(' ', "\u{a0}")
 }
 
@@ -217,7 +217,7 @@ fn escape_all(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Returns the number of columns of a text in a monospaced font: two for a wide character of East Asia, or an emoji.
+/// Returns the number of columns of a text in a monospaced font; wide East Asian characters and emojis take two.
 fn columns(text: &str) -> usize {
     text.chars().map(width).sum()
 }
@@ -236,7 +236,7 @@ fn width(c: char) -> usize {
     }
 }
 
-/// Leaves out the middle of what is too long: IDs differ at their ends.
+/// Shortens a long text in the middle, because IDs differ at their ends.
 fn shorten(text: &str, longest: usize) -> Cow<'_, str> {
     if columns(text) <= longest {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! The words of plugins about entities, to be kept until they are shown.
+//! Messages of plugins about entities, stored until they are shown.
 
 use crate::plugin::{Failure, Progress};
 use crate::view::View;
@@ -7,28 +7,28 @@ use holo_protocol::Message;
 use holo_protocol::message::MAX_SENT;
 use holo_protocol::session::Stream;
 
-/// Something that was said about an entity; it is owned, as the buffer it came in may be reused.
+/// A message about an entity. It is owned, because the buffer that it came in may be reused.
 pub(super) enum Said {
     Output(Stream, BString),
     Message(Message),
     Diff(Vec<u8>),
     Warning(String),
     Error(String),
-    /// Something that cannot be understood. The entity has failed, but is not done with.
+    /// An unparsable message. The entity has failed, but is not finished.
     Malformed(String),
     Failed(Failure),
-    /// The plugin has found something wrong that the entity with this ID may put right before.
+    /// The plugin has reported an error that a pending change of the entity with this ID may fix.
     TooEarly(BString),
     Done,
 }
 
 impl Said {
-    /// Returns what a plugin has said about the entity with this ID. If force is looked at, refusals are changes.
+    /// Converts a message about the entity with this ID. If `forces` is set, refusals become changes.
     pub(super) fn new(progress: Progress<'_>, id: &BStr, forces: bool, view: View<'_>) -> Said {
         let cannot_diff = |reason: &dyn std::fmt::Display| Said::Error(format!("cannot diff {id}: {reason}"));
         match progress {
             Progress::Output(stream, bytes) => Said::Output(stream, bytes.into()),
-            // It may have done anything: what it wanted to say is not known.
+            // The entity may have changed in any way, because the message is lost.
             Progress::Message(Message::Malformed(line)) => Said::Malformed(malformed(&line)),
             Progress::Message(message) if forces => Said::Message(forced(message)),
             Progress::Message(message) => Said::Message(message),
@@ -40,13 +40,13 @@ impl Said {
         }
     }
 
-    /// Returns true if the entity is done with.
+    /// Returns true if the entity is finished.
     pub(super) fn is_last(&self) -> bool {
         matches!(self, Said::Done | Said::Failed(_) | Said::TooEarly(_))
     }
 }
 
-/// Returns the message that a refusal becomes when force is used.
+/// Returns the message that a refusal becomes under force.
 fn forced(message: Message) -> Message {
     let text = match &message {
         Message::RequiresForceToOverwrite => BString::from("would overwrite what a user has changed"),

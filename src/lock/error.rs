@@ -16,26 +16,26 @@ pub struct LockError {
 /// The reason for which the lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockErrorKind {
-    /// The system refuses an operation.
+    /// A system call failed.
     #[error(transparent)]
     System(IoError),
-    /// Another process has the lock; the words are version 3's.
+    /// Another process holds the lock; the words are version 3's.
     #[error(transparent)]
     Held(IoError),
-    /// There is something else than a file.
+    /// The path is not a regular file.
     #[error("there is {0}, which is not a lock file; it has to be removed by hand")]
     NotAFile(&'static str),
-    /// An apply was killed, and what it had started is still at work.
+    /// An apply was killed, and programs that it started are still running.
     #[error("{0}")]
     AtWork(Survivors),
 }
 
-/// The programs that a killed apply has left at work.
+/// The programs of a killed apply that are still running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivors {
     /// The process that held the lock.
     pub(super) apply: i32,
-    /// The programs, if it is known which.
+    /// The programs, if known.
     pub(super) programs: Vec<i32>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Survivors {
 }
 
 impl LockError {
-    /// Returns true if the lock is, as far as can be told, that of an apply that runs.
+    /// Returns true if the lock seems to belong to a running apply.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.reason, LockErrorKind::Held(_))

@@ -1,4 +1,4 @@
-//! The lock file: made, taken over and read, whatever others do with it meanwhile.
+//! The lock file: creates it, takes it over and reads it, even if other processes change it at the same time.
 
 use super::State;
 use super::error::{LockErrorKind, Survivors};
@@ -12,11 +12,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// The number of attempts at a file that others remove and make at the same time.
+/// The maximum number of attempts while other processes remove and create the file.
 const ATTEMPTS: u32 = 100;
-/// The mode of a lock file: whoever can open it can lock it, and so keep every apply out.
+/// The mode of a lock file: anyone who can open it can lock it, and so block every apply.
 const MODE: u32 = 0o600;
-/// A lock file that is longer is none of ours.
+/// The maximum size of our lock files, in bytes.
 const MAX_SIZE: u64 = 1 << 16;
 
 pub(super) fn try_acquire(path: &Path) -> Result<(File, Option<i32>), LockErrorKind> {
@@ -37,7 +37,7 @@ fn exists(path: &Path) -> LockErrorKind {
     LockErrorKind::Held(IoError::new("open", path, Errno::EXIST.into()))
 }
 
-/// Makes the file with its content and the system's lock in one step: a process that dies meanwhile leaves nothing.
+/// Creates the file with its content and the system's lock atomically: a process that dies in between leaves no file.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -62,12 +62,12 @@ pub(super) fn create_in_steps(path: &Path) -> io::Result<File> {
 }
 
 fn sign(held: &mut File) -> io::Result<()> {
-    // Another one that looks at the empty file meanwhile respects it, and lets go of it at once.
+    // Another process that inspects the empty file at this moment releases its lock at once.
     flock(&*held, FlockOperation::LockExclusive)?;
     writeln!(held, "{}", std::process::id())
 }
 
-/// Takes the lock over from a process that has left it. Returns nothing if it is gone by now.
+/// Takes the lock over from a dead process. Returns `None` if the file no longer exists.
 fn take_over(path: &Path) -> Result<Option<(File, i32)>, LockErrorKind> {
     let Some(mut held) = open(path)? else { return Ok(None) };
     match try_lock(&held) {
@@ -77,7 +77,7 @@ fn take_over(path: &Path) -> Result<Option<(File, i32)>, LockErrorKind> {
         }
         Err(_) => return Err(exists(path)),
     }
-    // It may have been released, and taken by another, since we opened it.
+    // It may have been released, and taken by another process, since we opened it.
     if !is_at(&held, path) {
         return Ok(None);
     }
@@ -91,7 +91,7 @@ fn take_over(path: &Path) -> Result<Option<(File, i32)>, LockErrorKind> {
     Ok(Some((held, left_by)))
 }
 
-/// Looks at a lock, which need not be ours to take.
+/// Inspects a lock without taking it.
 pub(super) fn inspect(path: &Path) -> State {
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Free,
@@ -119,17 +119,17 @@ pub(super) fn try_lock(file: &File) -> rustix::io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Replaces all that is there by our number.
+/// Replaces the content by our process ID.
 fn sign_over(held: &File, length: usize) -> io::Result<()> {
-    // One write over all that was there: at no moment does the file hold anything but one process's number.
+    // A single write over the old content, so that the file always contains exactly one process ID.
     let line = format!("{}\n", std::process::id());
     rustix::io::pwrite(held, format!("{line:\n<length$}").as_bytes(), 0)?;
     held.set_len(line.len() as u64)
 }
 
-/// Opens a lock file without waiting for anything. Returns nothing if there is none.
+/// Opens a lock file without blocking. Returns `None` if there is none.
 pub(super) fn open(path: &Path) -> Result<Option<File>, LockErrorKind> {
-    // Anything but a file is not even opened, as devices may act on that.
+    // Anything other than a regular file is not even opened, as devices may act on that.
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() => return Err(LockErrorKind::NotAFile(kind(found.file_type()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -140,7 +140,7 @@ pub(super) fn open(path: &Path) -> Result<Option<File>, LockErrorKind> {
     match opened {
         Ok(file) if file.metadata().is_ok_and(|found| found.is_file()) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        // It has changed under our eyes, or is not for us to take.
+        // It was replaced in the meantime, or belongs to another user.
         _ => Err(exists(path)),
     }
 }
@@ -178,13 +178,13 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Returns the programs that a killed apply has left at work, by the content of a file that is locked.
+/// Returns the programs of a killed apply that are still running, given its locked file.
 pub(super) fn survivors_in(locked: &mut File) -> Option<Survivors> {
     let content = content(locked).ok()?;
     let mut lines = content.lines();
     let apply = process_id(lines.next()?)?;
     let programs: Vec<i32> = lines.filter_map(process_id).collect();
-    // As long as the apply lives there is nothing but its number.
+    // While the apply lives, the file contains only its process ID.
     (!programs.is_empty() || !is_alive(apply))
         .then(|| Survivors { apply, programs: programs.into_iter().filter(|&pid| is_alive(pid)).collect() })
 }

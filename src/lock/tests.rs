@@ -13,7 +13,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn dead_process() -> u32 {
-    // The highest number that the kernel gives is 2^22.
+    // The kernel's maximum process ID is 2^22.
     (1 << 22) + 1
 }
 
@@ -79,7 +79,7 @@ fn what_holds_no_process_id_is_respected() {
 #[test]
 fn is_taken_over_from_who_cannot_hold_it() {
     let (_folder, path) = folder();
-    // A dead process, what it has left beside its number, and a number that is ours by now.
+    // A dead process, one with its surviving programs, and a reused process ID that is ours now.
     for left in [format!("{}\n\n\n\n\n\n", dead_process()), format!("{0}\n{0}\n", dead_process()), ours()] {
         fs::write(&path, &left).unwrap();
         let acquired = Lock::acquire(&path).unwrap();

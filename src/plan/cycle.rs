@@ -1,4 +1,4 @@
-//! Cycles: entities of which each waits for the next.
+//! Cycles: entities that wait for each other.
 
 use super::waits::Waits;
 use super::{Edge, EdgeKind};
@@ -13,7 +13,7 @@ use std::iter;
 /// Entities that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CycleError {
-    /// Each waits for the next one, and the last one for the first.
+    /// Each one waits for the next, and the last one for the first.
     pub members: Vec<Member>,
 }
 
@@ -22,11 +22,11 @@ pub struct CycleError {
 pub struct Member {
     /// Its ID.
     pub id: BString,
-    /// The key of the line that says so.
+    /// The key of the line that declares it.
     pub kind: EdgeKind,
-    /// The asset that it needs of the next one, if that is the reason.
+    /// The asset that it needs from the next one, if that is the reason.
     pub asset: Option<Asset>,
-    /// The file where it, or the next one, declares that; may be empty.
+    /// The file in which it, or the next one, declares that; may be empty.
     pub origin: BString,
 }
 
@@ -53,8 +53,9 @@ impl fmt::Display for CycleError {
 
 impl std::error::Error for CycleError {}
 
-/// Finds an edge of a cycle, from what goes first to what waits, by walking from an entity to what it waits for until the walk comes by
-/// somewhere for the second time. Only edges that count are walked, and wherever the walk comes there has to be one.
+/// Finds an edge of a cycle, directed from the entity that goes first to the one that waits. Walks from an entity to
+/// one that it waits for until an entity is reached twice. Only edges that `counts` accepts are followed; every entity
+/// on the walk must have one.
 pub(super) fn edge_of_cycle(
     start: EntityIndex,
     waits: &Waits,
@@ -69,14 +70,14 @@ pub(super) fn edge_of_cycle(
     (next(entity), entity)
 }
 
-/// Returns the shortest way from an entity back to itself.
+/// Returns the shortest cycle through an entity.
 pub(super) fn shortest_cycle(
     start: EntityIndex,
     nodes: &PerEntity<Node<'_>>,
     waits: &Waits,
     planned: &PerEntity<bool>,
 ) -> CycleError {
-    // The edge over which an entity was found: a step nearer to the start.
+    // The edge over which an entity was reached: one step closer to the start.
     let mut found_over: PerEntity<Option<Edge>> = Table::filled(None, nodes.len());
     let mut queue = VecDeque::from([start]);
     while let Some(entity) = queue.pop_front().filter(|_| found_over[start].is_none()) {

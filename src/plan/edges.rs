@@ -1,4 +1,4 @@
-//! From what entities declare to edges.
+//! Converts declarations of entities to edges.
 
 use super::waits::{Waiting, Waits};
 use super::{Edge, EdgeKind, Reception, Requirement};
@@ -11,14 +11,14 @@ use holo_protocol::Edges;
 use std::collections::HashMap;
 use std::mem;
 
-/// The declarations of entities about each other.
+/// The declared relations between entities.
 pub(super) struct Declared {
     pub(super) edges: Vec<Edge>,
     pub(super) requirements: PerEntity<Vec<Requirement>>,
     pub(super) receptions: HashMap<EntityIndex, Vec<Reception>>,
 }
 
-/// Collects all edges, and what each entity requires.
+/// Collects all edges, and the requirements of each entity.
 pub(super) fn collect(nodes: &PerEntity<Node<'_>>, ids: &Groups<&BStr>) -> Declared {
     let mut collector = Collector { nodes, ids, providers: Providers::new(nodes), edges: Vec::new() };
     let mut receptions = HashMap::new();
@@ -51,7 +51,7 @@ impl Collector<'_, '_> {
         self.edges.push(Edge { from, to, kind, reversed });
     }
 
-    /// Adds the edges of the other entities that an entity names.
+    /// Adds the edges to the entities that an entity names.
     fn add_named(&mut self, entity: EntityIndex, node: &Node<'_>) {
         let Edges { after, before, requires, subscribes, notifies, .. } = node.edges;
         let lists = [
@@ -72,7 +72,7 @@ impl Collector<'_, '_> {
         }
     }
 
-    /// Adds the edges of the assets that an entity needs, unless it provides them itself.
+    /// Adds the edges for the assets that an entity needs, unless it provides them itself.
     fn add_needs(&mut self, entity: EntityIndex, node: &Node<'_>) {
         for (index, asset) in node.edges.needs.iter().enumerate() {
             let counts = |&provider: &EntityIndex| node.edges.orphan || !self.nodes[provider].edges.orphan;
@@ -83,12 +83,12 @@ impl Collector<'_, '_> {
         }
     }
 
-    /// Returns the values that an entity receives, and has it come after their senders.
+    /// Returns the values that an entity receives, and orders it after their senders.
     fn receptions(&mut self, entity: EntityIndex, node: &Node<'_>) -> Vec<Reception> {
         let ids = self.ids;
         let mut receptions = Vec::new();
         for receipt in &node.edges.receives {
-            // One that receives from itself waits for ever, and the user has to hear of it.
+            // An entity that receives from itself is a cycle, which must be reported.
             let senders = ids.get(receipt.sender.as_bstr());
             let senders = senders.filter(|&sender| sender != entity || !node.edges.orphan);
             senders.for_each(|sender| self.link(sender, entity, EdgeKind::Receives));
@@ -101,7 +101,7 @@ impl Collector<'_, '_> {
     /// Returns the requirements of a living entity.
     fn requirements(&mut self, entity: EntityIndex, node: &Node<'_>) -> Vec<Requirement> {
         let requires = &node.edges.requires;
-        // An entity that requires itself waits for ever, and the user has to hear of it.
+        // An entity that requires itself is a cycle, which must be reported.
         requires.iter().filter(|id| **id == node.id).for_each(|_| self.link(entity, entity, EdgeKind::Requires));
         let mut requirements = Vec::new();
         for id in requires {
@@ -116,7 +116,8 @@ impl Collector<'_, '_> {
     }
 }
 
-/// Has each orphan wait for those that take over from it, and nothing living wait for an orphan that goes late because of that.
+/// Makes each orphan wait for the entities that take over from it, and drops edges from living entities to orphans that
+/// become late.
 pub(super) fn succeed(nodes: &PerEntity<Node<'_>>, successions: &[Succession], edges: Vec<Edge>) -> Vec<Edge> {
     if successions.is_empty() {
         return edges;

@@ -1,4 +1,4 @@
-//! The order of entities, of which some wait for others.
+//! Sorts entities by their edges.
 
 use super::cycle::{CycleError, edge_of_cycle, shortest_cycle};
 use super::waits::{Waiting, Waits};
@@ -7,8 +7,8 @@ use crate::node::Node;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-/// Always takes the first entity that waits for nothing any more. Returns the order, and the edges that hold in it: those among orphans
-/// that cannot hold are dropped. Entities that would wait for ever and are not needed are left out.
+/// Always takes the first entity that is not waiting for another. Returns the order, and the edges that hold in it:
+/// edges among orphans that form a cycle are dropped. Unneeded entities that are blocked by a cycle are left out.
 pub(super) fn sort(
     nodes: &PerEntity<Node<'_>>,
     waits: Waits,
@@ -20,14 +20,16 @@ pub(super) fn sort(
     queue.take_all();
     let Queue { planned, order, .. } = queue;
     if let Some(stuck) = nodes.indexes().find(|&entity| !planned[entity] && is_needed(entity)) {
-        // There is no cycle of orphans left. A late orphan waits for what is stuck, so the walk leads from there into the cycle.
+        // Cycles of orphans are resolved already. A late orphan waits for blocked entities, so the walk leads from
+        // there into the cycle.
         let (_, start) = edge_of_cycle(stuck, &waits, |from, _| !planned[from]);
         return Err(shortest_cycle(start, nodes, &waits, &planned));
     }
     Ok((order, waits))
 }
 
-/// Returns the edges that have to be dropped so that no orphans wait for each other. Only edges among orphans make such a cycle.
+/// Returns the edges that must be dropped to resolve cycles of orphans. Such cycles consist of edges among orphans
+/// only.
 fn stuck_orphans(nodes: &PerEntity<Node<'_>>, waits: &Waits) -> HashSet<(EntityIndex, EntityIndex)> {
     let is_orphan = |entity: EntityIndex| nodes[entity].edges.orphan;
     let mut orphans = nodes.indexes().filter(|&entity| is_orphan(entity)).peekable();
@@ -45,12 +47,12 @@ fn stuck_orphans(nodes: &PerEntity<Node<'_>>, waits: &Waits) -> HashSet<(EntityI
     }
 }
 
-/// Entities that are taken one after the other, always the first one that waits for nothing any more.
+/// A queue that always yields the first entity that is not waiting for another.
 struct Queue<'a> {
     waits: &'a Waits,
     waiting: Waiting,
     counts: PerEntity<bool>,
-    /// The number of edges that each entity still waits for, of those that count.
+    /// The number of relevant edges that each entity still waits for.
     open: PerEntity<usize>,
     ready: BinaryHeap<Reverse<EntityIndex>>,
     dropped: HashSet<(EntityIndex, EntityIndex)>,
@@ -59,7 +61,7 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// Returns a queue of those entities that count, and of the edges among them.
+    /// Returns a queue of the relevant entities, and of the edges between them.
     fn new(nodes: &PerEntity<Node<'_>>, waits: &'a Waits, counts: impl Fn(EntityIndex) -> bool) -> Queue<'a> {
         let counts: PerEntity<bool> = nodes.indexes().map(counts).collect();
         let open_edges = |entity| waits.of(entity).iter().filter(|edge| counts[edge.from]).count();
@@ -77,7 +79,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Takes all that are ready, and those that become so.
+    /// Takes all entities that are ready or become ready.
     fn take_all(&mut self) {
         while let Some(Reverse(entity)) = self.ready.pop() {
             self.planned[entity] = true;
@@ -92,7 +94,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Lets an entity not wait for another one any more, which has not been taken.
+    /// Drops an edge from an entity that has not been taken yet.
     fn drop_edge(&mut self, from: EntityIndex, to: EntityIndex) {
         self.dropped.insert((from, to));
         self.open[to] -= self.waits.of(to).iter().filter(|edge| edge.from == from).count();

@@ -8,14 +8,14 @@ fn parse(report: &str) -> Vec<EntityReport> {
     EntityReport::parse_all(report.as_bytes(), 4).unwrap()
 }
 
-/// One plugin for each first letter of an ID, and a source for each entity.
+/// Creates nodes, with one plugin per first letter of an ID, and a source for each entity.
 fn nodes(reports: &[EntityReport]) -> PerEntity<Node<'_>> {
     reports
         .iter()
         .map(|report| Node {
             id: report.id.as_ref(),
             plugin: usize::from(report.id[0]).into(),
-            // As long as the test runs.
+            // Leaked, so that it lives as long as the test.
             edges: Box::leak(Box::new(report.edges.borrowed())),
             origin: report.sources.first().map(BString::as_ref).unwrap_or_default(),
         })
@@ -30,7 +30,7 @@ fn all(reports: &[EntityReport]) -> Selected {
     reports.iter().map(|_| true).collect()
 }
 
-/// Checks the IDs in the order of the plan, sets in brackets.
+/// Checks the order of the plan, given as IDs with sets in brackets.
 #[track_caller]
 fn check(report: &str, expected: &str) {
     let reports = parse(report);
@@ -183,7 +183,7 @@ fn an_orphan_refreshes_the_living_and_is_not_refreshed() {
 
 #[test]
 fn an_orphan_between_two_that_live_makes_no_cycle() {
-    // A directory that nothing defines any more, with a file that is still wanted: both of one owner.
+    // A directory without a definition, with a file that is still defined; both have the same owner.
     let owner = "ENTITY: u\nPROVIDES: user x\n";
     let file = "ENTITY: f\nNEEDS: user x\nNEEDS: path /d/f\nAFTER: d\n";
     check(&format!("{owner}{file}ENTITY: d\nORPHAN: yes\nNEEDS: user x\nPROVIDES: path /d\n"), "[d] [u] [f]");
@@ -193,9 +193,9 @@ fn an_orphan_between_two_that_live_makes_no_cycle() {
 fn who_takes_over_from_an_orphan_goes_first() {
     let orphan = "ORPHAN: yes\nOWNS: unit x\n";
     check(&format!("ENTITY: a\n{orphan}ENTITY: b\nOWNS: unit x\n"), "[b] [a]");
-    // Nothing is taken over: the living is after the orphan that it names.
+    // No asset is taken over: the living entity comes after the orphan that it names.
     check(&format!("ENTITY: b\nOWNS: unit y\nAFTER: a\nENTITY: a\n{orphan}"), "[a] [b]");
-    // It would be a cycle if the one that lives waited for the orphan, by itself or over others.
+    // There would be a cycle if the living entity waited for the orphan, directly or indirectly.
     let over =
         "ENTITY: b\nOWNS: unit x\nAFTER: a\nAFTER: c\nENTITY: c\nSUBSCRIBES: d\nENTITY: d\nORPHAN: yes\nREQUIRES: a\n";
     check(&format!("ENTITY: a\n{orphan}{over}"), "[d] [c] [b] [a]");
@@ -333,8 +333,8 @@ fn three_plugins_that_list_the_same_id_are_in_one_conflict() {
     let plan = Plan::new(&plugins).unwrap();
     let [conflict] = plan.conflicts() else { panic!("{:?}", plan.conflicts()) };
     assert_eq!(conflict.about, Contested::Id);
-    // The remains of the orphan are its plugin's affair.
+    // The plugin of the orphan cleans up after it.
     assert_eq!(numbers(&conflict.owners), [0, 1, 3]);
-    // Within one plugin, an ID stands for all that have it.
+    // Within one plugin, an ID stands for all entities that have it.
     assert_eq!(Plan::new(&nodes(&reports)).unwrap().conflicts(), []);
 }

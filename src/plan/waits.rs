@@ -1,10 +1,10 @@
-//! Edges by the entities that they join.
+//! Edges, indexed by their entities.
 
 use super::Edge;
 use crate::index::{EntityIndex, PerEntity, Table};
 use std::ops::Range;
 
-/// Edges by the entity that waits, and in the order in which they were found.
+/// Edges, sorted by the waiting entity and then in the order in which they were added.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     edges: Vec<Edge>,
@@ -19,12 +19,12 @@ impl Waits {
         Waits { edges, ranges }
     }
 
-    /// Returns the edges of what an entity waits for.
+    /// Returns the edges to what an entity waits for.
     pub(super) fn of(&self, entity: EntityIndex) -> &[Edge] {
         self.edges.get(self.ranges[entity].clone()).unwrap_or_default()
     }
 
-    /// Returns all edges, by the entity that waits.
+    /// Returns all edges, sorted by the waiting entity.
     pub(super) fn edges(&self) -> &[Edge] {
         &self.edges
     }
@@ -42,7 +42,7 @@ impl Waits {
     }
 }
 
-/// For each entity those that wait for it.
+/// For each entity, those that wait for it.
 pub(super) struct Waiting {
     entities: Vec<EntityIndex>,
     ranges: PerEntity<Range<usize>>,
@@ -67,7 +67,7 @@ impl Waiting {
     }
 }
 
-/// Returns the range of each entity's items if items are sorted by entity.
+/// Returns the range of each entity's items in a list sorted by entity.
 fn ranges(entities: usize, items: impl Iterator<Item = EntityIndex>) -> PerEntity<Range<usize>> {
     let mut counts: PerEntity<usize> = Table::filled(0, entities);
     items.for_each(|entity| counts[entity] += 1);

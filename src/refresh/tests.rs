@@ -1,4 +1,4 @@
-//! Tests of the refreshes that are due.
+//! Tests of pending refreshes.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn it_is_known_since_when_a_refresh_is_due() {
     assert_eq!(refreshes.due_since(id("service")), None);
     refreshes.changed(id("file"));
     assert!(refreshes.due_since(id("service")).is_some());
-    // What is written about other refreshes later does not make it younger.
+    // Later writes about other refreshes do not change the time.
     let refresh = |source: &str, is_due, time: Option<&str>| Refresh {
         source: source.into(),
         target: "service".into(),
@@ -91,7 +91,7 @@ fn what_is_sent_goes_with_the_refresh() {
         refreshes.expect(id(source), id("service"), "p");
         refreshes.expect(id(source), id("other"), "p");
     }
-    // Nothing is due because of it yet.
+    // No refresh is due because of it yet.
     refreshes.send(id("b"), &values(&["MODE=0"]));
     refreshes.changed(id("b"));
     refreshes.send(id("b"), &values(&["MODE=1", "X=", "MODE=2"]));
@@ -149,12 +149,12 @@ fn successors_do_the_refreshes_of_what_they_take_over() {
     refreshes.send(id("file"), &values(&["B=2"]));
     refreshes.hand_over(id("old"), &[(id("new"), "q"), (id("known"), "p")]);
     assert!(!refreshes.is_due(id("old")) && refreshes.sources_of(id("old")).is_empty());
-    // What is due stays due, also for a successor of which it was only expected, and nothing refreshes itself.
+    // A due refresh stays due, even for a successor that only expected it, and an entity does not refresh itself.
     assert!(refreshes.is_due(id("new")) && refreshes.is_due(id("known")));
     assert_eq!(refreshes.get(id("new"), id("new")), None);
     assert!(!refreshes.get(id("quiet"), id("known")).unwrap().due);
     assert_eq!(refreshes.received(id("new")), ["A=1", "B=2"]);
-    // Its plugin is asked what is left of it.
+    // The successor's plugin determines whether it still exists.
     refreshes.forget(|_, plugin| plugin == "p");
     assert!(refreshes.is_due(id("new")) && !refreshes.is_due(id("known")));
 }

@@ -1,4 +1,4 @@
-//! The status line of an entity whose plugin says how far it has come.
+//! The status line of an entity whose plugin reports progress.
 
 use bstr::{BStr, ByteSlice};
 use holo_protocol::Progress;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const WIDTH: u64 = 20;
 
-/// Returns the line, with a bar if it is known how much there is to do.
+/// Returns the line, with a bar if the total amount of work is known.
 pub(super) fn line(id: &BStr, progress: &Progress<'_>) -> String {
     let mut line = id.to_str_lossy().into_owned();
     if let Some((done, total)) = progress.done_of {
@@ -19,7 +19,7 @@ pub(super) fn line(id: &BStr, progress: &Progress<'_>) -> String {
     if progress.text.is_empty() { line } else { format!("{line}: {}", progress.text) }
 }
 
-/// Returns the line with how long it has taken so far.
+/// Returns the line with the elapsed time.
 pub(super) fn with_time(line: &str, time: Duration) -> String {
     match time.saturating_add(Duration::from_millis(500)).as_secs() {
         seconds @ 0..60 => format!("{line} ({seconds} s)"),

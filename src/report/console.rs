@@ -1,4 +1,4 @@
-//! The user's two streams: paragraphs that both share, and colours where a person looks.
+//! The user's two output streams: paragraphs that both share, and colours on terminals.
 
 mod colours;
 #[cfg(test)]
@@ -13,45 +13,47 @@ use rustix::fs::{FileType, fstat};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The number of bytes that are gathered before they are written.
+/// The size of the output buffer, in bytes.
 const BUFFER_SIZE: usize = 1 << 16;
 const STATUS_WIDTH: usize = 79;
 const ERASE_LINE: &[u8] = b"\r\x1b[K";
 
-/// The output that the user sees, on both streams.
+/// The output on both streams.
 ///
-/// Within the *paragraph rules* ([`write`](Console::write), [`marked`](Console::marked) and so on), one newline goes before the first
-/// output of the run, and a paragraph ends with an empty line; both streams count as one. What goes [`raw`](Console::raw) is outside
-/// of them. Output is gathered as long as the order between the streams allows; [`flush`](Console::flush) before waiting.
+/// Under the *paragraph rules* ([`write`](Console::write), [`marked`](Console::marked) and so on), one newline precedes
+/// the first output of the run, and a paragraph ends with an empty line; both streams count as one.
+/// [`raw`](Console::raw) output does not follow these rules. Output is buffered as long as the order between the
+/// streams allows; [`flush`](Console::flush) before waiting.
 pub(super) struct Console {
     stdout: Output,
     stderr: Output,
     colours: bool,
     gathered: Vec<u8>,
-    /// True while more is to be gathered, although somebody flushes.
+    /// Whether flushing is suspended because more output follows immediately.
     is_held: bool,
     gathered_for: Stream,
     anything_shown: bool,
     trailing_newlines: usize,
     stderr_line: LineStart,
-    /// True if the last line of the terminal is a status, which goes before anything else is shown.
+    /// Whether the last line of the terminal is a status, which must be erased before any other output.
     shows_status: bool,
 }
 
-/// One stream, and what became of it.
+/// An output stream, and its first error.
 struct Output {
     writer: Box<dyn Write>,
     failure: Option<io::Error>,
 }
 
 impl Console {
-    /// Returns the process's own streams; with colours if stdout is a terminal, or as `NO_COLOR` and `CLICOLOR_FORCE` have it.
+    /// Returns a console on the process's streams, with colours if stdout is a terminal, or according to `NO_COLOR` and
+    /// `CLICOLOR_FORCE`.
     pub(super) fn for_people() -> Console {
         let colours = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
         Console::for_process(colours)
     }
 
-    /// Returns the process's own streams, without colours.
+    /// Returns a console on the process's streams, without colours.
     pub(super) fn for_programs() -> Console {
         Console::for_process(false)
     }
@@ -76,15 +78,15 @@ impl Console {
         }
     }
 
-    /// Returns true if there is room for a status: not in the middle of a line.
+    /// Returns true if a status can be shown, that is, not in the middle of a line.
     pub(super) fn is_at_start_of_line(&self) -> bool {
         !self.anything_shown || self.trailing_newlines > 0
     }
 
-    /// Shows a status in the last line of a terminal, as long as nothing else is to be shown.
+    /// Shows a status in the last line of a terminal, until the next output.
     pub(super) fn status(&mut self, text: &str) {
         self.write_gathered();
-        // A line that is longer than the terminal could not be erased.
+        // A line that is longer than the terminal is wide could not be erased.
         let text: String = text.chars().filter(|letter| !letter.is_control()).take(STATUS_WIDTH).collect();
         self.stderr.write_at_once(&[ERASE_LINE, text.as_bytes()].concat());
         self.shows_status = true;
@@ -128,7 +130,7 @@ impl Console {
         if self.colours { colours::coloured(colour, text) } else { text.to_owned() }
     }
 
-    /// Shows output within the paragraph rules; marked lines on stderr are coloured.
+    /// Shows output under the paragraph rules; marked lines on stderr are coloured.
     pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         if stream == Stream::Stderr && self.colours {
             let coloured = self.stderr_line.colour(bytes);
@@ -138,7 +140,7 @@ impl Console {
         }
     }
 
-    /// Shows a diff within the paragraph rules, each line indented.
+    /// Shows an indented diff under the paragraph rules.
     pub(super) fn indented_diff(&mut self, diff: &[u8]) {
         for line in diff.lines_with_terminator() {
             let line = [b"    ", self.diff_line(line).as_bytes()].concat();
@@ -158,7 +160,7 @@ impl Console {
         if self.colours { colours::diff_line(line) } else { line.into() }
     }
 
-    /// Ends the paragraph: the last output is followed by an empty line. Nothing happens if there was none yet.
+    /// Ends the paragraph with an empty line, if there has been any output.
     pub(super) fn end_paragraph(&mut self) {
         self.finish_stderr_line();
         if self.anything_shown {
@@ -169,7 +171,7 @@ impl Console {
         }
     }
 
-    /// Writes what is held back of an unfinished line on stderr.
+    /// Writes the buffered part of an unfinished line on stderr.
     fn finish_stderr_line(&mut self) {
         let rest = self.stderr_line.finish();
         if !rest.is_empty() {
@@ -199,13 +201,13 @@ impl Console {
         self.gathered.extend_from_slice(bytes);
     }
 
-    /// Has flushes wait, or flushes: what is said at once is written at once.
+    /// Suspends or resumes flushing, so that output that arrives together is written at once.
     pub(super) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
         self.flush();
     }
 
-    /// Writes everything that was gathered, unless more is to follow at once.
+    /// Writes all buffered output, unless flushing is suspended.
     pub(super) fn flush(&mut self) {
         if !self.is_held {
             self.write_gathered();
@@ -225,15 +227,15 @@ impl Console {
         self.gathered.clear();
     }
 
-    /// Returns true if the reader of stdout has gone away.
+    /// Returns true if the reader of stdout is gone.
     pub(super) fn reader_is_gone(&self) -> bool {
         self.stdout.failure.as_ref().is_some_and(|failure| failure.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     ///
     /// # Errors
-    /// If stdout could not be written to, for another reason than a reader that went away.
+    /// If writing to stdout failed, other than because its reader is gone.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.finish_stderr_line();
         self.write_gathered();
@@ -252,30 +254,30 @@ impl Console {
 }
 
 impl Output {
-    /// Writes bytes, unless others could not be written before.
+    /// Writes bytes, unless an earlier write failed.
     fn write(&mut self, bytes: &[u8]) {
         if self.failure.is_none() {
             self.failure = self.writer.write_all(bytes).and_then(|()| self.writer.flush()).err();
         }
     }
 
-    /// Writes bytes that nobody misses if they cannot be written.
+    /// Writes bytes, and ignores errors.
     fn write_at_once(&mut self, bytes: &[u8]) {
         let _ = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
     }
 }
 
-/// Returns true if a person reads what the process writes on stderr.
+/// Returns true if stderr is a terminal, so that a person reads errors.
 pub(super) fn person_reads_errors() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Returns true if a person reads all that the process writes.
+/// Returns true if stdout and stderr are terminals, so that a person reads all output.
 pub(super) fn person_reads_all() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Returns the pipe that standard output is, if it is one: it tells when nobody reads it any more.
+/// Returns a descriptor of standard output if that is a pipe, to detect that its reader is gone.
 #[must_use]
 pub fn output_pipe() -> Option<OwnedFd> {
     let stdout = io::stdout();

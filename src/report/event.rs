@@ -15,201 +15,202 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Something that happens during a run.
+/// An event of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Something is said about the run, or about the entity that is at work.
+    /// A remark about the run, or about the current entity.
     Remark(Remark<'a>),
-    /// The remarks that follow are about this entity, or about none.
+    /// The following remarks are about this entity, or about none.
     About(Option<&'a Entity>),
-    /// Something is said beside a text that programs read.
+    /// A remark next to output that programs read.
     Aside(Severity, &'a str),
-    /// The command line cannot be understood; the text is the usage.
+    /// The command line is invalid; the text is the usage.
     Usage(&'a str),
-    /// A selector selects nothing.
+    /// A selector that matches no entity.
     UnknownSelector(&'a BStr),
-    /// These entities claim the same.
+    /// A conflict between these entities.
     Conflict(&'a [&'a Entity], &'a str),
-    /// The verb's answer is a text.
+    /// The text that the verb was asked for.
     Text(&'a [u8]),
-    /// A scan lists an entity of the plugin with this ID.
+    /// An entity in a scan.
     Listed {
         /// The entity.
         entity: &'a Entity,
-        /// The plugin's ID.
+        /// The ID of its plugin.
         plugin: &'a str,
-        /// The form that people asked for.
+        /// The output form requested by the user.
         form: Form,
     },
-    /// Something was adopted, or would be.
+    /// An entity that was or would be adopted.
     Adopted(&'a Adopted),
-    /// The verb has found this.
+    /// A finding of the verb.
     Finding(&'a Finding),
-    /// So many findings of each level are all there are.
+    /// The number of findings of each level, after the last one.
     Diagnosed(&'a BTreeMap<Level, usize>),
-    /// Lines of a file, and where they have come from.
+    /// Lines of a file, with their origins.
     Blamed(&'a [BlamedLine]),
-    /// A string selects something.
+    /// A valid selector.
     Selector(&'a BStr),
-    /// The verb's answer has rows.
+    /// The answer of the verb, as a table.
     Table(&'a Table<'a>),
-    /// The verb's answer describes this.
+    /// The answer of the verb, as a description.
     Description(&'a Description<'a>),
-    /// The same answer is this line for programs.
+    /// The same answer as a JSON line.
     Line(&'a Line<'a>),
-    /// The verb's answer is a unified diff.
+    /// The answer of the verb, as a unified diff.
     Difference(&'a [u8]),
 
-    /// A run of this ID has begun that works on entities, or looks at them.
+    /// A run with this ID has begun to check or apply entities.
     RunBegins(&'a RunId),
     /// The work on entities begins.
     WorkBegins,
-    /// The entity is next.
+    /// Work on this entity begins.
     Begin(&'a Entity),
-    /// The plugin, or what it called, said this of an entity that had been done with.
+    /// Output of a plugin about an entity that is finished already.
     Belated(Stream, &'a [u8]),
-    /// The plugin said this on file descriptor 3.
+    /// A message from file descriptor 3.
     Message(&'a Message),
-    /// The changes that a person made, as a unified diff.
+    /// Manual changes, as a unified diff.
     Diff(&'a [u8]),
-    /// Applying the entity would make this difference, or has made it. It stands alone if nothing else is shown.
+    /// The difference that applying the entity makes, or would make.
     Preview {
         /// The difference.
         difference: &'a Difference,
-        /// True if nothing else is shown.
+        /// Whether no other output is shown.
         is_alone: bool,
     },
-    /// The entity is left out; the text says why.
+    /// The entity is skipped, for this reason.
     Skipped(&'a str),
-    /// The entity failed; the text says why, unless the plugin has said so itself.
+    /// The entity failed; without a reason if the plugin has reported it.
     Failed(Option<&'a str>),
-    /// The entity is still being worked on, and has been for so long. It need not be the one that was begun last.
+    /// The entity is still being worked on after this time. It need not be the one that was begun last.
     Waiting(&'a Entity, Duration),
-    /// A plugin has said what follows already, so that nothing is waited for in between.
+    /// Marks events that have arrived together, so that no wait occurs between them.
     Burst {
-        /// True if that was all of it.
+        /// Whether this is the end.
         is_over: bool,
     },
-    /// The entity is to be refreshed, as the entities with these IDs have changed.
+    /// The entity is being refreshed because the entities with these IDs have changed.
     Refresh(&'a Entity, &'a [BString]),
-    /// The entity is only looked at, and would be refreshed for the same reason.
+    /// The entity would be refreshed for this reason, but is only checked.
     WouldRefresh(&'a Entity, &'a [BString]),
-    /// The entity is done with, and ended so. It took this long since its plugin was asked, or had done with the entity before it.
+    /// The entity is finished, with this outcome. The time is counted since its plugin received the request or finished
+    /// the previous entity.
     End(&'a Entity, End, Duration),
-    /// All entities have been applied, which took so long.
+    /// All entities have been applied, within this time.
     Applied(&'a Tally, Duration),
 
-    /// So many entities are to be refreshed, which could not be done yet.
+    /// The number of refreshes that are still due.
     RefreshesDue(usize),
-    /// The inputs are those of this generation, or have been kept as it.
+    /// The generation of the inputs.
     Generation(u32),
 
-    /// A watch has noticed something.
+    /// A watch has noticed a change, or made one.
     Noticed(Noticed<'a>),
 
-    /// The run ends with this exit code. It ends before its time if there is an error.
+    /// The run ends with this exit code, and with an error if it ends early.
     RunEnds(u8, Option<&'a FatalError>),
 }
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlamedLine {
-    /// The origin, as people see it.
+    /// The origin, formatted for people.
     pub origin: BString,
     /// The line, without its newline.
     pub text: BString,
 }
 
-/// Something that was adopted, or would be.
+/// An entity that was or would be adopted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopted {
     /// The ID of the entity.
     pub id: BString,
     /// The ID of its plugin.
     pub plugin: String,
-    /// The reason for which it was found.
+    /// The reason for which it is a candidate.
     pub reason: Option<BString>,
-    /// The name of those that belong together.
+    /// The name of its group.
     pub group: Option<BString>,
-    /// The resource files that it is in now, or would be.
+    /// The resource files that now describe it, or would.
     pub written: Vec<PathBuf>,
-    /// The resource files that are not needed any more.
+    /// The resource files that are no longer needed.
     pub removed: Vec<PathBuf>,
-    /// True if nothing was written, as that was only asked for.
+    /// Whether this is a dry run.
     pub is_pending: bool,
 }
 
-/// Something that a watch has noticed, or done.
+/// A change that a watch has noticed or made.
 #[derive(Clone, Debug)]
 pub enum Noticed<'a> {
-    /// So many entities are watched from now on.
+    /// The number of entities that are watched from now on.
     Watching(usize),
-    /// The entity is not in its desired state any more.
+    /// The entity is no longer in its desired state.
     Drifted {
         /// Its ID.
         id: &'a BStr,
-        /// What happened, if that is known.
+        /// The event, if known.
         reason: Option<BString>,
-        /// The process that has written it, if that is known.
+        /// The process that has written the entity, if known.
         writer: Option<Writer<'static>>,
-        /// True if only force could bring it back.
+        /// Whether only force could repair it.
         needs_force: bool,
     },
-    /// The entity with this ID is in its desired state again, and not by our doing.
+    /// The entity with this ID is in its desired state again, without our intervention.
     Returned(&'a BStr),
     /// The entity was brought back into its desired state.
     Repaired {
         /// Its ID.
         id: &'a BStr,
-        /// The changes, if its plugin has said them.
+        /// The changes, if its plugin has reported them.
         changes: &'a [BString],
     },
-    /// The entity could not be looked at, or not be brought back.
+    /// The entity could not be checked or repaired.
     Failed {
         /// Its ID.
         id: &'a BStr,
-        /// The reason, if it is known.
+        /// The reason, if known.
         reason: Option<&'a BStr>,
     },
-    /// The entity was brought back so often that somebody else must be changing it, and is left alone for now.
+    /// The entity was repaired so often that another program must be changing it, and is not repaired for now.
     LeftAlone {
         /// Its ID.
         id: &'a BStr,
-        /// So often, at most.
+        /// The limit that was exceeded.
         limit: Limit,
-        /// It is left alone until then.
+        /// The time until which it is not repaired.
         until: Instant,
-        /// The last process that is known to have written it.
+        /// The last process known to have written the entity.
         writer: Option<&'a Writer<'static>>,
     },
 }
 
-/// The form in which people see an entity that is listed.
+/// The output form of a listed entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A paragraph.
     Paragraph,
-    /// As plugins report it, in version 3 of the interface.
+    /// The report of the plugin, in version 3 of the interface.
     Porcelain,
-    /// Only the ID.
+    /// The ID only.
     Id,
 }
 
-/// The end of the work on an entity.
+/// The outcome of the work on an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// It is in its desired state, as it was before.
+    /// It was in its desired state already.
     Unchanged,
-    /// By its own declaration it is not for this system, or not for now.
+    /// It does not apply to this system, or not now, according to its definition.
     ConditionNotMet,
     /// It is in its desired state now.
     Changed,
-    /// It was only looked at, and would be changed, or that cannot be told.
+    /// It was only checked, and would be changed, or its plugin cannot tell.
     Pending,
-    /// Without `--force` it was, or would be, left as it is.
+    /// It was not changed for lack of `--force`, or would not be.
     Refused,
-    /// It was not worked on, since something that it requires is not in its desired state.
+    /// It was skipped because a requirement is not in its desired state.
     DependencyFailed,
-    /// Something went wrong.
+    /// An error occurred.
     Failed,
 }

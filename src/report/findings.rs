@@ -1,4 +1,4 @@
-//! Findings, in columns.
+//! Shows findings in columns.
 
 use super::console::Console;
 use crate::finding::Finding;
@@ -22,7 +22,7 @@ pub(super) fn show(finding: &Finding, console: &mut Console) {
     }
 }
 
-/// Returns the last line of all findings: `1 error, 2 warnings, 12 ok`.
+/// Returns the summary line: `1 error, 2 warnings, 12 ok`.
 pub(super) fn counted(counts: &BTreeMap<Level, usize>) -> String {
     let count = |level| counts.get(&level).copied().unwrap_or_default();
     let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });

@@ -1,14 +1,15 @@
-//! Hints for people: the remedy for an error whose words, which are version 3's, do not name it.
+//! Hints for people: remedies for errors whose text, which is version 3's, does not contain one.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// As much of a program as is read to find its interpreter.
+/// The number of bytes that are read from a program to find its interpreter.
 const FIRST_LINE: u64 = 256;
 
-/// Returns the remedy for a program that could not be started, as `execution of X failed: fork/exec X: permission denied` tells of it.
+/// Returns the remedy for a program that could not be started, given a message such as `execution of X failed:
+/// fork/exec X: permission denied`.
 pub(super) fn for_error(text: &str) -> Option<String> {
     let (program, reason) = text.split_once("fork/exec ")?.1.rsplit_once(": ")?;
     let path = Path::new(program);

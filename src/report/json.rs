@@ -1,4 +1,4 @@
-//! The events as JSON Lines, for programs.
+//! Renders events as JSON Lines, for programs.
 
 use super::console::Console;
 use super::event::{End, Event, Noticed};
@@ -15,15 +15,15 @@ use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Shows each event as a [`Line`], or as part of one.
+/// Renders each event as a [`Line`], or as part of one.
 #[derive(Default)]
 pub(super) struct Json {
     state: JsonState,
-    /// The messages about the entity at work, for its end.
+    /// The messages about the current entity, for its last line.
     said: Said,
 }
 
-/// The messages about an entity beside its output.
+/// The messages about an entity, other than output.
 #[derive(Default)]
 struct Said {
     messages: Vec<Message>,
@@ -31,7 +31,7 @@ struct Said {
 }
 
 impl Json {
-    /// Takes an event, and returns the bytes to be written.
+    /// Takes an event, and returns the bytes to write.
     fn lines(&mut self, event: &Event<'_>) -> Vec<u8> {
         match event {
             Event::Remark(remark) => self.remark(remark),
@@ -64,7 +64,7 @@ impl Json {
             }),
             Event::Selector(selector) => self.state.line(&Line::Selector { selector: (*selector).into() }),
             Event::Line(line) => self.state.line(line),
-            // They are lines, too.
+            // The same answer comes as lines.
             Event::Table(_) | Event::Description(_) | Event::Blamed(_) => Vec::new(),
             Event::Difference(diff) | Event::Diff(diff) => self.state.diff(diff),
             Event::Preview { difference, .. } => self.state.preview(difference),
@@ -91,7 +91,7 @@ impl Json {
                 [rest, self.state.line(&line)].concat()
             }
             Event::Belated(stream, bytes) => self.state.output_of_nobody(*stream, bytes),
-            // It is for those who wait and look.
+            // These events are meant for people.
             Event::Message(Message::Progress(_)) | Event::Waiting(..) | Event::Burst { .. } => Vec::new(),
             Event::Message(message) => {
                 self.said.messages.push((*message).clone());
@@ -111,7 +111,7 @@ impl Json {
             Event::End(entity, end, duration) => self.end(entity, (*end).into(), *duration),
             Event::Noticed(noticed) => self.noticed(noticed),
             Event::RunEnds(exit_code, fatal) => self.run_ends(*exit_code, *fatal),
-            // The summary has the numbers, and a command line that cannot be understood asks for no lines.
+            // The summary line contains the numbers, and an invalid command line does not request JSON.
             Event::Applied(..) | Event::Diagnosed(_) | Event::Usage(_) => Vec::new(),
         }
     }
@@ -124,7 +124,7 @@ impl Json {
             RemarkKind::ParagraphEnd => self.state.finish(),
             // It follows line by line.
             RemarkKind::UnsortedOutput => Vec::new(),
-            // It is for people.
+            // These remarks are meant for people.
             RemarkKind::Explanation | RemarkKind::Advice => Vec::new(),
         }
     }
@@ -136,7 +136,7 @@ impl Json {
         }
     }
 
-    /// Returns the error of a conflict, with each of the entities: programs look for their own.
+    /// Returns the error of a conflict once for each of its entities, as programs look for their own entity.
     fn conflict(&mut self, owners: &[&Entity], text: &str) -> Vec<u8> {
         let mut lines = Vec::new();
         for owner in owners {
@@ -214,7 +214,7 @@ impl Json {
 
     fn run_ends(&mut self, exit_code: u8, fatal: Option<&FatalError>) -> Vec<u8> {
         let Some(fatal) = fatal else { return self.state.summary(exit_code, None) };
-        // This is about the run, not the entity at work.
+        // This is about the run, not the current entity.
         let rest = self.state.set_entity(None);
         let error = fatal.message().map(|message| self.state.error(message.as_bytes())).unwrap_or_default();
         [rest, error, self.state.summary(exit_code, Some(&fatal.to_string()))].concat()
@@ -231,7 +231,7 @@ impl Consumer for Json {
     }
 }
 
-/// Returns the value that a message sends as `KEY=VALUE`, unless it is to be shown nowhere.
+/// Returns the value that a message sends as `KEY=VALUE`, unless it is sensitive.
 fn shown_value(message: &Message) -> Option<BString> {
     match message {
         Message::Send(sent) if !sent.sensitive => Some(sent.to_pair()),

@@ -9,12 +9,12 @@ use jiff::{Timestamp, Unit};
 use std::mem;
 use std::time::Instant;
 
-/// The state of the JSON Lines of a run: each method returns the bytes to be written.
+/// The state of the JSON Lines of a run. Each method returns the bytes to write.
 #[derive(Default)]
 pub(super) struct JsonState {
-    /// The entity at work.
+    /// The current entity.
     entity: Option<BString>,
-    /// The beginning of a character at the end of what was printed last on stdout and stderr: characters arrive in pieces.
+    /// An incomplete UTF-8 character at the end of the last output on stdout and stderr.
     unfinished: [Vec<u8>; 2],
     last_error: Option<BString>,
     tally: Option<Tally>,
@@ -23,7 +23,7 @@ pub(super) struct JsonState {
     run: Option<CurrentRun>,
 }
 
-/// The run that works on entities.
+/// The run that checks or applies entities.
 struct CurrentRun {
     id: RunId,
     time: Timestamp,
@@ -47,14 +47,14 @@ impl JsonState {
         }
     }
 
-    /// Turns to an entity, or away from all.
+    /// Sets the current entity, or none.
     pub(super) fn set_entity(&mut self, entity: Option<&BStr>) -> Vec<u8> {
         let rest = self.finish();
         self.entity = entity.map(BStr::to_owned);
         rest
     }
 
-    /// Takes output that belongs to no entity, while another one may be at work.
+    /// Takes output that belongs to no entity, possibly while another one is current.
     pub(super) fn output_of_nobody(&mut self, stream: session::Stream, bytes: &[u8]) -> Vec<u8> {
         let rest = self.finish();
         let at_work = self.entity.take();
@@ -109,17 +109,17 @@ impl JsonState {
         self.output_line(stream, &whole)
     }
 
-    /// Notes how many refreshes are due, for the last line.
+    /// Sets the number of due refreshes for the summary.
     pub(super) fn set_refreshes_due(&mut self, number: usize) {
         self.refreshes_due = number;
     }
 
-    /// Notes the generation of the inputs, for the last line.
+    /// Sets the generation of the inputs for the summary.
     pub(super) fn set_generation(&mut self, number: u32) {
         self.generation = Some(number);
     }
 
-    /// Returns the last line.
+    /// Returns the summary line.
     pub(super) fn summary(&mut self, exit_code: u8, broken_off: Option<&str>) -> Vec<u8> {
         let rest = self.finish();
         let told = |text: &'_ str| if text.is_empty() { self.last_error.clone() } else { Some(text.into()) };
@@ -138,7 +138,7 @@ impl JsonState {
         [rest, line.to_bytes()].concat()
     }
 
-    /// Returns what is left of characters that do not become whole any more.
+    /// Returns incomplete characters that remained incomplete.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let [stdout, stderr] = mem::take(&mut self.unfinished);
         [self.output_line(session::Stream::Stdout, &stdout), self.output_line(session::Stream::Stderr, &stderr)]
@@ -157,7 +157,7 @@ impl JsonState {
     }
 }
 
-/// Returns the number of bytes at the end that begin a character which more bytes may finish.
+/// Returns the length of an incomplete UTF-8 character at the end.
 fn beginning_of_character(text: &[u8]) -> usize {
     let last = text.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let may_go_on = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

@@ -1,4 +1,4 @@
-//! What a watch has noticed, as lines: `drifted file:/etc/motd (it was written)`.
+//! Shows the changes noticed by a watch, as lines: `drifted file:/etc/motd (it was written)`.
 
 use super::console::Console;
 use super::event::Noticed;
@@ -8,7 +8,7 @@ use holo_protocol::duration;
 use holo_protocol::session::Stream;
 use std::time::{Duration, Instant};
 
-/// Shows it to people.
+/// Shows a change to people.
 pub(super) fn show(noticed: &Noticed<'_>, wants_hints: bool, console: &mut Console) {
     let (stream, line) = match noticed {
         Noticed::Watching(_) if !wants_hints => return,
@@ -35,14 +35,14 @@ pub(super) fn show(noticed: &Noticed<'_>, wants_hints: bool, console: &mut Conso
     console.flush();
 }
 
-/// Returns the error that it is, without the entity's ID in front.
+/// Returns the error message, without the entity's ID.
 pub(super) fn reason(noticed: &Noticed<'_>) -> BString {
     match noticed {
         Noticed::Failed { reason, .. } => reason.map_or_else(|| "failed".into(), ToOwned::to_owned),
         Noticed::LeftAlone { limit, until, writer, .. } => {
             let times = if limit.times == 1 { "once".to_owned() } else { format!("{} times", limit.times) };
             let other = writer.map_or_else(|| "something else".to_owned(), ToString::to_string);
-            // Rounded to minutes, as nobody wants it more exactly.
+            // Rounded to minutes.
             let minutes = until.saturating_duration_since(Instant::now()).as_secs().div_ceil(60);
             format!(
                 "repaired {times} within {}, and changed again: {other} manages it. \

@@ -1,4 +1,4 @@
-//! Version 3's words: a paragraph an entity.
+//! Shows version 3's output: one paragraph per entity.
 
 use super::console::Console;
 use super::event::{Adopted, BlamedLine, End, Event, Form};
@@ -16,27 +16,27 @@ use std::path::PathBuf;
 /// The width of the keys of a scan.
 const SCAN_KEY_WIDTH: usize = 12;
 
-/// Shows what people and version 3's scripts read. An apply is a paragraph an entity that there is something to say of: its report, then
-/// what was said.
+/// Shows output for people and for scripts written for version 3. An apply prints a paragraph for each entity with
+/// output or changes: its report, then its messages.
 pub(super) struct Paragraphs {
     reader: Reader,
-    /// The entity at work, as long as its report has not been shown.
+    /// The current entity, until its report has been shown.
     prologue: Option<Entity>,
-    /// The part of the last line on stderr that has been written, for hints.
+    /// The last line on stderr so far, for hints.
     unfinished_line: Vec<u8>,
 }
 
 /// The reader of the paragraphs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
-    /// True if a person reads both streams, and is told what version 3 does not say.
+    /// Whether a person reads both streams, so that additions to version 3's output can be shown.
     pub(super) sees_all: bool,
-    /// True if a person reads stderr, and is told what to do about errors.
+    /// Whether a person reads stderr, so that hints can be shown.
     pub(super) wants_hints: bool,
 }
 
 impl Paragraphs {
-    /// Shows paragraphs for this reader.
+    /// Shows paragraphs to this reader.
     pub(super) fn new(reader: Reader) -> Paragraphs {
         Paragraphs { reader, prologue: None, unfinished_line: Vec::new() }
     }
@@ -52,7 +52,7 @@ impl Paragraphs {
     fn remark(&mut self, remark: &Remark<'_>, console: &mut Console) {
         let text = &remark.text[..];
         match remark.kind {
-            // The same comes as it was printed.
+            // The same text comes as output.
             RemarkKind::Diagnostic(_) => {}
             RemarkKind::Advice if !self.reader.wants_hints => {}
             RemarkKind::Output(stream) => self.write(stream, text, console),
@@ -84,7 +84,8 @@ impl Paragraphs {
         }
     }
 
-    /// Takes the next piece of a line on stderr, and shows a hint when it is whole and an error that has one.
+    /// Takes the next piece of a line on stderr, and shows a hint when the line is complete and is an error that has
+    /// one.
     fn follow_line(&mut self, piece: &[u8], console: &mut Console) {
         self.unfinished_line.extend_from_slice(piece);
         if piece.ends_with(b"\n") {
@@ -105,19 +106,19 @@ impl Paragraphs {
     fn message(&mut self, message: &Message, console: &mut Console) {
         let mut error = |text: &str| self.marked(Severity::Error, text.as_bytes(), console);
         match message {
-            // Its end tells the same; what is sent is between entities; and what cannot be understood is shown as a failure.
+            // Reported by the end of the entity, not meant for users, or shown as a failure.
             Message::NotChanged
             | Message::Skipped(_)
             | Message::Send(_)
             | Message::Keep(_)
             | Message::Replaced(_)
             | Message::Malformed(_) => {}
-            // The status line shows it.
+            // Shown in the status line.
             Message::Progress(_) => {}
             Message::RequiresForce(reason) => error(&format!("{reason} (use --force to proceed)")),
             Message::RequiresForceToOverwrite => error("Entity has been modified by user (use --force to overwrite)"),
             Message::RequiresForceToRestore => error("Entity has been deleted by user (use --force to restore)"),
-            // Into a pipe, there is nothing that version 3 has not.
+            // Output to a pipe contains only what version 3 prints.
             Message::ChangedQuietly(_) if !self.reader.sees_all => {}
             Message::WouldChange(text) | Message::Changed(text) | Message::ChangedQuietly(text) => {
                 self.show_prologue(console);
@@ -151,13 +152,13 @@ impl Paragraphs {
     }
 
     fn run_ends(&mut self, fatal: &FatalError, console: &mut Console) {
-        // This is about the run, not the entity at work.
+        // This is about the run, not the current entity.
         self.prologue = None;
         if let Some(message) = fatal.message() {
             self.marked(Severity::Error, message.as_bytes(), console);
         }
         if matches!(fatal, FatalError::Generator(_)) {
-            // As in version 3, which ends no paragraph for other reasons.
+            // Only in this case does version 3 end a paragraph.
             console.end_paragraph();
         }
     }
@@ -200,7 +201,7 @@ impl Consumer for Paragraphs {
                 console.flush();
             }
             Event::Message(message) => self.message(message, console),
-            // Of an entity of version 3 that is only looked at, it says that nothing has changed.
+            // The answer of an unchanged entity of version 3 to a check.
             Event::Diff([]) => {}
             Event::Diff(diff) => {
                 self.show_prologue(console);
@@ -231,7 +232,7 @@ impl Consumer for Paragraphs {
             }
             Event::RunEnds(_, Some(fatal)) => self.run_ends(fatal, console),
             Event::Noticed(noticed) => noticed::show(noticed, self.reader.wants_hints, console),
-            // A refresh is between the dispatcher and the plugin, which says what it does.
+            // Refreshes are internal; the plugin reports what it does.
             Event::Refresh(..) => {}
             Event::RunBegins(_) | Event::RefreshesDue(_) | Event::Generation(_) => {}
             Event::About(_) | Event::WorkBegins | Event::Waiting(..) | Event::Burst { .. } => {}
@@ -269,7 +270,7 @@ fn listed(entity: &Entity, form: Form, console: &mut Console) {
     }
 }
 
-/// Shows the lines of a file with their origins: in columns for people, and with tabs between the columns for scripts.
+/// Shows the lines of a file with their origins, in columns for people and with tabs for scripts.
 fn show_blamed(lines: &[BlamedLine], sees_all: bool, console: &mut Console) {
     let width = lines.iter().map(|line| line.origin.chars().count()).max().unwrap_or_default();
     let digits = lines.len().to_string().len();
@@ -287,7 +288,7 @@ fn show_blamed(lines: &[BlamedLine], sees_all: bool, console: &mut Console) {
     }
 }
 
-/// Shows what was adopted, in the form of a scan.
+/// Shows an adopted entity in the form of a scan.
 fn show_adopted(adopted: &Adopted, console: &mut Console) {
     let path = |path: &PathBuf| BString::from(path.as_os_str().as_encoded_bytes());
     let (write, remove) = if adopted.is_pending { ("would write", "would remove") } else { ("wrote", "removed") };
@@ -302,7 +303,7 @@ fn show_adopted(adopted: &Adopted, console: &mut Console) {
     console.end_paragraph();
 }
 
-/// Shows a description as `scan` shows an entity.
+/// Shows a description in the form of a scan.
 fn description(described: &Description<'_>, to_people: bool, console: &mut Console) {
     console.end_paragraph();
     let mut text = console.bold(described.heading.into());

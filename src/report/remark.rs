@@ -1,14 +1,14 @@
-//! Remarks: what is said about a run beside its results.
+//! Remarks: messages about a run, other than its results.
 
 use super::Reporter;
 use bstr::{BStr, ByteSlice};
 use holo_protocol::session::Stream;
 use std::borrow::Cow;
 
-/// Something that is said about the run, or about the entity that is at work.
+/// A remark about the run, or about the current entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark<'a> {
-    /// The kind of the remark, which says who says it.
+    /// The kind of the remark, which implies its author.
     pub kind: RemarkKind,
     /// The text of the remark.
     pub text: Cow<'a, BStr>,
@@ -17,35 +17,35 @@ pub struct Remark<'a> {
 /// The kind of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemarkKind {
-    /// A plugin, or what it called, printed this: a piece of text, not necessarily whole lines.
+    /// Output of a plugin or its child processes, not necessarily in whole lines.
     Output(Stream),
-    /// A plugin of version 4 that scans printed this on standard error. When a line of it is whole, it follows as a [`Diagnostic`].
+    /// Output of a scanning plugin of version 4 on standard error. Each complete line follows as a [`Diagnostic`].
     ///
     /// [`Diagnostic`]: RemarkKind::Diagnostic
     UnsortedOutput,
-    /// A plugin of version 4 that scans printed this whole line on standard error. Its mark, if it has one, is its severity.
+    /// A complete line of a scanning plugin of version 4 on standard error, with the severity of its mark, if any.
     Diagnostic(Option<Severity>),
-    /// The dispatcher says this itself.
+    /// A message of the dispatcher.
     Own(Severity),
-    /// The dispatcher says what the errors before mean.
+    /// The dispatcher's explanation of the preceding errors.
     Explanation,
-    /// The dispatcher says to a person what to do about the errors before.
+    /// The dispatcher's advice to a user about the preceding errors.
     Advice,
-    /// Nothing more is said about the subject of the remarks before.
+    /// The end of the remarks about a subject.
     ParagraphEnd,
 }
 
 /// The severity of a remark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Something went wrong.
+    /// An error.
     Error,
-    /// Something should be looked into.
+    /// A warning.
     Warning,
 }
 
 impl Severity {
-    /// Returns the characters that a line of this severity begins with.
+    /// Returns the prefix of a line with this severity.
     #[must_use]
     pub fn mark(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Severity {
 }
 
 impl<'a> Remark<'a> {
-    /// Returns the error that the dispatcher says itself.
+    /// Returns an error of the dispatcher.
     #[must_use]
     pub fn error(text: &'a str) -> Remark<'a> {
         Remark { kind: RemarkKind::Own(Severity::Error), text: Cow::Borrowed(text.as_bytes().as_bstr()) }
@@ -64,14 +64,14 @@ impl<'a> Remark<'a> {
 }
 
 impl Remark<'_> {
-    /// Returns the same remark, to be kept.
+    /// Returns an owned copy of the remark.
     #[must_use]
     pub fn into_owned(self) -> Remark<'static> {
         Remark { kind: self.kind, text: Cow::Owned(self.text.into_owned()) }
     }
 }
 
-/// A listener to remarks.
+/// A consumer of remarks.
 pub trait Remarks {
     /// Takes a remark.
     fn remark(&mut self, remark: Remark<'_>);
@@ -81,7 +81,7 @@ pub trait Remarks {
         self.remark(Remark { kind, text: Cow::Borrowed(text.as_ref().as_bstr()) });
     }
 
-    /// Takes output of a plugin, or of what it called.
+    /// Takes output of a plugin or its child processes.
     fn output(&mut self, stream: Stream, text: &[u8]) {
         self.say(RemarkKind::Output(stream), text);
     }
@@ -96,40 +96,40 @@ pub trait Remarks {
         self.say(RemarkKind::Own(Severity::Warning), text);
     }
 
-    /// Takes the meaning of the errors before.
+    /// Takes an explanation of the preceding errors.
     fn explain(&mut self, text: impl AsRef<[u8]>) {
         self.say(RemarkKind::Explanation, text);
     }
 
-    /// Takes what a person can do about the errors before. A script that reads version 3's words does not see it.
+    /// Takes advice about the preceding errors. It is not shown to scripts that parse version 3's output.
     fn advise(&mut self, text: impl AsRef<[u8]>) {
         self.say(RemarkKind::Advice, text);
     }
 
-    /// Takes note that nothing more is said about the subject of the remarks before.
+    /// Ends the remarks about a subject.
     fn end_paragraph(&mut self) {
         self.say(RemarkKind::ParagraphEnd, "");
     }
 }
 
-/// Hands on remarks or, once it is told so, holds them back until it is known if they count.
+/// Forwards remarks or, after [`hold`](Provisional::hold), buffers them until it is known whether they matter.
 pub struct Provisional<'a> {
     reporter: &'a mut dyn Reporter,
     held: Option<Vec<Remark<'static>>>,
 }
 
 impl<'a> Provisional<'a> {
-    /// Hands on all remarks for now.
+    /// Returns a buffer that forwards all remarks for now.
     pub fn new(reporter: &'a mut dyn Reporter) -> Provisional<'a> {
         Provisional { reporter, held: None }
     }
 
-    /// Holds back all remarks from now on, unless that is done already.
+    /// Starts to buffer remarks, if it has not been done yet.
     pub fn hold(&mut self) {
         self.held.get_or_insert_default();
     }
 
-    /// Hands on remarks again. Returns those that were held back, if any were to be.
+    /// Stops buffering. Returns the buffered remarks, or `None` if remarks were not buffered.
     pub fn take_held(&mut self) -> Option<Vec<Remark<'static>>> {
         self.held.take()
     }

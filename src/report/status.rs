@@ -1,4 +1,4 @@
-//! The status line: the work in progress, for a person who waits.
+//! The status line, which shows a waiting user the work in progress.
 
 use super::Consumer;
 use super::bar;
@@ -8,25 +8,25 @@ use bstr::{BString, ByteSlice};
 use holo_protocol::{Message, Progress};
 use std::time::{Duration, Instant};
 
-/// The time that a run is silent before it shows what it is at.
+/// The time after which a silent run shows its status.
 const STATUS_AFTER: Duration = Duration::from_secs(1);
-/// The interval at which that is shown anew.
+/// The interval between updates of the status.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
-/// There is nothing yet to be said of an entity that was begun so long ago.
+/// Shorter waits are not shown.
 const JUST_BEGUN: Duration = Duration::from_millis(900);
 
-/// Shows the entity at work, if the run takes long.
+/// Shows the current entity, if the run takes long.
 pub(super) struct Status {
     begun: Instant,
     shown_last: Option<Instant>,
-    /// The ID of the entity at work.
+    /// The ID of the current entity.
     at_work: BString,
     /// The progress that was shown last.
     progress: Option<String>,
 }
 
 impl Status {
-    /// Shows nothing yet.
+    /// Returns an empty status.
     pub(super) fn new() -> Status {
         Status { begun: Instant::now(), shown_last: None, at_work: BString::default(), progress: None }
     }

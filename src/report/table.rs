@@ -1,37 +1,37 @@
-//! Tables and descriptions: aligned for people, and one line a row with tabs between the cells for scripts.
+//! Tables and descriptions: aligned for people, and tab-separated for scripts.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// Rows of cells below the names of their columns.
+/// Rows of cells with named columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
     /// The names of the columns.
     pub columns: &'a [&'a str],
-    /// The rows, each with a cell a column.
+    /// The rows, each with one cell per column.
     pub rows: &'a [Vec<Cell>],
 }
 
-/// A subject, and what is known of it.
+/// A subject and its properties.
 #[derive(Clone, Copy, Debug)]
 pub struct Description<'a> {
     /// The subject.
     pub heading: &'a str,
-    /// Keys and values. A key that is there again need not be repeated.
+    /// Keys and values. A key that equals the previous one may be left empty.
     pub lines: &'a [(&'a str, Cell)],
 }
 
-/// A value, before it is known who reads it.
+/// A value whose format depends on the reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// A text.
     Text(String),
-    /// A time: of the time zone for people, and in UTC for scripts.
+    /// A time: local for people, UTC for scripts.
     Time(Timestamp),
     /// A duration: rounded for people, in seconds for scripts.
     Duration(Duration),
-    /// Nothing: for scripts, a column is never empty.
+    /// No value: shown to scripts as a placeholder, as columns are never empty.
     Nothing,
 }
 
@@ -42,19 +42,19 @@ impl<T: ToString + ?Sized> From<&T> for Cell {
 }
 
 impl Cell {
-    /// Returns the duration, or nothing.
+    /// Returns a cell for an optional duration.
     #[must_use]
     pub fn duration(duration: Option<Duration>) -> Cell {
         duration.map_or(Cell::Nothing, Cell::Duration)
     }
 
-    /// Returns the time, or nothing.
+    /// Returns a cell for an optional time.
     #[must_use]
     pub fn time(time: Option<Timestamp>) -> Cell {
         time.map_or(Cell::Nothing, Cell::Time)
     }
 
-    /// Returns the text that people see.
+    /// Formats the value for people.
     #[must_use]
     pub fn for_people(&self) -> String {
         match self {
@@ -65,7 +65,7 @@ impl Cell {
         }
     }
 
-    /// Returns the text that scripts read: never empty, and without a tab or a newline.
+    /// Formats the value for scripts: never empty, and without tabs or newlines.
     pub(super) fn for_scripts(&self) -> String {
         match self {
             Cell::Text(text) if text.is_empty() => "-".to_owned(),
@@ -78,7 +78,7 @@ impl Cell {
 }
 
 impl Table<'_> {
-    /// Returns the lines that people see, the names of the columns first. The last column is as wide as it has to be.
+    /// Returns the lines for people, starting with the names of the columns. The last column is not padded.
     pub(super) fn for_people(&self) -> Vec<String> {
         let names = self.columns.iter().map(|&name| name.to_owned()).collect();
         let cells = self.rows.iter().map(|row| row.iter().map(Cell::for_people).collect());
@@ -93,13 +93,13 @@ impl Table<'_> {
         rows.iter().map(line).collect()
     }
 
-    /// Returns the lines that scripts read: cells with a tab between them.
+    /// Returns the lines for scripts, with tab-separated cells.
     pub(super) fn for_scripts(&self) -> impl Iterator<Item = String> {
         self.rows.iter().map(|row| row.iter().map(Cell::for_scripts).collect::<Vec<_>>().join("\t"))
     }
 }
 
-/// Returns a text on one line, in which nothing can control a terminal.
+/// Returns a text on one line, with control characters escaped.
 fn harmless(text: &str) -> String {
     if !text.contains(char::is_control) {
         return text.to_owned();
@@ -109,7 +109,7 @@ fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// Returns a duration as exact as people want to know it.
+/// Formats a duration with reasonable precision.
 fn rounded(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

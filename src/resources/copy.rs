@@ -1,4 +1,4 @@
-//! Copies of resource files, for plugins that know of one directory only.
+//! Copies resource files, for plugins that support a single directory.
 
 use crate::error::FatalError;
 use std::fs::{self, Permissions};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use walkdir::DirEntry;
 
-/// Makes a copy of something in a resource directory.
+/// Copies an entry of a resource directory.
 pub(super) fn copy(entry: &DirEntry, to: &Path) -> Result<(), FatalError> {
     let from = entry.path();
     let kind = entry.file_type();
@@ -15,13 +15,13 @@ pub(super) fn copy(entry: &DirEntry, to: &Path) -> Result<(), FatalError> {
     } else if kind.is_symlink() {
         fs::read_link(from).and_then(|target| symlink(target, to))
     } else if kind.is_file() {
-        // The plugin reads the copy, and runs as the same user as we.
+        // The plugin reads the copy as the same user as we.
         fs::copy(from, to).and_then(|_| {
             let executable = from.metadata()?.permissions().mode() & 0o100;
             fs::set_permissions(to, Permissions::from_mode(0o600 | executable))
         })
     } else {
-        // A FIFO or device holds no resource.
+        // FIFOs and devices are never resources.
         Ok(())
     };
     copied.map_err(|error| FatalError::io("copy", from, error))

@@ -1,4 +1,4 @@
-//! The administrator's own resource files, which count instead of others at the same path.
+//! The administrator's own resource files, which override others at the same path.
 
 use super::copy;
 use crate::error::FatalError;
@@ -15,22 +15,22 @@ use walkdir::{DirEntry, WalkDir};
 #[derive(Debug, Default)]
 pub(super) struct OwnResources {
     root: PathBuf,
-    /// The plugins that are given theirs.
+    /// The plugins that read their directory themselves.
     given: BTreeSet<String>,
-    /// The plugins that know of one directory only, so that theirs is laid over that.
+    /// The plugins that support a single directory, which the administrator's is merged into.
     laid: BTreeSet<String>,
-    /// The files that have been laid over others, by their paths below the root.
+    /// The files that have been merged, by path relative to the root.
     files: BTreeSet<PathBuf>,
 }
 
 impl OwnResources {
-    /// Finds the directories of these plugins, each with the version that it speaks.
+    /// Finds the directories of these plugins, each given with its version.
     pub(super) fn find<'a>(
         root: PathBuf,
         plugins: impl Iterator<Item = (&'a str, u32)>,
     ) -> Result<OwnResources, FatalError> {
         let mut own = OwnResources { root, ..OwnResources::default() };
-        // Most machines have none, which is found out once for all plugins.
+        // Most machines have none, which a single check for all plugins detects.
         let names: BTreeSet<_> = match fs::read_dir(&own.root) {
             Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(own),
@@ -49,22 +49,22 @@ impl OwnResources {
         &self.root
     }
 
-    /// Returns the directory that the plugin is given.
+    /// Returns the administrator's directory that the plugin reads.
     pub(super) fn directory(&self, plugin_id: &str) -> Option<PathBuf> {
         self.given.contains(plugin_id).then(|| self.root.join(plugin_id))
     }
 
-    /// Returns true if the plugin's directory is laid over its other resource files.
+    /// Returns true if the plugin's directory is merged into its other resource files.
     pub(super) fn is_laid_over(&self, plugin_id: &str) -> bool {
         self.laid.contains(plugin_id)
     }
 
-    /// Returns true if the path below the virtual root is that of a file of the administrator's.
+    /// Returns true if the path, relative to the virtual root, is that of a merged file.
     pub(super) fn has_laid(&self, below: &[u8]) -> bool {
         !self.files.is_empty() && self.files.contains(Path::new(OsStr::from_bytes(below)))
     }
 
-    /// Lays the directories over what is below the virtual root.
+    /// Merges the directories into the virtual root.
     pub(super) fn lay(&mut self, virtual_root: &Path) -> Result<(), FatalError> {
         for id in &self.laid {
             for entry in WalkDir::new(self.root.join(id)) {
@@ -80,7 +80,7 @@ impl OwnResources {
     }
 }
 
-/// Lays one thing over what is at the path. Returns true if it is a file there now.
+/// Puts an entry in place of an existing path. Returns true if the result is a file.
 fn lay(entry: &DirEntry, to: &Path) -> Result<bool, FatalError> {
     let failed = |error| FatalError::io("replace", to, error);
     let replaced = to.symlink_metadata().ok();
@@ -103,7 +103,7 @@ fn lay(entry: &DirEntry, to: &Path) -> Result<bool, FatalError> {
     Ok(!is_mask)
 }
 
-/// Returns true if a file stands for nothing: a link to `/dev/null`, or an empty one where there would be another otherwise.
+/// Returns true if a file masks another: a link to `/dev/null`, or an empty file at the path of another.
 fn is_mask(entry: &DirEntry, hides_something: bool) -> bool {
     if entry.path_is_symlink() {
         return fs::read_link(entry.path()).is_ok_and(|target| target == Path::new("/dev/null"));

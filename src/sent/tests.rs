@@ -1,4 +1,4 @@
-//! Tests of the values that are kept, and of the file that plugins read.
+//! Tests of stored values, and of the file that plugins read.
 use super::*;
 use tempfile::TempDir;
 
@@ -34,7 +34,7 @@ fn a_value_is_there_in_the_next_run() {
     values.take(id("a:b"), "a", &[Sent::new("x", "1"), Sent { sensitive: true, ..Sent::new("y", "2\n3") }]);
     values.take(id("a:b"), "a", &[Sent::new("x", "4")]);
     values.record().unwrap();
-    // Nothing more is said, as after a kill.
+    // Without `finish`, as after a kill.
     let later = place.load();
     assert_eq!(later.get(id("a:b"), id("x")), Some(&Sent::new("x", "4")));
     let secret = later.get(id("a:b"), id("y")).unwrap();
@@ -93,7 +93,7 @@ fn plugins_read_what_is_known_and_are_told_what_becomes_new() {
     assert_eq!((values.change(id("a:b"), id("x")), values.change(id("a:b"), id("y"))), (1, 0));
     values.publish().unwrap();
     assert_eq!(place.published()[0].sent, Sent::new("x", "2"));
-    // Somebody else has applied since they have read it.
+    // Another run has applied since plugins read the file.
     values.finish().unwrap();
     let file = place.folder.path().join(cache::VALUES);
     fs::write(&file, b"").unwrap();

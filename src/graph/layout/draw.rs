@@ -1,4 +1,4 @@
-//! From positions to ways.
+//! Computes paths from positions.
 
 use super::grid::{Grid, ItemIndex, LayerIndex};
 use super::labels::Labels;
@@ -9,7 +9,7 @@ const BETWEEN_LAYERS: f64 = 44.0;
 /// The distance between the ends of links at a box.
 const BETWEEN_PORTS: f64 = 7.0;
 
-/// The distance of each end of a link from the middle of its box.
+/// The vertical distance of each end of a link from the middle of its box.
 #[derive(Clone, Copy, Default)]
 struct Ports {
     from: f64,
@@ -65,14 +65,14 @@ impl Grid {
         self.stops[index].iter().map(stretch).collect()
     }
 
-    /// Returns the stretch that a link's label follows: labels go to that end of a link where there are fewer others.
+    /// Returns the stretch that a link's label follows: labels go to the end of a link with fewer other links.
     fn label_stretch(&self, index: LinkIndex, link: &Link) -> usize {
         let (from, to) = (ItemIndex::from(link.from), ItemIndex::from(link.to));
         let at_the_end = self.neighbours.right[from].len() > self.neighbours.left[to].len();
         if at_the_end { self.stops[index].len() - 2 } else { 0 }
     }
 
-    /// Returns the left and the right end of each layer: as far apart as labels and steep links need.
+    /// Returns the left and right edge of each layer. The gaps leave room for labels and steep links.
     fn columns(&self, widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Table<LayerIndex, (f64, f64)> {
         let mut gaps: Table<LayerIndex, f64> = Table::filled(0.0, self.layers.len());
         for (index, link) in links.entries() {
@@ -98,7 +98,7 @@ impl Grid {
         layer_widths.into_iter().zip(gaps).map(column).collect()
     }
 
-    /// Returns the ports of each link, so that links arrive in parallel and do not cross there.
+    /// Returns the ports of each link, so that links arrive side by side without crossing.
     fn ports(&self) -> Table<LinkIndex, Ports> {
         let mut ports: Table<LinkIndex, Ports> = Table::filled(Ports::default(), self.stops.len());
         let mut begins: Table<ItemIndex, Vec<(f64, LinkIndex)>> = Table::filled(Vec::new(), self.boxes);
@@ -115,7 +115,7 @@ impl Grid {
     }
 }
 
-/// Spreads the ends of links over a side of a box, in the order of where they lead.
+/// Spreads the ends of links over a side of a box, ordered by their other ends.
 fn spread(mut links: Vec<(f64, LinkIndex)>) -> impl Iterator<Item = (LinkIndex, f64)> {
     links.sort_by(|one, other| one.0.total_cmp(&other.0));
     let gaps = links.len().saturating_sub(1) as f64;

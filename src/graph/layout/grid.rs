@@ -1,4 +1,4 @@
-//! Layers of boxes, and of the points at which links pass layers.
+//! Layers of boxes, and of the points at which links cross layers.
 
 use super::{BoxIndex, HEIGHT, Link, LinkIndex};
 use crate::index::{Table, define_index};
@@ -35,10 +35,10 @@ pub(super) struct Grid {
     pub(super) layer_of: Table<ItemIndex, LayerIndex>,
     /// The items of each layer, from the top.
     pub(super) layers: Table<LayerIndex, Vec<ItemIndex>>,
-    /// The items that each link passes, from its box to its box.
+    /// The items on the path of each link, including its boxes.
     pub(super) stops: Table<LinkIndex, Vec<ItemIndex>>,
     pub(super) neighbours: Neighbours,
-    /// The middle of each box or point.
+    /// The vertical centre of each box or point.
     pub(super) y: Table<ItemIndex, f64>,
 }
 
@@ -56,7 +56,7 @@ impl Grid {
             (from + 1..to).map(LayerIndex::from)
         };
         let passed: usize = links.iter().map(|link| layers_between(link).len()).sum();
-        // In a thicket points cost a lot and help nobody: there, links run straight over what is in their way.
+        // In a dense graph, points are expensive and do not help; there, links may cross boxes.
         let has_points = passed <= 4 * (boxes + links.len()) + 1000;
         let mut layer_of: Table<ItemIndex, LayerIndex> = layer_of_box.iter().copied().collect();
         let mut stops: Table<LinkIndex, Vec<ItemIndex>> = Table::new();
@@ -76,7 +76,7 @@ impl Grid {
         Grid { boxes, layer_of, layers, stops, neighbours, y }
     }
 
-    /// Returns true if the item is a box, and no point.
+    /// Returns true if the item is a box rather than a point.
     pub(super) fn is_box(&self, item: ItemIndex) -> bool {
         usize::from(item) < self.boxes
     }
@@ -98,7 +98,8 @@ impl Neighbours {
     }
 }
 
-/// Returns the layer of each box: the length of the longest way to it. Where no way leads, it is just before what it is linked to.
+/// Returns the layer of each box: the length of the longest path to it. A box without incoming links goes just before
+/// its nearest neighbour.
 pub(super) fn layers(boxes: usize, links: &Table<LinkIndex, Link>) -> Table<BoxIndex, LayerIndex> {
     let mut layers: Table<BoxIndex, usize> = Table::filled(0, boxes);
     let mut nearest: Table<BoxIndex, Option<usize>> = Table::filled(None, boxes);

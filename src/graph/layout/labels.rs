@@ -1,17 +1,17 @@
-//! Labels of links, which are not to be on top of each other.
+//! Places the labels of links so that they do not overlap.
 
 use super::{LABEL_HEIGHT, Spot, Way};
 use std::collections::HashMap;
 
-/// The parts of a curve at which its label may be, the best first.
+/// The positions on a curve for its label, best first.
 const PARTS: [f64; 7] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8];
 
-/// The labels that have a spot, with their widths, by the line of label in which their middle is.
+/// The placed labels with their widths, by the text row of their centre.
 #[derive(Default)]
 pub(super) struct Labels(HashMap<i64, Vec<(Spot, f64)>>);
 
 impl Labels {
-    /// Finds a spot for a label on the curve after a stretch, where no other label is if there is such a spot.
+    /// Finds a spot for a label on the curve after a stretch, preferably one without another label.
     pub(super) fn find_room(&mut self, way: &Way, stretch: usize, width: f64) -> Option<Spot> {
         let row = |spot: Spot| (spot.y / LABEL_HEIGHT).floor() as i64;
         let is_free = |spot: &Spot| {
@@ -29,11 +29,11 @@ impl Labels {
 }
 
 impl Way {
-    /// Returns a spot on the curve after a stretch: part 0 is its begin, 1 its end.
+    /// Returns a point on the curve after a stretch; part 0 is its start, 1 its end.
     fn on_curve(&self, stretch: usize, part: f64) -> Option<Spot> {
         let (from, to) = (self.stretches.get(stretch)?, self.stretches.get(stretch + 1)?);
         let rest = 1.0 - part;
-        // The curve leaves and arrives horizontally, with both handles in the middle.
+        // A Bézier curve that starts and ends horizontally, with both control points in the middle.
         let middle = f64::midpoint(from.right, to.left);
         let (begin, handles, end) = (rest.powi(3), 3.0 * rest * part, part.powi(3));
         Some(Spot {

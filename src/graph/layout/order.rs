@@ -1,13 +1,13 @@
-//! The order of items within their layers, so that few links cross.
+//! Orders items within their layers so that few links cross.
 
 use super::grid::{Grid, ItemIndex};
 use crate::index::Table;
 
-/// The number of times that all layers are gone through.
+/// The number of passes over all layers.
 pub(super) const SWEEPS: usize = 24;
 
 impl Grid {
-    /// Orders each layer by where the neighbours are on average, to and fro, and keeps the best of it.
+    /// Orders each layer by the mean rank of its neighbours, alternating directions, and keeps the best result.
     pub(super) fn order(&mut self) {
         let mut ranks: Table<ItemIndex, usize> = Table::filled(0, self.layer_of.len());
         let mut best = (usize::MAX, self.layers.clone());
@@ -32,7 +32,8 @@ impl Grid {
         self.layers = best.1;
     }
 
-    /// Returns the number of pairs of links that cross between neighbouring layers, by the rank of each item in its layer.
+    /// Returns the number of pairs of links that cross between adjacent layers, given the rank of each item in its
+    /// layer.
     pub(super) fn crossings(&self, ranks: &Table<ItemIndex, usize>) -> usize {
         let mut crossings = 0;
         for (layer, next) in self.layers.iter().zip(self.layers.iter().skip(1)) {
@@ -49,7 +50,7 @@ impl Grid {
     }
 }
 
-/// Sorts a layer by the mean rank of its neighbours on one side. What has none stays where it is.
+/// Sorts a layer by the mean rank of its neighbours on one side. Items without neighbours keep their position.
 fn sort_layer(
     items: &mut Vec<ItemIndex>,
     neighbours: &Table<ItemIndex, Vec<ItemIndex>>,
@@ -75,9 +76,9 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// The number of ends of links at each rank of a layer: a Fenwick tree.
+/// The number of link ends at each rank of a layer, as a Fenwick tree.
 struct Counts {
-    /// At index `i`, counted from 1, the sum over as many ranks up to it as its lowest bit says.
+    /// At index `i`, counted from 1, the sum of the last `i & -i` ranks up to `i`.
     sums: Vec<usize>,
     all: usize,
 }

@@ -1,4 +1,4 @@
-//! Pieces: boxes that are linked, by whatever way.
+//! Pieces: connected components of the graph.
 
 use super::grid::Grid;
 use super::{BoxIndex, Layout, Link, LinkIndex};
@@ -10,7 +10,7 @@ define_index! {
     PieceIndex
 }
 
-/// Boxes that are linked, by whatever way, and their links.
+/// A connected component: its boxes and links.
 #[derive(Default)]
 pub(super) struct Piece {
     pub(super) boxes: Table<BoxIndex, BoxIndex>,
@@ -37,9 +37,9 @@ pub(super) fn pieces(boxes: usize, links: &Table<LinkIndex, Link>) -> Vec<Piece>
     pieces.into_iter().collect()
 }
 
-/// Boxes that are joined, as a forest.
+/// A union-find structure of boxes.
 struct Joined {
-    /// A box before each box in its piece. The first one has itself.
+    /// The parent of each box; a root is its own parent.
     before: Table<BoxIndex, BoxIndex>,
     is_linked: Table<BoxIndex, bool>,
 }
@@ -49,7 +49,7 @@ impl Joined {
         Joined { before: (0..boxes).map(BoxIndex::from).collect(), is_linked: Table::filled(false, boxes) }
     }
 
-    /// Returns the first box of the same piece.
+    /// Returns the root of the component of a box.
     fn first(&mut self, mut index: BoxIndex) -> BoxIndex {
         while self.before[index] != index {
             self.before[index] = self.before[self.before[index]];
@@ -64,14 +64,14 @@ impl Joined {
         (self.is_linked[from], self.is_linked[to]) = (true, true);
     }
 
-    /// Returns the boxes that are linked to others.
+    /// Returns the boxes that have links.
     fn linked(&self) -> Vec<BoxIndex> {
         self.is_linked.entries().filter(|(_, is_linked)| **is_linked).map(|(index, _)| index).collect()
     }
 }
 
 impl Piece {
-    /// Lays out the piece alone.
+    /// Lays out the piece by itself.
     pub(super) fn draw(&self, widths: &Table<BoxIndex, f64>, links: &Table<LinkIndex, Link>) -> Layout {
         let local: HashMap<BoxIndex, BoxIndex> = self.boxes.entries().map(|(local, &index)| (index, local)).collect();
         let widths: Table<BoxIndex, f64> = self.boxes.iter().map(|&index| widths[index]).collect();

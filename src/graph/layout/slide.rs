@@ -1,4 +1,4 @@
-//! The positions of items, which slide up and down within their layers towards their neighbours.
+//! Computes vertical positions: items slide within their layers towards their neighbours.
 
 use super::grid::{Grid, ItemIndex, LayerIndex};
 use super::order::SWEEPS;
@@ -7,7 +7,7 @@ use std::iter;
 const BETWEEN_BOXES: f64 = 14.0;
 const BETWEEN_POINTS: f64 = 7.0;
 
-/// The neighbours that a sweep follows.
+/// The neighbours that a pass follows.
 #[derive(Clone, Copy)]
 enum Sides {
     Neither,
@@ -16,23 +16,23 @@ enum Sides {
     Both,
 }
 
-/// Items that are as near to each other as they may be.
+/// Adjacent items at minimum distance.
 struct Cluster {
     length: usize,
-    /// The position of the first one, if distances were nothing.
+    /// The position of the first one, if all distances were 0.
     offset: f64,
     weight: f64,
 }
 
 impl Grid {
-    /// Moves items up and down, in their order, towards their neighbours.
+    /// Moves items vertically towards their neighbours, keeping their order.
     pub(super) fn slide(&mut self) {
         let layers: Vec<LayerIndex> = self.layers.indexes().collect();
         layers.iter().for_each(|&layer| self.slide_layer(layer, Sides::Neither));
         for sweep in 0..SWEEPS {
             let to_the_right = sweep % 2 == 0;
             let sides = match to_the_right {
-                // At last neither side alone is followed.
+                // The last passes follow both sides.
                 _ if sweep + 4 > SWEEPS => Sides::Both,
                 true => Sides::Left,
                 false => Sides::Right,
@@ -48,8 +48,8 @@ impl Grid {
         self.y.iter_mut().for_each(|y| *y -= top);
     }
 
-    /// Gives each item of a layer the position nearest to the mean of its neighbours that keeps order and distances: the sum of the squares
-    /// of what they miss it by is the least.
+    /// Gives each item of a layer the position nearest to the mean of its neighbours that keeps the order and the
+    /// minimum distances, minimizing the sum of squared deviations.
     fn slide_layer(&mut self, layer: LayerIndex, sides: Sides) {
         let mut clusters: Vec<Cluster> = Vec::new();
         let mut distances = Vec::new();
@@ -75,7 +75,8 @@ impl Grid {
         }
     }
 
-    /// Returns the best position of an item, and its weight. Points want to be in line with each other, so that long links are straight.
+    /// Returns the best position of an item, and its weight. Points prefer to be aligned with one another, so that long
+    /// links are straight.
     fn best_position(&self, item: ItemIndex, sides: Sides) -> (f64, f64) {
         let (left, right) = (&self.neighbours.left[item][..], &self.neighbours.right[item][..]);
         let (left, right) = match sides {

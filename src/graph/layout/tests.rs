@@ -7,7 +7,7 @@ fn link(from: usize, to: usize) -> Link {
     Link { from: from.into(), to: to.into(), label: if (from + to).is_multiple_of(3) { 80.0 } else { 0.0 } }
 }
 
-/// Links in their order, without any twice, that look random and are the same each time.
+/// Pseudo-random links, sorted and without duplicates, the same each time.
 fn random(boxes: usize, links: usize, mut seed: usize) -> Vec<Link> {
     let mut below = |bound: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

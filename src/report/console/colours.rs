@@ -1,4 +1,4 @@
-//! Colours by the beginnings of lines.
+//! Colours lines by their prefixes.
 
 use bstr::{BStr, BString, ByteSlice};
 
@@ -11,9 +11,9 @@ const REMOVED: &str = "\x1b[31m";
 const ADDED: &str = "\x1b[32m";
 const RESET: &str = "\x1b[0m";
 
-/// The lines of a plugin's stderr that are coloured, by their beginnings.
+/// The prefixes and colours of lines on a plugin's stderr.
 const MARKS: [(&[u8], &str); 2] = [(b"!! ", ERROR), (b">> ", WARNING)];
-/// The lines of a diff that are coloured, by their beginnings; the first that fits counts.
+/// The prefixes and colours of lines of a diff; the first match applies.
 const DIFF_MARKS: [(&[u8], &str); 8] = [
     (b"diff ", BOLD),
     (b"new ", BOLD),
@@ -39,7 +39,7 @@ pub(super) fn diff_line(line: &[u8]) -> BString {
     }
 }
 
-/// The known beginning of a line on stderr: up to three bytes decide its colour.
+/// The beginning of a line on stderr: its first three bytes determine its colour.
 #[derive(Default)]
 pub(super) struct LineStart {
     held: Vec<u8>,
@@ -48,7 +48,7 @@ pub(super) struct LineStart {
 }
 
 impl LineStart {
-    /// Puts colours around the lines that begin with a mark. An unfinished beginning that may become a mark is held back.
+    /// Colours the lines that begin with a mark. An unfinished beginning that may become a mark is held back.
     pub(super) fn colour(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut coloured = Vec::with_capacity(bytes.len());
         for &byte in bytes {
@@ -77,7 +77,7 @@ impl LineStart {
         coloured.append(&mut self.held);
     }
 
-    /// Ends the line: what was held back, and the end of the colour.
+    /// Ends the line. Returns the bytes that were held back, and the end of the colour.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let line = std::mem::take(self);
         let mut rest = line.held;

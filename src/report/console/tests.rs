@@ -122,7 +122,7 @@ fn what_is_said_at_once_is_written_at_once() {
     console.raw(Stream::Stdout, b"one ");
     console.flush();
     assert_eq!(seen(), "");
-    // The order between the streams stays.
+    // The order between the streams is kept.
     console.raw(Stream::Stderr, b"two");
     console.flush();
     assert_eq!(seen(), "one ");
