@@ -1,4 +1,4 @@
-//! Adopting files: what there is on a system, and what a person has changed, becomes resource files.
+//! Adoption: existing files and manual changes become resource files.
 
 mod exclusions;
 mod original;
@@ -13,14 +13,14 @@ use holo_plugin::{Adopted, Adoption, Candidate, Entity, Host, Output, ScanError,
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Lists what could be adopted.
+/// Lists the files that could be adopted.
 pub(crate) fn candidates(host: &Host, managed: &[ManagedFile], output: &mut Output<'_>) -> Vec<Candidate> {
     let mut found = search::candidates(host, managed, output);
     trees::leave_out(&mut found, output);
     found
 }
 
-/// Writes resource files for what a file is now, or its definition.
+/// Writes resource files for the current state of a file, or its definition.
 pub(crate) fn adopt(
     host: &Host,
     adoption: Adoption<'_>,
@@ -31,7 +31,7 @@ pub(crate) fn adopt(
     let id = adoption.id;
     if id.starts_with(b"/") {
         let exists = host.below_root(&id.to_path_lossy()).symlink_metadata().is_ok();
-        // The answer with the ID is one line.
+        // The answer with the ID is a single line.
         if exists && id.contains(&b'\n') {
             output.error(format!("cannot adopt {id:?}: its path contains control characters"));
             return Adopted::Failed;
@@ -64,7 +64,7 @@ pub(crate) fn adopt(
             Some(adopted) => adopted,
             None => unmanaged::adopt(path, host, adoption, output),
         },
-        // Its ID is not that of a file.
+        // The ID of an edit is not that of a file.
         ManagedFile::Edit(_) => Adopted::Unknown,
         ManagedFile::OverlayAfter(..) => {
             output.error(format!("cannot adopt {id}: what defines it has changed since; apply that first"));

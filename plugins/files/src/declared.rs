@@ -1,4 +1,4 @@
-//! Declared files: what TOML files in the resource directory say of files, directories and symlinks.
+//! Declared files: files, directories and symlinks that are defined in TOML.
 
 mod access;
 mod blame;
@@ -30,12 +30,12 @@ use unchanged::Known;
 use wanted::DeclaredError;
 
 impl DeclaredFile {
-    /// Returns what its path is going to be when nothing declares it any more; none if nothing, or that cannot be told.
+    /// Returns the image that the path will have after its declaration is removed, or `None` if the path will not exist or this is unknown.
     pub(crate) fn restored(&self, host: &Host) -> Option<Image> {
         preview::restored(self, host).ok().flatten()
     }
 
-    /// Returns the digest of the content that is declared, if one is, and it can be read.
+    /// Returns the digest of the declared content, if there is one and it can be read.
     pub(crate) fn declared_content(&self, host: &Host) -> Option<Digest> {
         let content = wanted::content(self.definition.as_ref()?, host).ok()??;
         Some(Digest::of_bytes(&content))
@@ -48,7 +48,7 @@ impl Entity for DeclaredFile {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        // A process for one entity does not look at what is recorded of all of them.
+        // A process for a single entity does not read the record of unchanged files.
         apply_one(self, mode, output, |set, answers| apply(host, set, false, answers))
     }
 
@@ -61,7 +61,7 @@ impl Entity for DeclaredFile {
             return None;
         }
         let inspection = Inspection::open(host).ok()?;
-        // Where the content is as it was made, there may be more to it.
+        // The content may be equal while ACLs or other attributes differ.
         match inspection.difference(self).filter(|pair| pair.from != pair.to) {
             None if access::has_records(host) => {
                 let access = Accesses::open(&inspection).and_then(|accesses| accesses.difference(self));
@@ -84,11 +84,11 @@ impl Entity for DeclaredFile {
     }
 }
 
-/// Finds out what applying declared files would do.
+/// Checks declared files.
 pub(crate) struct Checks<'a>(Result<(Inspection<'a>, Known), DeclaredError>);
 
 impl<'a> Checks<'a> {
-    /// Opens the host's files. Of so many, what is known from earlier applies to be unchanged is not read again.
+    /// Opens the host's files. With enough files, the record of unchanged files is used.
     pub(crate) fn open(host: &'a Host, recorded: usize) -> Checks<'a> {
         Checks(Inspection::open(host).map(|inspection| {
             let known = Known::open(host, &inspection, recorded);
@@ -96,7 +96,7 @@ impl<'a> Checks<'a> {
         }))
     }
 
-    /// Returns the effect of applying a file. Errors are said on `output`.
+    /// Returns the effect of applying a file. Prints errors.
     pub(crate) fn check(&self, declared: &Declared<DeclaredFile>, output: &mut Output<'_>) -> Verdict {
         match &declared.common.skipped {
             Some(reason) => Verdict::Skipped(reason.clone()),

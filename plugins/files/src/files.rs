@@ -1,4 +1,4 @@
-//! The plugin: managed files, be they overlays or declared, and applying sets of them.
+//! The plugin: scans for managed files and applies sets of them.
 
 use crate::adoption;
 use crate::declared;
@@ -17,20 +17,19 @@ use holo_plugin::{
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The plugin `files`.
 #[derive(Default)]
 pub(crate) struct Files {
-    /// True if what is known to be unchanged is recorded in test mode too. Scenarios look at every file that is left.
+    /// True if unchanged files are recorded in test mode too. By default they are not, because scenarios compare all remaining files.
     pub(crate) records_in_test_mode: bool,
     pub(crate) tidying: Tidying,
     pub(crate) known_files: News,
 }
 
-/// Tells when to remove what is not needed any more. That takes reading all records, so it is done once a run: with the last set, or at the
-/// end of a run in which not all files were asked for. A run that is about few files leaves it to the next one that is about all.
+/// Decides when to remove records that are no longer needed. As that requires all records to be read, it is done once per run: with the
+/// last set or, if not all files were selected, at the end of the run. A run that is limited to few files leaves it to the next full run.
 #[derive(Default)]
 pub(crate) struct Tidying {
-    /// The number of files that were found and have not been applied since.
+    /// The number of scanned files that have not been applied yet.
     left: AtomicUsize,
     is_due: AtomicBool,
     is_left_to_others: AtomicBool,
@@ -40,12 +39,12 @@ impl Tidying {
     fn found(&self, files: &[ManagedFile], is_limited: bool) {
         let count = files.iter().filter(|file| file.is_declared()).count();
         self.left.store(count, Ordering::Relaxed);
-        // The records of what is put back have to go, or else it would be listed again.
+        // The records of scrubbed files must be removed, or the files would be listed again.
         let only_makes = files.iter().all(|file| !file.may_be_put_back());
         self.is_left_to_others.store(is_limited && only_makes, Ordering::Relaxed);
     }
 
-    /// Notes that so many files are being applied; returns true if they are the last.
+    /// Counts applied files. Returns true if they were the last.
     fn applied(&self, count: usize) -> bool {
         let left = self.left.load(Ordering::Relaxed).saturating_sub(count);
         self.left.store(left, Ordering::Relaxed);
@@ -56,12 +55,12 @@ impl Tidying {
 }
 
 impl Files {
-    /// Returns true if what is known to be unchanged is recorded.
+    /// Returns true if unchanged files are recorded.
     fn records(&self, host: &Host) -> bool {
         self.records_in_test_mode || !host.test_mode()
     }
 
-    /// Publishes and notes what a scan has found: files, and those in which edits are made.
+    /// Publishes and records the results of a scan: managed files, and files with edits.
     fn found(
         &self,
         host: &Host,
@@ -82,7 +81,7 @@ impl Files {
         }
     }
 
-    /// Reads the definition files, and the records.
+    /// Reads the definition files and the records.
     fn read(&self, host: &Host, limit: Option<ScanLimit<'_>>, output: &mut Output<'_>) -> Read {
         Read::new(host, &ScannedFiles::new(host, limit, &self.known_files), output)
     }
@@ -112,7 +111,7 @@ impl Plugin for Files {
         output: &mut Output<'_>,
     ) -> Result<Vec<ManagedFile>, ScanError> {
         let read = self.read(host, Some(limit), output);
-        // What is declared may have to do with any overlay: its path may lead to the same file.
+        // A declared path may refer to the same file as any overlay.
         let overlays = match limit {
             ScanLimit::Ids(ids) if read.declared.is_empty() && read.edits.is_empty() => {
                 overlay::scan::some(host, ids, output)?
@@ -140,7 +139,7 @@ impl Plugin for Files {
     }
 
     fn find_again(&self, host: &Host, ids: &[BString], output: &mut Output<'_>) -> Vec<ManagedFile> {
-        // What there is to be done has been counted, unlike in a scan.
+        // Unlike a scan, this must not count files again.
         let overlays = overlay::scan::some(host, ids, output).unwrap_or_default();
         let mut found = self.read(host, None, output).into_entities(host, overlays, output);
         found.retain(|file| ids.contains(&file.report().id));
@@ -176,7 +175,7 @@ impl Plugin for Files {
             };
             answers.end(place, verdict);
         }
-        // Holoscripts only print what a file shall be: as nothing is changed, their order does not matter.
+        // Holoscripts only print the desired content. As nothing is changed, their order does not matter.
         in_threads(with_scripts, host.jobs(), answers, &|(place, job), answers| {
             let verdict = job.entity.check(host, job.mode, &mut answers.output(place));
             answers.end(place, verdict);
@@ -233,13 +232,13 @@ impl Plugin for Files {
 
     fn end(&self, host: &Host) {
         if self.tidying.is_due.load(Ordering::Relaxed) {
-            // Nobody listens any more. What cannot be removed is found, and said, by the next apply.
+            // The output is no longer read. The next apply finds and reports what cannot be removed.
             tidy_up(host, |_| true, &mut Output::new(&mut Unheard));
         }
     }
 }
 
-/// Output that nobody listens to.
+/// A sink that discards the output.
 struct Unheard;
 
 impl Sink for Unheard {
@@ -259,7 +258,7 @@ fn apply_with_sidecars(host: &Host, set: &[Job<'_, ManagedFile>], records: bool,
     apply_together(host, &overlays, &mut part, |jobs, answers| overlay::apply(host, jobs, records, answers));
 }
 
-/// Applies the entities of a set that are not mere overlays.
+/// Applies the declared files of a set.
 fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answers: &mut dyn SetAnswers) {
     let (mut declared, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
@@ -279,7 +278,7 @@ fn apply_declared(host: &Host, set: &[Job<'_, ManagedFile>], records: bool, answ
     }
 }
 
-/// Makes the edits of a set, in their order: several may be in one file.
+/// Applies the edits of a set in order, because several may concern the same file.
 fn apply_edits(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetAnswers) {
     let (mut edits, mut places) = (Vec::new(), Table::new());
     for (place, job) in set.iter().enumerate() {
@@ -294,7 +293,7 @@ fn apply_edits(host: &Host, set: &[Job<'_, ManagedFile>], answers: &mut dyn SetA
     }
 }
 
-/// Keeps the last answer back: there is something to do when all has been done.
+/// Holds back the last answer until the final step is done.
 struct LastLater<'a> {
     answers: &'a mut dyn SetAnswers,
     left: usize,

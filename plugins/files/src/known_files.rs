@@ -1,6 +1,6 @@
-//! Definition files that are known to be right: of those, a limited scan reads only what it is about.
+//! Definition files that are known to be valid. A limited scan reads only the relevant parts of those.
 //!
-//! They are known by a record of the state in which they were when nothing was wrong in them. If it is lost, they are read as a whole again.
+//! They are recorded with the state that they had when they were found to be valid. Without the record, they are read completely.
 
 mod related;
 
@@ -15,25 +15,25 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file of the record in the state directory, and its name until it is whole.
+/// The file of the record in the state directory, and its temporary name.
 const RECORD: &str = ".definitions";
 const STAGED: &str = ".definitions.new";
-/// The entries of the record: the definition files, and the records of earlier applies beside them.
+/// The entries of the record: the definition files, and these together with the records of earlier applies.
 const ALL: &[u8] = b"definitions";
 const RECORDS: &[u8] = b"records";
-/// No clock of a file system has a tick longer than this, in seconds.
+/// The coarsest clock tick of any file system, in seconds.
 const COARSEST_TICK: u64 = 2;
 
-/// The news for the record, from a scan to the next apply.
+/// Changes to the record, from a scan to the next apply.
 #[derive(Debug, Default)]
 pub(crate) struct News(Mutex<Learned>);
 
-/// What a scan has learned.
+/// The results of a scan.
 #[derive(Debug, Default)]
 struct Learned {
-    /// The definition files, if nothing is wrong in them.
+    /// The definition files, if all of them are valid.
     files: Option<Vec<FileState>>,
-    /// The definition files and the folder of records, if they define all entities that have records.
+    /// The fingerprint of the definition files and the directory of records, if every record belongs to a defined entity.
     records: Option<Fingerprint>,
 }
 
@@ -42,12 +42,12 @@ impl News {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Forgets the news, as something else is wrong that is to be said again.
+    /// Discards the changes, because other errors must be reported again.
     pub(crate) fn forget(&self) {
         self.change(|learned| *learned = Learned::default());
     }
 
-    /// Keeps for the next scan what is as it should be. Whatever cannot be kept costs no more than time.
+    /// Writes the changes for the next scan. Errors are ignored, as they only cost time.
     pub(crate) fn keep(&self, host: &Host) {
         let mut news = Learned::default();
         self.change(|learned| news = mem::take(learned));
@@ -76,12 +76,12 @@ impl News {
 /// The definition files of a scan.
 pub(crate) struct ScannedFiles<'a> {
     host: &'a Host,
-    /// None for a whole scan.
+    /// `None` for a full scan.
     limit: Option<ScanLimit<'a>>,
     begun: SystemTime,
     news: &'a News,
     record: RefCell<Option<UnchangedRecord>>,
-    /// The files, if nothing is wrong in them.
+    /// The files, if all of them are valid.
     right: RefCell<Vec<FileState>>,
 }
 
@@ -97,13 +97,14 @@ impl<'a> ScannedFiles<'a> {
         }
     }
 
-    /// Returns true if all entities with records were defined, by files as they are, when the folder of the records was as it is.
+    /// Returns true if, with these files and this state of the directory of records, all recorded entities were defined.
     pub(crate) fn define_all_of(&self, folder: Option<&Stamp>) -> bool {
         let right = self.right.borrow();
         !right.is_empty() && folder.is_some() && self.knows(RECORDS, fingerprint(&right, folder))
     }
 
-    /// Notes it if they are, given the stamp that the folder had before it was read. That is asked only if it is not known yet.
+    /// Records that all recorded entities are defined, given the stamp of the directory from before it was read. `are_defined` is called
+    /// only if this is not recorded yet.
     pub(crate) fn found_all_of(&self, folder: &Stamp, are_defined: impl FnOnce() -> bool) {
         let right = self.right.borrow();
         let found = fingerprint(&right, Some(folder));
@@ -135,7 +136,7 @@ impl KnownFiles for ScannedFiles<'_> {
 
     fn found_right(&self, files: &[FileState]) {
         let begun = self.begun.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // A second change within the same tick of the file system's clock would not show.
+        // A second change within the same clock tick of the file system would be invisible.
         let are_settled = files.iter().all(|file| file.changed_at() + COARSEST_TICK < begun);
         let news = (are_settled && !self.knows(ALL, fingerprint(files, None))).then(|| files.to_vec());
         self.news.change(|learned| *learned = Learned { files: news, records: None });
@@ -157,8 +158,8 @@ impl KnownFiles for ScannedFiles<'_> {
     }
 }
 
-/// Returns the fingerprint of files, and of the program that has read them: another one may find something wrong. The folder of the records
-/// may be a part of it.
+/// Returns the fingerprint of the files and of this program, because another version may find other errors. It may include the directory of
+/// records.
 fn fingerprint(files: &[FileState], folder: Option<&Stamp>) -> Fingerprint {
     let program = std::env::current_exe().and_then(std::fs::metadata);
     let program = program.map(|program| (program.ino(), program.size(), program.mtime(), program.mtime_nsec())).ok();

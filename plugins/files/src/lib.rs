@@ -1,4 +1,4 @@
-//! The `files` plugin: configuration files, made from what packages bring and what resource files lay over it.
+//! The `files` plugin: configuration files, made from package files and resource files.
 
 mod adoption;
 mod declared;
@@ -11,7 +11,7 @@ mod paths;
 mod read;
 mod sidecars;
 
-/// Runs the plugin: what it does stands in the arguments and the environment.
+/// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
     let asked_for = std::env::var_os("HOLO_FILES_RECORD").is_some_and(|value| value == "1");

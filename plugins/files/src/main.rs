@@ -1,4 +1,4 @@
-//! The program of the plugin `files`.
+//! The `files` plugin executable.
 
 fn main() -> std::process::ExitCode {
     holo_files::run()

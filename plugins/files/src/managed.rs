@@ -1,4 +1,4 @@
-//! A managed file, be it an overlay or declared, as an entity.
+//! Managed files as entities: overlays, declared files, and edits.
 
 use crate::declared::{self, Contradicted, DeclaredFile};
 use crate::edits::EditEntity;
@@ -12,24 +12,23 @@ use holo_plugin::definitions::{HealthCheck, Hindrance};
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Sent, Span, Verdict};
 use std::path::{Path, PathBuf};
 
-/// A managed file.
 pub(crate) enum ManagedFile {
-    /// One that others have installed, with what is laid over it.
+    /// An overlay on a file that was installed otherwise.
     Overlay(FileEntity),
-    /// The same, with what a sidecar says of it.
+    /// An overlay with a sidecar.
     WithSidecar(Box<Declared<FileEntity>>),
-    /// One that has an overlay now, and was declared before.
+    /// An overlay on a file that was declared before.
     OverlayAfter(Box<DeclaredFile>, Box<Declared<FileEntity>>),
-    /// One that is declared as a whole, or was.
+    /// A declared file, or an orphan of one.
     Declared(Box<Declared<DeclaredFile>>),
-    /// Some of the lines of one that others own.
+    /// Edited lines of a file that is managed otherwise.
     Edit(Box<Declared<EditEntity>>),
-    /// One that is left alone.
+    /// A file with conflicting definitions, which is left alone.
     Contradicted(Box<Contradicted>),
 }
 
 impl ManagedFile {
-    /// An overlay, with its sidecar if it has one.
+    /// Creates an overlay, with its sidecar if it has one.
     pub(crate) fn laid(overlay: FileEntity, sidecars: &mut Sidecars) -> ManagedFile {
         if !sidecars.contains_key(&overlay.path) {
             return ManagedFile::Overlay(overlay);
@@ -41,12 +40,12 @@ impl ManagedFile {
         }
     }
 
-    /// Returns true if something is declared of it as a whole, or was.
+    /// Returns true if the file is or was declared, or has a conflict.
     pub(crate) fn is_declared(&self) -> bool {
         matches!(self, ManagedFile::OverlayAfter(..) | ManagedFile::Declared(_) | ManagedFile::Contradicted(_))
     }
 
-    /// Returns true if an apply may put back what was there before it was declared.
+    /// Returns true if an apply may restore the state from before a declaration.
     pub(crate) fn may_be_put_back(&self) -> bool {
         match self {
             ManagedFile::Declared(entity) => entity.entity.definition.is_none(),
@@ -58,7 +57,7 @@ impl ManagedFile {
         }
     }
 
-    /// Returns the path of what is managed as a whole.
+    /// Returns the path of a file that is managed as a whole.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             ManagedFile::Overlay(entity) => Some(&entity.path),
@@ -68,8 +67,8 @@ impl ManagedFile {
         }
     }
 
-    /// Returns the files of others that it is about: by the path as it is defined, and by the one without symlinks. An overlay with a base is
-    /// known by that.
+    /// Returns the files of others that this entity changes, by defined and canonical path. Overlays with a base are left out, because the
+    /// base identifies them.
     pub(crate) fn layers(&self) -> Vec<(PathBuf, Option<String>)> {
         match self {
             _ if self.is_left_out() || self.is_orphan() => Vec::new(),
@@ -85,7 +84,7 @@ impl ManagedFile {
         }
     }
 
-    /// Returns true if nothing defines it any more.
+    /// Returns true if the entity is an orphan.
     pub(crate) fn is_orphan(&self) -> bool {
         match self {
             ManagedFile::Overlay(entity) => entity.is_orphan(),
@@ -96,7 +95,7 @@ impl ManagedFile {
         }
     }
 
-    /// Returns true if a condition in its definition leaves it out.
+    /// Returns true if a condition skips the entity.
     pub(crate) fn is_left_out(&self) -> bool {
         match self {
             ManagedFile::WithSidecar(entity) | ManagedFile::OverlayAfter(_, entity) => entity.common.skipped.is_some(),
@@ -116,7 +115,7 @@ impl ManagedFile {
             ManagedFile::Declared(entity) => entity.apply(host, mode, output),
             ManagedFile::Edit(entity) => entity.apply(host, mode, output),
             ManagedFile::OverlayAfter(declared, overlay) => {
-                // If nothing is laid over it any more, the overlay goes first.
+                // An orphaned overlay is scrubbed first.
                 let steps: [&dyn Entity; 2] =
                     if overlay.entity.is_orphan() { [&**overlay, &**declared] } else { [&**declared, &**overlay] };
                 let first = steps[0].apply(host, mode, output);
@@ -138,7 +137,7 @@ impl ManagedFile {
 }
 
 impl ManagedFile {
-    /// Returns true if nobody may see what is in it.
+    /// Returns true if the content is secret.
     fn is_sensitive(&self) -> bool {
         let overlay = |entity: &FileEntity| entity.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive);
         match self {
@@ -152,7 +151,7 @@ impl ManagedFile {
     }
 }
 
-/// Sends the digest of a file, if it is wanted. A secret that is short can be found from it by trying.
+/// Sends the digest of a file if it was requested. It is as sensitive as the file, because a short secret can be guessed from its digest.
 fn send_digest(digest: &Digest, sensitive: bool, names: &[BString], output: &mut Output<'_>) {
     if names.iter().any(|name| name == "sha256") {
         output.send_value(&Sent { sensitive, ..Sent::new("sha256", digest.as_str()) });
@@ -175,7 +174,7 @@ impl Entity for ManagedFile {
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
         let applied = self.apply_alone(host, mode, output);
         if self.is_declared() {
-            // Version 3 is going to ask for the others.
+            // With version 3, each other entity has its own process.
             let id = self.report().id;
             tidy_up(host, |other| id == other, output);
         }
@@ -191,7 +190,7 @@ impl Entity for ManagedFile {
                 if overlay.entity.is_orphan() || matches!(verdict, Verdict::Skipped(_) | Verdict::Failed) {
                     return verdict;
                 }
-                // The overlay lies over what comes back, so that a person's changes are those of what was declared.
+                // The overlay is applied to the restored file, so that manual changes are changes of the declared content.
                 match (declared.check(host, mode, output), verdict) {
                     (Verdict::WouldChange(restored), Verdict::WouldChange(laid)) => {
                         Verdict::WouldChange([restored, laid].concat())
@@ -270,7 +269,7 @@ impl Entity for ManagedFile {
             ManagedFile::Overlay(entity) => entity.preview(host),
             ManagedFile::WithSidecar(entity) => entity.preview(host),
             ManagedFile::OverlayAfter(declared, overlay) => {
-                // The overlay lies over what comes back, or what it lies over comes back first.
+                // The overlay is applied to the restored file, unless the overlay is an orphan or skipped.
                 let restored = declared.restored(host);
                 let is_left_out = overlay.common.skipped.is_some();
                 match (restored, overlay.entity.is_orphan() || is_left_out) {
@@ -285,7 +284,7 @@ impl Entity for ManagedFile {
     }
 }
 
-/// Removes what is not needed any more of those whose IDs are ours.
+/// Removes records that are no longer needed of entities for which `is_ours` returns true.
 pub(crate) fn tidy_up(host: &Host, is_ours: impl Fn(&str) -> bool, output: &mut Output<'_>) {
     if let Err(error) = declared::tidy(host, is_ours, output) {
         output.warning(error.to_string());

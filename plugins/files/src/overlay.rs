@@ -1,4 +1,4 @@
-//! Overlays: files that others have installed, and what resource files lay over them.
+//! Overlays: resource files that change files which were installed otherwise.
 
 pub(crate) mod adopt;
 mod blame;
@@ -39,10 +39,10 @@ use holo_plugin::{
 use preparation::Indexed;
 use std::path::{Path, PathBuf};
 
-/// The number of entities that are looked at, concurrently, before a change of the first of them is begun.
+/// The maximum number of entities that are inspected concurrently before the first of them is changed.
 const LOOKED_AT_TOGETHER: usize = 512;
 
-/// Applies entities. With records, what is known from earlier applies to be unchanged is not read again.
+/// Applies entities. With `records`, entities that are recorded as unchanged are not read again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, FileEntity>], records: bool, answers: &mut dyn SetAnswers) {
     let opened = Context::open(host, records).and_then(|context| {
         let mut sensitive =
@@ -61,14 +61,14 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     let mut own_bases = Vec::new();
     let jobs: Vec<Indexed<'_, '_>> = set.iter().enumerate().collect();
     let runs_programs = |(_, job): &Indexed<'_, '_>| job.entity.runs_programs();
-    // As many programs run at a time as there are processors, so that no change waits longer than for those beside it.
+    // At most one program per processor, so that no change waits for more than the programs started with it.
     let programs = context.programs_at_a_time();
     let size = |part: &[Indexed<'_, '_>]| if part.iter().any(runs_programs) { programs } else { LOOKED_AT_TOGETHER };
-    // A program that is run may change anything, so what comes after it is looked at then.
+    // A program may change anything, so the entities after it are inspected only when it has ended.
     let parts = jobs.chunk_by(|one, other| runs_programs(one) == runs_programs(other));
     for part in parts.flat_map(|part| part.chunks(size(part))) {
         if part.iter().any(runs_programs) {
-            // They find the earlier changes on disk, and no change waits meanwhile, as they could take long.
+            // Programs must find earlier changes on disk. Besides, changes should not wait for slow programs.
             tell(commits.flush(&context.layout.images), &mut own_bases, answers);
             context.separate_bases(&mut own_bases);
         }
@@ -107,7 +107,7 @@ fn work_on(set: &[Job<'_, FileEntity>], mut context: Context<'_>, answers: &mut 
     context.close();
 }
 
-/// Reports the results of changes, and collects the targets whose own files are their bases now.
+/// Reports the results of changes, and collects targets whose original files have become their bases.
 fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf>, answers: &mut dyn SetAnswers) {
     if ended.is_empty() {
         return;
@@ -124,7 +124,7 @@ fn tell(ended: Vec<Ended<ImageStore, Consequences>>, own_bases: &mut Vec<PathBuf
 }
 
 impl FileEntity {
-    /// Returns the preview of an overlay that is applied after its target has become something else.
+    /// Returns the preview of an overlay whose target will have the content `before` when it is applied.
     pub(crate) fn preview_after(&self, host: &Host, before: &Image) -> Option<FilePair> {
         preview::preview_after(self, host, Some(before)).ok().flatten()
     }
@@ -136,7 +136,7 @@ impl Entity for FileEntity {
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
-        // A process for one entity does not look at what is recorded of all of them.
+        // A process for a single entity does not read the record of unchanged files.
         apply_one(self, mode, output, |set, answers| apply(host, set, false, answers))
     }
 

@@ -1,10 +1,10 @@
-//! What paths lead to.
+//! Canonical paths.
 
 use holo_change::{CanonicalPaths, Tree};
 use holo_plugin::Host;
 use std::path::{Path, PathBuf};
 
-/// Finds the canonical paths of many.
+/// Determines canonical paths, with a cache.
 pub(crate) struct Paths {
     canonical: Option<CanonicalPaths>,
 }
@@ -14,12 +14,12 @@ impl Paths {
         Paths { canonical: Tree::open(host.root()).ok().map(|root| CanonicalPaths::new(&root)) }
     }
 
-    /// Returns the path itself if it cannot be looked at.
+    /// Returns the canonical form of a path, or the path itself if that cannot be determined.
     pub(crate) fn canonical(&self, path: &Path) -> PathBuf {
         self.canonical.as_ref().and_then(|canonical| canonical.of(path).ok()).unwrap_or_else(|| path.to_owned())
     }
 
-    /// Returns the symlinks that a path leads through, as far as that can be looked at.
+    /// Returns the symlinks in a path, as far as they can be determined.
     pub(crate) fn symlinks(&self, path: &Path) -> Vec<PathBuf> {
         self.canonical.as_ref().and_then(|canonical| canonical.symlinks(path).ok()).unwrap_or_default()
     }

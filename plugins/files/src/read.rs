@@ -1,4 +1,4 @@
-//! The definitions of a run, and the entities that they make of what there is.
+//! Reads all definitions of a run, and creates the entities.
 
 use crate::declared::{self, Contradicted};
 use crate::edits::{self, EditTables, Neighbour};
@@ -13,7 +13,7 @@ use holo_plugin::{Entity, Host, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// The definitions of all types, and what is remembered of earlier ones.
+/// The definitions of all types, and the records of earlier ones.
 pub(crate) struct Read {
     pub(crate) declared: declared::Found,
     overlays: Definitions<OverlayDefinition>,
@@ -21,7 +21,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// Reads the definition files; what is wrong is said on `output`.
+    /// Reads the definition files. Prints errors.
     pub(crate) fn new(host: &Host, known: &ScannedFiles<'_>, output: &mut Output<'_>) -> Read {
         let (declared, (overlays, edits)): (_, (_, EditTables)) =
             definitions::read_some_of_several(host, known, output);
@@ -29,7 +29,7 @@ impl Read {
         Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
     }
 
-    /// The overlays with their sidecars, what is declared beside or instead of them, and the edits in what others own.
+    /// Creates the entities of overlays with their sidecars, of declared files, and of edits.
     pub(crate) fn into_entities(
         self,
         host: &Host,
@@ -48,7 +48,7 @@ fn with_declared(
     mut overlays: Vec<FileEntity>,
     output: &mut Output<'_>,
 ) -> Vec<ManagedFile> {
-    // It has been said what is wrong with its sidecar, and without that it is not applied as it was meant.
+    // An overlay with an invalid sidecar is not applied, as that would ignore its settings. The error has been reported.
     let is_broken = |overlay: &FileEntity| defined.is_broken(&overlay.id().to_str_lossy());
     overlays.retain(|overlay| overlay.is_orphan() || !is_broken(overlay));
     let mut sidecars = sidecars::by_path(defined);
@@ -73,7 +73,7 @@ fn with_declared(
     files
 }
 
-/// Adds the edits. A file that is made as a whole, or has resource files, is not edited: where both are defined, neither is applied.
+/// Adds the edits. A file that is declared or has resource files cannot be edited; in case of a conflict, neither is applied.
 fn with_edits(host: &Host, found: edits::Found, files: Vec<ManagedFile>, output: &mut Output<'_>) -> Vec<ManagedFile> {
     let paths = Paths::new(host);
     let canonical = |file: &ManagedFile| file.path().map(|path| paths.canonical(path));
@@ -109,7 +109,7 @@ fn with_edits(host: &Host, found: edits::Found, files: Vec<ManagedFile>, output:
 }
 
 impl ManagedFile {
-    /// An entity that is left alone, for a reason that has been said.
+    /// Creates an entity that is left alone, for a reason that has been reported.
     fn refused(mut report: holo_plugin::EntityReport, reason: String) -> ManagedFile {
         report.edges.owns.clear();
         ManagedFile::Contradicted(Box::new(Contradicted { report, reason }))
@@ -124,7 +124,7 @@ mod tests {
     use holo_plugin::definitions::{Definition, file_schema, table_schema};
 
     #[test]
-    fn the_schema_is_that_of_the_types() {
+    fn schema_is_up_to_date() {
         let tables = vec![
             (FileDefinition::TABLE, table_schema::<FileDefinition>()),
             (OverlayDefinition::TABLE, table_schema::<OverlayDefinition>()),

@@ -1,4 +1,4 @@
-//! All sidecars: those of overlays that are there, and those of no use.
+//! The sidecars of a scan.
 
 use crate::overlay::sidecar::{OverlayDefinition, Sidecar};
 use crate::overlay::{FileEntity, scan};
@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// Sidecars by the paths of their targets.
 pub(crate) type Sidecars = BTreeMap<PathBuf, Defined<OverlayDefinition>>;
 
-/// Returns the sidecars by their paths.
+/// Indexes sidecars by path.
 pub(crate) fn by_path(sidecars: Definitions<OverlayDefinition>) -> Sidecars {
     sidecars.valid.into_values().map(|defined| (PathBuf::from(&defined.definition.path), *defined)).collect()
 }
 
-/// Gives an overlay its sidecar, if it has one. An orphan has none: what is left to do with it does not depend on that.
+/// Attaches its sidecar to an overlay. Orphans have none, because scrubbing does not depend on it.
 pub(crate) fn attach(mut overlay: FileEntity, sidecars: &mut Sidecars) -> Declared<FileEntity> {
     let sidecar = if overlay.is_orphan() { None } else { sidecars.remove(&overlay.path) };
     let Some(Defined { definition, common }) = sidecar else { return Declared::orphan(overlay) };
@@ -27,8 +27,8 @@ pub(crate) fn attach(mut overlay: FileEntity, sidecars: &mut Sidecars) -> Declar
     Declared::new(overlay, common)
 }
 
-/// Says which sidecars are of no use, as nothing is laid over their paths, given the locations of declarations by the IDs of their
-/// entities. Those that are not for this system may be.
+/// Reports sidecars of paths without an overlay. `declared` contains the locations of declarations by entity ID. Skipped sidecars are
+/// ignored.
 pub(crate) fn refuse_idle(
     sidecars: &Sidecars,
     declared: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The files that packages have brought, from the archives that they came in.
+//! Original files of packages, extracted from package archives.
 
 use holo_plugin::Host;
 use holo_plugin::process::Program;
@@ -8,11 +8,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The directory in which APT keeps what it has downloaded.
+/// The directory of APT's downloaded archives.
 const ARCHIVES: &str = "/var/cache/apt/archives";
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the content of a file as its package has brought it, if an archive with that is there.
+/// Returns the original content of a package's file, if an archive with the right content exists.
 pub(super) fn of(path: &Path, file: &PackagedFile, host: &Host) -> Option<Vec<u8>> {
     let digest = file.digest.as_ref()?;
     let begins = format!("{}_", file.package);
@@ -27,7 +27,7 @@ pub(super) fn of(path: &Path, file: &PackagedFile, host: &Host) -> Option<Vec<u8
     contents.into_iter().find(|content| digest.is_of(content) == Some(true))
 }
 
-/// Returns the content of a file in an archive of dpkg.
+/// Returns the content of a file in a Debian package.
 fn unpack(archive: &Path, path: &Path, host: &Host) -> Option<Vec<u8>> {
     let unpacked = host.cache_dir().join("original.tar");
     let mut program = Program::new("dpkg-deb");
@@ -38,7 +38,7 @@ fn unpack(archive: &Path, path: &Path, host: &Host) -> Option<Vec<u8>> {
     content
 }
 
-/// Returns the content of a file in an archive of tar.
+/// Returns the content of a file in a tar archive.
 fn extract(archive: &Path, path: &Path) -> Option<Vec<u8>> {
     let wanted = path.strip_prefix("/").ok()?;
     let mut archive = tar::Archive::new(File::open(archive).ok()?);

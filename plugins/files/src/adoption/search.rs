@@ -1,4 +1,4 @@
-//! The search for what a person has done to files: edits of managed files and of files of packages, and files of nobody's.
+//! Searches for manual changes: edits of managed files and of package files, and files that belong to no package.
 
 use super::exclusions::Exclusions;
 use super::unmanaged;
@@ -16,18 +16,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The directories in which every file is a package's or a person's.
+/// The directories in which every file was created by a package or manually.
 const SCOPES: [&str; 3] = ["/etc", "/usr/local", "/usr/lib/systemd/system"];
-/// The scope that is a person's also where nobody knows what packages have brought.
+/// The directory whose files were created manually even if packages are unknown.
 const LOCAL_SCOPE: &str = "/usr/local";
-/// The directories whose symlinks enable, disable, mask and name units.
+/// The directories whose symlinks configure systemd units.
 const UNITS: [&str; 2] = ["/etc/systemd/system", "/etc/systemd/user"];
-/// A larger file is data, and not configuration.
+/// The maximum size in bytes. Larger files are data, not configuration.
 const MAX_SIZE: u64 = 16 << 20;
-/// The mode of a directory that needs no mention.
+/// The usual mode of a directory, which needs no definition.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Lists what could be adopted.
+/// Lists the files that could be adopted.
 pub(crate) fn candidates(host: &Host, managed: &[ManagedFile], output: &mut Output<'_>) -> Vec<Candidate> {
     let mut found = edited(host, managed);
     let edited_files = managed.iter().filter_map(|file| match file {
@@ -41,7 +41,7 @@ pub(crate) fn candidates(host: &Host, managed: &[ManagedFile], output: &mut Outp
     found
 }
 
-/// Returns the overlays whose targets a person has changed.
+/// Returns the overlays whose targets were changed manually.
 fn edited<'e>(host: &'e Host, managed: &'e [ManagedFile]) -> Vec<Candidate> {
     let overlays = managed.iter().filter_map(|file| match file {
         ManagedFile::Overlay(overlaid) => Some(overlaid),
@@ -64,15 +64,15 @@ fn edited<'e>(host: &'e Host, managed: &'e [ManagedFile]) -> Vec<Candidate> {
     overlay::check_many(host, &jobs, true).into_iter().zip(&overlays).filter_map(is_edited).collect()
 }
 
-/// A search for files that nothing manages.
+/// A search for unmanaged files.
 struct Search<'a> {
     host: &'a Host,
     exclusions: Exclusions,
     managed: BTreeSet<BString>,
     claims: Vec<Claim>,
-    /// Everything in the directories that are searched.
+    /// All files in the searched directories.
     files: BTreeMap<PathBuf, Metadata>,
-    /// Those that packages own.
+    /// Those that belong to packages.
     packaged: BTreeMap<PathBuf, PackagedFile>,
 }
 
@@ -85,11 +85,11 @@ impl Search<'_> {
         Search { host, exclusions: Exclusions::read(host), managed, claims, files, packaged }
     }
 
-    /// Lists the files that can be adopted, and warns of paths that a definition cannot contain.
+    /// Lists the files that can be adopted. Warns of paths that a definition cannot contain.
     fn candidates(&self, output: &mut Output<'_>) -> Vec<Candidate> {
         let candidate = |(path, metadata): (&PathBuf, &Metadata)| {
             let bytes = path.as_os_str().as_bytes();
-            // Where it is not known what packages bring, most files are theirs.
+            // Without knowledge of packages, assume that files belong to them.
             let is_searched = !self.packaged.is_empty() || path.starts_with(LOCAL_SCOPE);
             if !is_searched || self.is_managed(path) {
                 return None;
@@ -111,7 +111,7 @@ impl Search<'_> {
         self.files.iter().filter_map(candidate).collect()
     }
 
-    /// Returns true if an entity manages a path, of whatever plugin.
+    /// Returns true if an entity of any plugin manages a path.
     fn is_managed(&self, path: &Path) -> bool {
         let id = BString::from([PREFIX, path.as_os_str().as_bytes()].concat());
         self.managed.contains(&id) || self.claims.iter().any(|claim| claim.covers(path))
@@ -121,14 +121,14 @@ impl Search<'_> {
         fs::read(self.host.below_root(path)).ok()
     }
 
-    /// Returns the reason to keep a file that is not as its package has brought it.
+    /// Returns the reason to adopt a file that differs from its package.
     fn changed(&self, path: &Path, metadata: &Metadata, file: &PackagedFile) -> Option<String> {
         let digest = file.digest.as_ref().filter(|_| metadata.is_file() && metadata.len() <= MAX_SIZE)?;
         let is_as_brought = digest.is_of(&self.content(path)?)?;
         (!is_as_brought).then(|| format!("not as {} has brought it", file.package))
     }
 
-    /// Returns the reason to keep a file that no package has brought.
+    /// Returns the reason to adopt a file that belongs to no package.
     fn unowned(&self, path: &Path, metadata: &Metadata) -> Option<&'static str> {
         let name = &*path.to_string_lossy();
         let kind = metadata.file_type();
@@ -153,18 +153,18 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the package that a file belongs to: the one that has brought it, or that alone has brought files to a directory above.
+    /// Returns the package to group a file with: the one that owns it, or the only one with files in a parent directory.
     fn group(&self, path: &Path) -> Option<&str> {
         if let Some(file) = self.packaged.get(path) {
             return Some(&file.package);
         }
-        // The directories that are searched are everybody's.
+        // The searched directories themselves are shared by all packages.
         let mut above =
             path.ancestors().skip(1).take_while(|above| !SCOPES.iter().any(|scope| above == &Path::new(scope)));
         above.find_map(|above| self.only_package_in(above))?.ok()
     }
 
-    /// Returns the only package with files in a directory: nothing if there is none, and an error if there are several.
+    /// Returns the only package with files in a directory, `None` if there is no package, and an error if there are several.
     fn only_package_in(&self, directory: &Path) -> Option<Result<&str, SeveralError>> {
         let own = self.packaged.get(directory).map(|file| &*file.package);
         let inside = self.packaged.range(directory.to_owned()..).skip_while(|(path, _)| *path == directory);
@@ -178,7 +178,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns true if something is mounted on a file. The layers of an overlay have devices of their own, so those say nothing.
+/// Returns true if a file is a mount point. Device numbers cannot tell, because the layers of an overlay have their own.
 fn is_mounted(path: &Path) -> bool {
     let mount = |path: &Path| {
         let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID).ok()?;
@@ -187,10 +187,10 @@ fn is_mounted(path: &Path) -> bool {
     path.parent().is_some_and(|folder| mount(folder) != mount(path))
 }
 
-/// A directory is of several packages.
+/// A directory belongs to several packages.
 struct SeveralError;
 
-/// Returns everything below a directory that is on the same file system.
+/// Returns all files below a directory on the same file system.
 fn list(scope: &str, host: &Host) -> Vec<(PathBuf, Metadata)> {
     let root = host.below_root(Path::new(scope));
     let entries = WalkDir::new(&root).min_depth(1).same_file_system(true).into_iter().filter_map(Result::ok);

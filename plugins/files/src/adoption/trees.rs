@@ -1,13 +1,13 @@
-//! Software that was installed as a whole, such as by `make install`: it is not configuration, and left out.
+//! Software that was installed as a whole, such as by `make install`. It is not configuration, and is not adopted.
 
 use bstr::{BStr, BString, ByteSlice};
 use holo_plugin::{Candidate, Output};
 use std::collections::BTreeMap;
 
-/// A directory with more files of no package than this was not filled by hand.
+/// The maximum number of files without a package in a manually maintained directory.
 const MOST_BY_HAND: usize = 50;
 
-/// Leaves out files of directories that have too many, and says so.
+/// Removes the files of directories that contain too many, with a warning.
 pub(super) fn leave_out(found: &mut Vec<Candidate>, output: &mut Output<'_>) {
     let mut counts: BTreeMap<BString, usize> = BTreeMap::new();
     let is_nobodys = |candidate: &Candidate| candidate.reason.contains_str("of no package");
@@ -24,7 +24,7 @@ pub(super) fn leave_out(found: &mut Vec<Candidate>, output: &mut Output<'_>) {
     }
 }
 
-/// Returns the ID of the directory that a candidate is in.
+/// Returns the ID of the directory that contains a candidate.
 fn directory(candidate: &Candidate) -> &BStr {
     candidate.id.rsplit_once_str("/").map_or(b"".as_bstr(), |(directory, _)| directory.as_bstr())
 }
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_installed_as_a_whole_is_left_out_and_said() {
+    fn large_trees_are_left_out_with_a_warning() {
         let ids = (0..51).map(|number| format!("file:/usr/local/libexec/x/{number}"));
         let ids = ids.chain((0..50).map(|number| format!("file:/usr/local/bin/{number}")));
         let mut found: Vec<Candidate> = ids.map(|id| Candidate::new(id, "a file of no package")).collect();

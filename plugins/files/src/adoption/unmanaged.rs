@@ -1,4 +1,4 @@
-//! Adopting a file that nothing manages: it becomes a resource file, a patch of what its package has brought, or a definition.
+//! Adopts an unmanaged file as a resource file, a patch of the package's version, or a definition.
 
 use super::original;
 use crate::overlay::adopt::{LOCAL, has_waiting_version, patch, resource_mode, write};
@@ -92,7 +92,8 @@ fn describe(
         write(&to, &patch(path, &original, &content), resource_mode(mode)).map_err(|error| error.error)?;
         return Ok(Adopted::Done { definition: String::new() });
     }
-    // A package brings its file, with its mode and owner. What is nobody's is not there on another machine, where an overlay would do nothing.
+    // The package installs its file with mode and owner. A file without a package does not exist on other machines, where an overlay would
+    // do nothing.
     let is_brought = packaged.is_some();
     let suffixes = [SCRIPT_SUFFIX, TEMPLATE_SUFFIX, PATCH_SUFFIX];
     let is_odd = content.is_empty() || suffixes.iter().any(|suffix| name.as_bytes().ends_with(suffix));
@@ -139,7 +140,7 @@ fn push_acl(definition: &mut String, entries: &[String]) {
     }
 }
 
-/// Returns the entries of the ACLs of a file or directory that its mode does not determine.
+/// Returns the entries of the ACLs that the mode does not determine.
 fn acl_entries(path: &Path, host: &Host) -> Result<Vec<String>, PathError> {
     let attributes = ExtendedAttributes::of(&Tree::open(host.root())?.place(path))?;
     let (access, default) = (attributes.acl().unwrap_or_default(), attributes.default_acl().unwrap_or_default());
@@ -154,7 +155,7 @@ fn acl_entries(path: &Path, host: &Host) -> Result<Vec<String>, PathError> {
     Ok(entries.map(named).collect())
 }
 
-/// Returns the owner and the group, unless they are those of the root directory, as they usually are.
+/// Returns the owner and the group where they differ from those of the root directory, which are the default.
 fn owners(metadata: &Metadata, host: &Host) -> Vec<(&'static str, String)> {
     let usual = host.root().metadata().map_or((0, 0), |root| (root.uid(), root.gid()));
     let owner = (metadata.uid() != usual.0).then(|| ("owner", name_of("etc/passwd", metadata.uid(), host)));
@@ -162,7 +163,7 @@ fn owners(metadata: &Metadata, host: &Host) -> Vec<(&'static str, String)> {
     owner.into_iter().chain(group).collect()
 }
 
-/// Returns the name that a file of accounts has for a number, or else the number.
+/// Returns the name for a UID or GID in a user database, or the number if it has no name.
 fn name_of(file: &str, number: u32, host: &Host) -> String {
     let text = holo_plugin::system::Root::new(host.root()).text(file).unwrap_or_default();
     let digits = number.to_string();
@@ -174,10 +175,10 @@ fn name_of(file: &str, number: u32, host: &Host) -> String {
     named.unwrap_or(digits)
 }
 
-/// Returns a name directly in the resource directory for the content of a file. Another path has another name.
+/// Returns a unique file name in the resource directory for the content of a file.
 fn source_name(path: &str) -> String {
     let path = path.trim_start_matches('/').replace('_', "__").replace('-', "_-").replace('/', "-");
-    // No suffix has a meaning.
+    // The suffix must not have a special meaning.
     format!("adopted-{path}.content")
 }
 
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_of_different_paths_have_different_names() {
+    fn source_names_are_unique() {
         let names = ["/a-/b", "/a/-b", "/a/b", "/a-b", "/a_b", "/a_-b", "/x.toml"].map(source_name);
         assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
         assert_eq!(source_name("/usr/local/bin/my-tool"), "adopted-usr-local-bin-my_-tool.content");

@@ -1,7 +1,7 @@
-//! Access beyond what is a part of a path's state: ACLs, the SELinux context, and owner and mode of everything below a directory.
+//! Permissions that are not part of a path's state: ACLs, the SELinux context, and owner and mode of everything below a directory.
 //!
-//! It is changed where the files are. What was there before, and what is going to be, is on disk before anything is changed; each part of it
-//! is changed by one system call, so that a kill leaves of each the old value or the new one, both of which are known.
+//! They are changed in place. The original and the desired values are on disk before anything is changed, and each value is changed with
+//! one system call. Therefore a kill leaves either the old or the new value, both of which are known.
 
 mod below;
 mod listing;
@@ -23,21 +23,21 @@ use plan::Step;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The folder of all records of access.
+/// The directory of permission records.
 const FOLDER: &str = ".access";
 
-/// The access to the paths of declared files, and what is known of it.
+/// The permissions of declared files, and their records.
 pub(super) struct Accesses<'a> {
     inspection: &'a Inspection<'a>,
     records: BaseStore,
 }
 
-/// Returns true if there may be records of access.
+/// Returns true if there may be permission records.
 pub(super) fn has_records(host: &Host) -> bool {
     host.state_dir().join(FOLDER).exists()
 }
 
-/// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
+/// Removes the directory of the records if it is empty, which happens if a run was killed after it had removed the last record.
 pub(super) fn remove_empty_folder(host: &Host) -> holo_change::error::Result<()> {
     let state = Tree::open(host.state_dir())?;
     for inside in ["base/x", "x"] {
@@ -46,7 +46,7 @@ pub(super) fn remove_empty_folder(host: &Host) -> holo_change::error::Result<()>
     Ok(())
 }
 
-/// Opens the records of access.
+/// Opens the permission records.
 pub(super) fn records(host: &Host) -> holo_change::error::Result<BaseStore> {
     BaseStore::open_in(host.locations(), Path::new(FOLDER))
 }
@@ -56,7 +56,7 @@ impl<'a> Accesses<'a> {
         Ok(Accesses { inspection, records: records(inspection.host)? })
     }
 
-    /// Returns true if an entity has to do with access.
+    /// Returns true if an entity manages permissions.
     pub(super) fn concern(entity: &DeclaredFile, has_records: bool) -> bool {
         entity.definition.as_ref().map_or(has_records, FileDefinition::declares_access)
     }
@@ -70,13 +70,13 @@ impl<'a> Accesses<'a> {
         Ok(known.unwrap_or_else(|| Remembered::new(&entity.report(), AccessTracks::default())))
     }
 
-    /// Returns the modes that the entity's own path has been given as a part of its state.
+    /// Returns the modes that the entity's path has had as a part of its state.
     fn modes(&self, entity: &DeclaredFile, path: &Path) -> Result<Vec<u32>, DeclaredError> {
         let record = self.inspection.recall(entity)?;
         Ok(record.iter().filter_map(|record| record.base.get(path)).flat_map(Track::modes).collect())
     }
 
-    /// Keeps the access to what is at the entity's path, before that is replaced; and takes over what is known of others' paths.
+    /// Records the permissions of the entity's path before the path is replaced, and takes over the records of other entities.
     pub(super) fn keep_base(
         &self,
         entity: &DeclaredFile,
@@ -105,7 +105,7 @@ impl<'a> Accesses<'a> {
         takes_over.iter().try_for_each(|other| Ok(self.records.forget(other)?))
     }
 
-    /// Returns the access that is declared for the entity's own path, beyond owner and mode.
+    /// Returns the declared permissions of the entity's path, except for owner and mode.
     fn wanted(
         &self,
         entity: &DeclaredFile,
@@ -127,7 +127,7 @@ impl<'a> Accesses<'a> {
         Ok(wanted)
     }
 
-    /// Finds out what has to be done for the path as it is now.
+    /// Plans the changes for the current state of the path.
     pub(super) fn plan(
         &self,
         entity: &DeclaredFile,
@@ -165,7 +165,7 @@ impl<'a> Accesses<'a> {
         Ok(Plan { steps, record })
     }
 
-    /// Takes the steps of a plan. What cannot be changed does not keep the rest from being changed.
+    /// Carries out a plan. A failed step does not stop the others.
     pub(super) fn make(&self, plan: &Plan) -> Result<(), DeclaredError> {
         if let Some(record) = &plan.record {
             self.records.keep(record)?;
@@ -173,7 +173,7 @@ impl<'a> Accesses<'a> {
         plan.take()
     }
 
-    /// Finds out how the access to all paths of an entity becomes what it was before us.
+    /// Plans how to restore the original permissions of all paths of an entity.
     pub(super) fn restoration(&self, entity: &DeclaredFile, force: bool) -> Result<Plan, DeclaredError> {
         let Some(record) = self.recall(&entity.id())? else { return Ok(Plan::default()) };
         let tracker = &self.inspection.tracker;
@@ -185,7 +185,7 @@ impl<'a> Accesses<'a> {
         let modes = self.modes(entity, &top)?;
         let mut steps = Vec::new();
         for (path, track) in record.base.iter() {
-            // What is below is not followed to where a symlink may lead by now.
+            // Paths below are not followed through symlinks that were created since.
             let place = match (path.strip_prefix(&top), &tree) {
                 (Ok(rest), Some(tree)) if !rest.as_os_str().is_empty() => tree.place(rest),
                 (Ok(rest), None) if !rest.as_os_str().is_empty() => continue,
@@ -203,13 +203,13 @@ impl<'a> Accesses<'a> {
         Ok(Plan { steps, record: None })
     }
 
-    /// Puts back what was there before us, and forgets it.
+    /// Restores the original permissions and removes the record.
     pub(super) fn put_back(&self, entity: &DeclaredFile, plan: &Plan) -> Result<(), DeclaredError> {
         plan.take()?;
         Ok(self.records.forget(&entity.id())?)
     }
 
-    /// Returns what was made and what is there, as two listings.
+    /// Returns the provisioned and the actual permissions as two listings.
     pub(super) fn difference(&self, entity: &DeclaredFile) -> Result<Option<FilePair>, DeclaredError> {
         let Some(record) = self.recall(&entity.id())? else { return Ok(None) };
         let mut paths = Vec::new();
@@ -223,7 +223,7 @@ impl<'a> Accesses<'a> {
         listing::pair(entity, &paths, self.inspection.host, "applied")
     }
 
-    /// Returns what is there and what would be, as two listings.
+    /// Returns the actual and the desired permissions as two listings.
     pub(super) fn preview(&self, entity: &DeclaredFile) -> Result<Option<FilePair>, DeclaredError> {
         let steps = self.expected(entity, true)?.steps.into_iter().map(|step| {
             let current = step.current.limited_to(&step.missing);
@@ -232,7 +232,7 @@ impl<'a> Accesses<'a> {
         listing::pair(entity, &steps.collect::<Vec<_>>(), self.inspection.host, "")
     }
 
-    /// Returns the effect of applying an entity, given that on its path.
+    /// Combines the verdict on the path with that on its permissions.
     pub(super) fn verdict(&self, entity: &DeclaredFile, path: Verdict) -> Result<Verdict, DeclaredError> {
         if !matches!(path, Verdict::InDesiredState | Verdict::WouldChange(_) | Verdict::NeedsForce(_)) {
             return Ok(path);
@@ -248,7 +248,7 @@ impl<'a> Accesses<'a> {
         })
     }
 
-    /// Returns the steps that applying an entity would take, if its path were as it is now.
+    /// Returns the plan for an entity whose path keeps its current state.
     fn expected(&self, entity: &DeclaredFile, force: bool) -> Result<Plan, DeclaredError> {
         let Some(definition) = &entity.definition else { return self.restoration(entity, force) };
         let path = self.inspection.tracker.canonical(&entity.path)?;
@@ -261,12 +261,12 @@ fn changed_by_others(place: &PathHandle, missing: &Access) -> DeclaredError {
     DeclaredError::NeedsForce(format!("somebody has changed {} of {shown}", missing.parts()))
 }
 
-/// Returns the properties of a file or directory; nothing if something else is there, or nothing.
+/// Returns the metadata of a file or directory, or `None` for other types and missing paths.
 fn manageable(place: &PathHandle) -> Result<Option<FileStat>, DeclaredError> {
     Ok(place.stat()?.filter(|stat| matches!(stat.kind, Kind::File | Kind::Directory)))
 }
 
-/// Returns the current access to a path that is recorded, as far as it is recorded; nothing if nothing is there.
+/// Returns the current values of the recorded permissions, or `None` if the path does not exist.
 fn current(place: &PathHandle, track: &AccessTrack) -> Result<Option<(FileStat, Access)>, DeclaredError> {
     let Some(stat) = place.stat()?.filter(|stat| stat.kind != Kind::Other) else { return Ok(None) };
     let owner_and_mode = Access::of_stat(&stat);
@@ -278,7 +278,7 @@ fn current(place: &PathHandle, track: &AccessTrack) -> Result<Option<(FileStat, 
     Ok(Some((stat, current)))
 }
 
-/// Removes the records of entities of which nothing else is known: whoever has their paths now decides about these.
+/// Removes the records of entities without any other record, because their paths belong to other entities now.
 pub(super) fn tidy(host: &Host, bases: &BaseStore, output: &mut Output<'_>) -> holo_change::error::Result<()> {
     let records = records(host)?;
     records.tidy()?;

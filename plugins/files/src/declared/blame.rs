@@ -1,4 +1,4 @@
-//! The origins of the lines of a declared file: its definition or source, and what a person has changed.
+//! The origins of the lines of a declared file: its definition or source, or a manual change.
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
@@ -9,12 +9,12 @@ use holo_plugin::{Host, Origin, Span};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the origins, if it is declared as a file that is there.
+/// Returns the origins of the lines, if the path is declared as a file and exists.
 pub(super) fn blame(entity: &DeclaredFile, host: &Host) -> Option<Vec<Span>> {
     let definition = entity.definition.as_ref().filter(|definition| !definition.sensitive)?;
     let current = fs::read(host.below_root(&entity.path)).ok()?;
     let Some(content) = wanted::content(definition, host).ok()? else {
-        // It is nobody's business.
+        // The content is unmanaged.
         return Some(Traced::uniform(current, &Origin::Base).into_spans());
     };
     let traced = match &definition.source {
@@ -37,7 +37,7 @@ fn from_source(content: Vec<u8>, path: &Path) -> Traced {
     TemplateText { path: path.to_owned(), text }.trace(&[], None, content)
 }
 
-/// Finds the lines in the table of the definition: each in a line of its own, or all in the one of the key.
+/// Maps the lines of a content to the table in the definition file: each to its own line, or all to the line of the key.
 fn from_definition(content: Vec<u8>, definition: &FileDefinition, file: &Path) -> Traced {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! A declaration with the path that it is about, and contradictions between several.
+//! Declarations and conflicts between them.
 
 use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
@@ -15,12 +15,12 @@ use holo_plugin::{Host, Output};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// A declaration with the path that it is about.
+/// A declaration of a path.
 pub(super) struct Declaration {
     pub(super) id: String,
     pub(super) path: PathBuf,
     pub(super) canonical: PathBuf,
-    /// The symlinks that the path leads through.
+    /// The symlinks in the path.
     pub(super) symlinks: Vec<PathBuf>,
     pub(super) defined: Box<Defined<FileDefinition>>,
     /// The reason why it cannot be applied.
@@ -28,17 +28,17 @@ pub(super) struct Declaration {
 }
 
 define_index! {
-    /// The index of a declaration among all.
+    /// The index of a declaration.
     pub(super) DeclarationIndex
 }
 
 impl Declaration {
-    /// Returns true if nothing can be below its path.
+    /// Returns true if no other path can be below this one.
     fn is_in_the_way(&self) -> bool {
         matches!(self.defined.definition.ensure, Ensure::Absent | Ensure::Present)
     }
 
-    /// Returns true if no condition leaves it out.
+    /// Returns true if the declaration is not skipped by a condition.
     pub(super) fn is_effective(&self) -> bool {
         self.defined.common.skipped.is_none()
     }
@@ -68,13 +68,13 @@ impl Declaration {
     }
 }
 
-/// Finds contradicting declarations.
+/// Finds conflicting declarations.
 pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Declaration>, host: &Host) {
     let mut by_path: HashMap<PathBuf, DeclarationIndex> = HashMap::new();
     let mut problems: Vec<(DeclarationIndex, String)> = Vec::new();
     for (index, declaration) in declarations.entries().filter(|(_, declaration)| declaration.is_effective()) {
         let other = by_path.insert(declaration.canonical.clone(), index).map(|other| (other, &declarations[other]));
-        // Under version 4, the dispatcher compares what entities own.
+        // With version 4 of the protocol, the dispatcher detects this from the entities' assets.
         if let Some((other_index, other)) = other.filter(|_| host.api_version() < 4) {
             let problem = format!(
                 "{} and {} are the same file; one of both has to go",
@@ -88,7 +88,7 @@ pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Dec
         if declaration.defined.definition.ensure == Ensure::Absent {
             continue;
         }
-        // A symlink that is to go leads nowhere then.
+        // A path through a symlink that is removed leads nowhere.
         let spelled = declaration.path.ancestors().skip(1).chain(declaration.symlinks.iter().map(PathBuf::as_path));
         let above = declaration.canonical.ancestors().skip(1).chain(spelled);
         let above = above.filter_map(|above| by_path.get(above)).find(|other| declarations[**other].is_in_the_way());
@@ -110,7 +110,7 @@ pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Dec
     }
 }
 
-/// Publishes the declarations, and the entities that have something that is not theirs any more.
+/// Publishes the declarations, and the entities that hold paths which they no longer own.
 pub(super) fn publish(
     declarations: &Table<DeclarationIndex, Declaration>,
     orphans: &[&Remembered<Tracks>],
@@ -133,7 +133,7 @@ pub(super) fn publish(
         .map(|declaration| declaration.canonical.as_path())
         .collect();
     for declaration in declarations {
-        // A directory that is removed takes over from everything in it.
+        // Removing a directory takes over the paths of all entities in it.
         let goes_with_another = declaration.canonical.ancestors().skip(1).any(|above| absent.contains(above));
         let has_others =
             |record: &Remembered<Tracks>| record.base.iter().any(|(path, _)| path != declaration.canonical);

@@ -1,4 +1,4 @@
-//! The form of a `[[file]]` table, and its valid values.
+//! The `[[file]]` table and the validation of its values.
 
 mod access;
 
@@ -6,54 +6,54 @@ use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
 use std::path::{Component, Path};
 
-/// A file, directory or symlink as it is declared.
+/// The declaration of a file, directory or symlink.
 #[derive(Clone, Debug, Hash, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileDefinition {
     /// The absolute path.
     pub(crate) path: String,
-    /// The kind of file that is to be there.
+    /// The type of the file.
     #[serde(default)]
     pub(crate) ensure: Ensure,
     /// The content of the file.
     pub(crate) content: Option<String>,
-    /// The file directly in the resource directory that has the content; rendered first if its name ends with `.holotemplate`.
+    /// The name of a file in the resource directory that contains the content. A name that ends with `.holotemplate` is rendered first.
     pub(crate) source: Option<String>,
     /// The target of the symlink.
     pub(crate) target: Option<String>,
-    /// The user that owns it, by name or number.
+    /// The owner, by name or UID.
     pub(crate) owner: Option<String>,
-    /// The group that owns it, by name or number.
+    /// The group, by name or GID.
     pub(crate) group: Option<String>,
-    /// All twelve bits, as an octal number such as `0640` or `0o640`.
+    /// The mode, as an octal number such as `0640` or `0o640` with up to twelve bits.
     pub(crate) mode: Option<String>,
-    /// Gives owner, group and mode to everything below the directory, too; symlinks are not followed.
+    /// Whether to set owner, group and mode of everything below the directory as well. Symlinks are not followed.
     #[serde(default)]
     pub(crate) recurse: bool,
-    /// The mode of files below, as an octal number; without it they have that of the directory, and can be executed only if they could
-    /// before.
+    /// The mode of files below the directory, as an octal number. By default, they get the mode of the directory, and stay executable only
+    /// if they already were.
     pub(crate) file_mode: Option<String>,
-    /// All entries of the ACL beyond the mode, as `setfacl` takes them, such as `user:alice:rw` or `default:group:staff:rX`.
+    /// All ACL entries in addition to the mode, in the syntax of `setfacl`, such as `user:alice:rw` or `default:group:staff:rX`.
     pub(crate) acl: Option<Vec<String>>,
-    /// The SELinux context, as USER:ROLE:TYPE:RANGE; parts may be empty or left out at the end, and a single word is the type.
+    /// The SELinux context, as USER:ROLE:TYPE:RANGE. Parts may be empty, or omitted at the end. A single word is the type.
     pub(crate) selinux: Option<String>,
-    /// Removes a directory with its content.
+    /// Whether to remove a directory that is not empty.
     #[serde(default)]
     pub(crate) force: bool,
-    /// A program that has to find the new file well before it takes the place of the old one; `{}` is the path of the new file.
+    /// A program that validates the new file before it replaces the old one. `{}` stands for the path of the new file.
     pub(crate) validate: Option<Command>,
-    /// True if nobody may see the content: there is no difference to be shown, and the file is 0600 unless a mode is given.
+    /// Whether the content is secret. It is not shown in diffs, and the default mode is 0600.
     #[serde(default)]
     pub(crate) sensitive: bool,
-    /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
+    /// Whether to write to the existing file instead of replacing it, for mount points.
     #[serde(default)]
     pub(crate) in_place: bool,
-    /// The suffix of the copy that is kept beside the file when its content is replaced.
+    /// The suffix of a backup that is kept when the content is replaced.
     pub(crate) backup: Option<String>,
 }
 
-/// The kinds of files that can be at a path.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -61,7 +61,7 @@ pub(crate) enum Ensure {
     /// A regular file.
     #[default]
     Present,
-    /// Nothing.
+    /// The path does not exist.
     Absent,
     /// A directory.
     Directory,
@@ -96,7 +96,7 @@ impl Definition for FileDefinition {
 
     fn invalid_values(&self) -> Vec<Invalid> {
         let path = values::target("path", &self.path).map(drop);
-        // Nothing will have these values.
+        // Other values are not used.
         if self.ensure == Ensure::Absent {
             return Invalid::all([path]);
         }
@@ -150,22 +150,24 @@ impl Definition for FileDefinition {
 }
 
 impl FileDefinition {
-    /// The path, with its leading slash.
+    /// Returns the path.
     pub(crate) fn path(&self) -> &Path {
         Path::new(&self.path)
     }
 
-    /// Returns true if the content of the file is declared, and not only what it is like.
+    /// Returns true if the content is declared, and not only attributes.
     pub(crate) fn declares_content(&self) -> bool {
         self.content.is_some() || self.source.is_some()
     }
 
-    /// Returns true if access is declared that is not a part of the state of the path: that of what is below, or beyond owner and mode.
+    /// Returns true if permissions are declared that are not part of the path's state: recursive ones, ACLs or an SELinux context.
     pub(crate) fn declares_access(&self) -> bool {
         self.ensure != Ensure::Absent && (self.recurse || self.acl.is_some() || self.selinux.is_some())
     }
 
-    /// The mode, if one is given.
+    /// Returns the declared mode.
+    ///
+    /// # Errors If it is not a valid mode.
     pub(crate) fn mode(&self) -> Result<Option<u32>, Invalid> {
         self.mode.as_deref().map(|text| values::mode("mode", text)).transpose()
     }
@@ -175,7 +177,7 @@ fn validate_source(source: &str) -> Result<(), Invalid> {
     if is_name(Path::new(source)) {
         return Ok(());
     }
-    // In a folder it would be an overlay of something.
+    // A file in a subdirectory would be an overlay.
     Err(Invalid::new("source", format!("{source:?} is not the name of a file directly in the resource directory")))
 }
 

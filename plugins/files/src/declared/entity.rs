@@ -1,4 +1,4 @@
-//! A declared file: its report, and the answers to questions about it.
+//! The entity of a declared file.
 
 use super::definition::{Ensure, FileDefinition};
 use crate::overlay::FileEntity;
@@ -7,23 +7,23 @@ use holo_plugin::{Asset, EntityReport};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A path that is declared, or was.
+/// A declared path, or an orphan.
 #[derive(Debug)]
 pub(crate) struct DeclaredFile {
     pub(crate) path: PathBuf,
-    /// The same without symlinks in its parents, as it was when the entities were listed.
+    /// The path without symlinks in its parents, as of the scan.
     pub(crate) canonical: PathBuf,
-    /// The files that declare it, as the user knows them.
+    /// The files that declare it, as shown to the user.
     pub(crate) sources: Vec<PathBuf>,
-    /// The template that its content is rendered from, if it is, as the user knows it.
+    /// The template of its content, if any, as shown to the user.
     pub(crate) template: Option<PathBuf>,
-    /// The time limit of programs.
+    /// The timeout of programs.
     pub(crate) timeout: Option<Duration>,
-    /// The declaration; `None` for an orphan.
+    /// The declaration, or `None` for an orphan.
     pub(crate) definition: Option<FileDefinition>,
-    /// The overlay that the path had before, and that still has to be taken away.
+    /// A former overlay of the path that has not been scrubbed yet.
     pub(crate) overlay: Option<Box<FileEntity>>,
-    /// The edges from when it was declared, for an orphan.
+    /// The stored report of an orphan.
     pub(crate) orphan: Option<Box<EntityReport>>,
 }
 
@@ -44,7 +44,7 @@ impl DeclaredFile {
         let parents = [&self.path, &self.canonical].into_iter().filter_map(|path| path.parent());
         report.edges.needs.extend(parents.map(|parent| Asset::new("path", parent.display().to_string())));
         if self.canonical != self.path {
-            // A declaration with another spelling of the path is about the same file.
+            // Other declarations may spell the path of the same file differently.
             report.edges.provides.push(Asset::new("path", self.canonical.display().to_string()));
         } else {
             report.edges.needs.dedup();
@@ -69,7 +69,7 @@ impl DeclaredFile {
 }
 
 impl FileDefinition {
-    /// Describes the declaration for people: never a content.
+    /// Describes the declaration without its content.
     fn summary(&self) -> String {
         let mut words = vec![
             match self.ensure {

@@ -1,4 +1,4 @@
-//! Applying and scrubbing declared files, many together.
+//! Applies and scrubs declared files, many together.
 
 mod preparation;
 mod with_access;
@@ -15,50 +15,49 @@ use holo_change::{Commits, Ended, Tree, commit};
 use holo_plugin::{Applied, Entity, Host, Job, Output, SetAnswers};
 use std::path::PathBuf;
 
-/// The maximal number of attempts to make a file by force that is changed by others each time.
+/// The maximum number of attempts with `--force` if the file keeps being changed concurrently.
 const ATTEMPTS: usize = 3;
 
-/// Makes changes of declared files.
 struct Executor<'a> {
     inspection: Inspection<'a>,
     store: TrackStore<Tracks>,
     known: Known,
-    /// True if there may be records of access.
+    /// True if there may be permission records.
     has_access: bool,
 }
 
-/// The consequences of a change, apart from its files.
+/// What to do after a change, besides its files.
 struct Consequences {
     /// The index of the entity in its set.
     index: usize,
-    /// The entities that the path is taken over from.
+    /// The entities from which the path is taken over.
     takes_over: Vec<String>,
-    /// True if a person's work meanwhile is overwritten.
+    /// True if concurrent changes are overwritten.
     force: bool,
     effect: Effect,
 }
 
-/// The effect of a change once it is made.
+/// The effect of a change.
 enum Effect {
-    /// The entity's state is the same as before.
+    /// The state of the entity does not change.
     None,
-    /// The entity is made; the message.
+    /// The entity is provisioned; contains the message.
     Made(String),
-    /// The path is what it was before us.
+    /// The original state of the path is restored.
     Scrubbed { shown: String, path: PathBuf, base: State, before: State, is_anything_found: bool },
 }
 
 /// The result of preparing a change.
 enum Prepared {
-    /// There is nothing more to do.
+    /// Nothing is left to do.
     Ended(Applied),
     Change(Box<EntityChange<Tracks>>, Consequences),
 }
 
-/// Applies declared files, those that take the same steps together. With records, what is known from earlier applies to be unchanged is not
-/// read again.
+/// Applies declared files, and commits independent changes together. With `records`, files that are recorded as unchanged are not read
+/// again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, DeclaredFile>], records: bool, answers: &mut dyn SetAnswers) {
-    // An overlay that has to go keeps others from the state directory itself.
+    // Scrubbing an overlay takes the lock of the state directory itself.
     let mut ready = Vec::new();
     for (index, job) in set.iter().enumerate() {
         let Some(overlay) = &job.entity.overlay else {
@@ -92,14 +91,14 @@ impl<'a> Executor<'a> {
         Ok(Executor { inspection, store, known, has_access })
     }
 
-    /// Applies files, each with its index in the set.
+    /// Applies files. Each comes with its index in the set.
     fn apply(&self, jobs: &[(usize, Job<'_, DeclaredFile>)], answers: &mut dyn SetAnswers) {
         let mut commits = Commits::default();
-        // An entity that has a path now takes over from the one that had it.
+        // Declared entities come first, because they may take over paths of orphans.
         let (declared, orphans): (Vec<_>, Vec<_>) = jobs.iter().partition(|(_, job)| job.entity.definition.is_some());
         for (number, &(index, job)) in declared.iter().copied().chain(orphans).enumerate() {
             let validates = job.entity.definition.as_ref().is_some_and(|definition| definition.validate.is_some());
-            // The program may look at what came before.
+            // The validation program may read files that were changed before.
             if validates || number == declared.len() {
                 self.tell(commits.flush(&self.store), answers);
             }
@@ -109,14 +108,14 @@ impl<'a> Executor<'a> {
                 continue;
             }
             self.begin(index, job, &mut commits, answers);
-            // The inspection of the next file depends on the changes of those before it.
+            // The next file is inspected only after the changes on which it may depend are committed.
             self.tell(commits.poll(&self.store, false), answers);
         }
         self.tell(commits.flush(&self.store), answers);
         self.known.keep();
     }
 
-    /// Prepares the change of a file, and adds it to those that are made together.
+    /// Prepares the change of a file, and adds it to the group that is committed together.
     fn begin(
         &self,
         index: usize,
@@ -129,7 +128,7 @@ impl<'a> Executor<'a> {
             Ok(Prepared::Ended(applied)) => answers.end(index, applied),
             Err(error) => {
                 let applied = error.tell(&mut answers.output(index));
-                // Putting back may have come half way.
+                // A scrub may have been completed partially.
                 let is_untouched = job.entity.definition.is_some() && job.entity.overlay.is_none();
                 answers.end(index, if is_untouched { applied.with_nothing_changed() } else { applied });
             }
@@ -160,7 +159,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Returns the result of a change that was made.
+    /// Returns the result of a committed change.
     fn applied(
         &self,
         remembered: &Remembered<Tracks>,
@@ -191,7 +190,7 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Removes what is not needed any more.
+/// Removes records that are no longer needed.
 pub(crate) fn tidy(
     host: &Host,
     is_ours: impl Fn(&str) -> bool,
@@ -203,7 +202,7 @@ pub(crate) fn tidy(
     if access::has_records(host) { access::tidy(host, &bases, output) } else { Ok(()) }
 }
 
-/// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
+/// Removes the directory of the records if it is empty, which happens if a run was killed after it had removed the last record.
 pub(crate) fn remove_empty_folder(host: &Host) {
     let tracker = || Tracker::open(host.locations(), &bases(host)?);
     if has_folder(host)
@@ -212,7 +211,7 @@ pub(crate) fn remove_empty_folder(host: &Host) {
         tracker.remove_empty_folders();
     }
     if access::has_records(host) {
-        // What cannot be removed does no harm.
+        // An empty directory does no harm.
         let _ = access::remove_empty_folder(host);
     }
 }

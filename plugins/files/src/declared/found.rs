@@ -1,4 +1,4 @@
-//! All files that are declared, or were, and the entities that they are.
+//! The declared files of a scan and their entities.
 
 use super::FileDefinition;
 use super::declaration::{Declaration, find_contradictions, publish};
@@ -18,31 +18,31 @@ use holo_plugin::{Entity, EntityReport, Host, Output};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-/// The declarations, and the records of earlier ones.
+/// The declarations and records of a scan.
 pub(crate) struct Found {
     definitions: Definitions<FileDefinition>,
     records: Records,
 }
 
-/// A file with two contradicting declarations; it is left alone.
+/// A file with two conflicting declarations, which is left alone.
 pub(crate) struct Contradicted {
     pub(crate) report: EntityReport,
-    /// The two that one has to choose between.
+    /// The message that names both.
     pub(crate) reason: String,
 }
 
-/// Managed files that are declared, were declared, or had to do with one of those.
+/// Managed files that are declared, were declared, or conflict with a declared file.
 #[derive(Default)]
 pub(crate) struct Files {
     #[expect(clippy::vec_box, reason = "they are large, stay where they are from here on, and there may be very many")]
     pub(crate) declared: Vec<Box<Declared<DeclaredFile>>>,
-    /// Those that have an overlay now.
+    /// Formerly declared files that have an overlay now.
     pub(crate) leaving: BTreeMap<PathBuf, DeclaredFile>,
     pub(crate) contradicted: Vec<Contradicted>,
 }
 
 impl Found {
-    /// Takes what is declared, beside what is remembered.
+    /// Combines declarations and records.
     pub(crate) fn new(
         definitions: Definitions<FileDefinition>,
         host: &Host,
@@ -51,7 +51,7 @@ impl Found {
     ) -> Found {
         let records = inspection::bases(host).and_then(|bases| {
             let folder = bases.folder_stamp()?;
-            // Of very many records, only listing their names takes longer than all else.
+            // With many records, even listing their names takes most of the time.
             if !definitions.is_whole() && !bases.has_journal()? && known.define_all_of(folder.as_ref()) {
                 return Ok(Records::Orphans(BTreeMap::new()));
             }
@@ -71,20 +71,20 @@ impl Found {
         Found { definitions, records }
     }
 
-    /// Returns the locations of declarations, by the IDs of their entities.
+    /// Returns the locations of declarations by entity ID.
     pub(crate) fn locations(&self) -> BTreeMap<String, String> {
         let defined = self.definitions.valid.iter();
         defined.map(|(id, defined)| (id.clone(), defined.common.location.to_string())).collect()
     }
 
-    /// Returns true if nothing is declared, as on a machine that has overlays alone.
+    /// Returns true if there are neither declarations nor records of them.
     pub(crate) fn is_empty(&self) -> bool {
         self.definitions.valid.is_empty() && self.definitions.is_whole() && self.records.get().is_empty()
     }
 
-    /// The entities, given those that have an overlay. Where a path has been both, what is wanted now takes the other one with it: an
-    /// overlay that nothing lays over any more goes before the declared file comes, and the other way round. Where it is to be both, it is
-    /// neither, and stays as it is.
+    /// Creates the entities, given those that have an overlay. If a path changes between overlay and declaration, its new entity also
+    /// removes the former one: an orphaned overlay is scrubbed before the declared file is provisioned, and vice versa. If a path has both,
+    /// it is left alone.
     pub(crate) fn into_entities(
         self,
         overlays: &mut BTreeMap<PathBuf, FileEntity>,
@@ -135,7 +135,7 @@ impl Found {
                         output.error(&reason);
                     }
                     let mut report = entity.report();
-                    // It is said already what is wrong.
+                    // The conflict has already been reported.
                     report.edges.owns.clear();
                     files.contradicted.push(Contradicted { report, reason });
                 }

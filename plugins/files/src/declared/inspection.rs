@@ -1,4 +1,4 @@
-//! Looking at declared files: what is known of them, what has to be done, and what a person has changed.
+//! Inspects declared files: their records, the changes to make, and manual changes.
 
 use super::definition::FileDefinition;
 use super::entity::DeclaredFile;
@@ -12,7 +12,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// The folder of all records of declared files: version 3 has the rest of the state directory.
+/// The directory of records. Version 3 uses the rest of the state directory.
 const FOLDER: &str = ".declared";
 
 /// Opens the records of declared files.
@@ -25,14 +25,14 @@ pub(super) fn has_folder(host: &Host) -> bool {
     host.state_dir().join(FOLDER).exists()
 }
 
-/// The host's files, and what is known of them.
+/// The files of the host and their records.
 pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
     pub(super) bases: BaseStore,
     pub(super) tracker: Tracker,
 }
 
-/// The path that an entity is about, without symlinks in its parents, and its record.
+/// The canonical path of an entity, and its record.
 pub(super) struct Subject {
     pub(super) path: PathBuf,
     pub(super) remembered: Remembered<Tracks>,
@@ -41,17 +41,17 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Returns true if it is known what was at the path before, so that nothing is to be taken over from others.
+    /// Returns true if the original state of the path is recorded, so that no other record has to be taken over.
     pub(super) fn is_known(&self) -> bool {
         self.remembered.base.get(&self.path).is_some()
     }
 }
 
-/// The effect of scrubbing on the entity's paths.
+/// The effect of scrubbing an entity.
 pub(super) struct Scrubbing {
-    /// The current states.
+    /// The current states of its paths.
     pub(super) found: Found,
-    /// True if something of a person's would be lost.
+    /// True if manual changes would be lost.
     pub(super) needs_force: bool,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Inspection<'a> {
         Ok(self.bases.recall(&entity.id())?)
     }
 
-    /// Returns the path that an entity is about, and its record; if another entity had it before, that one's record, and its ID.
+    /// Returns the path of an entity and its record. If other entities had the path before, takes over their records and returns their IDs.
     pub(super) fn subject(
         &self,
         entity: &DeclaredFile,
@@ -90,7 +90,7 @@ impl<'a> Inspection<'a> {
         Ok(Subject { path, remembered, takes_over })
     }
 
-    /// Decides what has to be done, if anything.
+    /// Decides whether the path has to be changed.
     pub(super) fn decide(
         &self,
         subject: &mut Subject,
@@ -104,7 +104,7 @@ impl<'a> Inspection<'a> {
         let track =
             track.map(|track| track.seen_as(|state| wanted::as_far_as_declared(definition, state, &current, &desired)));
         let mut decision = self.tracker.decide(&subject.path, track.as_ref(), &current, &desired)?;
-        // Another entity may have made what goes with a directory, and a person may have changed it.
+        // Files that are removed along with a directory may have been provisioned by other entities, and changed manually since.
         let children = || wanted.states.iter().filter(|(path, _)| *path != subject.path).map(|(path, _)| path);
         let taken = self.tracker.adopt(&mut subject.remembered, children().cloned())?;
         for path in children() {
@@ -119,7 +119,7 @@ impl<'a> Inspection<'a> {
         Ok((decision, wanted, current))
     }
 
-    /// Returns the paths that the entity once made and is not about any more, as a symlink on the way leads elsewhere.
+    /// Returns paths that the entity provisioned earlier and no longer owns, because a symlink in its path has changed.
     pub(super) fn leftovers(&self, subject: &Subject, force: bool) -> Result<Found, DeclaredError> {
         let mut leftovers = Found::new();
         for (path, track) in subject.remembered.base.iter().filter(|(path, _)| !path.starts_with(&subject.path)) {
@@ -172,13 +172,13 @@ impl<'a> Inspection<'a> {
         Ok(Verdict::WouldChange(vec![format!("would {} {what}", back.0)]))
     }
 
-    /// Returns what was made and what is there, where that can be shown by files.
+    /// Returns the provisioned and the current state as files, where this is possible.
     pub(super) fn difference(&self, entity: &DeclaredFile) -> Option<FilePair> {
         let remembered = self.recall(entity).ok()??;
         let path = own_path(&remembered.base, &entity.path);
         let track = remembered.base.get(&path)?;
         let provisioned = track.provisioned.as_ref()?;
-        // There is nothing to read in a directory.
+        // Directories have no content to compare.
         if track.sensitive || matches!(provisioned, State::Directory { .. }) {
             return None;
         }
@@ -190,20 +190,20 @@ impl<'a> Inspection<'a> {
         let made = wanted::as_far_as_declared(definition, provisioned, &current, desired);
         let there = self.tracker.place(&path).shown();
         if made == current {
-            // Nothing differs, which is more than that nothing is known.
+            // Equal files show that there is no difference, as opposed to an unknown one.
             return Some(FilePair::new(there.clone(), there).with_applied_label(entity.id()));
         }
         if made.content() != current.content() || made.content().is_none() {
             return self.tracker.difference(&entity.id(), &path, Some(&made)).ok();
         }
-        // The content may be one that was never kept, as it is not ours.
+        // An unmanaged content was never stored, so compare with a copy of the current one.
         let (below, preview) = (Path::new("file"), Preview::new(self.host, entity.id().as_bytes()).ok()?);
         let content = std::fs::read(&there).ok()?;
         let attributes = made.attributes();
         let mode = attributes.map_or(0, |attributes| attributes.mode);
         let copy = preview.from(below);
         Shown::File { content, mode }.write(&copy).ok()?;
-        // Owner and mode are shown by more than a difference; none but root can give the owner.
+        // Besides the mode, `holo diff` shows the owner, which only root can set.
         if let Some(attributes) = attributes.filter(|_| rustix::process::geteuid().is_root()) {
             chown(&copy, Some(attributes.uid), Some(attributes.gid)).ok()?;
         }
@@ -229,7 +229,7 @@ impl<'a> Inspection<'a> {
     }
 }
 
-/// The path of an orphan as it is in its record: the one that is not below another.
+/// Returns the path of an orphan as recorded: the recorded path that is not below another one.
 pub(super) fn own_path(tracks: &Tracks, path: &Path) -> PathBuf {
     let first = || tracks.iter().map(|(path, _)| path).next();
     if tracks.get(path).is_some() { path.to_owned() } else { first().unwrap_or_else(|| path.to_owned()) }

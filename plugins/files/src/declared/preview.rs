@@ -1,4 +1,4 @@
-//! Previews: what a declared path is, and what applying it would make of it.
+//! Previews: a declared path before and after an apply.
 
 use super::entity::DeclaredFile;
 use super::inspection::{Inspection, own_path};
@@ -12,17 +12,17 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The state that a path would have.
+/// A change of a path.
 struct Change {
     path: PathBuf,
     current: State,
     desired: State,
-    /// The content, if it is kept nowhere yet.
+    /// The new content, if it is not stored yet.
     bytes: Option<Vec<u8>>,
     sensitive: bool,
 }
 
-/// Returns the two files, if they differ and can be shown.
+/// Returns the two files, or `None` if they are equal or cannot be shown.
 pub(super) fn preview(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option<FilePair>, DeclaredError> {
     let change = match &entity.definition {
         Some(_) => declared(entity, inspection)?,
@@ -53,7 +53,7 @@ fn scrubbed(entity: &DeclaredFile, inspection: &Inspection<'_>) -> Result<Option
     Ok((current != desired).then_some(Change { path, current, desired, bytes: None, sensitive }))
 }
 
-/// Returns what the path of an entity that nothing declares any more is going to be; none if nothing is going to be there.
+/// Returns the image of an orphan's path after scrubbing, or `None` if it will not exist.
 pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Image>, DeclaredError> {
     let inspection = Inspection::open(host)?;
     let Some(remembered) = inspection.recall(entity)? else { return Ok(None) };
@@ -78,7 +78,7 @@ pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Imag
     Ok(image.map(with))
 }
 
-/// Returns what is at a path, in this state, for the record of the run; nothing if nothing is there.
+/// Returns the current content of a path for the history of the run, or `None` if there is none.
 pub(super) fn live(path: &Path, state: &State, inspection: &Inspection<'_>) -> Result<Option<Shown>, DeclaredError> {
     Ok(match state {
         State::File { attributes, .. } => {
@@ -98,7 +98,7 @@ fn pair(
 ) -> Result<Option<FilePair>, DeclaredError> {
     let Change { path, current, desired, bytes, sensitive } = change;
     let is_directory = |state: &State| matches!(state, State::Directory { .. });
-    // There is nothing to read in a directory.
+    // Directories have no content to compare.
     if is_directory(current) || is_directory(desired) {
         return Ok(None);
     }

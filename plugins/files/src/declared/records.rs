@@ -4,11 +4,10 @@ use holo_change::base_store::Remembered;
 use holo_change::tracked::Tracks;
 use std::collections::BTreeMap;
 
-/// The records of declared files.
 pub(super) enum Records {
-    /// Those of all.
+    /// The records of all files.
     All(BTreeMap<String, Remembered<Tracks>>),
-    /// Those of files that nothing declares any more, as not all others have been asked for.
+    /// The records of orphans only, because the scan is limited to some files.
     Orphans(BTreeMap<String, Remembered<Tracks>>),
 }
 

@@ -1,4 +1,4 @@
-//! Declared files that are known to be unchanged, and need not be read.
+//! Declared files that are recorded as unchanged and need not be read.
 
 use super::entity::DeclaredFile;
 use super::inspection::Inspection;
@@ -9,17 +9,17 @@ use holo_plugin::Host;
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 
-/// The size of the record from which on reading it takes longer than reading a file. In a chain, files come one by one.
+/// The maximum size of the record in bytes per file to check. A larger record takes longer to read than the files.
 const WORTH_READING: u64 = 4096;
 
-/// The record of what is known to be unchanged.
+/// The record of unchanged files.
 pub(super) struct Known {
     record: RefCell<UnchangedRecord>,
-    /// Where it is kept; none if it is not.
+    /// The location of the record, or `None` if it is not used.
     layout: Option<Layout>,
 }
 
-/// The state of all that decides about a declared file.
+/// The fingerprint of everything that determines the result for a declared file.
 pub(super) struct Deciding {
     id: String,
     fingerprint: Fingerprint,
@@ -27,7 +27,7 @@ pub(super) struct Deciding {
 }
 
 impl Known {
-    /// Opens the record if it is worth reading for so many files, and no killed run has left something to be put in order first.
+    /// Opens the record, unless it is too large for the number of files or a killed run has to be recovered first.
     pub(super) fn open(host: &Host, inspection: &Inspection<'_>, files: usize) -> Known {
         let is_in_order = inspection.bases.has_journal().is_ok_and(|has_journal| !has_journal);
         let layout = if files > 0 && is_in_order { Layout::open(host).ok() } else { None };
@@ -40,10 +40,10 @@ impl Known {
         Known { record: RefCell::new(record), layout }
     }
 
-    /// Returns the state of all that decides about a file, as far as that can be told from the outside. It has to be asked for before the file
-    /// is read.
+    /// Returns the fingerprint of everything that determines the result for a file, or `None` if this cannot be determined from metadata.
+    /// Must be called before the file is read.
     ///
-    /// The record of the file is a part of it: with that, who had its path before, and what else the entity has made.
+    /// It covers the record of the file, and thereby former owners of the path and other files of the entity.
     pub(super) fn deciding(&self, entity: &DeclaredFile, inspection: &Inspection<'_>) -> Option<Deciding> {
         self.layout.as_ref()?;
         let (definition, host, tracker) = (entity.definition.as_ref()?, inspection.host, &inspection.tracker);
@@ -59,12 +59,12 @@ impl Known {
         Some(Deciding { id, fingerprint, files })
     }
 
-    /// Returns true if the file was as it should be in this state.
+    /// Returns true if the file is recorded as unchanged with this fingerprint.
     pub(super) fn is_unchanged(&self, deciding: &Deciding) -> bool {
         self.record.borrow().knows(deciding.id.as_bytes(), deciding.fingerprint)
     }
 
-    /// Remembers that the file is as it should be, if a change would give it another state from now on.
+    /// Records the file as unchanged, provided that any later change will alter the fingerprint.
     pub(super) fn found_unchanged(&self, deciding: &Deciding) {
         let mut record = self.record.borrow_mut();
         if deciding.files.iter().flatten().all(|stamp| record.can_rely_on(stamp)) {
@@ -72,12 +72,12 @@ impl Known {
         }
     }
 
-    /// Forgets a file.
+    /// Removes a file from the record.
     pub(super) fn forget(&self, entity: &DeclaredFile) {
         self.record.borrow_mut().forget(entity.id().as_bytes());
     }
 
-    /// Keeps for the next apply what this one has learned.
+    /// Writes the record for the next apply.
     pub(super) fn keep(&self) {
         if let Some(layout) = &self.layout {
             record::keep(&self.record.borrow(), layout);

@@ -1,4 +1,4 @@
-//! The desired state of a declared path, given what is there.
+//! The desired state of a declared path, given its current state.
 
 use super::definition::{Ensure, FileDefinition};
 use bstr::ByteSlice;
@@ -8,24 +8,24 @@ use holo_plugin::{Accounts, Applied, ForceTo, Host, Output};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The suffix of a source that is rendered.
+/// The suffix of a source that is a template.
 pub(super) const TEMPLATE_SUFFIX: &str = ".holotemplate";
-/// Directories that may not be removed with everything in them: the root's own ones, and these below them.
+/// Directories that must not be removed recursively, in addition to all directories in the root directory.
 const PROTECTED: [&str; 6] = ["/usr/bin", "/usr/lib", "/usr/sbin", "/usr/share", "/var/lib", "/var/log"];
 
-/// The reason why a path cannot become what is declared.
+/// Why a path cannot be brought into its desired state.
 #[derive(Clone, Debug)]
 pub(super) enum DeclaredError {
-    /// It could be by force; the reason is a fragment.
+    /// `--force` is required; contains the reason.
     NeedsForce(String),
-    /// It could by force: somebody has changed it since it was looked at.
+    /// `--force` is required, because the path was changed after it was inspected.
     Meanwhile,
-    /// It cannot, for this reason.
+    /// It is impossible; contains the reason.
     Never(String),
 }
 
 impl DeclaredError {
-    /// Says the reason on `output`, and returns the result of the apply.
+    /// Prints the error and returns the result of the apply.
     pub(super) fn tell(self, output: &mut Output<'_>) -> Applied {
         match self {
             DeclaredError::NeedsForce(reason) => Applied::NeedsForce(ForceTo::Proceed(reason)),
@@ -44,11 +44,11 @@ impl<E: std::fmt::Display> From<E> for DeclaredError {
     }
 }
 
-/// The desired states of the entity's paths: its own, last of all, and everything in a directory that goes.
+/// The desired states of the entity's paths. The contents of a removed directory come first, its own path last.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) states: Vec<(PathBuf, State)>,
-    /// The bytes of the file, which are not kept yet.
+    /// The content of the file, which is not stored yet.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl Wanted {
     }
 }
 
-/// Finds out the desired state of a path, and changes nothing.
+/// Determines the desired state of a path without changing anything.
 pub(super) fn of(
     definition: &FileDefinition,
     path: &Path,
@@ -83,7 +83,7 @@ pub(super) fn of(
         _ => {}
     }
     if definition.ensure != Ensure::Absent {
-        // Also a symlink that leads nowhere is no directory.
+        // A dangling symlink is not a directory either.
         tracker.place(definition.path()).check_way()?;
     }
     let attributes = || attributes(definition, current, host);
@@ -102,7 +102,7 @@ pub(super) fn of(
                     bytes = Some(new);
                     digest
                 }
-                // Only mode and owner are managed, or that there is a file at all.
+                // Only attributes are managed, or the existence of the file.
                 None => current.content().cloned().unwrap_or_else(|| {
                     bytes = Some(Vec::new());
                     Digest::of_bytes(b"")
@@ -114,8 +114,8 @@ pub(super) fn of(
     Ok(Wanted { states: vec![(path.to_owned(), state)], bytes })
 }
 
-/// A state that was made, with what is not declared as it is now: that may change without any work on ours. A content that is
-/// going to be lost always counts as a person's.
+/// Returns a provisioned state with undeclared attributes replaced by the current ones, which may change freely. A content that would be
+/// lost always counts as a manual change.
 pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, current: &State, desired: &State) -> State {
     let attributes = |made: Attributes, current: Attributes| Attributes {
         mode: if definition.mode.is_some() || definition.sensitive { made.mode } else { current.mode },
@@ -140,7 +140,7 @@ pub(super) fn as_far_as_declared(definition: &FileDefinition, made: &State, curr
     }
 }
 
-/// The attributes that are declared, and otherwise those that are there; what is new is root's or ours.
+/// Returns the declared attributes, and for the rest the current ones. New files belong to the user who runs holo.
 fn attributes(definition: &FileDefinition, current: &State, host: &Host) -> Result<Attributes, DeclaredError> {
     let ours = Attributes {
         mode: match definition.ensure {
@@ -182,7 +182,7 @@ pub(super) fn owners(definition: &FileDefinition, host: &Host) -> Result<(Option
     Ok((uid, gid))
 }
 
-/// Returns the declared content of the file, if there is one.
+/// Returns the declared content of the file, if any.
 pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option<Vec<u8>>, DeclaredError> {
     let Some(source) = &definition.source else {
         return Ok(definition.content.as_ref().map(|content| content.clone().into_bytes()));
@@ -212,7 +212,7 @@ pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option
     Ok(Some(rendered.text.into_bytes()))
 }
 
-/// Nothing where a directory is, and nothing of what is in it.
+/// Returns the states for the removal of a directory and its contents.
 fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) -> Result<Wanted, DeclaredError> {
     let mut states = Vec::new();
     let shown = tracker.place(path).shown().display().to_string();
@@ -230,7 +230,7 @@ fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) 
     Ok(Wanted { states, bytes: None })
 }
 
-/// Adds everything below a directory, and the directory itself, the deepest first.
+/// Adds a directory and everything below it, deepest paths first.
 fn collect(
     directory: &Path,
     tracker: &Tracker,

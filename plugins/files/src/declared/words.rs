@@ -1,8 +1,8 @@
-//! Words for changes of paths: for one that would be made, and for one that was made. They go before the path.
+//! Verbs for changes of paths, pending and completed.
 
 use holo_change::tracked::State;
 
-/// Returns the words for a path that becomes another state.
+/// Returns the verbs for a change of a path's state.
 pub(super) fn change(current: &State, desired: &State) -> (String, String) {
     match (current, desired) {
         (_, State::Absent) => ("remove".to_owned(), "removed".to_owned()),
@@ -16,7 +16,7 @@ pub(super) fn change(current: &State, desired: &State) -> (String, String) {
 
 pub(super) const FORGET: (&str, &str) = ("forget", "forgot");
 
-/// Returns the words for a path whose base comes back.
+/// Returns the verbs for restoring a path.
 pub(super) fn back(base: &State, current: &State) -> (&'static str, &'static str) {
     match base {
         base if base == current => FORGET,

@@ -1,4 +1,4 @@
-//! The declarations that may have to do with some of all: they are about the same file, or one is in the way of the other.
+//! Finds declarations that may interact with given ones: those of the same file, and those above or below it.
 
 use crate::paths::Paths;
 use bstr::{BString, ByteSlice};
@@ -7,40 +7,40 @@ use holo_plugin::{Asset, Host};
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-/// The key whose value is the path that a table is about.
+/// The key of a table's path.
 const PATH: &str = "path";
 
-/// Tables, by what their paths have to do with each other.
+/// Tables, indexed by the relations between their paths.
 pub(super) struct Related<'t> {
     tables: &'t [(OutlinedTable<'t>, Option<TableId<'t>>)],
-    /// The directory and the name that each table is about.
+    /// The directory and the file name of each table.
     names: Vec<(usize, &'t str)>,
     directories: Vec<Directory<'t>>,
 }
 
-/// A directory with declared files.
+/// A directory that contains declared files.
 struct Directory<'t> {
     path: &'t Path,
     canonical: PathBuf,
-    /// The symlinks that it leads through.
+    /// The symlinks in its path.
     symlinks: Vec<PathBuf>,
 }
 
-/// The paths that others can have to do with.
+/// The paths of tables that interact with a set of tables.
 #[derive(Default)]
 struct Wanted {
-    /// A table about one of these is about the same file.
+    /// Tables with these paths are about the same file.
     same: HashSet<PathBuf>,
-    /// A table about one of these is in the way, unless something can be in it.
+    /// Tables with these paths conflict unless they are directories or symlinks.
     above: HashSet<PathBuf>,
-    /// The parents of all these.
+    /// The parents of all these paths.
     parents: HashSet<PathBuf>,
-    /// Nothing can be in one of these.
+    /// Paths that cannot have anything below them.
     in_the_way: Vec<PathBuf>,
 }
 
 impl<'t> Related<'t> {
-    /// Returns none if it cannot be told what one of the tables is about.
+    /// Indexes tables. Returns `None` if the path of a table is unknown.
     pub(super) fn new(tables: &'t [(OutlinedTable<'t>, Option<TableId<'t>>)], host: &Host) -> Option<Related<'t>> {
         let paths = Paths::new(host);
         let (mut names, mut directories, mut by_path) = (Vec::with_capacity(tables.len()), Vec::new(), HashMap::new());
@@ -48,7 +48,7 @@ impl<'t> Related<'t> {
         for (table, id) in tables {
             let path = id.filter(|id| id.key == PATH).map(|id| id.name).or_else(|| table.text_of(PATH))?;
             let (directory, name) = path.rsplit_once('/').filter(|(_, name)| !["", ".", ".."].contains(name))?;
-            // Most often a directory is that of the table before.
+            // Usually the directory is that of the table before.
             if last.is_none_or(|(last, _)| last != directory) {
                 let index = *by_path.entry(directory).or_insert_with(|| {
                     let shown = if directory.is_empty() { "/" } else { directory };
@@ -68,8 +68,8 @@ impl<'t> Related<'t> {
         Some(Related { tables, names, directories })
     }
 
-    /// Returns for each table true if it has to do with these entities, be that through others; none if one of them is not known to concern
-    /// nobody else.
+    /// Returns for each table whether it interacts with these entities, directly or through others, or `None` if one of them may interact
+    /// with any table.
     pub(super) fn to(&self, ids: &[BString]) -> Option<Vec<bool>> {
         let asked: HashSet<&[u8]> = ids.iter().map(|id| id.as_slice()).collect();
         let names: HashSet<&[u8]> = asked.iter().filter_map(|id| Some(id.split_once_str(":")?.1)).collect();
@@ -95,10 +95,10 @@ impl<'t> Related<'t> {
         Some(self.with_related(|index| are_asked.get(index) == Some(&true)))
     }
 
-    /// Returns for each table true if its entity may come right before or after one that needs and provides these assets, or has to do with
-    /// such an entity; none if that cannot be told.
+    /// Returns for each table whether its entity may be ordered next to one that needs and provides these assets, or interacts with such an
+    /// entity. Returns `None` if that is unknown.
     pub(super) fn to_neighbours(&self, needs: &[Asset], provides: &[Asset]) -> Option<Vec<bool>> {
-        // Declared files need nothing else than paths and accounts, and provide paths alone.
+        // Declared files need only paths and accounts, and provide only paths.
         if provides.iter().any(|asset| asset.kind != "path") {
             return None;
         }
@@ -127,9 +127,9 @@ impl<'t> Related<'t> {
         Some(self.with_related(is_neighbour))
     }
 
-    /// Returns for each table true if it is meant, or may concern others, or has to do with one of those.
+    /// Returns for each table whether it is selected, has no known ID, or interacts with one of those.
     fn with_related(&self, is_meant: impl Fn(usize) -> bool) -> Vec<bool> {
-        // Tables that may concern others are read anyway.
+        // Tables without a known ID are always read.
         let tables = self.tables.iter().enumerate();
         let mut chosen: Vec<bool> = tables.map(|(index, (_, id))| id.is_none() || is_meant(index)).collect();
         let mut new = chosen.clone();
@@ -144,7 +144,7 @@ impl<'t> Related<'t> {
         chosen
     }
 
-    /// Returns true if nothing can be in what a table is about.
+    /// Returns true if nothing can be below the path of a table.
     fn is_in_the_way(&self, index: usize) -> bool {
         let ensure = self.tables.get(index).and_then(|(table, _)| table.text_of("ensure"));
         !matches!(ensure, Some("directory" | "symlink"))
@@ -155,7 +155,7 @@ impl<'t> Related<'t> {
         Some((self.directories.get(*directory)?, name))
     }
 
-    /// Adds what others can be that have to do with a table.
+    /// Adds every path that may interact with this table.
     fn add(&self, index: usize, wanted: &mut Wanted) {
         let Some((directory, name)) = self.directory_of(index) else { return };
         let canonical = directory.canonical.join(name);
@@ -171,7 +171,7 @@ impl<'t> Related<'t> {
         wanted.same.insert(canonical);
     }
 
-    /// Returns for each table true if it is wanted, and not chosen yet.
+    /// Returns for each table whether it is wanted and not chosen yet.
     fn found_by(&self, wanted: &Wanted, chosen: &[bool]) -> Vec<bool> {
         let is_below = |directory: &Directory<'_>| {
             let Directory { path, canonical, symlinks } = directory;

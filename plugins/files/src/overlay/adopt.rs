@@ -1,4 +1,4 @@
-//! Adopting what a person has done to a target: it becomes a resource file of the administrator's, which comes last.
+//! Adopts manual changes of a target as a local resource file, which is applied last.
 
 use crate::overlay::desired;
 use crate::overlay::distribution::Distribution;
@@ -17,16 +17,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The disambiguator of what is adopted.
+/// The disambiguator of adopted resource files.
 pub(crate) const LOCAL: &str = "90-local";
-/// The permissions of others.
+/// The permission bits of others.
 const OTHERS: u32 = 0o007;
 const LABELS: Labels<'static> = Labels { one: "the file as it is", base: "as it was", other: "the resource files" };
 
-/// The reason for which a target is not adopted; the text is whole.
+/// Why a target cannot be adopted.
 type Refusal = EvaluationError;
 
-/// Writes the resource file for what a person has done to the target.
+/// Writes the resource file for manual changes of a target.
 pub(crate) fn adopt(entity: &FileEntity, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
     let adopted = Layout::open(host)
         .map_err(EvaluationError::from)
@@ -37,7 +37,7 @@ pub(crate) fn adopt(entity: &FileEntity, host: &Host, adoption: Adoption<'_>, ou
     })
 }
 
-/// A target, with everything that is needed to adopt it.
+/// A target to adopt.
 struct Target<'a> {
     entity: &'a FileEntity,
     layout: Layout,
@@ -100,13 +100,13 @@ impl Target<'_> {
         resource_mode(if self.entity.is_sensitive() { 0 } else { current.mode })
     }
 
-    /// Returns true if a resource is one of the administrator's.
+    /// Returns true if a resource file is in the administrator's directory.
     fn is_local(&self, resource: &Resource) -> bool {
         let own = self.host.below_root(Path::new("/etc/holo/resources"));
         self.entity.resource_directory(resource).starts_with(own)
     }
 
-    /// Returns the patch that was adopted before.
+    /// Returns the patch from an earlier adoption.
     fn local_patch(&self) -> Option<&Resource> {
         let mut resources = self.entity.resources.iter();
         resources.find(|resource| {
@@ -121,16 +121,16 @@ impl Target<'_> {
         others
     }
 
-    /// Returns what resource files make of the base.
+    /// Returns the result of applying resource files to the base.
     fn evaluate(&self, entity: &FileEntity, base: &Image) -> Result<Image, Refusal> {
         if entity.is_orphan() {
             return Ok(base.clone());
         }
-        // What it is made of is in the cache, which goes when the run ends.
+        // Its content is in the cache, which is removed at the end of the run.
         Ok(desired::evaluate(entity, base, &self.layout, &mut Output::new(&mut Silence))?.image)
     }
 
-    /// Returns what the resource files had made of the target when it was written, but for the patch that was adopted before.
+    /// Returns what resource files had made of the target when it was provisioned, without the patch from an earlier adoption.
     fn made_before(&self, base: &Image, made: &[u8]) -> Result<Vec<u8>, Refusal> {
         let provisioned = Image::load(&self.layout.images.provisioned(&self.entity.path))?;
         let was_written = provisioned.is_some();
@@ -140,7 +140,7 @@ impl Target<'_> {
         let Some(patch) = patch else { return Ok(made.to_vec()) };
         Ok(match patch.reversed().apply_exactly(&text) {
             Ok(before) => before,
-            // It was adopted after the target was written.
+            // The patch was adopted after the target was provisioned.
             Err(_) if patch.apply(&text).is_ok() => text,
             Err(_) => made.to_vec(),
         })
@@ -151,7 +151,7 @@ impl Target<'_> {
         OsString::from_vec(name).into()
     }
 
-    /// Writes a resource file. An empty one stands for one that shall go.
+    /// Writes a resource file. An empty file requests the removal of an existing one.
     fn write(&self, suffix: &[u8], content: &[u8], mode: u32) -> Result<(), Refusal> {
         Ok(write(&self.directory.join(self.below(suffix)), content, mode)?)
     }
@@ -196,7 +196,7 @@ impl Target<'_> {
         Ok(Adopted::Done { definition: String::new() })
     }
 
-    /// Writes both sides of a conflict, for a person to resolve.
+    /// Writes both sides of a conflict to a file for manual resolution.
     fn write_conflict(&self, text: &[u8]) -> Result<PathBuf, Refusal> {
         let name = self.entity.path.file_name().unwrap_or_default();
         let path = self.host.cache_dir().join("conflicts").join(path_digest(&self.entity.path)).join(name);
@@ -205,7 +205,7 @@ impl Target<'_> {
     }
 }
 
-/// Returns the reason not to adopt a file that something is beside which an apply would take for a new version of its package.
+/// Returns the reason not to adopt a target with a file next to it that the next apply would take as a new version from the package.
 fn waiting_version(path: &Path, layout: &Layout, host: &Host) -> Result<Option<String>, Refusal> {
     let waiting = Distribution::of(host.system().os_release()).peek(&layout.images.target(path))?;
     Ok(waiting.map(|(stock, current)| {
@@ -215,24 +215,24 @@ fn waiting_version(path: &Path, layout: &Layout, host: &Host) -> Result<Option<S
     }))
 }
 
-/// Returns the same reason for a file that nothing manages.
+/// Like `waiting_version`, but for an unmanaged file.
 pub(crate) fn has_waiting_version(path: &Path, host: &Host) -> Option<String> {
     let layout = Layout::open(host).ok()?;
     waiting_version(path, &layout, host).ok()?
 }
 
-/// Returns the patch of the target at a path.
+/// Returns the patch for the target at a path.
 pub(crate) fn patch(path: &Path, from: &[u8], to: &[u8]) -> Vec<u8> {
     let path = path.as_os_str().as_bytes();
     [b"--- a", path, b"\n+++ b", path, b"\n", &hunks(from, to)[..]].concat()
 }
 
-/// Returns the mode of a resource file, given that of what is in it: what others may not read is nobody's business there either.
+/// Returns the mode of a resource file from that of the target: what others cannot read must not be readable there either.
 pub(crate) fn resource_mode(mode: u32) -> u32 {
     if mode & OTHERS == 0 { 0o600 } else { 0o644 }
 }
 
-/// Writes a file and the folders above it.
+/// Writes a file and creates its parent directories.
 pub(crate) fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), PathError> {
     make_folder(path)?;
     let written = fs::write(path, content).and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode)));
@@ -244,7 +244,7 @@ fn make_folder(path: &Path) -> Result<(), PathError> {
     made.map_err(|error| PathError::new("mkdir", path, error))
 }
 
-/// Says how modes and owners differ.
+/// Describes the difference of modes and owners.
 fn words(current: &Image, made: &Image) -> String {
     let words = |image: &Image| format!("{:04o} {}:{}", image.mode, image.uid, image.gid);
     format!("{} instead of {}", words(current), words(made))

@@ -1,4 +1,4 @@
-//! The origins of the lines of a target: its base, its resource files, and what a person has changed.
+//! The origins of the lines of a target: its base, its resource files, or a manual change.
 
 use crate::overlay::desired;
 use crate::overlay::entity::{FileEntity, Kind, Resource};
@@ -12,7 +12,7 @@ use holo_plugin::{Host, Origin, Output, Silence, Span};
 use std::collections::VecDeque;
 use std::fs;
 
-/// Returns the origins, if the target and everything that it is made of are text.
+/// Returns the origins of the lines, if the target and all its sources are text files.
 pub(crate) fn blame(entity: &FileEntity, host: &Host) -> Result<Option<Vec<Span>>, EvaluationError> {
     let layout = Layout::open(host)?;
     let images = &layout.images;
@@ -38,14 +38,14 @@ pub(crate) fn blame(entity: &FileEntity, host: &Host) -> Result<Option<Vec<Span>
     }
     let provisioned = Image::load(&images.provisioned(&entity.path))?;
     let applied = provisioned.as_ref().map(read).transpose()?.flatten().unwrap_or_default();
-    // What the resource files do not have any more is not a person's.
+    // Lines that the resource files no longer contain are not manual changes.
     let earlier = Origin::Other("applied earlier".into());
     let applied = Traced::uniform(applied, &earlier).become_text(text.clone(), |_, _| Origin::Edited);
     let origin = |index: usize, _: &[u8]| applied.origin(index).cloned().unwrap_or(Origin::Edited);
     Ok(Some(traced.become_text(text, origin).into_spans()))
 }
 
-/// Follows what a resource has made of the text.
+/// Traces the change that a resource file makes.
 fn step(entity: &FileEntity, resource: &Resource, before: &Traced, made: Vec<u8>) -> Traced {
     let path = entity.shown_resource(resource);
     let line = |index: usize| Origin::Resource { path: path.clone(), line: index + 1 };
@@ -66,7 +66,7 @@ fn step(entity: &FileEntity, resource: &Resource, before: &Traced, made: Vec<u8>
                 .filter_map(|(index, line)| Some((index, line.strip_prefix(b"+")?)))
                 .collect();
             before.become_text(made, |_, new| {
-                // They are in the order of the text.
+                // The added lines are in text order.
                 let found = added.iter().position(|(_, line)| line.trim_end() == new.trim_end());
                 found
                     .and_then(|found| added.drain(..=found).next_back())

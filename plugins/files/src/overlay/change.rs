@@ -1,27 +1,27 @@
-//! A change of a target on its way to the disk, and what becomes of the entity when it is there.
+//! A change of a target until it is committed, and the outcome for its entity.
 
 use holo_change::image_store::{ImageChange, ImageStore};
 use holo_change::{Ended, Meanwhile, PathHandle};
 use holo_plugin::{Applied, ForceTo};
 use std::path::{Path, PathBuf};
 
-/// A change that is to be made for an entity.
+/// A change to commit for an entity.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) files: ImageChange,
     pub(crate) consequences: Consequences,
 }
 
-/// The consequences of a change, apart from its files.
+/// What to do after a change, besides its files.
 #[derive(Debug)]
 pub(crate) struct Consequences {
     /// The index of the entity in its set.
     pub(crate) index: usize,
-    /// The outcome if all goes well.
+    /// The outcome on success.
     pub(crate) outcome: Applied,
-    /// Files in the cache that the new content was read from.
+    /// Files in the cache from which the new content is read.
     pub(crate) scratch: Vec<PathHandle>,
-    /// True if a stock file may have been moved out of the target's place.
+    /// True if a stock file may have been moved away from the target's path.
     pub(crate) may_have_moved_stock: bool,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Outcome {
     /// The index of the entity in its set.
     pub(crate) index: usize,
     pub(crate) applied: Applied,
-    /// The error.
+    /// The error, if any.
     pub(crate) failure: Option<String>,
-    /// The target whose own file is its base now.
+    /// The target whose original file has become its base.
     pub(crate) shares_base: Option<PathBuf>,
 }
 
@@ -44,12 +44,12 @@ impl Change {
         Change { files: ImageChange::new(path), consequences }
     }
 
-    /// Sets the outcome if all goes well.
+    /// Sets the outcome on success.
     pub(crate) fn outcome(&mut self, outcome: Applied) {
         self.consequences.outcome = outcome;
     }
 
-    /// Returns the outcome if there is nothing to be done.
+    /// Returns the outcome if no change is needed.
     pub(crate) fn into_outcome(self) -> Applied {
         self.consequences.clean_up();
         self.consequences.outcome
@@ -62,7 +62,7 @@ impl Consequences {
     }
 }
 
-/// Returns the reason to require force, where somebody has changed a target since it was looked at.
+/// Returns why force is required after the target was changed concurrently.
 pub(crate) fn force_to(meanwhile: Meanwhile) -> ForceTo {
     match meanwhile {
         Meanwhile::Changed => ForceTo::Overwrite,
@@ -85,8 +85,8 @@ impl From<Ended<ImageStore, Consequences>> for Outcome {
     }
 }
 
-/// Something went wrong with an entity. Version 3 of this plugin says so in words, not by its exit status.
+/// An entity failed. Version 3 of the plugin reports that with messages, not with its exit status.
 pub(crate) const FAILED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: false };
 
-/// The same, and the target is what it was.
+/// An entity failed, and its target is unchanged.
 pub(crate) const FAILED_UNCHANGED: Applied = Applied::Failed { version_3_status: 0, nothing_changed: true };

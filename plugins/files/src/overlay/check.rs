@@ -1,4 +1,4 @@
-//! Checking: finding out what an apply would do, without changing anything.
+//! Check: what an apply would do.
 
 use crate::overlay::context::Context;
 use crate::overlay::desired;
@@ -14,22 +14,22 @@ use crate::overlay::scrub;
 use holo_change::{Image, Unmanageable};
 use holo_plugin::{ForceTo, Host, Job, Output, Verdict};
 
-/// The effect of applying an entity that was looked at with others, and the output about it.
+/// The result for an entity that was checked together with others, and its output.
 pub(crate) struct Checked {
     verdict: Verdict,
     said: Said,
 }
 
 impl Checked {
-    /// Says what there was to say, and returns the effect.
+    /// Prints the output and returns the verdict.
     pub(crate) fn tell(self, output: &mut Output<'_>) -> Verdict {
         self.said.repeat(output);
         self.verdict
     }
 }
 
-/// Returns the effect of applying each of many entities; `None` where a program or template has a part in it, or for all if they cannot be
-/// looked at together. With records, what is known from earlier applies to be unchanged is not read again.
+/// Checks many entities. The result is `None` for an entity that involves a program or template, and for all if they cannot be checked
+/// together. With `records`, entities that are recorded as unchanged are not read again.
 pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>], records: bool) -> Vec<Option<Checked>> {
     let Ok(mut context) = Context::open_to_look(host, records) else {
         return set.iter().map(|_| None).collect();
@@ -50,7 +50,7 @@ pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>], records: bool
 
 type FileJob<'a, 'e> = &'a Job<'e, FileEntity>;
 
-/// Returns the effect of applying the entity. Errors are said on `output`.
+/// Checks one entity. Prints errors.
 pub(crate) fn check(entity: &FileEntity, host: &Host, output: &mut Output<'_>) -> Verdict {
     let distribution = Distribution::of(host.system().os_release());
     match Layout::open(host) {
@@ -79,7 +79,7 @@ fn try_check(
     if entity.is_orphan() {
         return Ok(scrub::check(entity, layout, distribution)?);
     }
-    // If the package manager is unknown, an apply says so; there is nothing to be found beside the target.
+    // For an unknown distribution, an apply prints a warning, and no files next to the target are considered.
     let waiting = distribution.peek(&target)?;
     let target = waiting.as_ref().map_or(&target, |(_, current)| current);
     let current = Image::load(target)?;
@@ -99,7 +99,7 @@ fn try_check(
         Some((stock, _)) => Image::load(stock)?.ok_or(Unmanageable::WrongType)?,
         None => base,
     };
-    // An apply that was killed may have come as far as its intent; the next one takes it from there.
+    // An apply that was killed after writing the target left its intent, and the next apply completes it.
     let intent = Image::load(&layout.images.intent(&entity.path))?;
     if intent.map_or(Ok(false), |intent| current.equals(&intent))? {
         return would(format!("would record what an interrupted apply has made of {shown}"));

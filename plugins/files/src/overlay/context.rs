@@ -1,4 +1,4 @@
-//! The context of work on entities: opened and found out once for a whole set.
+//! Data that is opened or computed once for a whole set.
 
 use crate::overlay::distribution::Distribution;
 use crate::overlay::layout::Layout;
@@ -11,7 +11,7 @@ use holo_plugin::{Host, Output, Silence};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// The context that is opened and found out once for a whole set.
+/// Data that is shared by the entities of a set.
 pub(crate) struct Context<'a> {
     pub(crate) host: &'a Host,
     pub(crate) layout: Layout,
@@ -19,9 +19,9 @@ pub(crate) struct Context<'a> {
     pub(crate) record: UnchangedRecord,
     pub(super) recovery: Recovery,
     pub(super) threads: usize,
-    /// There are bases that some process can write to, and that could not be copied.
+    /// True if a process could write to a base that could not be copied.
     has_shared_bases: bool,
-    /// The lock on the state directory, if something may be changed.
+    /// The lock on the state directory, unless the set is only checked.
     _held: Option<OwnedFd>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Context<'a> {
         Ok(Context { _held: Some(held), ..Context::new(host, layout, recovery, records) })
     }
 
-    /// Opens it for looking alone: nothing is put in order, and nothing may be changed.
+    /// Opens the context for a check, which neither recovers nor changes anything.
     pub(crate) fn open_to_look(host: &'a Host, records: bool) -> Result<Context<'a>> {
         let layout = Layout::open(host)?;
         let recovery = Recovery::look(&layout.images)?;
@@ -51,13 +51,13 @@ impl<'a> Context<'a> {
         Context { host, threads, layout, distribution, record, recovery, has_shared_bases: false, _held: None }
     }
 
-    /// Returns true if changes may be committed while others are prepared. After a killed apply, one is done after the other: the same
-    /// folders may be made for one entity and removed for another.
+    /// Returns true if changes may be committed while others are prepared. After a killed apply they must be sequential, because the same
+    /// directory may be created for one entity and removed for another.
     pub(crate) fn commits_in_background(&self) -> bool {
         self.threads > 1 && !self.recovery.was_needed()
     }
 
-    /// Replaces the bases of these targets, which were their own files, by copies if others can write to them.
+    /// Replaces bases of these targets that are original files and may still be written to by copies.
     pub(crate) fn separate_bases(&mut self, targets: &mut Vec<PathBuf>) {
         self.has_shared_bases |= !self.layout.images.separate_open_bases(targets);
         targets.clear();
@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
 
     pub(crate) fn close(&self) {
         record::keep(&self.record, &self.layout);
-        // While the folder is there, the next apply looks what is to be put in order.
+        // As long as the directory exists, the next apply checks whether a recovery is needed.
         let images = &self.layout.images;
         let is_in_order = !self.recovery.was_needed() || !images.has_records_without_base(self.host.locations());
         if !self.has_shared_bases && is_in_order {
@@ -74,7 +74,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Returns the paths of all targets. The apply that follows says what there is to say.
+/// Returns the paths of all targets. Errors are left to the apply that follows.
 fn targets(host: &Host) -> Vec<PathBuf> {
     let entities = scan::all(host, &mut Output::new(&mut Silence)).unwrap_or_default();
     entities.into_iter().map(|entity| entity.path).collect()

@@ -1,4 +1,4 @@
-//! The desired image of a target: its base, changed by resource files.
+//! The desired image of a target: its base with resource files applied.
 
 use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::evaluation::EvaluationError;
@@ -11,18 +11,18 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
-/// The mode of a file that takes a symlink's place: that of every symlink, less the usual umask.
+/// The mode of a file that replaces a symlink: that of all symlinks, minus the usual umask.
 const MODE_AFTER_SYMLINK: u32 = 0o755;
 
-/// A desired image, and the files that were written on the way to it.
+/// A desired image and its temporary files.
 #[derive(Debug)]
 pub(crate) struct Desired {
     pub(crate) image: Image,
-    /// The results of holoscripts, to be removed when the image has been written.
+    /// Temporary files with results of holoscripts, to be removed after the image is written.
     pub(crate) scratch: Vec<PathHandle>,
 }
 
-/// Applies the resources to the base, in their order. Those before the last plain one would be overwritten, and are not looked at.
+/// Applies the resource files to the base in order. Those before the last plain one are skipped, because they would be overwritten.
 pub(crate) fn evaluate(
     entity: &FileEntity,
     base: &Image,
@@ -32,7 +32,7 @@ pub(crate) fn evaluate(
     evaluate_in_steps(entity, base, layout, output, &mut |_, _| {})
 }
 
-/// Does the same, and hands on what each resource has made.
+/// Like `evaluate`, but calls `on_step` with the result of each resource file.
 pub(crate) fn evaluate_in_steps(
     entity: &FileEntity,
     base: &Image,
@@ -42,7 +42,7 @@ pub(crate) fn evaluate_in_steps(
 ) -> Result<Desired, EvaluationError> {
     let first = entity.resources.iter().rposition(|resource| resource.kind == Kind::Plain).unwrap_or(0);
     let mut desired = Desired { image: base.clone(), scratch: Vec::new() };
-    // True if the content so far is trusted, which matters if it is a symlink.
+    // True if the current content is trusted, which matters if it is a symlink.
     let mut is_trusted = base.is_trusted();
     for (index, resource) in entity.resources.iter().enumerate().skip(first) {
         let image = match resource.kind {
@@ -80,7 +80,7 @@ pub(crate) fn evaluate_in_steps(
     Ok(desired)
 }
 
-/// The base with another content. Mode, owner and extended attributes stay its own.
+/// Returns the base with another content. Mode, owner and extended attributes stay.
 pub(crate) fn laid_over(base: &Image, content: Content) -> Image {
     let becomes_file = base.is_symlink() && !matches!(content, Content::Symlink(_));
     let mode = if becomes_file { MODE_AFTER_SYMLINK } else { base.mode };
@@ -90,7 +90,7 @@ pub(crate) fn laid_over(base: &Image, content: Content) -> Image {
 impl Desired {
     pub(crate) fn clean_up(&self) {
         for place in &self.scratch {
-            // The whole cache directory goes at the end of the run anyway.
+            // The cache directory is removed at the end of the run anyway.
             let _ = place.remove();
         }
     }
@@ -119,13 +119,13 @@ fn script_content(
     let timeout = entity.sidecar.as_ref().and_then(|sidecar| sidecar.timeout);
     process::filter(&program, input, written, timeout, output)
         .map_err(|reason| EvaluationError(format!("execution of {} failed: {reason}", program.display())))?;
-    // The programs that it has called may have moved any directory.
+    // The programs started by the script may have moved any directory.
     layout.forget();
     let image = Image::load(result)?.ok_or_else(|| missing(result))?;
     Ok(image.content)
 }
 
-/// Renders the template with the content so far as its `input`.
+/// Renders the template with the current content as its `input`.
 fn template_content(
     entity: &FileEntity,
     resource: &Resource,
@@ -163,7 +163,7 @@ fn template_content(
     Ok(image.content)
 }
 
-/// The file that a program or template shall read, be it that which a symlink leads to. What becomes of it has its mode and owner.
+/// Returns the file that a program or template reads: the target of the symlink, if it is one. The result gets its mode and owner.
 fn resolved(entity: &FileEntity, so_far: &Image, is_trusted: bool, layout: &Layout) -> Result<Image, EvaluationError> {
     let Content::Symlink(target) = &so_far.content else { return Ok(so_far.clone()) };
     if !is_trusted {

@@ -1,8 +1,8 @@
-//! The family of the distribution: it decides how stock files are left beside targets.
+//! The family of the distribution, which determines how package managers store stock files.
 
 use holo_plugin::system::OsRelease;
 
-/// A family of distributions whose package managers leave the same files.
+/// A family of distributions whose package managers use the same suffixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Distribution {
     Alpine,
@@ -10,14 +10,14 @@ pub(crate) enum Distribution {
     Debian,
     /// Fedora and SUSE.
     Rpm,
-    /// The pretended distribution of scenarios, which leaves nothing.
+    /// The simulated distribution of scenarios, which has no suffixes.
     Unittest,
-    /// None that we know; these are its IDs.
+    /// An unknown distribution, with the IDs from os-release.
     Unknown(Vec<String>),
 }
 
 impl Distribution {
-    /// The family that `os-release(5)` names.
+    /// Returns the family that `os-release(5)` names.
     pub(crate) fn of(release: &OsRelease) -> Distribution {
         let ids = release.ids();
         let known = ids.iter().find_map(|id| match *id {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_families_by_id_or_by_what_is_like_it() {
+    fn family_is_found_by_id_or_id_like() {
         let of = |text: &str| Distribution::of(&OsRelease::parse(text));
         assert_eq!(of("NAME=x\nID=debian\n"), Distribution::Debian);
         assert_eq!(of("ID=ubuntu\nID_LIKE=debian"), Distribution::Debian);

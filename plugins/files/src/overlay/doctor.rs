@@ -1,4 +1,4 @@
-//! Diagnoses of resource files that nobody reads, and of files that package managers and killed applies have left.
+//! Diagnoses resource files that are never used, and leftovers of package managers and killed applies.
 
 use crate::overlay::distribution::Distribution;
 use crate::overlay::entity::{Kind, Resource};
@@ -13,16 +13,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path};
 use walkdir::WalkDir;
 
-/// The suffixes of the names of new stock files, whatever the distribution: a person may have changed it.
+/// The suffixes of stock files of all distributions, as a file may have been copied from another one.
 const STOCK: [&str; 6] = [".pacnew", ".apk-new", ".dpkg-dist", ".dpkg-new", ".ucf-dist", ".rpmnew"];
-/// The suffix of a file that is about to take its target's place.
+/// The suffix of the temporary file that replaces a target.
 const TEMPORARY: &str = ".holonew";
-/// The suffixes of the names of definitions.
+/// The suffixes of definition files.
 const DEFINITIONS: [&str; 2] = [".toml", ".toml.jinja"];
-/// Where configuration files are that package managers have an eye on.
+/// The directory in which package managers protect configuration files.
 const CONFIGURATION: &str = "/etc";
 
-/// Returns everything that is wrong.
+/// Returns all diagnoses.
 pub(crate) fn diagnose(host: &Host) -> Vec<Diagnosis> {
     let mut found: Vec<Diagnosis> = distribution(host).into_iter().collect();
     let resources = host.resources().walk().unwrap_or_default();
@@ -43,7 +43,7 @@ fn distribution(host: &Host) -> Option<Diagnosis> {
     Some(Diagnosis::new(Level::Warning, title, remedy))
 }
 
-/// Returns what is wrong with a resource file.
+/// Diagnoses a resource file.
 fn resource(file: &ResourceFile, host: &Host) -> Option<Diagnosis> {
     let shown = file.path.display();
     let mut components = file.below.components();
@@ -69,7 +69,7 @@ fn resource(file: &ResourceFile, host: &Host) -> Option<Diagnosis> {
     })
 }
 
-/// Finds the files beside definitions that are not their sources either.
+/// Diagnoses files next to definition files that are not their sources.
 fn without_disambiguator(resources: &[ResourceFile]) -> Vec<Diagnosis> {
     let name = |file: &ResourceFile| file.below.as_os_str().as_bytes().to_vec();
     let is_definition = |file: &&&ResourceFile| DEFINITIONS.iter().any(|suffix| name(file).ends_with_str(suffix));
@@ -86,7 +86,7 @@ fn without_disambiguator(resources: &[ResourceFile]) -> Vec<Diagnosis> {
     unread.map(diagnosis).collect()
 }
 
-/// Finds the files that package managers and killed applies have left beside others.
+/// Diagnoses leftovers of package managers and killed applies.
 fn beside_targets(host: &Host) -> impl Iterator<Item = Diagnosis> {
     let folder = host.below_root(Path::new(CONFIGURATION));
     let entries = WalkDir::new(&folder).sort_by_file_name().into_iter().filter_map(Result::ok);

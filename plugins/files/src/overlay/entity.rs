@@ -1,4 +1,4 @@
-//! A managed file: its path, and the resource files that define it.
+//! The entity of an overlay: a target and its resource files.
 
 use crate::overlay::secrets;
 use crate::overlay::sidecar::Sidecar;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The prefix of this plugin's IDs.
+/// The prefix of the IDs of this plugin.
 pub(crate) const PREFIX: &[u8] = b"file:";
 /// The suffix of resource files that are programs.
 pub(crate) const SCRIPT_SUFFIX: &[u8] = b".holoscript";
@@ -21,27 +21,27 @@ pub(crate) const TEMPLATE_SUFFIX: &[u8] = b".holotemplate";
 /// The suffix of resource files that are patches.
 pub(crate) const PATCH_SUFFIX: &[u8] = b".holopatch";
 
-/// A target, with everything that is laid over it.
+/// A target with its resource files.
 #[derive(Clone, Debug)]
 pub(crate) struct FileEntity {
-    /// Its path below the root, with a leading slash.
+    /// The path below the root, with a leading slash.
     pub(crate) path: PathBuf,
-    /// Its resources, in the order of application; none for an orphan.
+    /// The resource files in the order of application. Empty for an orphan.
     pub(crate) resources: Vec<Resource>,
-    /// True if the target is still a file or symlink; looked at only for orphans.
+    /// True if the target is a file or symlink. Set for orphans only.
     pub(crate) target_exists: bool,
-    /// True if the scan has seen its base.
+    /// True if the scan found a base.
     pub(crate) has_base: bool,
-    /// What was said of it beside its resources.
+    /// The settings from a sidecar, if any.
     pub(crate) sidecar: Option<Arc<Sidecar>>,
-    /// By which all of this is found.
+    /// The host, for paths and settings.
     host: Arc<Host>,
 }
 
-/// A file that is laid over the target, or a program that changes it.
+/// A resource file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
-    /// Its path below the resource directory.
+    /// The path below the resource directory.
     pub(crate) path: PathBuf,
     /// The index of that directory.
     pub(crate) directory: usize,
@@ -50,13 +50,13 @@ pub(crate) struct Resource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Its content replaces the target's.
+    /// Its content replaces that of the target.
     Plain,
-    /// Its output, given the content so far, replaces the target's.
+    /// A program that reads the current content and prints the new one.
     Script,
-    /// Its rendering, given facts, data and the content so far, replaces the target's.
+    /// A template with facts, data and the current content as input.
     Template,
-    /// A unified diff, which is applied to the content so far.
+    /// A unified diff of the current content.
     Patch,
 }
 
@@ -76,7 +76,7 @@ impl FileEntity {
         &self.host
     }
 
-    /// Facts and data of the host.
+    /// Returns the facts and data of the host.
     pub(crate) fn knowledge(&self) -> &Knowledge {
         self.host.knowledge()
     }
@@ -89,8 +89,8 @@ impl FileEntity {
         self.resources.is_empty()
     }
 
-    /// The resources that decide about the target's content, if nothing but their contents does: the last plain one, or the base if there
-    /// is none, and patches of it.
+    /// Returns the resource files that determine the target's content without running programs: the last plain one, if any, and patches
+    /// after it. Returns `None` if programs or templates are involved.
     pub(crate) fn deciding_resources(&self) -> Option<&[Resource]> {
         let patches = self.resources.iter().rev().take_while(|resource| resource.kind == Kind::Patch).count();
         let before = self.resources.len() - patches;
@@ -102,19 +102,19 @@ impl FileEntity {
         self.resources.get(first..).filter(|deciding| !deciding.is_empty())
     }
 
-    /// The program that has to find the new content well.
+    /// Returns the program that validates the new content.
     pub(crate) fn validation(&self) -> Option<Validation<'_>> {
         let sidecar = self.sidecar.as_deref()?;
         let Sidecar { validate, sensitive, timeout } = sidecar;
         validate.as_ref().map(|command| Validation { command, sensitive: *sensitive, timeout: *timeout })
     }
 
-    /// Returns true if nobody may see the content.
+    /// Returns true if the content is secret.
     pub(crate) fn is_sensitive(&self) -> bool {
         self.sidecar.as_ref().is_some_and(|sidecar| sidecar.sensitive) || secrets::is_known(&self.host, &self.path)
     }
 
-    /// Returns true if programs have a part in the target's content, or look at it before it is written.
+    /// Returns true if programs produce or validate the target's content.
     pub(crate) fn runs_programs(&self) -> bool {
         self.validation().is_some() || self.runs_scripts()
     }
@@ -154,7 +154,7 @@ impl FileEntity {
         report
     }
 
-    /// Its base, as the user knows it. So are all paths that are shown.
+    /// Returns the path of the base as shown to the user. All `shown` paths are of this kind.
     pub(crate) fn shown_base(&self) -> PathBuf {
         self.host.state_dir().join(below(BASE, &self.path))
     }
@@ -185,12 +185,12 @@ impl FileEntity {
 }
 
 impl Resource {
-    /// Parses a path below the resource directory, `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate|.holopatch]`: the target's path
-    /// and the resource; `None` for a file directly in the resource directory.
+    /// Parses a path below the resource directory of the form `DISAMBIGUATOR/path/to/target[.holoscript|.holotemplate|.holopatch]` into the
+    /// target's path and the resource file. Returns `None` for a file directly in the resource directory.
     pub(crate) fn parse(path: &Path, directory: usize) -> Option<(PathBuf, Resource)> {
         let bytes = path.as_os_str().as_bytes();
         let (_, target) = bytes.split_at_checked(bytes.find_byte(b'/')?)?;
-        // A name that is nothing but the suffix is a name.
+        // A file name that consists of the suffix only has no suffix.
         let suffix = |suffix, kind| {
             let target = target.strip_suffix(suffix).filter(|target| !target.ends_with(b"/"))?;
             Some((target, kind))
@@ -201,7 +201,7 @@ impl Resource {
         Some((OsStr::from_bytes(target).into(), Resource { path: path.to_owned(), directory, kind }))
     }
 
-    /// Returns the key by which resources of one entity are ordered: `01-foo` comes before `01-foo-bar`.
+    /// Returns the sort key of an entity's resource files: `01-foo` comes before `01-foo-bar`.
     pub(crate) fn order(&self) -> (&OsStr, Kind) {
         let disambiguator = self.path.iter().next().unwrap_or_default();
         (disambiguator, self.kind)
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_stand_for_targets() {
+    fn resource_paths_are_parsed_into_targets() {
         let parse = |path: &str| {
             Resource::parse(Path::new(path), 0)
                 .map(|(target, resource)| (target.to_str().unwrap().to_owned(), resource.kind))
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_alone_decide_where_no_program_does() {
+    fn deciding_resources_exclude_programs() {
         let deciding = |paths: &[&str]| {
             let mut entity =
                 FileEntity::new("/etc/x".into(), &Arc::new(Host::from_environment(|_| Some("/".into())).unwrap()));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_ordered_by_disambiguator_alone() {
+    fn resources_are_ordered_by_disambiguator() {
         let resource = |path: &str| Resource::parse(Path::new(path), 0).unwrap().1;
         let mut resources = [
             "01-foo-bar/etc/x",

@@ -1,10 +1,10 @@
-//! What the evaluation of a target's resource files has in common: its errors, and reading contents.
+//! Errors and helpers of the evaluation of resource files.
 
 use holo_change::error::PathError;
 use holo_change::{Content, Image, Unmanageable};
 use std::io::Read;
 
-/// The reason why the desired image of a target cannot be told; the text is whole.
+/// Why the desired image of a target cannot be determined. Contains the complete message.
 #[derive(Debug)]
 pub(crate) struct EvaluationError(pub(crate) String);
 
@@ -20,7 +20,7 @@ impl From<PathError> for EvaluationError {
     }
 }
 
-/// Returns the content of a file; none of a symlink.
+/// Returns the content of a file, or `None` for a symlink.
 pub(crate) fn read(image: &Image) -> Result<Option<Vec<u8>>, EvaluationError> {
     let Content::File { place, .. } = &image.content else { return Ok(None) };
     let mut content = Vec::new();

@@ -1,10 +1,10 @@
-//! Hints for people whose target is missing: most often the resource file is not where it was meant to be.
+//! Hints for missing targets, which are usually caused by misplaced resource files.
 
 use crate::overlay::entity::{FileEntity, Resource};
 use holo_plugin::Output;
 use std::path::{Component, Path};
 
-/// The endings of the names of files that editors and package managers leave.
+/// Suffixes of files that editors and package managers leave behind.
 const LEFTOVERS: [&str; 12] = [
     "~",
     ".bak",
@@ -19,11 +19,11 @@ const LEFTOVERS: [&str; 12] = [
     ".save",
     ".swp",
 ];
-/// The directories of a root that resource files are for. None of them is a likely disambiguator.
+/// Directories of a root that contain targets. None of them is a likely disambiguator.
 pub(crate) const DIRECTORIES: [&str; 12] =
     ["boot", "efi", "etc", "home", "lib", "lib64", "opt", "root", "run", "srv", "usr", "var"];
 
-/// Gives a hint about an entity whose target is missing. Version 3 says no more than that it cannot be managed.
+/// Prints a hint about an entity whose target is missing. In addition to this, version 3 only reports that it cannot be managed.
 pub(crate) fn missing_target(entity: &FileEntity, output: &mut Output<'_>) {
     if !entity.gives_hints() {
         return;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leftovers_are_known_by_their_names() {
+    fn leftovers_are_recognized_by_name() {
         for name in ["10-x/etc/motd~", "10-x/etc/#motd#", "10-x/etc/.motd.swp", "10-x/etc/motd.dpkg-old"] {
             assert!(is_leftover(Path::new(name)), "{name}");
         }

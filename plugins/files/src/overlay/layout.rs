@@ -1,4 +1,4 @@
-//! The places of targets, of their images, and of what they are made of.
+//! The locations of targets, images, resource files and temporary files.
 
 use crate::overlay::entity::{FileEntity, Resource};
 use crate::overlay::evaluation::EvaluationError;
@@ -10,16 +10,16 @@ use holo_plugin::Host;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The file of the known-unchanged record.
+/// The file name of the record of unchanged files.
 const RECORD: &str = ".unchanged";
 
-/// The directories that the plugin works in, opened.
+/// The directories of the plugin, opened.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// The targets and their images.
     pub(crate) images: ImageStore,
     edited: EditedFiles,
-    /// By the index of the directory.
+    /// The resource directories by index.
     resources: Vec<Arc<Tree>>,
     cache: Arc<Tree>,
 }
@@ -34,33 +34,35 @@ impl Layout {
         })
     }
 
-    /// Fails if the target of an entity, which is about to become its base, contains lines of an edit.
+    /// Checks that the target of an entity, which is about to become its base, contains no lines of an edit.
+    ///
+    /// # Errors If it does.
     pub(crate) fn reject_edited(&self, entity: &FileEntity) -> std::result::Result<(), EvaluationError> {
         let reject = |error: Unmanaged| EvaluationError(format!("skipping target: {error}"));
         self.edited.reject(&entity.path).map_err(reject)
     }
 
-    /// Has changes made by so many threads.
+    /// Sets the number of threads for changes.
     pub(crate) fn with_threads(self, threads: usize) -> Layout {
         Layout { images: self.images.with_threads(threads), ..self }
     }
 
-    /// Returns the place of the record of what earlier applies have found to be unchanged.
+    /// Returns the handle of the record of unchanged files.
     pub(crate) fn record(&self) -> PathHandle {
         self.images.state(Path::new(RECORD))
     }
 
-    /// Returns the place of a resource file.
+    /// Returns the handle of a resource file.
     pub(crate) fn resource(&self, resource: &Resource) -> PathHandle {
         self.resources.get(resource.directory).unwrap_or(&self.cache).place(&resource.path)
     }
 
-    /// Returns the place where the result of a holoscript is written.
+    /// Returns the handle of a temporary file for the result of a holoscript.
     pub(crate) fn script_result(&self, path: &Path, index: usize) -> PathHandle {
         self.cache.place(Path::new(&format!("result-{index}-{}", path_digest(path))))
     }
 
-    /// Forgets the directories that were used last; others may have moved them since.
+    /// Clears the cache of opened directories, which other processes may have moved.
     pub(crate) fn forget(&self) {
         holo_change::Store::forget_directories(&self.images);
         self.resources.iter().chain([&self.cache]).for_each(|tree| tree.forget());

@@ -1,4 +1,4 @@
-//! Resource files that are patches: what a person has changed, applied to whatever the others have made of the target.
+//! Resource files that are patches: adopted manual changes, applied to the result of other resource files.
 
 use crate::overlay::entity::{FileEntity, Kind, Resource};
 use crate::overlay::evaluation::{EvaluationError, read};
@@ -8,7 +8,7 @@ use holo_change::{Content, Image, PathHandle};
 use holo_plugin::diff::{HunkError, Labels, Patch, is_binary, merge};
 use std::io::Write;
 
-/// Writes what a patch makes of the content so far.
+/// Applies a patch and writes the result to a temporary file.
 pub(crate) fn content(
     entity: &FileEntity,
     resource: &Resource,
@@ -32,17 +32,17 @@ fn apply(entity: &FileEntity, resource: &Resource, input: &Image, layout: &Layou
         return Err(refused("not text"));
     }
     patch.apply(&text).map_err(|error @ HunkError { .. }| {
-        // What only root may read is not shown.
+        // A hunk of a private file is not shown.
         let header = error.hunk.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let hunk = if is_private { header } else { error.hunk.trim_ascii_end() };
         failed(&format!("{name}: {error}, so that nothing is written:\n{}", String::from_utf8_lossy(hunk)))
     })
 }
 
-/// A patch that was read.
+/// A parsed patch.
 struct Loaded {
     patch: Patch,
-    /// True if others than its owner may not read it.
+    /// True if only its owner can read it.
     is_private: bool,
 }
 
@@ -59,14 +59,14 @@ fn failed(reason: &str) -> EvaluationError {
     EvaluationError(format!("skipping target: {reason}"))
 }
 
-/// The image that was there before patches were applied.
+/// The image from before patches were applied.
 pub(crate) struct Unpatched {
     pub(crate) image: Image,
-    /// The place of its content, which is not needed in the end.
+    /// The temporary file with its content.
     pub(crate) place: PathHandle,
 }
 
-/// Returns what was there before its patches, for a target that was never applied, and has all of them already: they have been taken from it.
+/// Returns the original of a target that was never applied but already contains all its patches, because they were adopted from it.
 pub(crate) fn unpatched(
     entity: &FileEntity,
     current: &Image,
@@ -84,7 +84,7 @@ pub(crate) fn unpatched(
         patches.iter().try_fold(text.to_vec(), |text, patch| patch.apply_exactly(&text).ok())
     };
     if apply(&patches, &text).is_some() {
-        // They are still to be applied.
+        // The patches have not been applied.
         return Ok(None);
     }
     let Some(before) = apply(&reversed, &text) else { return Ok(None) };
@@ -98,8 +98,8 @@ pub(crate) fn unpatched(
     Ok(Some(Unpatched { image: Image { content: image.content, ..current.clone() }, place }))
 }
 
-/// Returns true if the entity has a patch, and what a person has changed is all in the desired image: then it is not lost if that is
-/// written, though others have changed the target too.
+/// Returns true if the entity has a patch, and the desired image contains all manual changes. In this case they are not lost by writing it,
+/// even if the target was also changed otherwise.
 pub(crate) fn keeps_changes(
     entity: &FileEntity,
     before: &Image,

@@ -1,4 +1,4 @@
-//! Looking at entities and preparing their changes, by provisioning or by scrubbing, many concurrently.
+//! Inspects entities and prepares their changes, many concurrently.
 
 use crate::overlay::change::{Change, FAILED};
 use crate::overlay::context::Context;
@@ -9,28 +9,28 @@ use crate::overlay::scrub;
 use holo_plugin::{Job, Output, SetAnswers, Sink, Stream};
 use std::os::unix::ffi::OsStrExt;
 
-/// A job, with the index of its entity in the set.
+/// A job with the index of its entity in the set.
 pub(crate) type Indexed<'a, 'e> = (usize, &'a Job<'e, FileEntity>);
 
-/// A change that was prepared concurrently, and the output about its entity.
+/// A change that was prepared concurrently, and its output.
 pub(crate) struct Prepared {
     pub(crate) change: Change,
     said: Said,
 }
 
 impl Prepared {
-    /// Says what there was to say, and returns the change.
+    /// Prints the output and returns the change.
     pub(crate) fn tell(self, output: &mut Output<'_>) -> Change {
         self.said.repeat(output);
         self.change
     }
 }
 
-/// Output that waits for its turn.
+/// Buffered output.
 #[derive(Default)]
 pub(crate) struct Said {
     printed: Vec<(Stream, Vec<u8>)>,
-    /// The file that is replaced.
+    /// The replaced file, for the history of the run.
     replaced: Option<String>,
 }
 
@@ -52,10 +52,10 @@ impl Sink for Said {
 }
 
 impl Context<'_> {
-    /// Returns for each entity whether there is nothing to be done, as far as that can be seen without changing anything.
+    /// Returns for each entity whether it is known to need no change.
     pub(crate) fn find_unchanged(&mut self, jobs: &[Indexed<'_, '_>]) -> Vec<bool> {
         if self.recovery.was_needed() {
-            // The change that a killed apply was at has to be recovered first.
+            // The change that a killed apply had begun has to be recovered first.
             return vec![false; jobs.len()];
         }
         let find = |&(_, job): &Indexed<'_, '_>, layout: &Layout| provision::find_unchanged(job.entity, layout, self);
@@ -68,13 +68,13 @@ impl Context<'_> {
         seen.iter().map(Option::is_some).collect()
     }
 
-    /// Does the same with each of many, with as many threads as there are processors, and returns the results in their order.
+    /// Calls `work` for each item in several threads, and returns the results in order.
     pub(crate) fn in_shares<T: Sync, R: Send>(&self, all: &[T], work: impl Fn(&T, &Layout) -> R + Sync) -> Vec<R> {
         let reopen = || Layout::open(self.host);
         holo_change::in_shares(all, self.threads, &self.layout, reopen, work)
     }
 
-    /// Returns true if the change of an entity can be prepared while others are: nothing but files and programs of its own has a part in it.
+    /// Returns true if the change of an entity can be prepared concurrently, because it depends only on its own files and programs.
     pub(crate) fn can_prepare_concurrently(&self, entity: &FileEntity) -> bool {
         let is_independent = entity.is_orphan() || entity.deciding_resources().is_some() || entity.runs_programs();
         self.works_concurrently() && is_independent
@@ -84,12 +84,12 @@ impl Context<'_> {
         self.threads > 1 && !self.recovery.was_needed()
     }
 
-    /// Returns the number of entities with programs whose changes are prepared together.
+    /// Returns the number of entities with programs that are prepared together.
     pub(crate) fn programs_at_a_time(&self) -> usize {
         if self.works_concurrently() { self.threads } else { 1 }
     }
 
-    /// Begins to work on many entities, and prepares their changes.
+    /// Begins many entities and prepares their changes.
     pub(crate) fn prepare_many(&mut self, jobs: &[Indexed<'_, '_>], answers: &mut dyn SetAnswers) -> Vec<Prepared> {
         answers.hold_back();
         for (index, job) in jobs {

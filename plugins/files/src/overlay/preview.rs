@@ -1,4 +1,4 @@
-//! Previews: what a target is, and what applying its entity would make of it.
+//! Previews: a target before and after an apply.
 
 use crate::overlay::desired::{self, Desired};
 use crate::overlay::distribution::Distribution;
@@ -14,12 +14,13 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns the two files, if they differ.
+/// Returns the two files if they differ.
 pub(crate) fn preview(entity: &FileEntity, host: &Host) -> Result<Option<FilePair>, EvaluationError> {
     preview_after(entity, host, None)
 }
 
-/// Returns the two files, if they differ, given what the target is going to be before the entity is applied if that is something else than now.
+/// Returns the two files if they differ. `before` is the image that the target will have when the entity is applied, if it is not the
+/// current one.
 pub(crate) fn preview_after(
     entity: &FileEntity,
     host: &Host,
@@ -56,7 +57,7 @@ pub(crate) fn preview_after(
     pair
 }
 
-/// Returns the target, or a copy of what is going to be moved there before, and a copy of what it would be.
+/// Returns the target, or a copy of the file that will be moved there first, and a copy of the result.
 fn pair(
     entity: &FileEntity,
     host: &Host,
@@ -83,7 +84,7 @@ fn pair(
     Ok(FilePair::new(from, preview.to(below)).with_from_label(target.as_os_str().as_bytes()))
 }
 
-/// Returns what an image shows, unless that is too large for the record of a run.
+/// Returns the content of an image, unless it is too large for the history of a run.
 pub(crate) fn shown_if_small(image: &Image) -> Result<Shown, EvaluationError> {
     match &image.content {
         Content::File { size, .. } if *size > MAX_REPLACED => Err(Unmanageable::WrongType.into()),

@@ -1,4 +1,4 @@
-//! Provisioning: the work on an entity with resource files.
+//! Provisions the target of an entity with resource files.
 
 use crate::overlay::change::{Change, FAILED, FAILED_UNCHANGED, force_to};
 use crate::overlay::context::Context;
@@ -17,20 +17,21 @@ use holo_plugin::{Validation, ValidationError};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// An entity with nothing to be done.
+/// The result for an entity that needs no change.
 #[derive(Debug)]
 pub(crate) struct Unchanged {
-    /// The state by which that will be known the next time, unless it is known already or would not be reliable.
+    /// The fingerprint to record, unless it is already recorded or would not be reliable.
     pub(crate) news: Option<Fingerprint>,
 }
 
-/// Sees whether there is nothing to be done, without changing or saying anything. If it cannot tell, or fails, that is left to [`prepare`].
+/// Returns `Some` if the entity needs no change. Neither changes nor prints anything. All other cases, including errors, are left to
+/// [`prepare`].
 pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Context<'_>) -> Option<Unchanged> {
     let Context { distribution, record, .. } = context;
-    // The output of a program is not known before it has run.
+    // The output of a program is unknown until it has run.
     let deciding = entity.deciding_resources()?;
     let target = layout.images.target(&entity.path);
-    // An entity that was never applied has none, which is seen with one look.
+    // An entity that was never applied has no base, which is cheap to detect.
     let base = layout.images.base(&entity.path);
     let base_stamp = Stamp::of(&base).ok()??;
     if !distribution.leaves_alone(&target).ok()? {
@@ -56,7 +57,7 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
         [wanted] if deciding.first()?.kind == Kind::Plain => {
             desired::laid_over(base, wanted.content.clone()).equals_all(&[current, provisioned]).ok()?
         }
-        // A link may lead anywhere, and what is there has no part in the state.
+        // Fingerprints do not cover the targets of symlinks.
         patched if patched.iter().any(Image::is_symlink) => return None,
         _ => {
             let desired = desired::evaluate(entity, base, layout, &mut Output::new(&mut Silence)).ok()?;
@@ -69,7 +70,7 @@ pub(crate) fn find_unchanged(entity: &FileEntity, layout: &Layout, context: &Con
     is_unchanged.then_some(Unchanged { news: is_reliable.then_some(state) })
 }
 
-/// Finds out what is to be done, and prepares it. Errors are said on `output`; the base is kept even then.
+/// Prepares the change of an entity. Prints errors; even after an error, the base is kept.
 pub(crate) fn prepare(
     entity: &FileEntity,
     mode: Mode<'_>,
@@ -107,7 +108,7 @@ fn try_prepare(
     let stamp = Stamp::of(&target)?;
     let current = stamp.map(|stamp| stamp.image(&target)).transpose()?;
     let known_base = match Image::load(&layout.images.base(&entity.path))? {
-        // A kill, or a disk that failed, has left the target by its base's name too: the base is still to be kept.
+        // A crash may have left the target as a hard link of its base, in which case the base has not been stored yet.
         Some(_) if target.is_same_file(&layout.images.base(&entity.path))? => None,
         base => base,
     };
@@ -153,7 +154,7 @@ fn try_prepare(
         validate(entity, validation, &desired, output)?;
     }
     let current = if entity.runs_programs() {
-        // They take as long as they like, and the target may have been saved meanwhile.
+        // Programs can take any time, and the target may have been saved meanwhile.
         if let Some(meanwhile) = change.files.meanwhile(&target)? {
             return Ok(Applied::NeedsForce(force_to(meanwhile)));
         }
@@ -189,7 +190,7 @@ fn try_prepare(
     Ok(Applied::ChangedQuietly(vec![format!("wrote {}", entity.shown_target().display())]))
 }
 
-/// Has a program look at what the target shall be.
+/// Runs the validation program on the desired content.
 fn validate(
     entity: &FileEntity,
     validation: Validation<'_>,
@@ -219,7 +220,7 @@ fn take_stock(
     Ok(image)
 }
 
-/// Returns true if the target is as we wrote it or, if we never did, as its base: then no work of a person's is lost.
+/// Returns true if the target equals the provisioned image or, if it was never provisioned, its base. Then it has no manual changes.
 pub(crate) fn is_ours(current: &Image, provisioned: Option<&Image>, base: &Image) -> Result<bool, EvaluationError> {
     Ok(current.equals(provisioned.unwrap_or(base))?)
 }

@@ -1,10 +1,10 @@
-//! The plugin's [record](UnchangedRecord) of entities that are known to be unchanged: overlays and declared files.
+//! The [record](UnchangedRecord) of unchanged overlays and declared files.
 
 use crate::overlay::layout::Layout;
 use holo_change::UnchangedRecord;
 use holo_plugin::Host;
 
-/// Reads the record that earlier applies have kept, unless everything is to be read.
+/// Reads the record, unless the user requested to read everything.
 pub(crate) fn open(host: &Host, layout: &Layout) -> UnchangedRecord {
     let mut record = UnchangedRecord::open(&layout.record());
     if host.verifies() {
@@ -13,7 +13,7 @@ pub(crate) fn open(host: &Host, layout: &Layout) -> UnchangedRecord {
     record
 }
 
-/// Keeps what this apply has learned.
+/// Writes the record of this apply.
 pub(crate) fn keep(record: &UnchangedRecord, layout: &Layout) {
     record.keep(&layout.record(), &layout.images.staged("unchanged"));
 }

@@ -1,4 +1,4 @@
-//! Finding managed files: those with resource files, and those that once had some.
+//! Scans for overlays: targets with resource files, and orphans.
 
 use crate::overlay::entity::{FileEntity, PATCH_SUFFIX, PREFIX, Resource, SCRIPT_SUFFIX, TEMPLATE_SUFFIX};
 use crate::overlay::layout::Layout;
@@ -17,12 +17,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use walkdir::{DirEntry, WalkDir};
 
-/// Lists all managed files.
+/// Lists all overlays.
 pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
     below(host, b"", output)
 }
 
-/// Lists the managed files whose IDs begin so.
+/// Lists the overlays whose IDs begin with a prefix.
 pub(crate) fn beginning(host: &Host, prefix: &BStr, output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
     match prefix.strip_prefix(PREFIX) {
         Some(path) => below(host, path.strip_prefix(b"/").unwrap_or(path), output),
@@ -31,7 +31,7 @@ pub(crate) fn beginning(host: &Host, prefix: &BStr, output: &mut Output<'_>) -> 
     }
 }
 
-/// Finds those managed files that have one of these IDs, or are at one of these paths.
+/// Returns the overlays with these IDs or paths.
 pub(crate) fn some(host: &Host, ids: &[BString], output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
     let id = |given: &BString| if given.starts_with(b"/") { [PREFIX, given].concat().into() } else { given.clone() };
     let ids: BTreeSet<BString> = ids.iter().map(id).collect();
@@ -39,7 +39,7 @@ pub(crate) fn some(host: &Host, ids: &[BString], output: &mut Output<'_>) -> Res
     found.filter_map(Result::transpose).collect()
 }
 
-/// Finds those managed files whose paths are needed, or which may need what is provided.
+/// Returns the overlays whose paths are needed, or which may need what is provided.
 pub(crate) fn neighbours(
     host: &Host,
     needs: &[Asset],
@@ -50,14 +50,14 @@ pub(crate) fn neighbours(
         assets.iter().filter(|asset| asset.kind == "path").map(|asset| asset.value.clone()).collect()
     };
     let (needed, provided) = (paths(needs), paths(provides));
-    // One that provides a path above what is needed would be in the way of that.
+    // A file at the parent path of a needed one would conflict.
     let above = needed.iter().flat_map(|path| Path::new(OsStr::from_bytes(path)).ancestors());
     let above = above.map(|path| path.as_os_str().as_bytes().into());
     let mut found = some(host, &above.chain(provided.iter().cloned()).collect::<Vec<BString>>(), output)?;
     for path in provided {
         let path = path.trim_with(|letter| letter == '/');
         let within = if path.is_empty() { BString::default() } else { [path, b"/"].concat().into() };
-        // A file where a directory would be leads there, too, and not all that is laid over it does.
+        // The walk also finds a file at the path of the directory itself, and other targets with similar paths.
         let is_within =
             |entity: &FileEntity| entity.path.as_os_str().as_bytes().get(1..).unwrap_or_default().starts_with(&within);
         found.extend(below(host, &within, output)?.into_iter().filter(is_within));
@@ -67,7 +67,7 @@ pub(crate) fn neighbours(
     Ok(found)
 }
 
-/// Returns the targets without a base in the directories that entities of other plugins are named after.
+/// Returns targets without a base in directories that are the names of entities of other plugins.
 pub(crate) fn pending_in(host: &Host, ids: &[BString]) -> Vec<PathBuf> {
     let others = ids.iter().filter(|id| !id.starts_with(PREFIX)).filter_map(|id| Some(id.split_once_str(":/")?.1));
     let found = others.flat_map(|path| {
@@ -77,10 +77,10 @@ pub(crate) fn pending_in(host: &Host, ids: &[BString]) -> Vec<PathBuf> {
     found.filter(|entity| !entity.is_orphan() && !entity.has_base).map(|entity| entity.path).collect()
 }
 
-/// Lists the managed files whose paths, without the slash before them, begin so.
+/// Lists the overlays whose paths, without the leading slash, begin with `beginning`.
 fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<FileEntity>, ScanError> {
     let shared = Arc::new(host.clone());
-    // As strings they are compared faster than as paths.
+    // Strings compare faster than paths.
     let mut entities: BTreeMap<OsString, FileEntity> = BTreeMap::new();
     for file in resource_files(host, beginning, output)? {
         if let Some((target, resource)) = Resource::parse(&file.below, file.directory) {
@@ -90,7 +90,7 @@ fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<F
         }
     }
     let layout = open(host, output)?;
-    // An apply that was killed may have put a base back, and not have come to forget the target.
+    // A killed apply may have restored a base without removing the record of the target.
     let folders = if layout.images.is_untidy() { &[BASE, PROVISIONED][..] } else { &[BASE] };
     for folder in folders {
         for path in files_below(&host.state_dir().join(folder), beginning, output)? {
@@ -108,7 +108,7 @@ fn below(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<F
     Ok(entities)
 }
 
-/// Finds one managed file by looking only where its resource files would be.
+/// Finds one overlay by testing the possible paths of its resource files.
 pub(crate) fn one(host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<FileEntity>, ScanError> {
     let Some(path) = path_of(id) else { return Ok(None) };
     let layout = open(host, output)?;
@@ -159,7 +159,7 @@ fn orphan(path: PathBuf, host: &Arc<Host>, layout: &Layout, output: &mut Output<
     orphan
 }
 
-/// The files and symlinks below the resource directories whose targets' paths begin in the given way; none if there are no directories.
+/// Returns the files and symlinks in the resource directories whose targets begin with `beginning`. Missing directories are empty.
 fn resource_files(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<ResourceFile>, ScanError> {
     match host.resources().walk_where(|below| leads_to(below.as_os_str().as_bytes(), 1, beginning)) {
         Ok(mut files) => {
@@ -174,7 +174,7 @@ fn resource_files(host: &Host, beginning: &[u8], output: &mut Output<'_>) -> Res
     }
 }
 
-/// The files and symlinks below a folder whose paths below it begin in the given way, by those; none if there is no such folder.
+/// Returns the relative paths of files and symlinks below a directory that begin with `beginning`. A missing directory is empty.
 fn files_below(folder: &Path, beginning: &[u8], output: &mut Output<'_>) -> Result<Vec<PathBuf>, ScanError> {
     if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(Vec::new());
@@ -205,7 +205,7 @@ fn files_below(folder: &Path, beginning: &[u8], output: &mut Output<'_>) -> Resu
     Ok(files)
 }
 
-/// Returns true if a path, without so many folders at its front, begins in the given way, or leads to paths that do.
+/// Returns true if a path, without its first `folders` components, begins with `beginning` or contains such paths.
 fn leads_to(path: &[u8], folders: usize, beginning: &[u8]) -> bool {
     let Some(path) = path.splitn(folders + 1, |&byte| byte == b'/').nth(folders) else { return true };
     path.is_empty()
@@ -213,7 +213,7 @@ fn leads_to(path: &[u8], folders: usize, beginning: &[u8]) -> bool {
         || beginning.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// A scan report has a line for a path, so no path may hold two.
+/// Scan reports have one line per path, so a path must not contain a newline.
 fn can_be_named(path: &[u8], shown: &Path, output: &mut Output<'_>) -> bool {
     let can_be = !path.contains(&b'\n');
     if !can_be {

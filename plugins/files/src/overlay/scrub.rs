@@ -1,4 +1,4 @@
-//! Scrubbing: putting an orphan's target back as it was found.
+//! Scrubs orphans by restoring their targets.
 
 use crate::overlay::change::{Change, FAILED};
 use crate::overlay::distribution::Distribution;
@@ -8,7 +8,7 @@ use crate::overlay::preview;
 use holo_change::{Image, Stamp, Unmanageable};
 use holo_plugin::{Applied, Output, Verdict};
 
-/// Finds out what is to be done, and prepares it. Errors are said on `output`.
+/// Prepares the change of an orphan. Prints errors.
 pub(crate) fn prepare(
     entity: &FileEntity,
     (layout, distribution): (&Layout, &Distribution),
@@ -31,7 +31,7 @@ pub(crate) fn prepare(
     }
 }
 
-/// Returns the effect of scrubbing, without changing anything.
+/// Returns the effect of scrubbing an orphan.
 pub(crate) fn check(
     entity: &FileEntity,
     layout: &Layout,
@@ -53,7 +53,7 @@ pub(crate) fn check(
     Ok(Verdict::WouldChange(vec![format!("would {}", done.words(entity, "restore", "forget"))]))
 }
 
-/// The effect of scrubbing.
+/// The result of scrubbing.
 #[derive(Clone, Copy)]
 enum Scrubbed {
     Restored,
@@ -75,7 +75,7 @@ impl Scrubbed {
     }
 }
 
-/// The target is there: it becomes its base again, or the new stock file that waits beside it.
+/// Restores an existing target to its base, or to the new stock file next to it.
 fn restore(
     entity: &FileEntity,
     (layout, distribution): (&Layout, &Distribution),
@@ -90,14 +90,14 @@ fn restore(
             let shown = entity.shown_target();
             output.print(format!(">> found updated target base: {} -> {}\n", stock.reported, shown.display()));
             let image = Image::load(&stock.place)?.ok_or(Unmanageable::WrongType)?;
-            // It is the base as well, until both go: a crash must not leave us with the old one alone.
+            // The stock file is also the base until both are removed: a crash must not leave only the old one.
             change.files.stage_base(&image, &layout.images)?;
             change.files.removes(stock.place);
             image
         }
         None => {
             let Some(stamp) = Stamp::of(&base)? else {
-                // A killed apply has put it back already.
+                // A killed apply has already restored it.
                 change.files.forget_target();
                 return Ok(Scrubbed::AsItWas);
             };
@@ -124,16 +124,16 @@ fn restore(
     Ok(Scrubbed::by(restored.as_ref()))
 }
 
-/// Returns the image that has to replace the target; `None` if it is that already.
+/// Returns the image that has to replace the target, or `None` if they are equal.
 fn to_be_restored(original: Image, current: Option<Image>) -> Result<Option<Image>, Unmanageable> {
     let Some(current) = current else { return Ok(Some(original)) };
-    // Attributes that could not be kept with the base stay as they are.
+    // Attributes that could not be stored with the base are not changed.
     let original = if original.may_lack_acl() { original.in_place_of(&current)? } else { original };
     let is_restored = current.equals(&original)? && (current.is_symlink() || current.has_attributes_of(&original)?);
     Ok((!is_restored).then_some(original))
 }
 
-/// The target is gone: so are our images of it, and the copies that its package's removal has left.
+/// Removes the images of a missing target, and the copies that the removal of its package has left.
 fn delete(
     entity: &FileEntity,
     (layout, distribution): (&Layout, &Distribution),

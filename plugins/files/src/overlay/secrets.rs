@@ -1,4 +1,4 @@
-//! Targets that were sensitive when they were applied: they still are when nothing says so any more, until they have been put back.
+//! Targets that were sensitive when they were applied. They stay sensitive without a definition until they are restored.
 
 use holo_change::PathHandle;
 use holo_change::error::{PathError, Result};
@@ -7,16 +7,16 @@ use holo_plugin::Host;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// The folder in the state directory that has an empty file for each, by the digest of its path.
+/// The directory with an empty file for each such target, named by the digest of its path.
 const FOLDER: &str = ".sensitive";
 
 /// Returns true if the target at a path was sensitive.
 pub(crate) fn is_known(host: &Host, path: &Path) -> bool {
-    // What cannot be looked at is not shown.
+    // In case of an error, assume that it was.
     host.state_dir().join(FOLDER).join(path_digest(path)).try_exists().unwrap_or(true)
 }
 
-/// Remembers that the target at a path is sensitive.
+/// Records that the target at a path is sensitive.
 pub(crate) fn remember(path: &Path, images: &ImageStore) -> Result<()> {
     let place = place(images, path);
     if place.exists()? {
@@ -31,14 +31,14 @@ pub(crate) fn remember(path: &Path, images: &ImageStore) -> Result<()> {
     synced.map_err(|error| PathError::new("fsync", place.shown(), error))
 }
 
-/// Forgets those of these targets that have been put back: there is no base of them.
+/// Removes the records of those targets that have been restored, and have no base any more.
 pub(crate) fn forget<'p>(orphans: impl Iterator<Item = &'p Path>, host: &Host, images: &ImageStore) {
     if fs::symlink_metadata(host.state_dir().join(FOLDER)).is_err() {
         return;
     }
     for path in orphans.filter(|path| images.base(path).exists().is_ok_and(|exists| !exists)) {
         let place = place(images, path);
-        // What is left hides no more than it should.
+        // A leftover record does no harm.
         let _ = place.remove();
         place.remove_empty_folders(Path::new(""));
     }

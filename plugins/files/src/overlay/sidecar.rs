@@ -1,19 +1,19 @@
-//! Sidecars: tables `[[overlay]]`, which say of an overlay what its resource files cannot.
+//! Sidecars: `[[overlay]]` tables with settings that resource files cannot express.
 
 use holo_plugin::definitions::{Command, Definition, Invalid, values};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// The words about an overlay, whatever resource files it has.
+/// The settings of an overlay.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OverlayDefinition {
     /// The absolute path of the target.
     pub(crate) path: String,
-    /// A program that has to find the new content well before it takes the place of the old; `{}` is the path of a copy of it.
+    /// A program that validates the new content before it replaces the old one. `{}` stands for the path of a copy.
     pub(crate) validate: Option<Command>,
-    /// True if nobody may see the content: there is no difference to be shown.
+    /// Whether the content is secret. It is not shown in diffs.
     #[serde(default)]
     pub(crate) sensitive: bool,
 }
@@ -32,11 +32,11 @@ impl Definition for OverlayDefinition {
     }
 }
 
-/// The part of a sidecar that decides how its target is written.
+/// The settings that determine how a target is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Sidecar {
     pub(crate) validate: Option<Command>,
     pub(crate) sensitive: bool,
-    /// The time limit of a program.
+    /// The timeout of a program.
     pub(crate) timeout: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Files that package managers leave beside a target that was changed: new stock files, and saved ones.
+//! Stock files and saved files that package managers leave next to changed targets.
 
 use crate::overlay::distribution::Distribution;
 use holo_change::error::Result;
@@ -6,18 +6,17 @@ use holo_change::{Durability, Image, PathHandle, copy_in_one_step};
 use holo_plugin::Output;
 use std::os::unix::ffi::OsStrExt;
 
-/// A new stock file that waits beside a target.
+/// A new stock file next to a target.
 #[derive(Debug)]
 pub(crate) struct Stock {
-    /// Its place.
     pub(crate) place: PathHandle,
     /// The message about it.
     pub(crate) reported: String,
 }
 
 impl Distribution {
-    /// Looks for a new stock file. Where the package manager has put it in the target's place, and saved the target, both are moved back:
-    /// the target to its place, the stock file beside it.
+    /// Looks for a new stock file. If the package manager has saved the target and installed the stock file in its place, moves both back:
+    /// the target to its path, the stock file next to it.
     pub(crate) fn find_stock(&self, target: &PathHandle, output: &mut Output<'_>) -> Result<Option<Stock>> {
         if let Distribution::Unknown(ids) = self {
             output.error(format!("Running on an unrecognized distribution. Distribution IDs: {}", ids.join(",")));
@@ -31,7 +30,7 @@ impl Distribution {
         }
     }
 
-    /// Looks for a new stock file without moving anything: returns its place, and that of what the target was before.
+    /// Looks for a new stock file without moving files. Returns its handle, and that of the current target.
     pub(crate) fn peek(&self, target: &PathHandle) -> Result<Option<(PathHandle, PathHandle)>> {
         let suffixes = self.suffixes();
         if let [saved, _] = suffixes {
@@ -45,7 +44,7 @@ impl Distribution {
         Ok(stock.is_file_or_symlink()?.then(|| (stock, target.clone())))
     }
 
-    /// Returns the suffixes that package managers append to the names of saved targets, if they do, and of new stock files.
+    /// Returns the suffixes of saved targets, if the package manager uses one, and of new stock files.
     fn suffixes(&self) -> &'static [&'static str] {
         match self {
             Distribution::Arch => &[".pacnew"],
@@ -56,7 +55,7 @@ impl Distribution {
         }
     }
 
-    /// Returns true if there is nothing beside a target that [`Distribution::find_stock`] would find or move, and nothing to be said.
+    /// Returns true if [`Distribution::find_stock`] would find, move and report nothing.
     pub(crate) fn leaves_alone(&self, target: &PathHandle) -> Result<bool> {
         for suffix in self.suffixes() {
             if target.with_suffix(suffix).is_file_or_symlink()? {
@@ -66,7 +65,7 @@ impl Distribution {
         Ok(!matches!(self, Distribution::Unknown(_)))
     }
 
-    /// The saved copies of a deleted target that hold nothing but what we had written.
+    /// Returns the saved copies of a deleted target that equal its provisioned image.
     pub(crate) fn saved_copies(&self, target: &PathHandle, provisioned: Option<&Image>) -> Result<Vec<PathHandle>> {
         let (Distribution::Arch, Some(provisioned)) = (self, provisioned) else { return Ok(Vec::new()) };
         let name = target.path().file_name().unwrap_or_default();
@@ -100,12 +99,12 @@ fn beside(target: &PathHandle, suffix: &str) -> Result<Option<Stock>> {
 fn swapped_or_beside(target: &PathHandle, saved_suffix: &str, stock_suffix: &str) -> Result<Option<Stock>> {
     let saved = target.with_suffix(saved_suffix);
     let stock = target.with_suffix(stock_suffix);
-    // A missing target has been deleted by a person, as we never leave it so; a file that was saved earlier is not our business.
+    // A missing target was deleted manually, because neither holo nor a package manager leaves that state. Files saved earlier are ignored.
     if !saved.is_file_or_symlink()? || !target.is_file_or_symlink()? {
         return beside(target, stock_suffix);
     }
     copy_in_one_step(target, &stock)?;
-    // From here on the stock file is safe. If a crash left it so, only this is to do.
+    // From here on the stock file is safe. After a crash in this state, only the rename is left to do.
     saved.rename_to(target)?;
     Durability::Each.sync([], [target])?;
     let reported = format!("{} (with {saved_suffix})", target.shown().display());

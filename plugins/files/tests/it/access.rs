@@ -1,4 +1,4 @@
-//! ACLs and SELinux contexts of declared files, and owner and mode of everything below a declared directory.
+//! ACLs and SELinux contexts of declared files, and recursive permissions of declared directories.
 
 use crate::support::{applied, declare, refused, root, unchanged};
 use bstr::ByteSlice;
@@ -48,7 +48,7 @@ fn machine() -> ScratchRoot {
     root().file("etc/passwd", ACCOUNTS).file("etc/group", GROUPS)
 }
 
-/// Returns what getfacl says of a path, without its header.
+/// Returns the output of getfacl for a path, without its header.
 #[track_caller]
 fn acl(root: &ScratchRoot, path: &str) -> String {
     let run = root.run("/usr/bin/getfacl", &["-cnpE", root.join(path).to_str().unwrap()]);
@@ -269,7 +269,7 @@ fn another_kind() {
     assert_eq!((acl(&root, "srv/x"), root.read("srv/x")), ("user::rw-,group::---,other::---".into(), "x\n".into()));
 }
 
-/// An earlier version took its own change of the mode for a manual change of the ACL, and left the path like this.
+/// An earlier version took its own change of the mode for a manual change of the ACL, and left the path in this state.
 fn record_of_earlier_run() {
     for is_declared in [true, false] {
         let root = machine().file("etc/x", "x\n");
@@ -307,7 +307,7 @@ fn attributes_only() {
     let inode = fs::metadata(root.join("etc/x")).unwrap().ino();
     applied(&root);
     unchanged(&root);
-    // A content that is declared later comes with the ACL.
+    // A content that is declared later is written with the ACL.
     declare(&root, "[[file]]\npath = \"/etc/x\"\ncontent = \"y\\n\"\nacl = [\"user:alice:rw\"]\n");
     applied(&root);
     assert_ne!(fs::metadata(root.join("etc/x")).unwrap().ino(), inode);
@@ -352,7 +352,7 @@ fn context() {
     assert_eq!(stored(&root), "");
 }
 
-/// ramfs has no ACLs.
+/// ramfs does not support ACLs.
 fn without_acls() {
     let root = machine();
     fs::create_dir_all(root.join("srv")).unwrap();
@@ -384,7 +384,7 @@ fn below() {
     }
     assert_eq!((owner(&root, "srv/www/link"), owner(&root, "etc/passwd")), (ALICE, root_user));
     unchanged(&root);
-    // What comes later is changed by the next apply, and what has gone is forgotten.
+    // New paths are changed by the next apply, and removed ones are forgotten.
     root.write("srv/www/sub/new", "");
     fs::remove_file(root.join("srv/www/sub/b")).unwrap();
     applied(&root);
@@ -471,7 +471,7 @@ fn changed_below() {
     let definition = "[[file]]\npath = \"/srv/www\"\nensure = \"directory\"\nmode = \"0750\"\nrecurse = true\n";
     declare(&root, definition);
     applied(&root);
-    // What it was before us is no person's work.
+    // Restoring the original mode manually is no conflict.
     chmod(&root, "srv/www/b", 0o604);
     applied(&root);
     chmod(&root, "srv/www/a", 0o606);

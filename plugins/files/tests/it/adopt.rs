@@ -1,4 +1,4 @@
-//! A configuration file whose package's archive is there becomes a patch of what the package has brought.
+//! A changed file of a package whose archive is available is adopted as a patch of the original.
 
 use bstr::ByteSlice;
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -36,19 +36,19 @@ fn patched() {
     let run = root.holo(&["adopt", "--all"]);
     assert!(run.success() && run.stdout.contains_str("not as web has brought it"), "{run}");
     assert!(root.read(PATCH).contains_str("-three\n+3\n"), "{}", root.read(PATCH));
-    // The resource directory of packages need not be there.
+    // The resource directory of packages may be missing.
     fs::create_dir_all(root.join("usr/share/holo/files")).unwrap();
     let run = root.holo(&["check"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     assert_eq!(root.read("var/lib/holo/files/base/etc/web.conf"), ORIGINAL);
-    // The next version of the package has the edit, too.
+    // The edit is also applied to the next version from the package.
     root.write("etc/web.conf.dpkg-dist", ORIGINAL.replace("one", "eins"));
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");
     assert_eq!(root.read("etc/web.conf"), EDITED.replace("one", "eins"));
-    // Without the patch, there is what the package has brought.
+    // Without the patch, the original is restored.
     fs::remove_file(root.join(PATCH)).unwrap();
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");

@@ -1,5 +1,5 @@
-//! ACLs and other extended attributes belong to a file as its mode does: they stay when a target is replaced, and come back when it is
-//! restored. Holes in files stay holes.
+//! ACLs and other extended attributes are handled like the mode: they are kept when a target is replaced, and restored with it. Sparse
+//! files stay sparse.
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -18,10 +18,10 @@ const PROVISIONED: &str = "var/lib/holo/files/provisioned/etc/motd";
 
 const ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
-/// The users and groups of the ACLs, who need not exist.
+/// The users and groups in ACLs. They need not exist.
 const SOMEBODY: u32 = 12345;
 const SOMEBODY_ELSE: u32 = 12346;
-/// The owner may read and write, so may somebody; the group may not, nor may others. The mode looks as if the group could.
+/// The mode of a file that the owner and one more user may write. The group may not, but its bits are set because they are the mask.
 const NO_GROUP: u32 = 0o660;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -121,7 +121,7 @@ fn acl_stays() {
 
 fn notes_stay() {
     let root = root();
-    // Longer than most.
+    // Longer than usual values.
     let note = "x".repeat(1000);
     set(&root, TARGET, "user.note", note.as_bytes());
     applied(&root, &[]);
@@ -132,7 +132,7 @@ fn notes_stay() {
 }
 
 fn capabilities_stay() {
-    /// To use raw sockets.
+    /// CAP_NET_RAW
     const CAPABILITY: &[u8] = &[1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let root = root();
     std::os::unix::fs::chown(root.join(TARGET), Some(SOMEBODY), None).unwrap();
@@ -146,7 +146,7 @@ fn capabilities_stay() {
     assert_eq!(get(&root, TARGET, "security.capability").as_deref(), Some(CAPABILITY));
 }
 
-/// The target is as it shall be, so the base is no longer the file that was found.
+/// The target is already in its desired state, so the base is a copy.
 fn copied_base() {
     let root = root();
     root.write(RESOURCE, STOCK);
@@ -188,7 +188,7 @@ fn later() {
     set(&root, TARGET, "user.note", b"from the beginning");
     applied(&root, &[]);
     set(&root, TARGET, "user.note", b"later");
-    // It leaves the mode as it is.
+    // The mode stays the same.
     set(&root, TARGET, ACL, &acl(SOMEBODY, 6, 4, 4, 4));
     assert!(applied(&root, &[]).stdout.is_empty());
     assert!(root.holo(&["check"]).success());
@@ -201,7 +201,7 @@ fn later() {
     assert_eq!(get(&root, TARGET, "user.note").as_deref(), Some(&b"from the beginning"[..]));
     assert_eq!(get(&root, TARGET, ACL), None);
 
-    // Also where nothing else is to be restored.
+    // Also if nothing else has to be restored.
     root.write(RESOURCE, STOCK);
     applied(&root, &[]);
     set(&root, TARGET, "user.note", b"later");
@@ -245,9 +245,9 @@ fn base_without_acl() {
 
 fn holes() {
     const SIZE: u64 = 256 << 20;
-    /// More than the data, and less than a hole.
+    /// Enough for the data, but not for the hole.
     const FEW_BLOCKS: u64 = 1 << 12;
-    // Others may write to it, so its base is a copy.
+    // Others may write to the file, so its base is a copy.
     let root = root().mode(TARGET, 0o666);
     let mut file = File::options().write(true).open(root.join(TARGET)).unwrap();
     file.seek(SeekFrom::Start(SIZE)).unwrap();

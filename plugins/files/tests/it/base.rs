@@ -1,4 +1,4 @@
-//! A target's base is kept where no later change of the target gets at it, though the target's own file may become the base.
+//! The base of a target is out of reach of later changes to the target, even though the original file itself may become the base.
 
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, ScratchRoot, trial_of};
@@ -39,7 +39,7 @@ fn applied(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
-/// Changes the file that has this name, whatever other names it has.
+/// Writes to the file at this path in place, which changes all of its hard links.
 fn edit(root: &ScratchRoot, path: &str) {
     let file = fs::File::options().append(true).open(root.join(path));
     file.unwrap().write_all(b"edited\n").unwrap();
@@ -126,7 +126,7 @@ fn link() {
 fn of_a_user() {
     let root = root();
     std::os::unix::fs::chown(root.join(TARGET), Some(12345), None).unwrap();
-    // A process that has it open could go on writing to it.
+    // A process that has the file open could still write to it.
     let mut open = fs::File::options().append(true).open(root.join(TARGET)).unwrap();
     applied(&root);
     open.write_all(b"later\n").unwrap();
@@ -142,7 +142,7 @@ fn writable() {
     assert_eq!(root.read(BASE), STOCK);
 }
 
-/// Between the step that keeps the base and the one that replaces the target, both are the same file.
+/// Between the step that stores the base and the one that replaces the target, both are the same file.
 fn killed() {
     let root = root();
     let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
@@ -150,7 +150,7 @@ fn killed() {
     edit(&root, TARGET);
     applied(&root);
     assert_ne!(inode(&root, BASE), inode(&root, TARGET));
-    // As if nothing had been applied before: what was found is the base.
+    // The state equals that before any apply: the current content is the original.
     let found = format!("{STOCK}edited\n");
     assert_eq!(root.read(BASE), found);
     assert_eq!(root.read(TARGET), WANTED);
@@ -159,7 +159,7 @@ fn killed() {
     applied(&root);
     assert_eq!(root.read(TARGET), found);
 
-    // If there is nothing to replace any more, it is copied at last.
+    // If no replacement is needed any more, the base is copied in the end.
     let root = self::root();
     let (_, was_killed) = disturb::at(&root, &["apply"], "renameat", 1, Disturbance::Kill);
     assert!(was_killed && inode(&root, BASE) == inode(&root, TARGET));

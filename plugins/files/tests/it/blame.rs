@@ -1,5 +1,5 @@
-//! The origins of lines, for random bases, resource files, patches and edits: they are those of the whole file, and a line that only one of
-//! these has is said to be from there.
+//! The origins of lines, for random bases, resource files, patches and edits: together they make up the whole file, and each line that only
+//! one source contains is attributed to it.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::random::{Random, cases};
@@ -15,7 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial_of("every line has an origin, and the right one if it is in one place only", &[], || cases(25, one))]
 }
 
-/// Returns lines of which each tells who has written it.
+/// Returns lines that name their author.
 fn lines(author: &str, count: usize) -> Vec<String> {
     (1..=count).map(|number| format!("{author} {number}\n")).collect()
 }

@@ -1,4 +1,4 @@
-//! Declared files and templates, from the first apply to the last: each case is a machine on which something happens to them.
+//! Declared files and templates through their whole life, one machine per case.
 
 use crate::support::{applied, declare, refused, root, unchanged};
 use bstr::ByteSlice;
@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-/// A case: its claim, its needs, and the test.
+/// A case: its name, its requirements, and the test.
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -94,7 +94,7 @@ fn content_is_theirs() {
     assert!(root.holo(&["check"]).stdout_lossy().contains("would restore "));
     applied(&root);
     assert_eq!((root.read("etc/motd"), mode(&root, "etc/motd")), ("theirs\n".into(), 0o640));
-    // A content that we have made before is ours.
+    // A content that was provisioned earlier is not a manual change.
     declare(&root, &format!("{attributes}content = \"ours\\n\"\n"));
     applied(&root);
     declare(&root, attributes);
@@ -102,7 +102,7 @@ fn content_is_theirs() {
     declare(&root, "");
     applied(&root);
     assert_eq!((root.read("etc/motd"), mode(&root, "etc/motd")), ("theirs\n".into(), 0o640));
-    // A changed mode is a person's work all the same.
+    // A changed mode is still a manual change.
     declare(&root, attributes);
     applied(&root);
     fs::set_permissions(root.join("etc/motd"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -114,7 +114,7 @@ fn content_is_theirs() {
 }
 
 fn culprit() {
-    // Something is where the new file would be written.
+    // The path of the temporary file is taken.
     let root = root().dir("etc/7.holonew/full").file("etc/7", "stock\n");
     let names = || (0..20).map(|number| format!("etc/{number}"));
     declare(&root, &names().map(|name| format!("[[file]]\npath = \"/{name}\"\ncontent = \"x\"\n")).collect::<String>());
@@ -184,7 +184,7 @@ fn changed_by_person() {
     assert!(diff.stdout_lossy().contains("\n-ours\n+mine\n"), "{diff}");
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!(root.read("etc/motd"), "ours\n");
-    // Scrubbing would lose it as well.
+    // Scrubbing would lose the change too.
     root.write("etc/motd", "mine again\n");
     declare(&root, "");
     refused(&root, "use --force to overwrite");
@@ -192,7 +192,7 @@ fn changed_by_person() {
     assert_eq!(root.read("etc/motd"), "stock\n");
 }
 
-/// Returns what is said in every run: in JSON Lines, all but times and the ID of the run.
+/// Returns the output without parts that differ between runs: JSON Lines without times and the ID of the run.
 fn lasting(output: &[u8]) -> String {
     let line = |line: &str| {
         let Ok(mut fields) = serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(line) else {
@@ -254,7 +254,7 @@ fn stable_differences() {
         let said = twice(&[verb, "--json"]);
         assert!(said.contains(&format!("\"text\":{in_json}")), "{verb}:\n{said}");
     }
-    // By hand, as a dispatcher would call the plugin.
+    // Call the plugin directly, as a dispatcher of this version would.
     let on_3 = |version: u32| {
         let script = format!(
             "mkdir -p {cache}; export HOLO_API_VERSION={version} HOLO_CACHE_DIR={cache} HOLO_RESOURCE_DIR={resources} \
@@ -295,7 +295,7 @@ fn only_what_is_declared() {
     let before = inode(&root);
     applied(&root);
     assert_eq!((mode(&root, "var/log/app.log"), inode(&root)), (0o640, before), "a process that has it open keeps it");
-    // The program goes on writing.
+    // The program keeps writing.
     let log = fs::OpenOptions::new().append(true).open(root.join("var/log/app.log"));
     log.unwrap().write_all(b"more\n").unwrap();
     unchanged(&root);
@@ -382,7 +382,7 @@ fn sensitive() {
     for arguments in [&["diff"][..], &["diff", "--json"], &["apply"], &["apply", "--json"], &["check", "--json"]] {
         quiet(arguments);
     }
-    // Nor by the program that looks at it.
+    // The validation program does not reveal it either.
     declare(
         &root,
         &format!(
@@ -611,7 +611,7 @@ fn below_a_file() {
     }
     declare(&root, "[[file]]\npath = \"/etc/passwd/x\"\nensure = \"absent\"\n");
     unchanged(&root);
-    // A file has been put where a directory was: what was made below it is gone, and there is nothing to be put back.
+    // A file has replaced the directory. The declared file below it is gone, and nothing has to be restored.
     declare(&root, "[[file]]\npath = \"/etc/deep/x\"\ncontent = \"ours\"\n");
     applied(&root);
     fs::remove_dir_all(root.join("etc/deep")).unwrap();
@@ -636,7 +636,7 @@ fn broken() {
     assert_eq!(root.holo(&["apply", "--exit-zero"]).status, Some(0));
 }
 
-/// Does as the original's dispatcher: a process for each operation.
+/// Works like a dispatcher of version 3, with one process for each operation.
 fn version_3() {
     let plugin = built("holo-files");
     let wrapper = format!(
@@ -690,7 +690,7 @@ fn not_through_links() {
     applied(&root);
     assert_eq!((root.read("srv/d/x"), root.read("srv/other/x")), ("ours before\n".into(), "theirs\n".into()));
     assert!(!root.join("srv/d").is_symlink());
-    // By hand, it is a person's.
+    // Created manually, it does not belong to holo.
     declare(&root, "[[file]]\npath = \"/srv/d\"\nensure = \"absent\"\nforce = true\n");
     applied(&root);
     symlink("other", root.join("srv/d")).unwrap();
@@ -708,7 +708,7 @@ fn edited_meanwhile() {
     let run = root.holo(&["apply"]);
     assert!(run.status == Some(1) && run.stderr_lossy().contains("use --force to overwrite"), "{run}");
     assert_eq!(root.read("etc/motd"), "mine\n");
-    // Nothing was made of it, so that the edit is what was there before us.
+    // Nothing was provisioned, so the edit is the original content.
     declare(&root, "[[file]]\npath = \"/etc/motd\"\ncontent = \"new\"\n");
     applied(&root);
     declare(&root, "");
@@ -781,7 +781,7 @@ fn extended_attributes() {
     let root = root().file("etc/motd", "stock\n").file("srv/d/x", "x\n");
     let set = |path: &str| rustix::fs::setxattr(root.join(path), "user.note", b"kept", rustix::fs::XattrFlags::empty());
     if set("etc/motd").is_err() {
-        // The file system has none.
+        // The file system does not support them.
         return;
     }
     set("srv/d").unwrap();

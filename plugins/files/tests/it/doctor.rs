@@ -1,4 +1,4 @@
-//! The plugin's part in `holo doctor`: each thing that only it knows to be wrong is found.
+//! The diagnoses of the plugin in `holo doctor`.
 
 use holo_testing::{ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
@@ -9,7 +9,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![everything_that_is_wrong_is_found, nothing_else_is]
 }
 
-/// What is written where, with which mode, and the finding and remedy that come of it.
+/// The path, content and mode of a file, and the expected finding and remedy.
 const CASES: [(&str, &str, u32, &str, &str); 10] = [
     (
         "etc/os-release",
@@ -83,7 +83,7 @@ const CASES: [(&str, &str, u32, &str, &str); 10] = [
     ),
 ];
 
-/// A machine on which a file is managed, and nothing is wrong.
+/// Returns a machine that manages a file and has no problems.
 fn well() -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -96,7 +96,7 @@ fn well() -> ScratchRoot {
     root
 }
 
-/// Returns what the plugin has found: level, title and remedy of each, without the path of the root.
+/// Returns the findings of the plugin: level, title and remedy, with paths relative to the root.
 fn findings(root: &ScratchRoot) -> Vec<(String, String)> {
     let run = root.holo(&["doctor"]);
     let text = run.stdout_lossy().replace(&root.path().display().to_string(), "");

@@ -1,4 +1,4 @@
-//! Edits in files that others own, from the first apply to the last: each case is a machine on which something happens to them.
+//! Edits of files that are managed otherwise, through their whole life, one machine per case.
 
 use crate::support::{applied, declare, refused, root, unchanged};
 use bstr::ByteSlice;
@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
-/// A case: its claim, its needs, and the test.
+/// A case: its name, its requirements, and the test.
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -49,7 +49,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Applies, applies again, and takes everything back.
+/// Applies definitions, applies them again, and removes them.
 #[track_caller]
 fn whole_life(root: &ScratchRoot, definitions: &str, path: &str, edited: &str) {
     let before = root.dump();
@@ -107,7 +107,7 @@ fn changed_by_person() {
     assert_eq!(root.read("etc/x"), "a\nPort 22\nb\n");
     unchanged(&root);
     assert_eq!(root.holo(&["diff"]).stdout_lossy(), "");
-    // A line that is gone is no work that could be lost.
+    // Removing the line again is no manual change that could be lost.
     root.write("etc/x", "a\nb\n");
     applied(&root);
     assert_eq!(root.read("etc/x"), "a\nPort 22\nb\n");
@@ -179,7 +179,7 @@ fn extended_attributes() {
     use rustix::fs::{XattrFlags, getxattr, setxattr};
     let root = root().file("etc/x", "a\n");
     if setxattr(root.join("etc/x"), "user.note", b"kept", XattrFlags::empty()).is_err() {
-        // The file system has none.
+        // The file system does not support them.
         return;
     }
     declare(&root, PORT);
@@ -219,7 +219,7 @@ fn removed() {
     undefine(&root);
     applied(&root);
     assert!(!root.exists("etc/x") && !root.exists("var/lib/holo/files/.edits"));
-    // Nor is it brought back when the file is another one.
+    // It is not restored when the file was replaced either.
     root.write("etc/x", "a\n#Port 1\n");
     declare(&root, &format!("{PORT}create = true\n"));
     applied(&root);
@@ -461,13 +461,13 @@ fn version_3() {
     assert_eq!(root.read("etc/x"), "a\n#Port 1\n");
 }
 
-/// Something that happens to a root, and is disturbed on the way.
+/// A change that is disturbed, and its scenario.
 struct Kill {
     name: &'static str,
-    /// The definitions that are applied before, and those that are disturbed.
+    /// The definitions that are applied before, and those whose apply is disturbed.
     before: &'static str,
     definitions: &'static str,
-    /// The content that the file has in the end.
+    /// The expected content of the file.
     edited: &'static str,
 }
 
@@ -512,7 +512,7 @@ impl Kill {
         root
     }
 
-    /// Checks that one more apply makes what an undisturbed one makes, and that everything can be taken back.
+    /// Asserts that one more apply gives the same result as an undisturbed one, and that everything can be removed.
     #[track_caller]
     fn ends_well(&self, root: &ScratchRoot, when: &str) {
         let content = root.read("etc/x");
@@ -525,7 +525,7 @@ impl Kill {
         assert!(!root.exists("etc/x.holonew") && !root.exists("etc/new.holonew"), "{when}");
         let run = root.holo(&["apply"]);
         assert_eq!(run.stdout_lossy(), "", "{when}");
-        // Something has to be applied for an empty folder to go.
+        // Empty directories are removed by an apply with a change.
         root.write("usr/share/holo/files/a.toml", "[[file]]\npath = \"/etc/other\"\nensure = \"absent\"\n");
         assert_eq!(root.holo(&["apply"]).status, Some(0), "{when}");
         assert_eq!(root.read("etc/x"), STOCK, "{when}");
@@ -549,7 +549,7 @@ fn fail_everywhere(case: &Kill) {
         let root = case.root();
         let (run, was_disturbed) = disturb::at(&root, &["apply"], call, number, Disturbance::Error("ENOSPC"));
         if was_disturbed && run.status == Some(0) {
-            // What does not matter may fail.
+            // Calls that do not matter may fail.
             assert!(!root.exists("etc/x.holonew"), "{call} {number}: {run}");
         }
         case.ends_well(&root, &format!("{call} {number} failed"));
@@ -558,12 +558,12 @@ fn fail_everywhere(case: &Kill) {
     assert!(failed > 5, "{failed}");
 }
 
-/// The record of the file is written twice, as for one edit.
+/// The record of the file is written twice, as for a single edit.
 fn together() {
     let root = root().file("etc/x", "one\n");
     let edit = |name: u32, line: &str| format!("[[line]]\npath = \"/etc/x\"\nname = \"{name}\"\nline = \"{line}\"\n");
     let all: String = (1..=5).map(|number| edit(number, &format!("line {number}"))).collect();
-    // One that cannot be made does not keep the others from being made.
+    // An edit that is impossible does not prevent the others.
     let wrong = "[[line]]\npath = \"/etc/x\"\nname = \"6\"\nline = \"LINE 1\"\nmatch = \"^line 1$\"\n";
     declare(&root, &(all.clone() + wrong));
     let run = root.holo(&["apply"]);

@@ -1,4 +1,4 @@
-//! Limits and refusals of file systems: odd names, long paths, empty and huge files, missing rights, read-only and full disks.
+//! Limits of file systems: unusual names, long paths, empty and huge files, missing permissions, read-only and full disks.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::overlay::MOUNTS;
@@ -42,7 +42,7 @@ fn root() -> ScratchRoot {
     ScratchRoot::new().binary(built("holo")).plugin("files").file("etc/os-release", "ID=debian\n")
 }
 
-/// A target and a resource file for it.
+/// Creates a target and a resource file for it.
 fn overlay(root: &ScratchRoot, path: &OsStr, stock: &[u8], wanted: &[u8]) {
     for (folder, content) in [("etc", stock), ("usr/share/holo/files/01-x/etc", wanted)] {
         let file = root.join(folder).join(path);
@@ -62,7 +62,7 @@ fn applies(root: &ScratchRoot, arguments: &[&str]) -> Run {
     run
 }
 
-/// No staged file, no temporary file.
+/// Asserts that there are no staged and no temporary files.
 #[track_caller]
 fn is_tidy(root: &ScratchRoot) {
     let dump = root.dump();
@@ -161,7 +161,7 @@ fn huge_files() {
     write_script(script.with_extension("holoscript"), "#!/bin/sh\ntr y z\n");
     let holo = built("holo");
     for expected in [true, false] {
-        // Address space: what a process could ever use, libraries and all.
+        // The limit is on the address space, including libraries.
         let run = root.run("prlimit", &["--as=64000000", "--", holo.to_str().unwrap(), "apply"]);
         assert!(run.success() && run.stderr.is_empty(), "{run}");
         assert_eq!(!run.stdout.is_empty(), expected, "{run}");
@@ -200,7 +200,7 @@ fn owners() {
         let metadata = fs::symlink_metadata(&link).unwrap();
         assert_eq!((metadata.uid(), metadata.gid()), (1234, 4321), "{}", link.display());
     }
-    // A change of the owner is a modification of the file.
+    // A changed owner is a manual change.
     std::os::unix::fs::chown(&plain, Some(0), None).unwrap();
     let run = root.holo(&["apply", "file:/etc/plain"]);
     assert!(run.stderr_lossy().contains("modified by user"), "{run}");
@@ -213,7 +213,7 @@ fn symlinks_of_others() {
         fs::create_dir_all(resource.parent().unwrap()).unwrap();
         fs::write(resource, "wanted\n").unwrap();
     }
-    // In a folder of theirs, a user can put a symlink where a folder was, and where a file was.
+    // Users can replace a directory or a file with a symlink in a directory of their own.
     fs::create_dir_all(root.join("home")).unwrap();
     symlink("../secret", root.join("home/way")).unwrap();
     symlink("../secret/shadow", root.join("home/victim")).unwrap();
@@ -240,7 +240,7 @@ fn no_rights() {
         lchown(root.join(path), Some(65534), Some(65534)).unwrap();
     }
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // The folder of the build need not be open to everybody, so the programs come along.
+    // The build directory may not be world-readable, so copy the programs.
     for name in ["holo", "holo-files"] {
         copy_program(built(name), root.join("tmp").join(name));
     }
@@ -258,7 +258,7 @@ fn no_rights() {
     assert_eq!(run.stdout, "file:/etc/foreign\nfile:/etc/hidden\n", "{run}");
 }
 
-/// Runs holo where a shell command has changed the mounts before.
+/// Runs holo after a shell command that changes mounts.
 fn with_mounts(root: &ScratchRoot, mounts: &str) -> Run {
     let script = format!("set -e; {mounts}\nexec {} apply", built("holo").display());
     root.run("unshare", &["--mount", "sh", "-c", &script])
@@ -285,7 +285,7 @@ fn state_mounted_apart() {
     applies(&root, &["apply"]);
     fs::remove_dir_all(root.join("usr/share/holo/files/01-x")).unwrap();
     let state = root.join("var/lib/holo/files");
-    // It is the same file system, and yet nothing can be renamed out of it.
+    // It is the same file system, but renames across the mount point fail.
     let run = with_mounts(&root, &format!("mount --bind {0} {0}", state.display()));
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     for name in ["one", "two", "three"] {

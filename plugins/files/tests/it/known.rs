@@ -1,4 +1,4 @@
-//! Declared files that are known to be unchanged are not read, and what decides about one is noticed.
+//! Declared files that are recorded as unchanged are not read, and every change that matters is noticed.
 
 use super::record::{
     Case, EDITED, RECORD, STOCK, TARGET, WANTED, command_reads, overwrite, reads, reads_with, refused, set_mode,
@@ -36,7 +36,7 @@ fn declared(more: &str) -> String {
     format!("[[file]]\npath = \"/etc/motd\"\n{more}\n")
 }
 
-/// A root on which a declared file is known to be unchanged.
+/// Returns a root with a declared file that is recorded as unchanged.
 fn settled(more: &str) -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -61,7 +61,7 @@ fn with_content() -> ScratchRoot {
     settled(&format!("content = {WANTED:?}"))
 }
 
-/// The next apply finds work to do, and does it.
+/// Asserts that the next apply makes a change.
 #[track_caller]
 fn applied(root: &ScratchRoot) {
     let run = root.holo(&["apply"]);
@@ -139,7 +139,7 @@ fn other_owner() {
     assert!(run.stdout.contains_str("Working on file:/etc/motd"), "{run}");
 }
 
-/// A directory is moved, and a symlink to one where all is as it was takes its place.
+/// A directory is moved, and replaced by a symlink to a directory with the same content.
 fn elsewhere() {
     let root = with_content();
     fs::create_dir(root.join("other")).unwrap();

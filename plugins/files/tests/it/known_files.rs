@@ -1,5 +1,4 @@
-//! Definition files that are known to be right are not read as a whole where a command is about a few entities: what is said of those is the
-//! same as if they were.
+//! Commands about a few entities do not read all definition files that are known to be valid. Their output is the same as if they did.
 
 use super::record::{Case, settle};
 use bstr::ByteSlice;
@@ -41,13 +40,13 @@ fn root() -> ScratchRoot {
         .file("etc/os-release", "ID=debian\n")
 }
 
-/// Waits, and applies, so that the definitions are known if they are right.
+/// Waits and applies, so that valid definition files are recorded.
 fn learned(root: &ScratchRoot) {
     settle();
     let _ = root.holo(&["apply"]);
 }
 
-/// Runs a command twice: with the help of what is known, and reading everything. Only the latter says what is wrong with others.
+/// Runs a command with the record and without, and compares the output. Only the latter reports errors in other definitions.
 #[track_caller]
 fn is_the_same(root: &ScratchRoot, arguments: &[&str], about: &str) {
     let holo = built("holo");
@@ -144,7 +143,7 @@ fn random_sites() {
         is_the_same(&root, &["check", "file:/srv/a", "file:/link/x"], about);
         let prefix = random.pick(&["file:", "file:/srv/a", "file:/x", "line:"]);
         is_the_same(&root, &["selectors", prefix], about);
-        // The same is done, too, and a whole apply finds nothing more to do.
+        // The changes are the same too, and a full apply has nothing left to do.
         let id = format!("file:{}", random.pick(&PATHS));
         let _ = root.holo(&["apply", "--force", &id]);
         is_the_same(&root, &["check", &id], about);
@@ -176,7 +175,7 @@ fn others_are_not_read() {
     let is_read = |environment: &str| is_read_by("check", environment);
     assert_eq!(is_read("HOLO_VERIFY=1"), [true, true]);
     assert_eq!(is_read("UNUSED=1"), [false, false]);
-    // What it is made by is compared with what is there.
+    // The definition is compared with the current file.
     assert_eq!(is_read_by("why", "UNUSED=1"), [true, false]);
     // Without the record, everything is read.
     fs::remove_file(root.join(RECORD)).unwrap();
@@ -198,7 +197,7 @@ fn records_are_not_listed() {
         fs::read(&log).unwrap().contains_str(format!("{records}>"))
     };
     assert!(is_listed("HOLO_VERIFY=1") && !is_listed("UNUSED=1"), "{}", root.dump());
-    // A record of what nothing defines is noticed.
+    // The record of an orphan is noticed.
     let orphan = format!("{records}/file:%2fetc%2fsix.json");
     let record = root.read(format!("{records}/file:%2fetc%2ftwo.json")).to_string();
     root.write(&orphan, record.replace("/etc/two", "/etc/six"));
@@ -206,17 +205,17 @@ fn records_are_not_listed() {
     for _ in 0..2 {
         assert!(is_listed("UNUSED=1"));
         assert!(selectors().contains("file:/etc/six"), "{}", selectors());
-        // It is not taken for known, either.
+        // The state with an orphan is not recorded as known either.
         settle();
         assert!(root.holo(&["apply", "file:/etc/one"]).success());
     }
-    // An apply of one file learns that it is gone.
+    // An apply of one file notices that the orphan's record is gone.
     fs::remove_file(root.join(&orphan)).unwrap();
     settle();
     assert!(is_listed("UNUSED=1") && !selectors().contains("file:/etc/six"));
     assert!(root.holo(&["apply", "file:/etc/one"]).success());
     assert!(!is_listed("UNUSED=1"), "{}", root.dump());
-    // So does the one after a change.
+    // So does the next apply after a change.
     root.write("etc/one", "a person's\n");
     assert!(root.holo(&["apply", "--force", "file:/etc/one"]).success());
     settle();
@@ -233,7 +232,7 @@ fn others_records_are_left() {
     let run = root.holo(&["apply", "--force", "file:/etc/one"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert_ne!(root.read("etc/one"), "a person's\n");
-    // The next apply of everything tidies up.
+    // A full apply removes unneeded records.
     assert!(untidy.exists());
     root.write(record, &kept);
     assert!(root.holo(&["apply"]).success());

@@ -1,4 +1,4 @@
-//! The integration tests of the plugin `files`: one module a topic, named in front of its tests.
+//! Integration tests of the `files` plugin: one module for each topic, whose name prefixes its tests.
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Edits that are saved while an apply is at work are not lost, and programs find what was applied before them.
+//! Edits that are saved during an apply are not lost, and programs find the changes made before them.
 
 use holo_testing::disturb::{self, Disturbance};
 use holo_testing::{Need, Run, ScratchRoot, trial_of};
@@ -17,7 +17,7 @@ const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
 const MODIFIED: &str = "!! Entity has been modified by user (use --force to overwrite)";
 
-/// Saves a file in place, as a shell does, and as editors do: by another one that is renamed.
+/// Saves a file in place, and by renaming a new file as editors do.
 const WAYS_TO_SAVE: [&str; 2] =
     ["echo edited >\"$HOLO_ROOT_DIR/etc/motd\"", "cd \"$HOLO_ROOT_DIR/etc\"; echo edited >new; mv new motd"];
 
@@ -56,7 +56,7 @@ fn applied(root: &ScratchRoot, arguments: &[&str]) -> Run {
     run
 }
 
-/// The edit is there, whichever file it was written to; nothing temporary is.
+/// Asserts that the edit is kept, whichever file it was written to, and that no temporary file is left.
 #[track_caller]
 fn edit_is_kept(root: &ScratchRoot, run: &Run) {
     assert_eq!((run.status, run.stderr_lossy().trim_end()), (Some(1), MODIFIED), "{run}");
@@ -70,7 +70,7 @@ fn own_script() {
     for save in WAYS_TO_SAVE {
         let root = script(root(), TARGET, &format!("echo wanted; {save}"));
         edit_is_kept(&root, &root.holo(&["apply"]));
-        // The file that was found first, or was edited in place before anything was applied.
+        // The original content, or the edit if the file was edited in place before the first change.
         assert!([STOCK, EDITED].contains(&&*root.read(BASE).to_string()));
 
         let root = root_with_base();
@@ -83,7 +83,7 @@ fn own_script() {
     }
 }
 
-/// A root where the target was applied before.
+/// Returns a root whose target was applied before.
 fn root_with_base() -> ScratchRoot {
     let root = root().file(RESOURCE, "wanted earlier\n");
     applied(&root, &[]);
@@ -97,7 +97,7 @@ fn other_script() {
         applied(&root, &[]);
         assert_eq!(root.read(TARGET), EDITED);
         assert_eq!(root.read(BASE), STOCK);
-        // The script comes after the target in the plan, so it was edited when it was applied already.
+        // The script comes after the target in the plan, so the target was already applied when it was edited.
         let run = root.holo(&["apply", "file:/etc/motd"]);
         edit_is_kept(&root, &run);
     }
@@ -133,7 +133,7 @@ fn on_its_way() {
                 run
             });
             edit_is_kept(&root, &run);
-            // Of a file that was edited in place, the base is what it was then.
+            // If the file was edited in place, its base has the edit.
             assert_eq!(root.read(BASE), if is_new && in_place { EDITED } else { STOCK });
             applied(&root, &["--force"]);
             assert_eq!(root.read(TARGET), WANTED);
@@ -164,7 +164,7 @@ fn earlier_work() {
             _ => root.file(format!("usr/share/holo/files/01-x/etc/{number:02}"), format!("{number}\n")),
         };
     }
-    // A template that comes after a script makes it no other target.
+    // A template after a script belongs to the same target.
     root.write("usr/share/holo/files/02-x/etc/19.holotemplate", "{{ input }}");
     applied(&root, &["--jobs=4"]);
     assert_eq!(root.read("etc/03"), format!("0\n1\n2\n{}", STOCK.repeat(17)));
@@ -190,7 +190,7 @@ fn applied_together() {
     assert!(run.success() && run.stdout.is_empty(), "{run}");
 }
 
-/// Runs a command with two scripts of which each waits until the other one runs. What is said is in the order of the plan.
+/// Runs a command with two scripts that wait for each other. Their output is in plan order.
 fn met(arguments: &[&str]) -> (ScratchRoot, Run) {
     let mut root = root();
     for name in ["one", "two"] {
@@ -247,10 +247,10 @@ fn open_file_and_kill() {
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }
 
-/// The files that are declared together, so many that what they replace is not copied.
+/// The number of files that are declared together, large enough that replaced files are not copied.
 const DECLARED: usize = 10;
 
-/// Declares files, of which two have the same content before; returns those that write to them.
+/// Declares files, two of which had the same content before. Returns open handles for writing to the old files.
 fn declared_and_open(root: &ScratchRoot) -> Vec<File> {
     let mut definitions = String::new();
     for number in 0..DECLARED {
@@ -266,7 +266,7 @@ fn declared_stock(number: usize) -> String {
     format!("stock {}\n", number.max(1))
 }
 
-/// After the writers have written, everything comes back as it was found.
+/// Asserts that all files are restored to their original content after the writers have written.
 fn declared_come_back(root: &ScratchRoot, writers: Vec<File>, moment: &str) {
     for mut writer in writers {
         writer.write_all(b"later\n").unwrap();

@@ -1,9 +1,9 @@
-//! Random cases of overlays beside a model of version 3's rules, which knows nothing of how the plugin works.
+//! Compares random cases of overlays with a model of version 3's rules, which is independent of the implementation.
 //!
-//! A case is a root with a few targets, and several rounds: resource files come and go, a person edits, deletes and replaces targets, a
-//! package manager leaves new versions, and everything is applied, by force or not. After each apply the tree has to be what the model
-//! says, and so does everything that was printed. In the end all resource files go, and what nobody else has touched has to be as it was
-//! before the first apply.
+//! A case is a root with a few targets and several rounds: resource files are added and removed, targets are edited, deleted and replaced,
+//! package managers leave new versions, and everything is applied, with or without force. After each apply, the tree and the output must
+//! equal those of the model. In the end all resource files are removed, and targets without external changes must be in their original
+//! state.
 
 mod model;
 
@@ -22,7 +22,7 @@ const DISAMBIGUATORS: [&str; 4] = ["00-x", "01-foo", "01-foo-bar", "02"];
 const CONTENTS: [&str; 5] = ["", "one\n", "two\nlines\n", "three\n", "no end"];
 const MODES: [u32; 5] = [0o644, 0o600, 0o664, 0o755, 0o4711];
 const LINKS: [&str; 3] = ["linked", "/etc/linked", "missing"];
-/// A user who need not exist.
+/// A user that need not exist.
 const SOMEBODY: u32 = 12345;
 const ROUNDS: usize = 5;
 
@@ -44,15 +44,15 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial_of("overlays are what version 3 makes of them", &needs, all)]
 }
 
-/// A root and what the model says of it.
+/// A root and its model.
 struct Case<'a> {
     random: &'a mut Random,
-    /// A program that was written while others are started could not be run.
+    /// The directory of programs, created in advance: a program that was written while others are started could not be executed.
     scripts: &'a ScratchRoot,
     root: ScratchRoot,
     model: Model,
     speaks_version_3: bool,
-    /// The events so far, to be shown if something is wrong.
+    /// The events so far, for failures.
     history: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ impl Case<'_> {
         Node { content, mode, uid: owner, gid: owner, note }
     }
 
-    /// Makes what is at a path what a node says.
+    /// Creates the node at a path.
     fn put(&mut self, path: &str, node: Node) {
         self.history.push(format!("{path} becomes {node:?}"));
         write(&self.root.join(path), &node, self.random.chance(50));
@@ -153,7 +153,7 @@ impl Case<'_> {
         self.model.remove(path);
     }
 
-    /// Does what others do between two applies.
+    /// Makes random external changes between two applies.
     fn disturb(&mut self) {
         for target in TARGETS {
             if self.random.chance(60) {
@@ -194,7 +194,7 @@ impl Case<'_> {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             match &resource.step {
                 Step::Plain(content) => {
-                    // Its mode and owner are of no meaning.
+                    // Its mode and owner do not matter.
                     let mode = *self.random.pick(&[0o644, 0o600, 0o777]);
                     let node = Node { content: content.clone(), mode, uid: 0, gid: 0, note: None };
                     write(&path, &node, false);
@@ -209,7 +209,7 @@ impl Case<'_> {
         }
     }
 
-    /// A person does something to a target.
+    /// Edits a target as a person would.
     fn edit(&mut self, target: &str) {
         let is_directory = self.model.directories.contains(target);
         if is_directory || self.random.chance(20) {
@@ -234,20 +234,20 @@ impl Case<'_> {
             _ => node.note = Some("a person's".to_owned()),
         }
         if matches!(node.content, Content::Symlink(_)) {
-            // A symlink of somebody else is another matter.
+            // Symlinks of other users are tested elsewhere.
             (node.mode, node.uid, node.gid, node.note) = (0o777, 0, 0, None);
         }
         self.put(target, node);
     }
 
-    /// A package manager leaves something beside a target.
+    /// Leaves a file next to a target as a package manager would.
     fn upgrade_package(&mut self, target: &str) {
         let suffixes: &[&str] = match &*self.model.distribution {
             "arch" => &[".pacnew", ".pacnew", ".pacsave", ".pacsave.1", ".pacsave.x"],
             "alpine" => &[".apk-new"],
             "debian" => &[".dpkg-dist", ".dpkg-old"],
             "fedora" | "suse" => &[".rpmnew", ".rpmsave"],
-            // It leaves nothing, and this is none of its.
+            // This package manager leaves no such file, so the file must be ignored.
             _ => &[".pacnew"],
         };
         let suffix = *self.random.pick(suffixes);
@@ -292,7 +292,7 @@ impl Case<'_> {
         self.disk(&folder).into_iter().map(|(path, node)| (path.replacen(&folder, "", 1), node)).collect()
     }
 
-    /// All files and symlinks below a folder.
+    /// Returns all files and symlinks below a directory.
     fn disk(&self, folder: &str) -> BTreeMap<String, Node> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.root.join(folder)];
@@ -323,7 +323,7 @@ fn node_of(path: &Path, metadata: &fs::Metadata) -> Node {
     Node { content, mode: metadata.mode() & 0o7777, uid: metadata.uid(), gid: metadata.gid(), note }
 }
 
-/// Writes to the file that is there, or makes another one.
+/// Writes to the existing file, or replaces it.
 fn write(path: &Path, node: &Node, in_place: bool) {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     if !(in_place && is_file && matches!(node.content, Content::File(_))) {

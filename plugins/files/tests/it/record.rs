@@ -1,5 +1,5 @@
-//! Entities that are known to be unchanged are not read, and touched ones are: each way to touch one is a case, and a random walk
-//! through all of them demands that an apply with a record ends as one that reads everything.
+//! Entities that are recorded as unchanged are not read, and every change is noticed: each kind of change is a case. A random walk through
+//! all of them compares applies with and without the record.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of, write_script};
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 pub(super) const STOCK: &str = "stock content\n";
 pub(super) const WANTED: &str = "what's wanted\n";
-/// As long as what is wanted, so that the size tells nothing.
+/// Has the same size as the desired content.
 pub(super) const EDITED: &str = "edited by me.\n";
 
 pub(super) const RECORD: &str = "var/lib/holo/files/.unchanged";
@@ -22,11 +22,11 @@ const RESOURCE: &str = "usr/share/holo/files/01-x/etc/motd";
 const BASE: &str = "var/lib/holo/files/base/etc/motd";
 const PROVISIONED: &str = "var/lib/holo/files/provisioned/etc/motd";
 
-/// The resource directories of the two entities that every root has.
+/// The resource files of the two entities in every root.
 const FOLDER: &str = "usr/share/holo/files/01-x/etc";
 const OTHER_RESOURCE: &str = "usr/share/holo/files/01-x/etc/issue";
 
-/// A case: its claim, its needs, and the test.
+/// A case: its name, its requirements, and the test.
 pub(super) type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -71,7 +71,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A root with two targets and their resource files.
+/// Returns a root with two targets and their resource files.
 fn prepared() -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))
@@ -84,12 +84,12 @@ fn prepared() -> ScratchRoot {
         .file(OTHER_RESOURCE, WANTED)
 }
 
-/// Waits until what was changed until now is old enough to be relied on.
+/// Waits until time stamps of earlier changes are old enough to be reliable.
 pub(super) fn settle() {
     sleep(Duration::from_millis(3100));
 }
 
-/// A root on which everything was applied, and is known to be unchanged.
+/// Returns a root whose entities are recorded as unchanged.
 fn settled() -> ScratchRoot {
     let root = prepared();
     assert!(root.holo(&["apply"]).success());
@@ -105,7 +105,7 @@ pub(super) fn unchanged(root: &ScratchRoot) {
     assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
 }
 
-/// The next apply finds work to do, and does it.
+/// Asserts that the next apply makes a change.
 #[track_caller]
 fn applied(root: &ScratchRoot) -> Run {
     let run = root.holo(&["apply"]);
@@ -113,7 +113,7 @@ fn applied(root: &ScratchRoot) -> Run {
     run
 }
 
-/// The next apply, and every one after it, finds that a person has been here.
+/// Asserts that this and all further applies report a manual change.
 #[track_caller]
 pub(super) fn refused(root: &ScratchRoot) {
     for _ in 0..2 {
@@ -123,13 +123,13 @@ pub(super) fn refused(root: &ScratchRoot) {
     }
 }
 
-/// Applies, and returns whether the target's content was looked at.
+/// Applies, and returns true if the target's content was read.
 #[track_caller]
 pub(super) fn reads_with(root: &ScratchRoot, environment: &str) -> bool {
     command_reads(root, "apply", environment)
 }
 
-/// Runs a command that finds nothing to do, and returns whether the target's content was looked at.
+/// Runs a command that finds nothing to do, and returns true if the target's content was read.
 #[track_caller]
 pub(super) fn command_reads(root: &ScratchRoot, command: &str, environment: &str) -> bool {
     let log = root.join("tmp/strace");
@@ -147,7 +147,7 @@ pub(super) fn reads(root: &ScratchRoot) -> bool {
     reads_with(root, "UNUSED=1")
 }
 
-/// Writes a file as a person would who wants nobody to see it: the times of the content are as before.
+/// Writes a file and restores its modification time, as to hide the change.
 pub(super) fn overwrite(path: &Path, content: &str) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     fs::write(path, content).unwrap();
@@ -195,7 +195,7 @@ fn verified() {
     assert!(reads_with(&root, "HOLO_VERIFY=1"));
     assert_eq!(root.read(RECORD), before);
     assert!(!reads(&root));
-    // It looks behind the record, too.
+    // The content is read in spite of the record.
     overwrite(&root.join(TARGET), EDITED);
     let run = root.run("env", &["HOLO_VERIFY=1", built("holo").to_str().unwrap(), "apply"]);
     assert_eq!(run.status, Some(1), "{run}");
@@ -213,7 +213,7 @@ fn one_by_one() {
     assert_eq!(root.read(RECORD).len(), record_size(2));
 }
 
-/// Header, time, checksum, and two sums an entity.
+/// Returns the size of the record: header, time, checksum, and two digests per entity.
 fn record_size(entities: usize) -> usize {
     36 + 8 + 32 + entities * 32
 }
@@ -234,7 +234,7 @@ fn restored_time() {
     let root = settled();
     overwrite(&root.join(TARGET), EDITED);
     refused(&root);
-    // It is not known either once it is old.
+    // The record is not reliable when the file is older either.
     settle();
     refused(&root);
     overwrite(&root.join(TARGET), WANTED);
@@ -299,7 +299,7 @@ fn changed_resource() {
     overwrite(&root.join(RESOURCE), EDITED);
     applied(&root);
     assert_eq!(root.read(TARGET), EDITED);
-    // The knowledge of the old one counts no more.
+    // The record of the old one is invalid.
     overwrite(&root.join(RESOURCE), WANTED);
     applied(&root);
     assert_eq!(root.read(TARGET), WANTED);
@@ -357,7 +357,7 @@ fn more_resources() {
     fs::remove_file(root.join(later)).unwrap();
     applied(&root);
     assert_eq!(root.read(TARGET), WANTED);
-    // One that is overlaid makes no difference.
+    // A resource file that is overridden makes no difference.
     root.write("usr/share/holo/files/00-z/etc/motd", EDITED);
     unchanged(&root);
 }
@@ -373,7 +373,7 @@ fn scripts() {
     unchanged(&root);
     assert_eq!(root.read("runs").lines().count(), 3);
     assert_eq!(root.read(RECORD).len(), record_size(1), "only the other entity is known");
-    // Its output depends on more than could be recorded.
+    // Its output depends on more than a record could cover.
     script(&root, &path, "cat $HOLO_ROOT_DIR/etc/input");
     root.write("etc/input", "one\n");
     applied(&root);
@@ -419,7 +419,7 @@ fn copied() {
     refused(&copy);
 }
 
-/// Checks that this content in the record's place is not believed, does no harm, and is replaced by a record that is right.
+/// Asserts that invalid content of the record is ignored, does no harm, and is replaced with a valid record.
 #[track_caller]
 fn is_no_record(root: &ScratchRoot, content: Option<&[u8]>) {
     match content {
@@ -447,7 +447,7 @@ fn damaged() {
     is_no_record(&root, Some(&[&whole[..], b"\n"].concat()));
 }
 
-/// A record that was changed on purpose, its checksum too.
+/// Returns a modified record with a valid checksum.
 fn resealed(record: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut content = record[..record.len() - 32].to_vec();
     change(&mut content);
@@ -516,7 +516,7 @@ const CALLS: [&str; 5] = ["mkdirat", "openat", "write", "renameat", "unlinkat"];
 
 fn disturbed() {
     let plugin = built("holo-files");
-    // The session that takes over from a killed one is left alone.
+    // The session that takes over from a killed one is not disturbed.
     let wrapper = format!(
         r#"#!/bin/sh
 if [ $1 = session ] && [ -e plugin/strace ]; then
@@ -593,7 +593,7 @@ fn version_3() {
     assert!(!root.exists(RECORD));
 }
 
-/// Numbers that look random and are the same each time (xorshift).
+/// Pseudo-random numbers from a fixed seed (xorshift).
 #[derive(Clone)]
 struct Numbers(u64);
 
@@ -610,7 +610,7 @@ impl Numbers {
     }
 }
 
-/// Does the same to two roots, of which one reads everything.
+/// Applies the same changes to two roots, one of which reads everything.
 fn random_walk(seed: u64) {
     let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let roots = [None, Some("1")].map(|verifies| {
@@ -658,7 +658,7 @@ fn random_walk(seed: u64) {
 
 const ENTITIES: usize = 12;
 
-/// All but the record: what is known differs.
+/// Returns the tree without the record, which differs.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = format!("{}\n", "-".repeat(40));
@@ -666,7 +666,7 @@ fn tree(root: &ScratchRoot) -> BString {
     kept.collect::<Vec<_>>().join(end.as_bytes()).into()
 }
 
-/// Does something, and returns what it was.
+/// Makes a random change, and returns its description.
 fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
     let entity = numbers.below(ENTITIES as u64);
     let disambiguator = numbers.one_of(&["00-z", "01-x", "02-y"]);
@@ -678,11 +678,11 @@ fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
     let what = numbers.below(14);
     let done = match what {
         0 | 1 => change(&file, |file| fs::write(file, content).unwrap()),
-        // The changes that are hardest to see come most often.
+        // The changes that are hardest to notice are the most frequent.
         2..=5 => change(&file, |file| overwrite(file, numbers.one_of(&[STOCK, WANTED, EDITED]))),
         6 => change(&file, |file| set_mode(file, if content.is_empty() { 0o600 } else { 0o644 })),
         7 => change(&file, |file| {
-            // Only root can give files away.
+            // Only root can change the owner.
             let _ = lchown(file, Some(if content.is_empty() { 1234 } else { 0 }), None);
         }),
         8 => change(&file, |file| {
@@ -712,7 +712,7 @@ fn edit(root: &ScratchRoot, numbers: &mut Numbers) -> String {
     format!("{what} {} {} {} {content:?}{done}", file.display(), resource.display(), image.display())
 }
 
-/// Does something to a regular file, if there is one.
+/// Changes a regular file, if it exists.
 fn change(file: &PathBuf, act: impl FnOnce(&Path)) -> bool {
     let is_file = fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_file());
     if is_file {
@@ -721,7 +721,7 @@ fn change(file: &PathBuf, act: impl FnOnce(&Path)) -> bool {
     is_file
 }
 
-/// Puts something in the place of what is there, if anything.
+/// Replaces a file, whether or not it exists.
 fn replace(file: &PathBuf, act: impl FnOnce(&Path)) -> bool {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let was_there = fs::remove_file(file).is_ok();

@@ -1,4 +1,4 @@
-//! Tables `[[overlay]]`: the common keys, validation and secrecy of overlays.
+//! `[[overlay]]` tables: common keys, validation and secrecy of overlays.
 
 use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A root with an overlay of `etc/conf` by two disambiguators, and a definition.
+/// Returns a root with an overlay of `etc/conf` by two disambiguators, and a definition.
 fn root(definition: &str) -> ScratchRoot {
     ScratchRoot::new()
         .plugin("files")
@@ -144,7 +144,7 @@ fn sensitive() {
     conceals(&["apply"]);
     conceals(&["diff"]);
     conceals(&["blame", "/etc/conf"]);
-    // A resource file that cannot be applied says where, and not what it has.
+    // The error of a resource file that cannot be applied has a location, but not the content.
     root.write(format!("{RESOURCES}/site.toml"), "");
     for folder in ["10-x", "20-y"] {
         fs::remove_dir_all(root.join(RESOURCES).join(folder)).unwrap();

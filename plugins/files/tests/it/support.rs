@@ -1,8 +1,8 @@
-//! Roots on which files are declared, and how holo is run on them.
+//! Roots with declared files, and how holo is run on them.
 
 use holo_testing::{Run, ScratchRoot, binaries::built};
 
-/// A root where holo manages files.
+/// Returns a root where holo manages files.
 pub(crate) fn root() -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))

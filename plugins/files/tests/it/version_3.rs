@@ -1,4 +1,4 @@
-//! The rules of version 3 for new versions from packages, deleted targets and symlinks, one by one.
+//! The rules of version 3 for new versions from packages, deleted targets and symlinks.
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -92,7 +92,7 @@ fn check_beside_stock() {
     let before = root.dump();
     let run = root.holo(&["check"]);
     assert!(run.stderr_lossy().contains(MODIFIED), "{run}");
-    // The package manager has moved the edited target away.
+    // The package manager has saved the edited target.
     root.write("etc/motd.dpkg-old", EDITED);
     root.write(TARGET, STOCK);
     fs::remove_file(root.join("etc/motd.dpkg-dist")).unwrap();
@@ -136,7 +136,7 @@ fn linked() {
     assert_eq!(root.read(TARGET), "stock\nmore\n");
     assert_eq!((target.mode(), target.uid(), target.gid()), (0o100_640, 1234, 4321));
     assert!(applied(&root, &[]).stdout.is_empty());
-    // If a plain file has replaced the symlink before, there is nothing to be followed.
+    // If a plain file has replaced the symlink, nothing has to be followed.
     root.write("usr/share/holo/files/00-x/etc/motd", WANTED);
     applied(&root, &[]);
     let target = fs::symlink_metadata(root.join(TARGET)).unwrap();

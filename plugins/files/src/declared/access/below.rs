@@ -1,4 +1,4 @@
-//! Everything below a declared directory, found without following symlinks and without leaving its file system.
+//! Walks everything below a declared directory, without following symlinks or leaving the file system.
 
 use super::super::definition::FileDefinition;
 use super::super::entity::DeclaredFile;
@@ -11,8 +11,8 @@ use holo_change::{Kind, PathHandle};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Hands on each path whose access is another one than the desired, those in a directory before it: as long as it is somebody else's, the one
-/// who gets it has no hold of what is in it. Left out are paths that other entities decide about.
+/// Calls `found` for each path with other permissions than desired. Directories come after their contents: as long as a directory belongs
+/// to someone else, its future owner cannot interfere with the paths in it. Paths of other entities are skipped.
 pub(super) fn collect(
     entity: &DeclaredFile,
     definition: &FileDefinition,
@@ -26,7 +26,7 @@ pub(super) fn collect(
     let top = inspection.tracker.place(path);
     let device = top.stat()?.map(|stat| stat.device);
     let tree = top.as_tree()?;
-    // The directories whose content has to be looked at yet, or whose content has been.
+    // A stack of directories whose contents are still to be processed (`None`), or have been.
     let mut open = vec![(PathBuf::new(), None)];
     while let Some((directory, own)) = open.pop() {
         if let Some((current, desired)) = own {
@@ -55,9 +55,9 @@ pub(super) fn collect(
     Ok(())
 }
 
-/// The paths below that other entities decide about.
+/// The paths below that belong to other entities.
 struct Others {
-    /// Those with everything in them.
+    /// Including everything below them.
     whole: HashSet<PathBuf>,
     single: HashSet<PathBuf>,
 }
@@ -79,12 +79,12 @@ impl Others {
         Ok(Others { whole: paths(whole), single: paths(single) })
     }
 
-    /// Returns true if another entity decides about a path.
+    /// Returns true if another entity owns a path.
     fn decide(&self, path: &Path) -> bool {
         self.single.contains(path)
     }
 
-    /// Returns true if another entity decides about a path and everything below.
+    /// Returns true if another entity owns a path and everything below it.
     fn decide_below(&self, path: &Path) -> bool {
         self.whole.contains(path)
     }

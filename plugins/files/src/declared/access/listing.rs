@@ -1,4 +1,4 @@
-//! Listings of access, by which people see what differs.
+//! Listings of permissions, for diffs.
 
 use super::super::entity::DeclaredFile;
 use super::super::wanted::DeclaredError;
@@ -7,7 +7,7 @@ use holo_change::acl::{Acl, Tag, letters};
 use holo_plugin::{Entity, FilePair, Host, Preview, Shown};
 use std::path::{Path, PathBuf};
 
-/// Returns two listings of paths, each with the two states of its access; nothing if none differs.
+/// Returns two listings of paths with different permissions, or `None` if there are none.
 pub(super) fn pair(
     entity: &DeclaredFile,
     paths: &[(PathBuf, Access, Access)],
@@ -55,7 +55,7 @@ impl Names {
         Names { users: of("etc/passwd"), groups: of("etc/group") }
     }
 
-    /// Writes a line for each part of the access to a path.
+    /// Appends a line for each permission of a path.
     fn list(&self, path: &Path, access: &Access, text: &mut String) {
         let path = path.display();
         let mut line = |words: String| text.push_str(&format!("{path}: {words}\n"));

@@ -1,4 +1,4 @@
-//! The changes of access that are to be made together.
+//! Plans of permission changes.
 
 use super::super::wanted::DeclaredError;
 use holo_change::PathHandle;
@@ -8,23 +8,23 @@ use holo_change::base_store::Remembered;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The number of paths that are named, where more of them change in the same way.
+/// The maximum number of paths that are listed individually for the same change.
 const NAMED: usize = 3;
 
-/// A change of the access to a path.
+/// A permission change of a path.
 pub(super) struct Step {
     pub(super) path: PathBuf,
     pub(super) place: PathHandle,
     pub(super) current: Access,
-    /// The parts that are changed.
+    /// The values to set.
     pub(super) missing: Access,
 }
 
-/// The steps that bring everything into the desired state, or back.
+/// The steps that establish the desired permissions, or restore the original ones.
 #[derive(Default)]
 pub(in crate::declared) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// The record once they are taken; none if it is that which is kept.
+    /// The record after the steps, or `None` if it does not change.
     pub(super) record: Option<Remembered<AccessTracks>>,
 }
 
@@ -33,13 +33,13 @@ impl Plan {
         self.steps.is_empty()
     }
 
-    /// Returns the permissions that a path has by the ACL that it gets, if it gets one.
+    /// Returns the mode that results from the new ACL of a path, if it gets one.
     pub(in crate::declared) fn mode_by_acl(&self, path: &Path) -> Option<u32> {
         let own = self.steps.iter().find(|step| step.path == path)?;
         own.missing.acl.as_ref().map(Acl::mode)
     }
 
-    /// Returns what happens, after `word` or the like: the parts, and the paths.
+    /// Describes the changes. `word` is a verb such as `changed`.
     pub(in crate::declared) fn changes(&self, word: &str, directory: &Path) -> Vec<String> {
         let mut alike: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for step in &self.steps {
@@ -52,12 +52,12 @@ impl Plan {
         alike.into_iter().flat_map(said).collect()
     }
 
-    /// Takes the steps. What cannot be changed does not keep the rest from being changed.
+    /// Carries out the steps. A failed step does not stop the others.
     pub(super) fn take(&self) -> Result<(), DeclaredError> {
         let mut problems = Vec::new();
         for step in &self.steps {
             match step.missing.give(&step.place) {
-                // Whoever uses the directory may have removed it since.
+                // A user of the directory may have removed the path since.
                 Err(error) if error.is_missing() => {}
                 given => problems.extend(given.err().map(|error| error.to_string())),
             }

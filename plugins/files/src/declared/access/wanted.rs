@@ -1,4 +1,4 @@
-//! The desired access to a path: of the ACL and the SELinux context that are declared, and of what is there.
+//! The desired permissions of a path, computed from its definition and its current permissions.
 
 use super::super::definition::FileDefinition;
 use super::super::wanted::DeclaredError;
@@ -7,10 +7,10 @@ use holo_change::acl::{Acl, AclEntry, Tag};
 use holo_change::{FileStat, Kind};
 use holo_plugin::{Accounts, Host};
 
-/// The SELinux context of a file that has none.
+/// The default SELinux context.
 const USUAL_CONTEXT: [&str; 4] = ["system_u", "object_r", "unlabeled_t", "s0"];
 
-/// Returns the declared access to the path of an entity, beyond owner and mode.
+/// Returns the declared permissions of an entity's path, except for owner and mode.
 pub(super) fn own(
     definition: &FileDefinition,
     current: &Access,
@@ -30,7 +30,7 @@ pub(super) fn own(
         let current = current.acl.clone().unwrap_or_else(|| Acl::of_mode(stat.mode));
         let acl = access_acl(&resolved.0, definition.fixed_mode(), &current, is_directory);
         wanted.default_acl = is_directory.then(|| default_acl(&resolved.1, &acl));
-        // Where both are, the mode is all, and that is a part of the path's state.
+        // If both are minimal, they equal the mode, which is part of the path's state.
         wanted.acl = Some(acl).filter(|acl| !acl.is_minimal() || !current.is_minimal());
     }
     if let Some(parts) = definition.context() {
@@ -39,10 +39,10 @@ pub(super) fn own(
     Ok(wanted)
 }
 
-/// An entry: whom it is about, the permissions, and if `X` is among them.
+/// An entry: its tag, its permissions, and whether they include `X`.
 type Entry = (Tag, u32, bool);
 
-/// Returns the ACL of a file, as setfacl makes it. Where the mode is declared, that decides about the owner, the mask and others.
+/// Returns the ACL that setfacl would create. A declared mode determines the entries of the owner, the mask and others.
 fn access_acl(entries: &[Entry], mode: Option<u32>, current: &Acl, is_directory: bool) -> Acl {
     let executes = is_directory || mode.map_or_else(|| current.can_execute(), |mode| mode & 0o111 != 0);
     let basis = mode.map_or_else(|| current.clone(), Acl::of_mode);
@@ -55,7 +55,7 @@ fn access_acl(entries: &[Entry], mode: Option<u32>, current: &Acl, is_directory:
     with_mask(acl, needs_mask, group)
 }
 
-/// Returns the ACL that a directory gives to what is made in it; what is not said of owner, group and others is as in its own.
+/// Returns the default ACL of a directory. Missing entries of owner, group and others are copied from its access ACL.
 fn default_acl(entries: &[Entry], own: &Acl) -> Acl {
     if entries.is_empty() {
         return Acl::default();
@@ -71,7 +71,7 @@ fn with_x(permissions: u32, executes_if: bool, executes: bool) -> u32 {
     permissions | u32::from(executes_if && executes)
 }
 
-/// Returns an ACL with a mask, if it needs one and has none: this one, or that which limits nobody.
+/// Adds a mask to an ACL that needs one and has none. The default is the widest mask.
 fn with_mask(acl: Acl, needs_mask: bool, mask: Option<u32>) -> Acl {
     if !needs_mask || acl.get(Tag::Mask).is_some() {
         return acl;
@@ -80,7 +80,7 @@ fn with_mask(acl: Acl, needs_mask: bool, mask: Option<u32>) -> Acl {
     Acl::new(acl.entries().chain([(Tag::Mask, mask)]))
 }
 
-/// Returns a context with what is not declared of it as it is now.
+/// Fills the undeclared parts of a context from the current one.
 fn complete(parts: &[Option<&str>; 4], current: &str) -> String {
     let mut found = current.splitn(parts.len(), ':');
     let completed = parts.iter().zip(USUAL_CONTEXT).map(|(part, usual)| {
@@ -90,7 +90,7 @@ fn complete(parts: &[Option<&str>; 4], current: &str) -> String {
     completed.collect::<Vec<_>>().join(":")
 }
 
-/// Returns the access that a recursion gives to a path below.
+/// Returns the desired permissions of a path below a recursive declaration.
 pub(super) fn below(
     definition: &FileDefinition,
     owners: (Option<u32>, Option<u32>),
@@ -105,7 +105,7 @@ pub(super) fn below(
     Access { uid: owners.0, gid: owners.1, mode, ..Access::default() }
 }
 
-/// Returns the mode of a file in a directory with this mode: it can be executed only if somebody can execute it now.
+/// Returns the mode of a file from the mode of directories. It is executable only if it already was.
 fn of_file(mode: u32, current: u32) -> u32 {
     if current & 0o111 == 0 { mode & 0o666 } else { mode & 0o777 }
 }

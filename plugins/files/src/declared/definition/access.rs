@@ -1,46 +1,46 @@
-//! The keys that say who may do what with a file, beyond owner and mode, and with what is below a directory.
+//! The keys for ACLs, SELinux contexts, and permissions below a directory.
 
 use super::{Ensure, FileDefinition};
 use holo_change::acl::{AclEntry, Tag, letters};
 use holo_plugin::definitions::{Invalid, values};
 use std::collections::BTreeSet;
 
-/// The parts of a SELinux context.
+/// The number of parts of an SELinux context.
 const PARTS: usize = 4;
 
-/// The SELinux context that is declared: user, role, type and range; what is not declared is none.
+/// An SELinux context as user, role, type and range. Parts that are not declared are `None`.
 pub(in crate::declared) type Context<'a> = [Option<&'a str>; PARTS];
 
 impl FileDefinition {
-    /// Returns the entries of the ACL that is declared. Those that are none have been refused.
+    /// Returns the declared ACL entries. Invalid entries have already been rejected.
     pub(in crate::declared) fn acl_entries(&self) -> Option<Vec<AclEntry>> {
         Some(self.acl.as_ref()?.iter().filter_map(|entry| entry.parse().ok()).collect())
     }
 
-    /// Returns the parts of the SELinux context that are declared.
+    /// Returns the parts of the declared SELinux context.
     pub(in crate::declared) fn context(&self) -> Option<Context<'_>> {
         let text = self.selinux.as_deref()?;
         if !text.contains(':') {
             return Some([None, None, Some(text), None]);
         }
-        // A range may have colons in it.
+        // A range may contain colons.
         let mut parts = text.splitn(PARTS, ':').map(|part| (!part.is_empty()).then_some(part));
         Some([(); PARTS].map(|()| parts.next().flatten()))
     }
 
-    /// Returns the mode that files below have, if one is given for them.
+    /// Returns the declared mode of files below the directory.
     pub(in crate::declared) fn file_mode(&self) -> Option<u32> {
         values::mode("file_mode", self.file_mode.as_deref()?).ok()
     }
 
-    /// Returns the mode that is the path's whatever there is now.
+    /// Returns the mode of the path, if it does not depend on the current mode.
     pub(in crate::declared) fn fixed_mode(&self) -> Option<u32> {
         let sensitive = self.sensitive.then_some(0o600);
         self.mode().ok().flatten().or(sensitive)
     }
 }
 
-/// Checks all keys together.
+/// Validates combinations of keys.
 pub(super) fn validate(definition: &FileDefinition) -> Result<(), Invalid> {
     let is_symlink = definition.ensure == Ensure::Symlink;
     for (key, is_given) in [("acl", definition.acl.is_some()), ("selinux", definition.selinux.is_some())] {
@@ -99,7 +99,7 @@ pub(super) fn validate_selinux(definition: &FileDefinition) -> Result<(), Invali
     Ok(())
 }
 
-/// Returns the entries of the ACL that the mode limits: its bits for the group are the mask.
+/// Returns the first ACL entry that the mode restricts, because its group bits are the mask.
 pub(super) fn limited_entries(definition: &FileDefinition) -> Option<Invalid> {
     let mask = definition.fixed_mode()? >> 3 & 0o7;
     let limits = |entry: &AclEntry| {

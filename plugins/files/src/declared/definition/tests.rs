@@ -1,10 +1,10 @@
-//! Definitions that are valid, and those that are not.
+//! Tests of valid and invalid definitions.
 use super::*;
 
-/// `type property value context verdict note`: definitions of a peer that has much the same keys.
+/// Lines of `type property value context verdict note`: definitions of another configuration manager with similar keys.
 const VECTORS: &str = include_str!("validation.tsv");
 
-/// Values that we judge otherwise: all twelve bits of a mode can be given.
+/// Values that are valid here only: all twelve bits of a mode are allowed.
 const OTHERWISE: [&str; 1] = ["1777"];
 
 fn definition(json: &serde_json::Value) -> Result<FileDefinition, String> {
@@ -18,7 +18,7 @@ fn definition(json: &serde_json::Value) -> Result<FileDefinition, String> {
 }
 
 #[test]
-fn judges_as_others_do() {
+fn validation_agrees_with_vectors() {
     let mut judged = 0;
     for line in VECTORS.lines().skip(1) {
         let [kind, property, value, expected, context, note] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -27,7 +27,7 @@ fn judges_as_others_do() {
         assert_eq!(kind, "file");
         let value: serde_json::Value = serde_json::from_str(value).unwrap();
         let json = if context.is_empty() {
-            // Modes of directories: the peer adds x where r is, we take what is written.
+            // That manager adds x to the mode of directories where r is set. Holo uses the mode as written.
             assert!(property.starts_with("mode(ensure=directory)"), "{line}");
             serde_json::json!({ "name": "/d", "ensure": "directory", "mode": value })
         } else {
@@ -42,7 +42,7 @@ fn judges_as_others_do() {
 }
 
 #[test]
-fn modes_are_numbers() {
+fn modes_are_octal_numbers() {
     let mode = |text: &str| {
         let definition = definition(&serde_json::json!({ "path": "/x", "mode": text })).ok()?;
         definition.mode().unwrap()
@@ -58,7 +58,7 @@ fn modes_are_numbers() {
 }
 
 #[test]
-fn keys_belong_to_what_is_ensured() {
+fn keys_require_the_matching_ensure() {
     let judge = |json: serde_json::Value| definition(&json).map(drop);
     for json in [
         serde_json::json!({ "path": "/x", "ensure": "symlink" }),

@@ -1,4 +1,4 @@
-//! The preparation of changes: what is to be done, and what comes before it.
+//! Prepares changes of declared files.
 
 use super::super::definition::FileDefinition;
 use super::super::entity::DeclaredFile;
@@ -15,7 +15,7 @@ use holo_plugin::{Validation, ValidationError};
 use std::path::{Path, PathBuf};
 
 impl Executor<'_> {
-    /// Finds out what is to be done, and does what comes before it.
+    /// Determines the change of a file, and carries out the steps that precede it.
     pub(super) fn prepare(
         &self,
         index: usize,
@@ -46,7 +46,7 @@ impl Executor<'_> {
         let (decision, wanted, current) = inspection.decide(&mut subject, definition, mode.force)?;
         let leftovers = inspection.leftovers(&subject, mode.force)?;
         match decision {
-            // What is known of the access to a path goes with the record of the path.
+            // The record of permissions depends on the record of the path.
             Decision::Nothing if definition.declares_access() && !subject.is_known() => {}
             Decision::Nothing if subject.takes_over.is_empty() && leftovers.is_empty() => {
                 self.keep_secret(&mut subject.remembered, &subject.path, definition)?;
@@ -103,7 +103,7 @@ impl Executor<'_> {
         Ok(Prepared::Change(Box::new(change), consequences))
     }
 
-    /// Finds out how an orphan is put back as it was found.
+    /// Determines how an orphan is restored.
     fn prepare_scrub(
         &self,
         index: usize,
@@ -134,7 +134,7 @@ impl Executor<'_> {
         Ok(Prepared::Change(Box::new(EntityChange::scrub(remembered, found)), consequences))
     }
 
-    /// Remembers that nobody may see what is in a file that is as it should be.
+    /// Records that a file in its desired state has become sensitive.
     fn keep_secret(
         &self,
         remembered: &mut Remembered<Tracks>,
@@ -150,7 +150,7 @@ impl Executor<'_> {
     }
 }
 
-/// Runs the declared program on the new file.
+/// Runs the declared validation program on the new file.
 fn validate(
     entity: &DeclaredFile,
     definition: &FileDefinition,
@@ -163,7 +163,7 @@ fn validate(
     validation.run(&entity.path, bytes, host, output).map_err(|ValidationError(reason)| DeclaredError::Never(reason))
 }
 
-/// Keeps the current file beside the new one.
+/// Copies the current file to a backup next to it.
 fn back_up(place: &PathHandle, suffix: &str) -> Result<(), DeclaredError> {
     match Image::load(place)? {
         Some(image) => Ok(image.put(&place.with_suffix(suffix))?),

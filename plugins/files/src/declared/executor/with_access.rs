@@ -1,4 +1,4 @@
-//! Applying and scrubbing declared files whose access is managed beyond what is a part of their state.
+//! Applies and scrubs declared files whose ACLs, contexts or recursive permissions are managed.
 
 use super::super::access::{Accesses, Plan};
 use super::super::definition::FileDefinition;
@@ -10,7 +10,7 @@ use holo_change::Commits;
 use holo_plugin::{Applied, Job, Output, SetAnswers};
 
 impl Executor<'_> {
-    /// Applies an entity by itself: its path before the access to it, or the other way round for an orphan.
+    /// Applies a single entity: first its path, then its permissions; an orphan in reverse order.
     pub(super) fn apply_with_access(&self, index: usize, job: Job<'_, DeclaredFile>, answers: &mut dyn SetAnswers) {
         let mut kept = EndKept { answers, has_begun: false, end: None };
         let applied = match &job.entity.definition {
@@ -43,7 +43,7 @@ impl Executor<'_> {
         let applied = self.apply_alone(index, job, answers);
         let planned = match applied {
             Applied::Unchanged => Ok(before),
-            // Its steps may have changed what is planned.
+            // The change of the path may have changed the plan.
             Applied::Changed(_) | Applied::ChangedQuietly(_) => plan(),
             _ => return Ok(applied),
         };
@@ -76,7 +76,7 @@ impl Executor<'_> {
         Ok(self.with_changes(applied, &plan, "restored", job.entity))
     }
 
-    /// Records the mode that the path has once its ACL is changed: no person has done that.
+    /// Records the mode that results from the new ACL, so that it does not count as a manual change.
     fn expect_mode(&self, entity: &DeclaredFile, plan: &Plan) -> Result<(), DeclaredError> {
         let Some(mut remembered) = self.inspection.recall(entity)? else { return Ok(()) };
         let path = own_path(&remembered.base, &entity.path);
@@ -95,7 +95,7 @@ impl Executor<'_> {
         answers.end.take().unwrap_or(Applied::FAILED)
     }
 
-    /// Adds the changes of access to those of the path.
+    /// Adds the permission changes to those of the path.
     fn with_changes(&self, applied: Applied, plan: &Plan, word: &str, entity: &DeclaredFile) -> Applied {
         let changes = plan.changes(word, &self.inspection.host.below_root(&entity.path));
         match applied {
@@ -106,7 +106,7 @@ impl Executor<'_> {
     }
 }
 
-/// Returns the error of an entity whose path has been changed already: it is a failure, even if force would help.
+/// Returns the error of an entity whose path was already changed. It is a failure even if force would help.
 fn after_change(error: DeclaredError) -> DeclaredError {
     match error {
         DeclaredError::NeedsForce(reason) => DeclaredError::Never(format!("{reason} meanwhile")),
@@ -114,7 +114,7 @@ fn after_change(error: DeclaredError) -> DeclaredError {
     }
 }
 
-/// Answers whose end is kept back, as more is done after it.
+/// Answers that hold back the result of an entity until further steps are done.
 struct EndKept<'a> {
     answers: &'a mut dyn SetAnswers,
     has_begun: bool,

@@ -1,4 +1,4 @@
-//! Version 3's rules for overlays, as its description has them: the effect of an apply on files, and its messages.
+//! Version 3's rules for overlays, written from its description: the effect of an apply on files, and its messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) struct Node {
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// An extended attribute. Version 3 knows none; ours stay with a file, and come back with the base.
+    /// An extended attribute. Version 3 ignores them; holo keeps them with a file, and restores them with the base.
     pub(crate) note: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Node {
         is_alike && (self.is_symlink() || self.mode == other.mode)
     }
 
-    /// With the notes of the file that it replaces.
+    /// Takes over the attributes of the file that it replaces.
     fn in_place_of(self, current: &Node) -> Node {
         let is_alike = (self.mode, self.uid, self.gid) == (current.mode, current.uid, current.gid);
         if is_alike && !self.is_symlink() && !current.is_symlink() {
@@ -55,12 +55,12 @@ pub(crate) struct Resource {
 pub(crate) enum Step {
     Plain(Content),
     Script(Behaviour),
-    /// A template, which version 3 does not have: what it renders to is the content so far, and a line.
+    /// A template, which version 3 does not have. It renders to the current content and one more line.
     Template(usize),
 }
 
 impl Step {
-    /// The order among those of one disambiguator.
+    /// Returns the order among resource files with the same disambiguator.
     pub(crate) fn order(&self) -> usize {
         match self {
             Step::Plain(_) => 0,
@@ -98,32 +98,32 @@ impl Behaviour {
     }
 }
 
-/// A machine, and what is known of it.
+/// A machine and its records.
 pub(crate) struct Model {
     root: String,
     pub(crate) distribution: String,
-    /// Files by their paths below the root.
+    /// The files by their paths below the root.
     pub(crate) disk: BTreeMap<String, Node>,
     /// Targets that are directories.
     pub(crate) directories: BTreeSet<String>,
     pub(crate) resources: BTreeMap<String, Vec<Resource>>,
     pub(crate) base: BTreeMap<String, Node>,
     pub(crate) provisioned: BTreeMap<String, Node>,
-    /// Targets that somebody else has changed since the beginning.
+    /// Targets with external changes since the start.
     pub(crate) touched: BTreeSet<String>,
 }
 
-/// The output of an apply, and its result.
+/// The output and the result of an apply.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) has_failed: bool,
-    /// True if a difference is shown of anything.
+    /// True if a diff is shown for any entity.
     pub(crate) is_refused: bool,
-    /// True if anything was not in its desired state.
+    /// True if any entity was not in its desired state.
     pub(crate) is_pending: bool,
-    /// The number of newlines that the last output has ended with.
+    /// The number of newlines at the end of the last output.
     newlines: usize,
     has_begun: bool,
 }
@@ -160,7 +160,7 @@ impl Shown {
     }
 }
 
-/// The work of a plugin on an entity.
+/// The output and the result of one entity.
 #[derive(Default)]
 struct Work {
     said: Vec<(Stream, String)>,
@@ -227,7 +227,7 @@ impl Model {
     pub(crate) fn apply(&mut self, force: bool, speaks_version_3: bool) -> Shown {
         let mut shown = Shown::default();
         let targets: BTreeSet<String> = self.resources.keys().chain(self.base.keys()).cloned().collect();
-        // The reports are made before anything is applied.
+        // Reports are created before anything is applied.
         let reports: Vec<String> = targets.iter().map(|target| self.report(target)).collect();
         for (target, report) in targets.iter().zip(reports) {
             let mut work = Work::default();
@@ -237,9 +237,9 @@ impl Model {
                 self.scrub(target, &mut work);
             }
             show(&report, &work, &mut shown);
-            // Under version 3 the plugin says only in words that it failed.
+            // With version 3, the plugin reports failures only in its output.
             shown.has_failed |= work.end == End::Failed && !speaks_version_3;
-            // Nothing but a new base is mentioned on stdout.
+            // Only a new base is mentioned on stdout.
             shown.is_pending |=
                 work.end != End::Unchanged || work.said.iter().any(|(stream, _)| *stream == Stream::Out);
             shown.is_refused |= matches!(work.end, End::NeedsForce(_));
@@ -263,7 +263,7 @@ impl Model {
         report
     }
 
-    /// Returns the place where a new version waits, and its message. One that has taken the target's place is moved beside it.
+    /// Returns the path of a new stock file and its message. A stock file that has replaced the target is moved next to it first.
     fn find_stock(&mut self, target: &str) -> Option<(String, String)> {
         let (saved, stock) = match &*self.distribution {
             "arch" => (None, ".pacnew"),
@@ -328,12 +328,12 @@ impl Model {
         }
     }
 
-    /// Returns the base as the resource files change it.
+    /// Returns the base with the resource files applied.
     fn desired(&self, target: &str, base: &Node, work: &mut Work) -> Option<Node> {
         let resources = &self.resources[target];
         let last_plain = resources.iter().rposition(|resource| matches!(resource.step, Step::Plain(_))).unwrap_or(0);
         let mut node = base.clone();
-        // Unlike version 3, ours does not follow what another user has made.
+        // Unlike version 3, holo does not follow symlinks of other users.
         let mut is_roots = base.uid == 0;
         for resource in &resources[last_plain..] {
             let input = match (&resource.step, &node.content) {
@@ -364,7 +364,7 @@ impl Model {
                     linked.clone()
                 }
             };
-            // Nothing links to a symlink.
+            // In this model, no symlink refers to another symlink.
             let Content::File(text) = &input.content else { return None };
             let output = match resource.step {
                 Step::Script(Behaviour::Upper) => text.to_ascii_uppercase(),
@@ -439,7 +439,7 @@ fn show(report: &str, work: &Work, shown: &mut Shown) {
     shown.end_paragraph();
 }
 
-/// The same without the differences that are shown of entities that were refused, and the empty lines around them.
+/// Removes the diffs of refused entities and the empty lines around them.
 pub(crate) fn without_diffs(text: &str, has_diffs: bool) -> String {
     if !has_diffs {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! ACLs and contexts that are completed.
+//! Tests of completed ACLs and contexts.
 
 use super::*;
 use Tag::{Group, GroupObj, Mask, Other, User, UserObj};
@@ -9,7 +9,7 @@ fn shown(acl: &Acl) -> String {
 }
 
 #[test]
-fn an_acl_is_completed_by_what_is_there_or_by_the_mode() {
+fn acl_is_completed_from_current_acl_or_mode() {
     let alice = [(User(7), 0o6, false)];
     let mut current = Acl::of_mode(0o640);
     for _ in 0..2 {
@@ -29,7 +29,7 @@ fn an_acl_is_completed_by_what_is_there_or_by_the_mode() {
 }
 
 #[test]
-fn an_x_in_capitals_is_for_directories_and_what_can_be_executed() {
+fn capital_x_applies_to_directories_and_executables() {
     let staff = [(Group(7), 0o4, true)];
     for (mode, is_directory, expected) in [(0o640, false, 0o4), (0o740, false, 0o5), (0o640, true, 0o5)] {
         let acl = access_acl(&staff, None, &Acl::of_mode(mode), is_directory);
@@ -39,7 +39,7 @@ fn an_x_in_capitals_is_for_directories_and_what_can_be_executed() {
 }
 
 #[test]
-fn a_default_acl_is_completed_by_the_directorys_own() {
+fn default_acl_is_completed_from_the_directory() {
     let own = Acl::of_mode(0o750);
     assert_eq!(
         shown(&default_acl(&[(User(7), 0o7, false)], &own)),
@@ -50,14 +50,14 @@ fn a_default_acl_is_completed_by_the_directorys_own() {
 }
 
 #[test]
-fn a_context_keeps_what_is_not_declared() {
+fn context_keeps_undeclared_parts() {
     let parts = [None, None, Some("etc_t"), None];
     assert_eq!(complete(&parts, "u:r:t:s0:c1"), "u:r:etc_t:s0:c1");
     assert_eq!(complete(&parts, ""), "system_u:object_r:etc_t:s0");
 }
 
 #[test]
-fn files_below_can_be_executed_only_if_they_could_before() {
+fn recursive_mode_keeps_files_unexecutable() {
     for (mode, current, expected) in [(0o2755, 0o600, 0o644), (0o2755, 0o4700, 0o755), (0o750, 0o010, 0o750)] {
         assert_eq!(of_file(mode, current), expected, "{mode:o} {current:o}");
     }
