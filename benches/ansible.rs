@@ -1,4 +1,5 @@
-//! Times holo with tasks of the plugin `ansible` beside `ansible-playbook` with the same tasks, and prints a table. The README says how.
+//! Compares holo running tasks of the plugin `ansible` with `ansible-playbook` running the same tasks, and prints a
+//! table. See the README.
 #![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
@@ -19,10 +20,10 @@ struct Options {
     /// The number of tasks
     #[arg(long, value_delimiter = ',', default_values_t = [20, 200])]
     sizes: Vec<usize>,
-    /// The number of times that tasks with nothing to do are timed; the median counts
+    /// The number of timed runs without changes; the median counts
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// The Python that has ansible-core, beside which ansible-playbook is
+    /// The Python interpreter with ansible-core, next to ansible-playbook
     #[arg(long, default_value = "/usr/bin/python3")]
     python: PathBuf,
     #[command(flatten)]
@@ -54,7 +55,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Files with a line each, and the tasks that add another one: once as a playbook, once as definitions.
+/// Files with one line each, and tasks that add another line, both as a playbook and as definitions.
 struct Site {
     dir: TempDir,
     size: usize,

@@ -1,4 +1,4 @@
-//! Times what the dispatcher costs by itself: to start with all plugins there are, and to plan. The README says how.
+//! Measures the dispatcher's own cost: starting with all plugins, and planning. See the README.
 #![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
 #![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
 
@@ -20,13 +20,13 @@ use tempfile::TempDir;
 
 #[derive(Parser)]
 struct Options {
-    /// The number of entities that are planned
+    /// The number of planned entities
     #[arg(long, value_delimiter = ',', default_values_t = [1000, 10_000, 100_000])]
     sizes: Vec<usize>,
     /// The number of edges of each entity
     #[arg(long, default_value_t = 5)]
     edges: usize,
-    /// The number of times that everything is timed; the median counts
+    /// The number of repetitions; the median counts
     #[arg(long, default_value_t = 15)]
     runs: usize,
     #[command(flatten)]
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A scan with all plugins and nothing declared, beside the same programs started once each with `info`.
+/// Times a scan with all plugins and no definitions, compared with running each plugin's `info` once.
 fn start(runs: usize) -> Result<()> {
     let holo = binaries::binary("holo")?;
     let plugins = plugins(holo.parent().context("find the folder of holo")?)?;
@@ -89,13 +89,13 @@ fn start(runs: usize) -> Result<()> {
     Ok(())
 }
 
-/// The plugins in a folder, by their IDs.
+/// Returns the plugins in a directory, by ID.
 fn plugins(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut plugins = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Cargo keeps a list of sources beside each program.
+        // Cargo keeps a list of sources next to each program.
         if let Some(id) = name.strip_prefix("holo-").filter(|id| !id.contains('.'))
             && path.is_file()
         {
@@ -106,13 +106,13 @@ fn plugins(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(plugins)
 }
 
-/// Entities that wait for others at several distances, each way that edges can be declared.
+/// Returns entities that wait for others at several distances, with every kind of edge.
 fn tangle(size: usize, edges: usize) -> Vec<EntityReport> {
     let name = |number: usize| format!("entity:{number:06}");
     let mut reports: Vec<EntityReport> = (0..size).map(|number| EntityReport::new(name(number))).collect();
     for (number, report) in reports.iter_mut().enumerate() {
         for edge in 0..edges {
-            // Always to a smaller number: never in a circle.
+            // Edges lead to smaller numbers, so there are no cycles.
             let other = number / (edge + 2);
             if other == number {
                 continue;
@@ -131,7 +131,7 @@ fn tangle(size: usize, edges: usize) -> Vec<EntityReport> {
         }
         report.edges.provides.push(holo_protocol::Asset::new("unit", name(number)));
     }
-    // Whoever is waited for stands at the end.
+    // Entities that others wait for come last.
     reports.reverse();
     reports
 }

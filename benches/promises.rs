@@ -1,4 +1,4 @@
-//! Times what it costs to have a promise module asked, beside what the module takes by itself. The README says how.
+//! Compares holo running a promise module with the module alone. See the README.
 #![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
 #![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
 
@@ -14,17 +14,17 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The module: it keeps lines in files.
+/// A module that keeps lines in files.
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/test-scenarios/promises/modules/keep_line.py");
-/// The lines are in so many files.
+/// The number of files with lines.
 const FILES: usize = 10;
 
 #[derive(Parser)]
 struct Options {
-    /// Numbers of promises
+    /// The numbers of promises
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000])]
     sizes: Vec<usize>,
-    /// Number of rounds; the median counts
+    /// The number of rounds; the median counts
     #[arg(long, default_value_t = 5)]
     runs: usize,
     #[command(flatten)]
@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     }
     for size in options.sizes {
         let root = prepare(size)?;
-        // The first apply writes what the others find kept.
+        // The first apply changes the files; the timed ones find the promises kept.
         time(|| holo(&root))?;
         let (mut alone, mut asked) = (Vec::new(), Vec::new());
         for _ in 0..options.runs {
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Makes a root with so many promises, and a file with all the requests that the module gets for them.
+/// Creates a root with this number of promises, and a file with all requests that the module receives for them.
 fn prepare(size: usize) -> Result<TempDir> {
     let root = TempDir::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")))?;
     let resources = root.path().join("usr/share/holo/promises");
@@ -83,7 +83,7 @@ fn prepare(size: usize) -> Result<TempDir> {
     Ok(root)
 }
 
-/// Asks the module everything at once.
+/// Sends all requests to the module at once.
 fn module(root: &TempDir) -> Result<()> {
     let mut command = Command::new("python3");
     command.arg(root.path().join("usr/share/holo/promises/modules/keep_line.py"));

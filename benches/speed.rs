@@ -1,4 +1,4 @@
-//! Times holo beside the programs that do the same work by hand, and prints tables. The README says how.
+//! Compares holo with programs that do the same work by hand, and prints tables. See the README.
 #![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
 #![expect(clippy::print_stdout, reason = "the tables are what it is for")]
 

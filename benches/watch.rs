@@ -1,4 +1,4 @@
-//! Times what `holo watch` notices, and counts what it costs while nothing happens. The README says how.
+//! Measures how fast `holo watch` reacts, and what it costs while idle. See the README.
 #![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
 #![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
 
@@ -20,11 +20,11 @@ use tempfile::TempDir;
 
 /// The number of files in a directory.
 const TOGETHER: usize = 100;
-/// The time in which something has to be said.
+/// The timeout for each expected line.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time after which a change of a file would show.
+/// The time after which a change of a file is certain to change its timestamp.
 const SETTLED: Duration = Duration::from_secs(3);
-/// The time for which calls are counted while nothing happens.
+/// The period for which system calls are counted while idle.
 const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Parser)]
@@ -32,19 +32,19 @@ struct Options {
     /// The number of entities
     #[arg(long, value_delimiter = ',', default_values_t = [10, 10_000])]
     sizes: Vec<usize>,
-    /// The entities
+    /// The kinds of entities
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["overlays", "declared"])]
     kinds: Vec<Kind>,
-    /// The number of times that something is changed, but for overlays each at most once
+    /// The number of changes; at most one per overlay
     #[arg(long, default_value_t = 200)]
     rounds: usize,
-    /// The number of changes at once
+    /// The number of simultaneous changes
     #[arg(long, default_value_t = 1000)]
     at_once: usize,
-    /// The number of events in a row that are about nothing
+    /// The number of consecutive unrelated events
     #[arg(long, default_value_t = 100_000)]
     storm: usize,
-    /// Counts system calls while nothing happens
+    /// Count system calls while idle
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     idle: bool,
     #[command(flatten)]
@@ -54,9 +54,9 @@ struct Options {
 /// A kind of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Each with a resource file of its own.
+    /// Overlays, each with its own resource file.
     Overlays,
-    /// All of them in one file of definitions.
+    /// Declared files, all in one file of definitions.
     Declared,
 }
 
@@ -89,7 +89,7 @@ fn measure(options: &Options, kind: Kind, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// A root with files, all of which are as defined.
+/// A root with files in their desired state.
 struct Site {
     root: TempDir,
     holo: PathBuf,
@@ -115,7 +115,7 @@ impl Site {
                 site.write(&format!("usr/share/holo/files/10-bench/{path}"), &format!("{number}\n"))?;
             } else {
                 fs::remove_file(site.path(&path))?;
-                // What is changed here again and again is nobody's fight.
+                // The many changes of this benchmark must not be detected as a fight.
                 let table =
                     format!("[[file]]\npath = \"/{path}\"\ncontent = \"{number}\\n\"\nlimit = \"1000000/1s\"\n");
                 definitions.push_str(&table);
@@ -123,7 +123,7 @@ impl Site {
         }
         site.write("usr/share/holo/files/all.toml", &definitions)?;
         run(site.command("apply"))?;
-        // As on any machine a moment after an apply, what is unchanged is known.
+        // As on any machine shortly after an apply, unchanged files are known.
         thread::sleep(SETTLED);
         run(site.command("apply"))?;
         Ok(site)
@@ -147,7 +147,7 @@ impl Site {
         command
     }
 
-    /// Starts a watch, and waits until it watches.
+    /// Starts a watch, and waits until it is watching.
     fn watch(&self) -> Result<Watch> {
         let mut child = self.command("watch").args(["--apply", "--force", "--json"]).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().context("a pipe")?;
@@ -164,7 +164,7 @@ impl Site {
         Ok(watch)
     }
 
-    /// Writes something else into a file, as a person would.
+    /// Overwrites a file, like a manual change.
     fn change(&self, number: usize) -> Result<()> {
         Ok(fs::write(self.path(&target(number)), "something else\n")?)
     }
@@ -174,14 +174,14 @@ fn target(number: usize) -> String {
     format!("srv/{}/{number}", number / TOGETHER)
 }
 
-/// A watch that runs.
+/// A running watch.
 struct Watch {
     child: Child,
     lines: Receiver<(Instant, String)>,
 }
 
 impl Watch {
-    /// Waits for an event, and returns when its line was read, with the line.
+    /// Waits for an event. Returns its line, and the time at which it was read.
     fn until(&self, event: &str) -> Result<(Instant, String)> {
         let event = format!("\"event\":\"{event}\"");
         loop {
@@ -203,14 +203,14 @@ impl Drop for Watch {
     }
 }
 
-/// The resident set, in kilobytes.
+/// Returns the resident set size, in kilobytes.
 fn memory(watch: &Watch) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", watch.child.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("find VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// The processor time of the watch and what it has started and waited for, in hundredths of a second.
+/// Returns the CPU time of the watch and its child processes, in hundredths of a second.
 fn processor_time(watch: &Watch) -> Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", watch.child.id()))?;
     let fields = stat.rsplit_once(") ").context("find the end of the name")?.1;
@@ -222,7 +222,7 @@ fn idle(watch: &Watch) -> Result<()> {
     let mut strace = Command::new("timeout");
     strace.args(["--signal=INT", &seconds, "strace", "-f", "-p", &watch.child.id().to_string()]);
     let calls = match strace.output() {
-        // A line is a call that was made; the one in which it waits has no end.
+        // Each line is a finished call; the last one, which is still waiting, has no result.
         Ok(output) if !output.stderr.is_empty() => {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             text.lines().filter(|line| line.contains(" = ")).count().to_string()
@@ -260,11 +260,11 @@ fn at_once(site: &Site, watch: &mut Watch, drifts: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes beside what is watched, again and again, and then removes something.
+/// Writes repeatedly to unwatched files next to a watched one, and then changes that.
 fn storm(site: &Site, watch: &mut Watch, events: usize) -> Result<()> {
     let before = processor_time(watch)?;
     let begun = Instant::now();
-    // The kernel makes one event of two that are equal and follow each other.
+    // The kernel merges equal consecutive events.
     let mut files = [File::create(site.path("srv/0/one"))?, File::create(site.path("srv/0/other"))?];
     for _ in 0..events / 2 {
         files.iter_mut().try_for_each(|file| file.write_all(b"x"))?;

@@ -1,8 +1,8 @@
-//! The direction of data: modules that are siblings do not import each other in a circle, and only the reporter writes to the streams. And
-//! ARCHITECTURE.md is true: the files that it names exist, and are those that a change has to touch.
+//! The direction of data: sibling modules do not import each other in a circle, and only the reporter writes to the
+//! streams. ARCHITECTURE.md is correct: the files that it names exist, and are those that a change has to touch.
 //!
-//! Each child of a module stands for all that is below it. A module and its parent may well name each other's items; a module and its
-//! sibling may not, whatever the way.
+//! Each child of a module stands for everything below it. A module and its parent may name each other's items; a module
+//! and its sibling may not, even indirectly.
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
-/// A module's path from its crate's root: no names for the root itself.
+/// A module's path from the root of its crate; empty for the root itself.
 type Module = Vec<String>;
 
-/// A crate, as far as its imports are concerned.
+/// A crate, reduced to its imports.
 #[derive(Default)]
 struct Crate {
     modules: BTreeMap<Module, Source>,
-    /// Modules whose file is named by an attribute: such a file may belong to two crates.
+    /// Modules with a `#[path]` attribute, whose file may belong to two crates.
     by_attribute: Vec<String>,
 }
 
-/// A module's own names, and those that it takes from elsewhere.
+/// The names that a module uses and re-exports.
 #[derive(Default)]
 struct Source {
-    /// Names that are re-exported, with the path that each stands for.
+    /// Re-exported names, with the path that each stands for.
     reexports: BTreeMap<String, Vec<String>>,
-    /// Paths that are named, with their first segment as it was written.
+    /// Used paths, with their first segment as written.
     paths: BTreeSet<Vec<String>>,
 }
 
@@ -38,7 +38,7 @@ impl Crate {
         found
     }
 
-    /// Adds the module in a file, and those below it, whose files are in `folder`.
+    /// Adds the module in a file, and its submodules, whose files are in `folder`.
     fn add(&mut self, file: &Path, folder: &Path, module: Module) {
         let text = fs::read_to_string(file).unwrap();
         let parsed = syn::parse_file(&text).map_err(|error| format!("{}: {error}", file.display())).unwrap();
@@ -61,7 +61,7 @@ impl Crate {
         self.modules.insert(module, source);
     }
 
-    /// Returns the module that a path leads to from another one, if it is of this crate.
+    /// Returns the module that a path refers to, if it belongs to this crate.
     fn resolve(&self, from: &Module, path: &[String], depth: usize) -> Option<Module> {
         let mut module = from.clone();
         let mut rest = path;
@@ -97,7 +97,7 @@ impl Crate {
                 rest = &rest[1..];
                 continue;
             }
-            // Whoever names what is handed on imports what defines it.
+            // Using a re-exported name counts as importing the module that defines it.
             if let Some(path) = self.modules.get(&module)?.reexports.get(segment).filter(|_| depth < 8) {
                 return self.resolve(&module, path, depth + 1).or(Some(module));
             }
@@ -106,7 +106,7 @@ impl Crate {
         Some(module)
     }
 
-    /// Returns the circles among the children of each module, each as the names of its members in their order.
+    /// Returns the circles among the children of each module, each with the names of its members.
     fn circles(&self) -> BTreeSet<String> {
         let mut edges: BTreeMap<Module, BTreeSet<(String, String)>> = BTreeMap::new();
         for (from, source) in &self.modules {
@@ -121,7 +121,7 @@ impl Crate {
     }
 }
 
-/// Returns the strongly connected parts of a graph that have several members.
+/// Returns the strongly connected components with more than one member.
 fn circles_of(parent: &Module, edges: &BTreeSet<(String, String)>) -> BTreeSet<String> {
     let mut reach: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for (from, _) in edges {
@@ -193,7 +193,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Returns true for a module or a function that only tests have.
+/// Returns true for a module or a function that exists only in tests.
 fn is_test_item(item: &Item) -> bool {
     match item {
         Item::Mod(module) => is_test(&module.attrs),
@@ -202,7 +202,7 @@ fn is_test_item(item: &Item) -> bool {
     }
 }
 
-/// Returns the roots of all crates of the workspace, by the names of their folders.
+/// Returns the root files of all crates of the workspace, by the names of their directories.
 fn crates() -> BTreeMap<String, PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = ["", "agent", "secret"].map(|folder| repository.join(folder)).to_vec();
@@ -219,10 +219,10 @@ fn crates() -> BTreeMap<String, PathBuf> {
     folders.iter().filter_map(|folder| Some((name(folder), root(folder)?))).collect()
 }
 
-/// Circles that are known. None may be added; one that is gone has to go from here.
+/// Known circles. None may be added, and fixed ones must be removed from the list.
 const KNOWN_CIRCLES: &[&str] = &[];
 
-/// Modules in files of other crates that are known.
+/// Known modules with a `#[path]` attribute.
 const KNOWN_ATTRIBUTES: &[&str] = &[];
 
 #[test]
@@ -259,7 +259,7 @@ fn a_circle_is_found_through_re_exports_and_inner_modules() {
     assert_eq!(circles(), BTreeSet::from([": a b".to_owned()]));
 }
 
-/// Finds what shows something past the reporter: its console, the streams of the process, and the macros that print.
+/// Finds code that bypasses the reporter: uses of its console, the streams of the process, and macros that print.
 #[derive(Default)]
 struct Printing {
     found: BTreeSet<String>,
@@ -306,7 +306,7 @@ impl<'ast> Visit<'ast> for Printing {
     }
 }
 
-/// Returns what shows something past the reporter.
+/// Returns the names that bypass the reporter.
 fn printing(source: &str) -> BTreeSet<String> {
     let mut printing = Printing::default();
     printing.visit_file(&syn::parse_file(source).unwrap());
@@ -319,7 +319,7 @@ fn source_files(folder: &Path) -> Vec<PathBuf> {
     files.into_iter().chain(folders.iter().flat_map(|folder| source_files(folder))).collect()
 }
 
-/// Counts results whose error is a bare string: nobody can tell one such error from another.
+/// Counts results whose error is a bare string, which callers cannot match on.
 #[derive(Default)]
 struct BareErrors {
     count: usize,
@@ -345,7 +345,7 @@ impl<'ast> Visit<'ast> for BareErrors {
     }
 }
 
-/// Files and directories of libraries whose errors are bare strings, so far. None may be added.
+/// Libraries that still use bare strings as errors. None may be added.
 const KNOWN_BARE_ERRORS: &[&str] =
     &["crates/holo-bridge/src", "plugins/ansible/src", "plugins/promises/src", "plugins/ral/src"];
 
@@ -388,7 +388,7 @@ fn only_the_reporter_writes_to_the_streams() {
     assert!(!reporter.is_empty() && others.len() > 40);
     let past_the_reporter = |file: &PathBuf| {
         let found = printing(&fs::read_to_string(file).unwrap());
-        // It declares the console, and hands it to those who show events.
+        // `report.rs` declares the console, and passes it to the consumers of events.
         let is_its_root = *file == sources.join("report.rs") && found == BTreeSet::from(["Console".to_owned()]);
         (!found.is_empty() && !is_its_root).then(|| format!("{}: {found:?}", file.display()))
     };
@@ -408,8 +408,8 @@ fn what_is_shown_past_the_reporter_is_found() {
     assert_eq!(found("#[cfg(test)] mod tests { fn f() { println!(); } }"), [""; 0]);
 }
 
-/// The changes that a newcomer may want to make, each with words that an existing example of it has in all files that it touches: where
-/// the verb `selectors` is, there is work to do for another verb.
+/// Typical changes, each with words that occur in every file that such a change touches: the files that mention the
+/// verb `selectors` are those to edit for another verb.
 const CHANGES: [(&str, &[&str]); 10] = [
     ("a verb", &["selectors"]),
     ("a common key of definitions", &["notifies", "retries"]),
@@ -427,7 +427,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the paths that a text names between backticks, with an example for each part that stands for several.
+/// Returns the paths that a text names in backticks, with an example for each placeholder.
 fn paths_in(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     let top = [
@@ -452,7 +452,7 @@ fn paths_in(text: &str) -> Vec<String> {
 #[test]
 fn the_files_that_architecture_names_exist() {
     let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
-    // An indented line is a drawing.
+    // Indented lines are drawings.
     let text: String = text.lines().filter(|line| !line.starts_with("    ")).map(|line| format!("{line}\n")).collect();
     let paths = paths_in(&text);
     assert!(paths.len() > 80, "{}", paths.len());
@@ -469,7 +469,7 @@ fn architecture_names_the_files_that_a_change_touches() {
         assert!(!paths.is_empty(), "nothing is said of {change}");
         for path in paths {
             let file = repository().join(&path);
-            // The trees of scenarios have links and devices that are not to be read.
+            // The trees of scenarios contain links and devices that must not be read.
             if path.starts_with("test-scenarios/") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The rules of the house that no compiler checks: directions, and that nothing is forgotten.
+//! Rules for the repository that no compiler checks: dependencies, and completeness.
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// The crates that a section of a manifest names.
+/// Returns the crates in a section of a manifest.
 fn dependencies(manifest: &str, section: &str) -> Vec<String> {
     let text = read(manifest);
     let section = text.split(&format!("\n[{section}]\n")).nth(1).unwrap_or_default().split("\n[").next().unwrap();
@@ -26,12 +26,12 @@ fn dependencies(manifest: &str, section: &str) -> Vec<String> {
     names.filter(|name| !name.starts_with('#')).map(str::to_owned).collect()
 }
 
-/// The crates of the house that a manifest depends on, but for its tests.
+/// Returns the crates of the workspace that a manifest depends on, without dev-dependencies.
 fn depends_on(manifest: &str) -> BTreeSet<String> {
     dependencies(manifest, "dependencies").into_iter().filter(|name| name.starts_with("holo-")).collect()
 }
 
-/// The folders of all crates, that of the dispatcher first.
+/// Returns the directories of all crates, starting with the dispatcher's.
 fn crates() -> Vec<String> {
     let below = |folder: &str| names(folder).into_iter().map(|name| format!("{folder}/{name}")).collect::<Vec<_>>();
     [vec![".".to_owned(), "agent".to_owned(), "secret".to_owned()], below("crates"), below("plugins")].concat()
@@ -95,7 +95,7 @@ fn dependencies_point_one_way() {
     assert_eq!(depends_on("crates/holo-probe/Cargo.toml"), set(&["holo-download", "holo-process"]));
     for plugin in names("plugins") {
         let manifest = format!("plugins/{plugin}/Cargo.toml");
-        // Bridges to other systems share more, and so does what comes from a network.
+        // Bridges to other systems share additional crates, and so do plugins that download files.
         let mut expected = set(&["holo-change", "holo-plugin"]);
         let shared = set(&["holo-bridge", "holo-download"]);
         expected.extend(depends_on(&manifest).intersection(&shared).cloned());
@@ -127,12 +127,12 @@ fn every_dependency_is_used() {
     }
 }
 
-/// The text of sources but for their unit tests, which are modules in a file or files of their own.
+/// Returns the text of sources without unit tests, which are modules in the same or in separate files.
 fn without_tests(files: &[PathBuf]) -> String {
     let (mut texts, mut tests) = (Vec::new(), Vec::new());
     for file in files {
         let content = read(file);
-        // An indented one is a statement that counts for a test.
+        // An indented attribute applies to a statement, which counts as code.
         let mut parts = content.split("\n#[cfg(test)]\n");
         let mut text = parts.next().unwrap().to_owned();
         for part in parts {
@@ -157,7 +157,7 @@ fn integration_tests_are_one_binary_a_crate() {
         if !repository().join(&folder).join("tests").exists() {
             continue;
         }
-        // Those of the root package that read sources need nothing that is built.
+        // The tests of the root package that only read sources need no built binaries.
         let expected = if folder == "." { set(&["architecture.rs", "house.rs", "it"]) } else { set(&["it"]) };
         assert_eq!(names(&format!("{folder}/tests")), expected, "{folder}");
     }
@@ -232,7 +232,7 @@ fn every_man_page_is_referred_to() {
 
 #[test]
 fn quotes_of_the_man_pages_end_where_they_should() {
-    // These macros reach to the end of their line, so what follows the quoted words would be quoted with them.
+    // These macros extend to the end of their line, so any words after the quotation would be quoted too.
     let reach_on = [" Qq ", " Dq ", " Sq "];
     let others = [" Qq ", " Dq ", " Sq ", " No ", " | "];
     for page in names("man") {
@@ -280,10 +280,10 @@ fn files_begin_with_their_purpose() {
     }
 }
 
-/// The words with which a comment asks instead of telling.
+/// Words that make a comment a question rather than a statement.
 const QUESTIONS: [&str; 7] = ["What", "Who", "Where", "How", "Whether", "Why", "Which"];
 
-/// Returns the number of comments in a source, and the lines of those that begin with a question word.
+/// Returns the number of comments in a source, and the line numbers of those that begin with a question word.
 fn comments(source: &str) -> (usize, Vec<usize>) {
     let (mut count, mut questions, mut goes_on) = (0, Vec::new(), false);
     for (line, number) in source.lines().zip(1..) {
@@ -316,7 +316,7 @@ fn comments_tell_and_do_not_ask() {
         questions.extend(lines.iter().map(|line| format!("{}:{line}", file.display())));
     }
     assert!(all > 5000, "{all}");
-    // A few may stay as they are: one in fifty.
+    // One in fifty is tolerated.
     assert!(
         questions.len() * 50 < all,
         "{} of {all} comments begin with a question word: {questions:#?}",

@@ -1,20 +1,20 @@
-//! The common parts of all benchmarks.
+//! Code shared by all benchmarks.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::cmp::Ordering;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// The option that cargo gives to benchmarks.
+/// The option that cargo passes to benchmarks.
 #[derive(clap::Args)]
 pub(crate) struct UnderCargo {
-    /// Cargo gives it to benchmarks, but not when it runs them as tests
+    /// Passed by cargo to benchmarks, but not when it runs them as tests
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 impl UnderCargo {
-    /// Returns true if the benchmark of this name is to measure. If not, says how to run it.
+    /// Returns true if the benchmark with this name should measure. Otherwise prints how to run it.
     pub(crate) fn measures(&self, name: &str) -> Result<bool> {
         if !self.bench {
             println!("nothing is measured: run `cargo bench --bench {name}`");
@@ -25,7 +25,7 @@ impl UnderCargo {
     }
 }
 
-/// Runs a program, which has to succeed.
+/// Runs a program, which must succeed.
 pub(crate) fn run(mut command: Command) -> Result<Output> {
     let output = command.output().with_context(|| format!("run {command:?}"))?;
     if !output.status.success() {
@@ -34,14 +34,14 @@ pub(crate) fn run(mut command: Command) -> Result<Output> {
     Ok(output)
 }
 
-/// The median; nothing of nothing.
+/// Returns the median; `None` if the list is empty.
 pub(crate) fn median<T: PartialOrd>(mut all: Vec<T>) -> Option<T> {
     all.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
     let middle = all.len() / 2;
     all.into_iter().nth(middle)
 }
 
-/// In the unit that people would use.
+/// Formats a time in a suitable unit.
 pub(crate) fn show(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

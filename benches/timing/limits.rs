@@ -1,4 +1,4 @@
-//! What is counted of each step, beside the least that anything which does the same has to do.
+//! Compares counted operations of each step with the minimum that any program must perform for the same work.
 
 use crate::timing::measurement::Calls;
 use crate::timing::results::{Results, thousands};
@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 /// The system calls that wait for the disk.
 const SYNCS: [&str; 4] = ["fsync", "fdatasync", "syncfs", "sync"];
-/// The size of a block of the file system: a small file takes one.
+/// The block size of the file system in KiB, which is the size of a small file.
 const BLOCK: f64 = 4.0;
 
-/// The least that a step has to do for each entity, as far as that can be counted, and why.
+/// The minimum work of a step for each entity, as far as it can be counted, and the reason.
 #[derive(Clone, Copy)]
 pub(crate) struct Least {
     calls: Option<f64>,
@@ -21,33 +21,33 @@ pub(crate) struct Least {
 }
 
 impl Least {
-    /// A step that makes no file.
+    /// A step that creates no files.
     pub(crate) const fn calls(calls: f64, why: &'static str) -> Least {
         Least { calls: Some(calls), inodes: Some(0.0), written: None, syncs: None, why }
     }
 
-    /// A limit that nothing can be counted of.
+    /// A limit that cannot be counted.
     pub(crate) const fn words(why: &'static str) -> Least {
         Least { calls: None, inodes: None, written: None, syncs: None, why }
     }
 
-    /// A step that makes so many files of one block.
+    /// A step that creates this number of files of one block each.
     pub(crate) const fn making(self, inodes: f64) -> Least {
         Least { inodes: Some(inodes), written: Some(inodes * BLOCK), ..self }
     }
 
-    /// A step that writes so many KiB.
+    /// A step that writes this number of KiB.
     pub(crate) const fn writing(self, written: f64) -> Least {
         Least { written: Some(written), ..self }
     }
 
-    /// A step that waits for the disk so often.
+    /// A step that waits for the disk this number of times.
     pub(crate) const fn waiting(self, syncs: f64) -> Least {
         Least { syncs: Some(syncs), ..self }
     }
 }
 
-/// The table of what was counted of a scene; empty if nothing was.
+/// Returns the table of the counts of a scene; empty if there are none.
 pub(crate) fn table(scene: &Scene, results: &Results) -> String {
     let counted = scene.steps.iter().find_map(|step| results.calls(scene.name, step.name));
     let Some((size, _)) = counted else { return String::new() };
@@ -78,7 +78,7 @@ pub(crate) fn table(scene: &Scene, results: &Results) -> String {
     text + "\n"
 }
 
-/// A number, and how many times the least it is.
+/// Formats a count, and its ratio to the minimum.
 fn cell(counted: Option<f64>, least: Option<f64>) -> String {
     match (counted, least) {
         (None, _) => String::new(),

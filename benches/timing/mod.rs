@@ -1,4 +1,4 @@
-//! What is timed, how, and the tables that are made of it.
+//! Measures the scenes, and prints the tables.
 
 mod limits;
 mod measurement;
@@ -19,30 +19,30 @@ use site::Site;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What is counted with strace is counted with no more entities than this.
+/// The maximum number of entities for steps that are counted with strace.
 const COUNTED: usize = 1000;
 
 #[derive(Parser)]
 struct Options {
-    /// What is timed; everything unless something is named
+    /// The scenes to measure [default: all]
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// How many entities there are, instead of what is usual for the table
+    /// The numbers of entities, instead of those of the scene
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<usize>,
-    /// The number of times that everything is timed; the median counts
+    /// The number of rounds; the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Leaves out counting system calls
+    /// Do not count system calls
     #[arg(long)]
     no_calls: bool,
-    /// A file that results are added to; the tables are of all that is in it
+    /// A file to which results are appended; the tables contain all of its results
     #[arg(long)]
     results: Option<PathBuf>,
-    /// A program that everything timed is run through, except in systems of their own
+    /// A program through which every timed program is run, except on systems of their own
     #[arg(long)]
     through: Option<OsString>,
-    /// A file that the tables are written to
+    /// A file to which the tables are written
     #[arg(long)]
     write: Option<PathBuf>,
     /// A file whose summary is replaced
@@ -52,7 +52,7 @@ struct Options {
     under_cargo: UnderCargo,
 }
 
-/// Measures what the command line asks for.
+/// Runs the measurements requested on the command line.
 pub(crate) fn main() -> Result<()> {
     if let Some(arguments) = probe::arguments() {
         return probe::run(&arguments);
@@ -80,7 +80,7 @@ pub(crate) fn main() -> Result<()> {
     Ok(())
 }
 
-/// Says what is being done, so that someone who waits knows.
+/// Reports progress to the user.
 #[expect(clippy::print_stderr, reason = "the tables are for standard output")]
 fn eprint(text: &str) {
     eprintln!("{text}");
@@ -88,8 +88,8 @@ fn eprint(text: &str) {
 
 fn measure(options: &Options, scenes: &[Scene], results: &mut Results) -> Result<()> {
     let asked = |scene: &&Scene| options.only.is_empty() || options.only.iter().any(|name| scene.name == name);
-    // File systems hesitate to take an inode again that was freed a moment ago, and search long for others: nothing is removed before all
-    // first applies are timed.
+    // File systems avoid inodes that were freed a moment ago, and search long for others. Therefore all first applies
+    // are timed before any files are removed.
     let mut sites = Vec::new();
     for scene in scenes.iter().filter(asked) {
         if let Some(missing) = scene.missing() {
@@ -118,7 +118,7 @@ fn measure(options: &Options, scenes: &[Scene], results: &mut Results) -> Result
     Ok(())
 }
 
-/// Times the steps of a scene, either those that remove something or the others.
+/// Times the steps of a scene, either those that remove files or the others.
 fn time(scene: &Scene, site: &Site, is_late: bool, round: usize, results: &mut Results) -> Result<()> {
     for step in scene.in_order(round).filter(|step| step.is_late == is_late) {
         let measured = step.measure(site).with_context(|| format!("{}: {}", scene.name, step.name))?;
@@ -127,7 +127,7 @@ fn time(scene: &Scene, site: &Site, is_late: bool, round: usize, results: &mut R
     Ok(())
 }
 
-/// Counts the system calls of each step, in a site of its own.
+/// Counts the system calls of each step, on a separate site.
 fn count(options: &Options, scene: &Scene, results: &mut Results) -> Result<()> {
     let sizes = if options.sizes.is_empty() { scene.sizes } else { &options.sizes };
     let Some(size) = sizes.iter().copied().filter(|size| *size <= COUNTED).max() else { return Ok(()) };
@@ -150,7 +150,7 @@ fn count(options: &Options, scene: &Scene, results: &mut Results) -> Result<()> 
     Ok(())
 }
 
-/// Returns the directory for everything that is made.
+/// Returns the directory for all sites.
 fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }

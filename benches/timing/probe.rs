@@ -1,4 +1,5 @@
-//! The process between the benchmark and what it times: it starts one program, so that what the kernel says of its children is about that.
+//! A process between the benchmark and the timed program: it starts only that program, so the kernel's resource usage
+//! of its children is that of the program.
 
 use crate::timing::measurement::{Calls, Measurement};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,7 +14,7 @@ use std::time::Instant;
 
 const ARGUMENT: &str = "--probe";
 
-/// The words before a program that is to be timed: after them come the file for the result, the program and its arguments.
+/// Returns the prefix of a command line to be timed. The file for the result, the program and its arguments follow.
 pub(crate) fn words() -> Result<[OsString; 2]> {
     Ok([std::env::current_exe()?.into(), ARGUMENT.into()])
 }
@@ -24,10 +25,10 @@ pub(crate) fn arguments() -> Option<Vec<OsString>> {
     (arguments.next()? == ARGUMENT).then(|| arguments.collect())
 }
 
-/// Runs the program, passes on what it says, and writes what it has cost.
+/// Runs the program, forwards its output, and writes its cost to a file.
 pub(crate) fn run(arguments: &[OsString]) -> Result<()> {
     let [result, program, arguments @ ..] = arguments else { bail!("a probe needs a file and a program") };
-    // Nobody shall pay for what was written before.
+    // Flush earlier writes, so that they are not charged to the program.
     rustix::fs::sync();
     let start = Instant::now();
     let output = Command::new(program).args(arguments).output().with_context(|| format!("start {program:?}"))?;
@@ -37,13 +38,13 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<()> {
     std::io::stdout().write_all(&output.stdout)?;
     std::io::stderr().write_all(&output.stderr)?;
     ensure!(output.status.success(), "{program:?} ended with {}", output.status);
-    // The kernel counts them in sectors.
+    // The kernel counts in sectors of 512 bytes.
     let written = usage.block_writes() / 2;
     std::fs::write(result, serde_json::to_vec(&Measurement { wall, cpu, memory: usage.max_rss(), written })?)?;
     Ok(())
 }
 
-/// The words before a program whose system calls are to be counted, into this file.
+/// Returns the prefix of a command line whose system calls are counted into this file.
 pub(crate) fn counting(result: &Path) -> Vec<OsString> {
     vec!["strace".into(), "-f".into(), "-c".into(), "-o".into(), result.into()]
 }
@@ -52,7 +53,7 @@ pub(crate) fn has_strace() -> bool {
     require::missing(&[Need::Program("strace")]).is_none()
 }
 
-/// Understands the table of `strace -c`: share, seconds, µs a call, calls, errors if there are any, name.
+/// Parses the table of `strace -c`: share, seconds, µs per call, calls, errors if there are any, name.
 pub(crate) fn parse_calls(text: &str) -> Result<Calls> {
     let mut calls = Calls::new();
     for line in text.lines() {

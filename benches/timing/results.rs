@@ -1,4 +1,4 @@
-//! All that was measured, in memory and in a file of JSON Lines that several runs can add to.
+//! All results, in memory and in a file of JSON Lines to which several runs can append.
 
 use crate::common::median;
 use crate::timing::measurement::{Calls, Measurement};
@@ -67,7 +67,7 @@ impl Results {
         self.all.iter().filter(is_of).map(|line| (line.size, &line.value)).collect()
     }
 
-    /// The sizes that a table was measured with, the smallest first.
+    /// Returns the sizes in a table, in ascending order.
     pub(crate) fn sizes(&self, table: &str) -> Vec<usize> {
         let is_time = |line: &&Line| line.table == table && matches!(line.value, Value::Time(_));
         let mut sizes: Vec<usize> = self.all.iter().filter(is_time).map(|line| line.size).collect();
@@ -76,12 +76,12 @@ impl Results {
         sizes
     }
 
-    /// The number of rounds of a step.
+    /// Returns the number of rounds of a step.
     pub(crate) fn rounds(&self, table: &str, step: &str, size: usize) -> usize {
         self.of(table, step).iter().filter(|(of, value)| *of == size && matches!(value, Value::Time(_))).count()
     }
 
-    /// The median of something that was measured.
+    /// Returns the median of a measurement.
     pub(crate) fn median(
         &self,
         table: &str,
@@ -98,7 +98,7 @@ impl Results {
         median(all)
     }
 
-    /// The last count of the inodes that a step has made.
+    /// Returns the last count of the inodes that a step created.
     pub(crate) fn inodes(&self, table: &str, step: &str, size: usize) -> Option<usize> {
         self.of(table, step).into_iter().rev().find_map(|(of, value)| match value {
             Value::Inodes(inodes) if of == size => Some(*inodes),
@@ -106,7 +106,7 @@ impl Results {
         })
     }
 
-    /// The last count of system calls, and with how many entities.
+    /// Returns the last count of system calls, and the number of entities.
     pub(crate) fn calls(&self, table: &str, step: &str) -> Option<(usize, &Calls)> {
         self.of(table, step)
             .into_iter()
@@ -115,7 +115,7 @@ impl Results {
     }
 }
 
-/// A number with its digits in groups of three.
+/// Formats a number in groups of three digits.
 pub(crate) fn thousands(number: u64) -> String {
     if number < 1000 {
         return number.to_string();

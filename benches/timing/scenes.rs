@@ -1,4 +1,4 @@
-//! What is timed: a scene for each table, with the steps that are its rows.
+//! The measured scenes: one for each table, with steps as rows.
 
 mod archives;
 mod declared;
@@ -17,34 +17,34 @@ use holo_testing::{Need, Overlay, require};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// What is timed together.
+/// A table of related measurements.
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
-    /// What its entities are called.
+    /// The name of its entities.
     pub(crate) entities: &'static str,
     pub(crate) sizes: &'static [usize],
     pub(crate) needs: &'static [&'static [Need]],
-    /// Makes the system that it is in, if it needs one.
+    /// Creates the system of the scene, if it needs one of its own.
     pub(crate) system: Option<fn() -> Overlay>,
     pub(crate) prepare: fn(&Site) -> Result<()>,
     pub(crate) steps: Vec<Step>,
-    /// Two steps, of which one is compared with the other.
+    /// Pairs of steps that are compared with each other.
     pub(crate) ratios: &'static [(&'static str, &'static str)],
 }
 
 /// A step of a scene.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    /// What has to be done first, and is not timed.
+    /// Preparation that is not timed.
     pub(crate) before: fn(&Site) -> Result<()>,
     pub(crate) words: fn(&Site) -> Result<Words>,
-    /// Returns true if what was printed, and what is on disk, is as it should be.
+    /// Checks the output and the files on disk.
     pub(crate) is_right: fn(&Site, &[u8]) -> Result<bool>,
-    /// True if it removes something: it is taken after all others.
+    /// Whether it removes files, in which case it runs after all others.
     pub(crate) is_late: bool,
-    /// True if its turn with the next one changes from round to round.
+    /// Whether its order with the next step alternates from round to round.
     pub(crate) takes_turns: bool,
-    /// The least that it has to do; none for what holo is compared with.
+    /// The minimum work; `None` for steps of other programs.
     pub(crate) least: Option<Least>,
 }
 
@@ -69,7 +69,7 @@ impl Step {
         Step { is_right, ..self }
     }
 
-    /// Only what changes is shown.
+    /// Expects no output, because holo shows only changes.
     fn changes_nothing(self) -> Step {
         self.checked(|_, output| Ok(output.trim_ascii().is_empty()))
     }
@@ -86,7 +86,7 @@ impl Step {
         Step { takes_turns: true, ..self }
     }
 
-    /// Takes a step, and returns what it has cost.
+    /// Runs the step, and returns its cost.
     pub(crate) fn measure(&self, site: &Site) -> Result<Measurement> {
         (self.before)(site)?;
         let result = site.scratch_file("result");
@@ -99,7 +99,7 @@ impl Step {
         serde_json::from_str(&site.read(&result)?).context("understand what was measured")
     }
 
-    /// Takes a step, and returns its system calls.
+    /// Runs the step, and returns its system calls.
     pub(crate) fn count(&self, site: &Site) -> Result<Calls> {
         (self.before)(site)?;
         let result = site.scratch_file("calls");
@@ -118,7 +118,7 @@ impl Step {
 }
 
 impl Scene {
-    /// Makes a place for a round.
+    /// Creates a site for a round.
     pub(crate) fn site(&self, size: usize, through: Option<OsString>) -> Result<Site> {
         let system = self.system.map(|system| system().time_limit(Duration::from_secs(600)));
         let site = Site::make(system, size, through)?;
@@ -126,12 +126,12 @@ impl Scene {
         Ok(site)
     }
 
-    /// What is missing on this machine.
+    /// Returns what this machine lacks for the scene, if anything.
     pub(crate) fn missing(&self) -> Option<String> {
         self.needs.iter().find_map(|needs| require::missing(needs))
     }
 
-    /// The steps in the order of a round: who is first of two that take turns is not always the same.
+    /// Returns the steps in the order of a round; pairs of steps that take turns alternate.
     pub(crate) fn in_order(&self, round: usize) -> impl Iterator<Item = &Step> {
         let (mut in_order, mut steps) = (Vec::new(), self.steps.iter());
         while let Some(step) = steps.next() {
@@ -159,7 +159,7 @@ pub(crate) fn all() -> Vec<Scene> {
     ]
 }
 
-/// A content of a few hundred bytes that differs from file to file.
+/// Returns a content of a few hundred bytes that differs from file to file.
 fn content(word: &str, number: usize) -> String {
     const SIZE: usize = 400;
     let mut text = format!("{word} {number}\n").repeat(SIZE);
@@ -167,7 +167,7 @@ fn content(word: &str, number: usize) -> String {
     text
 }
 
-/// The path of an entity's target, relative to the root.
+/// Returns the path of an entity's target, relative to the root.
 fn target(number: usize) -> String {
     const FILES_IN_FOLDER: usize = 100;
     format!("srv/{:04}/{number:06}.conf", number / FILES_IN_FOLDER)

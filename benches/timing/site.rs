@@ -1,4 +1,4 @@
-//! The place where the steps of a scene are taken: a root, or a system, to throw away.
+//! A site, where the steps of a scene run: a temporary root or system.
 
 use super::scratch;
 use crate::common;
@@ -13,10 +13,10 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// How long files have to have been left alone before an apply records them as unchanged.
+/// How long files must be unchanged before an apply records them as such.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
 
-/// A directory with a root, and room for what peers make; or a system of its own.
+/// A directory with a root and the files of other programs, or a system of its own.
 pub(crate) struct Site {
     pub(crate) size: usize,
     dir: TempDir,
@@ -27,7 +27,7 @@ pub(crate) struct Site {
 /// A program and its arguments.
 pub(crate) type Words = Vec<OsString>;
 
-/// Makes words of text.
+/// Converts text to words.
 pub(crate) fn words(text: &[&str]) -> Words {
     text.iter().map(OsString::from).collect()
 }
@@ -45,17 +45,17 @@ impl Site {
         Ok(site)
     }
 
-    /// The root; that of the machine in a system of its own.
+    /// Returns the root; `/` on a system of its own.
     pub(crate) fn root(&self) -> PathBuf {
         if self.system.is_some() { PathBuf::from("/") } else { self.dir.path().join("root") }
     }
 
-    /// A path for what peers make.
+    /// Returns a path for the files of other programs.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         if self.system.is_some() { Path::new("/srv").join(name) } else { self.dir.path().join(name) }
     }
 
-    /// The system; scenes that have none do not ask.
+    /// Returns the system. Fails for scenes without one.
     pub(crate) fn system(&self) -> Result<&Overlay> {
         self.system.as_ref().context("this scene has no system of its own")
     }
@@ -67,7 +67,7 @@ impl Site {
         self.write("etc/holorc", &format!("plugin {id}={}\n", plugin.display()))
     }
 
-    /// Configures a plugin in a system of its own.
+    /// Configures a plugin on a system of its own.
     pub(crate) fn plugin_of_system(&self, id: &str) -> Result<()> {
         let plugin = binaries::binary(&format!("holo-{id}"))?;
         self.system()?.write("/etc/holorc", format!("plugin {id}={}\n", plugin.display()));
@@ -75,7 +75,7 @@ impl Site {
         Ok(())
     }
 
-    /// Writes a file below the root, after making the directories above it.
+    /// Writes a file below the root, creating its parent directories.
     pub(crate) fn write(&self, path: &str, text: &str) -> Result<()> {
         if let Some(system) = &self.system {
             system.write(Path::new("/").join(path), text);
@@ -97,13 +97,13 @@ impl Site {
         removed.with_context(|| format!("remove {}", path.display()))
     }
 
-    /// Lets an apply record what is unchanged, which it only does of files that have been left alone for a while.
+    /// Lets an apply record unchanged files, which it does only after they have been unchanged for a while.
     pub(crate) fn settle(&self) -> Result<()> {
         std::thread::sleep(SETTLED_AFTER);
         self.output(&holo(&["apply"])?).map(drop)
     }
 
-    /// Returns all inodes, each with the time when it was made, as numbers are used again; none of a system of its own.
+    /// Returns all inodes, each with its creation time, as inode numbers are reused; `None` on a system of its own.
     pub(crate) fn inodes(&self) -> Result<Option<BTreeSet<(u64, SystemTime)>>> {
         if self.system.is_some() {
             return Ok(None);
@@ -122,7 +122,7 @@ impl Site {
         Ok(Some(inodes))
     }
 
-    /// A path for a result of a measurement.
+    /// Returns a path for the result of a measurement.
     pub(crate) fn scratch_file(&self, name: &str) -> PathBuf {
         if self.system.is_some() { Path::new("/var/tmp").join(name) } else { self.dir.path().join(name) }
     }
@@ -134,12 +134,12 @@ impl Site {
         }
     }
 
-    /// Returns the words that run a program through another one, if that is asked for. A system of its own has none.
+    /// Returns the program through which others are run, if requested. Not used on a system of its own.
     pub(crate) fn through(&self) -> Option<OsString> {
         self.through.clone().filter(|_| self.system.is_none())
     }
 
-    /// Runs a program that has to succeed, in the environment of all that is measured, and returns what it has printed.
+    /// Runs a program that must succeed, in the environment of all measurements. Returns its output.
     pub(crate) fn output(&self, words: &Words) -> Result<Vec<u8>> {
         let [program, arguments @ ..] = &words[..] else { bail!("there is no program to run") };
         if let Some(system) = &self.system {
@@ -156,7 +156,7 @@ impl Site {
             .env("HOLO_ROOT_DIR", &root)
             .env("TMPDIR", root.join("tmp"))
             .env("LC_ALL", "C")
-            // On a real root the record of what is unchanged is kept without asking.
+            // On a real root, these records are enabled by default.
             .env("HOLO_FILES_RECORD", "1")
             .env("HOLO_SCAFFOLD_RECORD", "1")
             .current_dir(root);
@@ -164,7 +164,7 @@ impl Site {
     }
 }
 
-/// The words that run holo.
+/// Returns the command line of holo.
 pub(crate) fn holo(arguments: &[&str]) -> Result<Words> {
     let mut words = vec![binaries::binary("holo")?.into()];
     words.extend(arguments.iter().map(OsString::from));

@@ -1,4 +1,4 @@
-//! The few rows that the README of the project shows.
+//! The summary shown in the project's README.
 
 use crate::timing::results::{Results, thousands};
 use crate::timing::tables::{ratio, seconds};
@@ -8,7 +8,7 @@ use std::path::Path;
 const BEGIN: &str = "<!-- summary of benches/: made by `make bench` -->\n";
 const END: &str = "<!-- end of the summary -->\n";
 
-/// A row: the table and size, the step of holo and that of the peer, and what it is called.
+/// The rows: the table and size, the step of holo and that of the other program, and a title.
 const ROWS: [(&str, usize, &str, &str, &str); 9] = [
     ("files", 10_000, "apply, nothing to do", "`rsync -ac`, all equal", "overlays, nothing to do"),
     ("files", 10_000, "first apply", "`rsync -a`, to an empty directory", "overlays, first apply"),

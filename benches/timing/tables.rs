@@ -7,7 +7,7 @@ use crate::timing::scenes::Scene;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// The tables of all scenes that anything is known of. A cell has wall and processor time.
+/// Returns the tables of all scenes with results. A cell contains elapsed and CPU time.
 pub(crate) fn tables(scenes: &[Scene], results: &Results) -> String {
     scenes.iter().filter(|scene| !results.sizes(scene.name).is_empty()).map(|scene| table(scene, results)).collect()
 }
@@ -60,13 +60,13 @@ fn table(scene: &Scene, results: &Results) -> String {
     text + &limits::table(scene, results)
 }
 
-/// How often as much time as another step one takes.
+/// Returns the ratio between the times of two steps.
 pub(crate) fn ratio(results: &Results, table: &str, one: &str, other: &str, size: usize) -> Option<f64> {
     let wall = |step| results.median(table, step, size, |measured| measured.wall);
     Some(wall(one)? / wall(other)?)
 }
 
-/// The exponent of the growth between the smallest and the largest size.
+/// Returns the exponent of growth between the smallest and the largest size.
 fn growth(sizes: &[usize], times: &[Option<(f64, f64)>]) -> Option<f64> {
     let mut known = sizes.iter().zip(times).filter_map(|(size, time)| Some((*size as f64, (*time)?.0)));
     let (first, last) = (known.next()?, known.next_back()?);
@@ -78,7 +78,7 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// A time in seconds.
+/// Formats a time in seconds.
 pub(crate) fn seconds(time: f64) -> String {
     show(Duration::from_secs_f64(time))
 }

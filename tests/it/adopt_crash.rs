@@ -1,5 +1,5 @@
-//! Kills `holo adopt`, dispatcher and plugin, at every system call that changes something: nothing of a person's is lost, and adopting again
-//! ends with what an undisturbed run writes.
+//! Kills `holo adopt`, dispatcher and plugin, at every system call that changes a file: no user data is lost, and
+//! adopting again gives the result of an undisturbed run.
 
 use bstr::BString;
 use holo_testing::disturb::{self, CALLS};
@@ -21,7 +21,7 @@ const EXTRA: &str = "a file of nobody's\n";
 const FILES: [(&str, &str); 3] = [("etc/motd", EDITED), ("etc/conf", EDITED_AGAIN), ("etc/extra", EXTRA)];
 const ADOPT: [&str; 4] = ["adopt", "/etc/motd", "/etc/conf", "/etc/extra"];
 
-/// A root with an edited target, one that was adopted before and edited again, and a file that nothing manages.
+/// Returns a root with an edited target, one that was adopted before and edited again, and an unmanaged file.
 fn root() -> ScratchRoot {
     let root = ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -41,7 +41,7 @@ fn root() -> ScratchRoot {
     root
 }
 
-/// Returns everything that the administrator's directories have.
+/// Returns the contents of the administrator's directories.
 pub(crate) fn own_resources(root: &ScratchRoot) -> BTreeMap<String, BString> {
     let own = root.join(OWN);
     let entries = WalkDir::new(&own).into_iter().filter_map(Result::ok);
@@ -77,7 +77,7 @@ fn killed_once(call: &str, number: usize, expected: &BTreeMap<String, BString>) 
     for (path, content) in FILES {
         assert_eq!(root.read(path), content, "{moment}: {path}");
     }
-    // What is there is whole: it is as before, or as it shall be.
+    // Every file is complete, either old or new.
     let run = root.holo(&["check"]);
     assert!(!run.stderr_lossy().contains("!! skipping target"), "{moment}: {run}");
     let run = root.holo(&ADOPT);

@@ -1,4 +1,5 @@
-//! Names of files, texts of accounts and comments of keys, whatever is in them, never become more than a value in an adopted definition.
+//! File names, account fields and key comments with arbitrary content never become more than a value in an adopted
+//! definition.
 
 use crate::adopt_crash::own_resources;
 use bstr::{BString, ByteSlice};
@@ -50,7 +51,7 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     (0..1 + random.below(4)).flat_map(|_| random.pick(&PIECES).to_vec()).collect()
 }
 
-/// Makes a root with hostile names, and returns it with the paths of its files.
+/// Returns a root with hostile names, and the paths of its files.
 fn hostile_root(random: &mut Random) -> (ScratchRoot, Vec<PathBuf>) {
     let field = |random: &mut Random| hostile(random).replace("\n", "").replace(":", "").to_str_lossy().into_owned();
     let mut passwd = b"root:x:0:0::/root:/bin/sh\n".to_vec();
@@ -81,7 +82,7 @@ fn hostile_root(random: &mut Random) -> (ScratchRoot, Vec<PathBuf>) {
                 0 => symlink(OsString::from_vec(hostile(random)), &whole),
                 _ => fs::write(&whole, hostile(random)),
             });
-            // A file may be where another one would need a directory.
+            // A file may already exist where another one needs a directory.
             paths.extend(made.is_ok().then_some(path));
         }
     }
@@ -115,7 +116,7 @@ fn adopted(all: bool) {
     });
 }
 
-/// Demands that a file of definitions has one for each of the names above them, and that each is of something that there is.
+/// Asserts that a file contains one definition for each name in its comments, all of existing entities.
 #[track_caller]
 fn defines_what_is_there(root: &ScratchRoot, text: &BString) {
     let tables: toml::Table = text.to_str().unwrap().parse().unwrap();

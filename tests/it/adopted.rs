@@ -1,4 +1,5 @@
-//! A web server that was made by hand: `holo adopt --all` describes it, and its description makes the same server of another machine.
+//! A manually configured web server: `holo adopt --all` describes it, and its description reproduces the server on
+//! another machine.
 
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, binaries, trial_of};
@@ -7,8 +8,8 @@ use libtest_mimic::Trial;
 /// The plugins that describe a machine.
 const PLUGINS: [&str; 5] = ["packages", "files", "users-groups", "ssh-keys", "services"];
 
-/// A distribution with a web server in its repository. What the machine of the test has beside that in the same directories is not what the
-/// test is about.
+/// A distribution with a web server in its repository. Unrelated files of the test machine in the same directories are
+/// removed.
 const DISTRIBUTION: &str = r#"
 rm -rf /usr/local /opt /srv /etc/holo* /etc/apt/sources.list.d /var/lib/apt/lists
 mkdir -p /usr/local/bin /etc/apt/sources.list.d /var/lib/apt/lists/partial /srv/repository
@@ -73,7 +74,7 @@ echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
 apt-get -q update >/dev/null
 "#;
 
-/// Everything that a person does to make the server.
+/// The commands with which an administrator sets up the server.
 const BY_HAND: &str = r#"
 DEBIAN_FRONTEND=noninteractive apt-get -qy install webserver >/dev/null
 sed -i 's/It works!/Hello from my server/' /etc/webserver/webserver.conf
@@ -117,12 +118,12 @@ mkdir /etc/odd
 touch "/etc/odd/x$(printf '\n[[file]]')" "/etc/odd/caf$(printf '\351')"
 "#;
 
-/// The state of the units that a person has left in a state that no definition asks for.
+/// Shows the state of units that were left in a state that no definition describes.
 const UNUSUAL: &str = "
 echo $(systemctl is-enabled webserver-log broken || true) $(systemctl is-active webserver-log broken || true)
 ";
 
-/// Everything by which the server is known, in lines.
+/// Lists everything that characterises the server.
 const INVENTORY: &str = r#"
 dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' | grep ^installed
 apt-mark showmanual
@@ -186,7 +187,7 @@ fn case_of_a_server() {
     assert!(diff.contains("\n+++ /home/jane/.ssh/authorized_keys\n"), "{diff}");
 }
 
-/// Returns the lines that only one of two texts has.
+/// Returns the lines that only one of two texts contains.
 fn differences(one: &str, other: &str) -> Vec<String> {
     let only = |one: &str, other: &str, sign: &str| -> Vec<String> {
         let lines: Vec<&str> = other.lines().collect();

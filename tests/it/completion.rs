@@ -1,7 +1,7 @@
-//! Completes command lines in the real shells, and checks that the finished line means what it should.
+//! Completes command lines in real shells, and checks the meaning of the finished line.
 //!
-//! A shell runs in a terminal that `script` makes, reads keys as if a person pressed them, and in place of holo finds a program that notes
-//! its arguments. So what counts is what a shell makes of the line in the end, however it takes words apart and quotes them.
+//! A shell runs in a terminal created by `script`, reads keys as if they were typed, and runs a program in place of
+//! holo that records its arguments. So the test covers the shell's own word splitting and quoting.
 
 use clap::CommandFactory;
 use holo::cli::Cli;
@@ -9,19 +9,19 @@ use holo_testing::{Need, ScratchRoot, binaries::built, trial};
 use libtest_mimic::{Failed, Trial};
 use std::env;
 
-/// The key that puts all candidates on the line, in place of the word at the cursor.
+/// The key that inserts all candidates, in place of the word at the cursor.
 const ALL: &str = "\x18";
 /// The key that moves the cursor back.
 const BACK: &str = "\x02";
 
-/// A shell, and how it is made to complete.
+/// A shell, and how to set up its completion.
 struct Shell {
     name: &'static str,
     program: &'static str,
     command: &'static str,
     /// Its configuration file, relative to the root.
     configuration: &'static str,
-    /// The commands that make it complete, and give the key [`ALL`] its meaning.
+    /// The commands that enable completion, and bind the key [`ALL`].
     commands: &'static str,
 }
 
@@ -70,10 +70,10 @@ bind \cx insert_all
     },
 ];
 
-/// The typed words, and the arguments that holo then gets; several have no order where [`ALL`] was typed.
+/// The typed keys, and the arguments that holo then receives; their order does not matter if [`ALL`] was typed.
 type Case = (String, &'static [&'static str]);
 
-/// A sentence, and the cases that prove it.
+/// A statement, and the cases that prove it.
 struct Promise {
     name: &'static str,
     cases: fn() -> Vec<Case>,
@@ -94,7 +94,7 @@ fn command_words() -> Vec<Case> {
     vec![
         ("holo app\t".into(), &["apply"]),
         ("holo v\t".into(), &["version"]),
-        // The plugin's ID is no command word.
+        // A plugin ID is not a command.
         ("holo fil\t".into(), &["fil"]),
     ]
 }
@@ -117,7 +117,7 @@ fn selectors() -> Vec<Case> {
         ("holo diff file:/etc/c:\t".into(), &["diff", "file:/etc/c:d:e"]),
         ("holo scan files file:/etc/c\t".into(), &["scan", "files", "file:/etc/c:d:e"]),
         ("holo apply --force file:/etc/mo\t".into(), &["apply", "--force", "file:/etc/motd"]),
-        // The cursor is behind the first selector.
+        // The cursor is after the first selector.
         (format!("holo apply file:/etc/mo files{}\t", BACK.repeat(6)), &["apply", "file:/etc/motd", "files"]),
         (
             format!("holo scan fi{ALL}"),
@@ -172,7 +172,7 @@ fn words() -> Vec<Case> {
         (format!("holo completion {ALL}"), &["completion", "bash", "zsh", "fish"]),
         ("holo test usr/sh\tho\tx".into(), &["test", "usr/share/holo/x"]),
         ("holo test --b\tusr/sh\tx".into(), &["test", "--bless", "usr/share/x"]),
-        // A word, then a file.
+        // A subcommand, then a file.
         ("holo plugin c\ttmp/argu\t".into(), &["plugin", "check", "tmp/arguments"]),
         ("holo plugin check --ti\t3 tmp/argu\t".into(), &["plugin", "check", "--timeout", "3", "tmp/arguments"]),
     ]
@@ -254,7 +254,7 @@ fn root() -> ScratchRoot {
         .fold(root, |root, name| root.resource(format!("files/01-x/etc/{name}"), "wanted\n"))
 }
 
-/// Types lines, each to its end, and returns what holo was given for each, and what the terminal showed.
+/// Types lines, each to its end. Returns the arguments that holo received for each, and the output of the terminal.
 fn type_lines(shell: &Shell, root: ScratchRoot, lines: &[&str]) -> (Vec<Vec<String>>, String) {
     let completion = root.holo(&["completion", shell.program]);
     assert!(completion.success() && completion.stderr.is_empty(), "{completion}");
@@ -292,7 +292,7 @@ fn check(shell: &Shell, cases: &[Case]) -> Result<(), Failed> {
     let mut wanted: Vec<Vec<String>> =
         cases.iter().map(|(_, arguments)| arguments.iter().map(ToString::to_string).collect()).collect();
     for ((line, _), (given, wanted)) in cases.iter().zip(given.iter_mut().zip(&mut wanted)) {
-        // Shells order candidates in their own ways.
+        // Shells order candidates differently.
         if line.contains(ALL) {
             given.sort();
             wanted.sort();
@@ -325,7 +325,7 @@ fn is_quiet_without_selectors(shell: &Shell) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls bash's function as readline does: with the line, and the words it has taken it apart into.
+/// Calls bash's function like readline does, with the line and its words.
 fn bash_replies() -> Result<(), Failed> {
     let cases = [
         ("holo apply file:/etc/mo", "holo apply file : /etc/mo", "/etc/mo", "/etc/motd\n"),

@@ -1,4 +1,4 @@
-//! What entities say about when they may be worked on: `noop`, `schedule` and `semaphore`, with plugins in a few lines of shell.
+//! Entities that declare when they may be worked on: `noop`, `schedule` and `semaphore`, with short shell plugins.
 
 use holo_testing::{Run, ScratchRoot, binaries::built};
 use jiff::{ToSpan, Zoned};
@@ -17,7 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A plugin whose entities are files in `state/`: one that is there is as desired. Its report is the file `report`, and what it does is in `log`.
+/// A plugin whose entities are files in `state/`: an existing file is in its desired state. Its scan report is the file
+/// `report`, and it logs its actions to `log`.
 pub(crate) const PLUGIN: &str = r#"#!/bin/sh
 state=$HOLO_ROOT_DIR/state/${2#x:}
 case $1 in
@@ -38,7 +39,7 @@ pub(crate) fn root(report: &str) -> ScratchRoot {
     root.script("usr/lib/holo/holo-x", PLUGIN).file("report", report).file("log", "")
 }
 
-/// Hours that are not now, nor will be soon.
+/// Returns hours that do not include the near future.
 pub(crate) fn other_hours() -> String {
     let begin = Zoned::now().checked_add(3.hours()).unwrap().hour();
     format!("{begin}-{}", begin + 1)
@@ -68,7 +69,7 @@ fn what_is_only_checked_is_never_changed() {
     expect(&run, 3, &["Working on x:a", "create", "Working on x:b", "created"], &[noop]);
     assert_eq!(log(&root), "apply x:b \n");
     assert_eq!(root.holo(&["check"]).status, Some(3));
-    // Force changes it as little, and what would need force is pending.
+    // Force does not change it either, and a refusal counts as pending.
     root.write("state/a.forced", "");
     assert_eq!(root.holo(&["apply", "--force"]).status, Some(3));
     assert_eq!(root.holo(&["apply", "--exit-zero"]).status, Some(0));
@@ -99,7 +100,7 @@ fn what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due() {
     assert!(!run.stdout_lossy().contains("x:c"), "{run}");
     assert_eq!(root.holo(&["apply"]).status, Some(3));
     assert_eq!(log(&root), "apply x:b \napply x:c \n");
-    // The other one is refreshed when it may be.
+    // Its refresh follows when it is no longer on hold.
     root.write("report", report);
     root.write("log", "");
     assert_eq!(root.holo(&["apply"]).status, Some(3));
@@ -125,7 +126,8 @@ fn outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due() {
     assert_eq!(root.holo(&["check"]).status, Some(0));
 }
 
-/// A time zone in which it is twelve o'clock in so many seconds, and the time at which it is, as seconds since 1970.
+/// Returns a time zone in which it will be noon in this number of seconds, and the time of that noon, as a Unix
+/// timestamp.
 fn noon_in(seconds: i64) -> (String, i64) {
     let noon = jiff::Timestamp::now().as_second() + seconds;
     let west = (noon - 12 * 3600).rem_euclid(24 * 3600);
@@ -134,7 +136,7 @@ fn noon_in(seconds: i64) -> (String, i64) {
 
 fn a_schedule_that_opens_during_a_run_is_for_the_next_one() {
     let (zone, noon) = noon_in(6);
-    // Looking at the first one takes until its time has come.
+    // The check of the first entity takes until the schedule opens.
     let waits = format!("[ \"$1 $2\" != 'check x:a' ] || while [ $(date +%s) -lt {noon} ]; do sleep 0.1; done\n");
     let root = root("ENTITY: x:a\nSCHEDULE: hours=12-13\nENTITY: x:b\nREQUIRES: x:a\n").env("TZ", zone);
     let root = root.script("usr/lib/holo/holo-x", PLUGIN.replacen("case", &format!("{waits}case"), 1));
@@ -146,7 +148,7 @@ fn a_schedule_that_opens_during_a_run_is_for_the_next_one() {
     assert_eq!(log(&root), "apply x:a \napply x:b \n");
 }
 
-/// A session that writes the entities of each set that it is to apply into `log`.
+/// A session that logs the entities of each set that it must apply to `log`.
 const SESSION: &str = r#"#!/bin/sh
 [ $1 = session ] || { printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\nSESSION=1\n'; exit; }
 while read -r line; do

@@ -1,9 +1,9 @@
-//! Kills applies at every system call that changes something, or lets the call fail, and checks that the next apply puts everything
-//! right.
+//! Kills applies at every system call that changes a file, or makes the call fail, and checks that the next apply
+//! completes the work.
 //!
-//! `strace` does it: to the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N there is. Afterwards no file
-//! is torn, what was there before us is still somewhere, and one more apply ends with exactly the tree that an undisturbed one makes. An
-//! apply that a call has failed for says so, and leaves no temporary file behind.
+//! `strace` injects the fault at the N-th call of a kind, in the plugin alone or in dispatcher and plugin, for every N.
+//! Afterwards no file is torn, every base still exists somewhere, and one more apply gives exactly the tree of an
+//! undisturbed one. An apply with a failed call reports it, and leaves no temporary file behind.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb;
@@ -14,21 +14,21 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// The content of the targets before anything was applied, and the one that the package has later.
+/// The content of the targets before the first apply, and that of a later package version.
 const STOCK: &str = "stock line\nanother stock line\n";
 const NEW_STOCK: &str = "new stock line\n";
 const WANTED: &str = "wanted line\n";
 const WANTED_LATER: &str = "wanted later\n";
 const WANTED_LAST: &str = "wanted last of all\n";
 
-/// The contents of declared files, as they are in a dump.
+/// The directory of the contents of declared files, as shown in a dump.
 const CONTENTS: &str = "./var/lib/holo/files/.declared/contents/";
 
-/// Something that happens to a root, and is killed on the way.
+/// An operation on a root that is killed halfway.
 struct Case {
     name: &'static str,
     distribution: &'static str,
-    /// Makes the root as it is before the apply that is killed.
+    /// Prepares the root before the apply that is killed.
     before: fn(&ScratchRoot),
     /// Changes the root after the kill, before the next apply.
     after: fn(&ScratchRoot),
@@ -190,11 +190,11 @@ impl Case {
     }
 }
 
-/// The processes that are killed, and the way in which the plugin is run.
+/// The processes that are killed, and how the plugin is run.
 #[derive(Clone, Copy)]
 struct Victim {
     name: &'static str,
-    /// The version of the plugin interface that the plugin is made to speak: 4 has sessions.
+    /// The version of the interface that the plugin must speak; version 4 uses sessions.
     version: u32,
     plugin_alone: bool,
 }
@@ -205,10 +205,10 @@ const VICTIMS: [Victim; 3] = [
     Victim { name: "dispatcher and plugin", version: 4, plugin_alone: false },
 ];
 
-/// The errors of a disk during an apply that is not killed.
+/// The errors of a disk, for an apply that is not killed.
 const FAILURES: [&str; 3] = ["ENOSPC", "EIO", "EROFS"];
 
-/// The system calls that a disk may fail at.
+/// The system calls that a disk error can affect.
 const FAILING_CALLS: [&str; 13] = [
     "write",
     "ftruncate",
@@ -228,7 +228,7 @@ const FAILING_CALLS: [&str; 13] = [
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for case in &CASES {
-        // Declared files are worked on in the same way whoever asks for it.
+        // Declared files are handled identically in all modes.
         let victims = if case.name.contains("declared") { &VICTIMS[..1] } else { &VICTIMS };
         for &victim in victims {
             let name = format!("{}: {} may be killed at any system call", case.name, victim.name);
@@ -259,7 +259,7 @@ fn kill_everywhere(case: &Case, victim: Victim) {
     assert!(kills > 3, "only {kills} kills: the test does not test what it says");
 }
 
-/// The system calls of the dispatcher between which something may have changed.
+/// The dispatcher's system calls around which files may have changed.
 const DISPATCHER_CALLS: [&str; 16] = [
     "openat", "write", "pwrite64", "read", "rename", "renameat", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat",
     "rmdir", "fsync", "poll", "ppoll", "wait4",
@@ -270,8 +270,8 @@ fn refresh_everywhere() {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Kills the dispatcher of an apply that changes a file, which a hook subscribes to, which another hook subscribes to; whether there was
-/// anything to kill.
+/// Kills the dispatcher of an apply that changes a file, to which a hook subscribes, to which another hook subscribes.
+/// Returns true if there was a process to kill.
 fn refresh_once(call: &str, number: usize) -> bool {
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/hooks");
     let root = ScratchRoot::in_memory()
@@ -308,18 +308,19 @@ fn refresh_once(call: &str, number: usize) -> bool {
     assert_eq!(root.read("etc/motd"), WANTED, "{moment}");
     for log in ["usr/share/holo/log", "usr/share/holo/log-of-then"] {
         let refreshed = root.read(log).lines().count();
-        // A kill between the refresh and striking it out makes it be done again.
+        // A kill between the refresh and its removal from the database repeats the refresh.
         assert!((1..=2).contains(&refreshed), "{moment}: {log}: refreshed {refreshed} times");
     }
     assert!(!root.exists("var/lib/holo/state.db"), "{moment}: something is still due");
     was_killed(&log)
 }
 
-/// Many files, and when something happens to them. Calls are counted in each thread: several prepare overlays and several commit what was
-/// prepared, so that none of them comes far.
+/// Many files, and the moments of the fault. Calls are counted per thread, and several threads prepare overlays and
+/// commit them, so each thread makes only a few.
 struct Many {
     name: &'static str,
-    /// So many files take strace much longer than changes are gathered for: some are on their way to the disk while others are prepared.
+    /// With this number of files, strace takes much longer than the time for which changes are gathered, so some are
+    /// being written to disk while others are prepared.
     files: usize,
     before: fn(&ScratchRoot),
     moments: &'static [(&'static str, &'static [usize])],
@@ -327,7 +328,7 @@ struct Many {
 
 const MANY_OVERLAYS: usize = 700;
 const MANY_DECLARED: usize = 250;
-/// After a kill, each is put back by a process of its own that looks at all of them.
+/// After a kill, each is restored by a separate process that examines all of them.
 const MANY_SCRUBBED: usize = 120;
 
 const MANY_OF: [Many; 4] = [
@@ -377,13 +378,14 @@ fn disturb_groups(many: &Many, how: &str) {
             let log = root.join("tmp/strace");
             let run = disturb_plugin(&root, &case, &log, call, &format!("inject={call}:{how}:when={number}"));
             let moment = format!("{}, {call} number {number}, {how}", many.name);
-            // A call that has failed once may have been made again. A session that was killed fails what it was at; the log is the next one's.
+            // The failed call may have been repeated successfully. If a session was killed, its current work failed,
+            // and the log is that of the next session.
             let has_failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
             assert!(run.status == Some(1) || has_failed, "{moment}: nothing has happened\n{run}");
             for path in (0..many.files).map(many_path) {
                 let content = root.read(&path);
                 assert!(content == STOCK || content == WANTED, "{moment}: {path} is torn: {content:?}");
-                // The contents of declared files as they were found.
+                // The original contents of declared files.
                 let contents = root.join("var/lib/holo/files/.declared/contents");
                 let is_kept = root.exists(format!("var/lib/holo/files/base/{path}"))
                     || std::fs::read_dir(contents).is_ok_and(|mut all| {
@@ -436,7 +438,7 @@ fn fail_everywhere(case: &Case) {
     let victim = VICTIMS[0];
     let expected = undisturbed(case, victim);
     let mut failures = 0;
-    // One error is as good as another for most calls, so they take turns.
+    // For most calls the kind of error does not matter, so they take turns.
     for (call, error) in FAILING_CALLS.into_iter().zip(FAILURES.into_iter().cycle()) {
         failures +=
             disturb::everywhere(&[call], |call, number| fail_once(case, victim, call, number, error, &expected));
@@ -444,7 +446,7 @@ fn fail_everywhere(case: &Case) {
     assert!(failures > 10, "only {failures} failures: the test does not test what it says");
 }
 
-/// The tree that the case ends with if nobody is killed.
+/// Returns the tree of the case without a fault.
 fn undisturbed(case: &Case, victim: Victim) -> BString {
     let root = prepared(case, victim);
     assert_eq!(root.holo(case.arguments).status, Some(0));
@@ -453,7 +455,7 @@ fn undisturbed(case: &Case, victim: Victim) -> BString {
     tree(&root)
 }
 
-/// Lets one system call fail; whether there was one.
+/// Makes one system call fail. Returns true if there was such a call.
 fn fail_once(case: &Case, victim: Victim, call: &str, number: usize, error: &str, expected: &BString) -> bool {
     let root = prepared(case, victim);
     let log = root.join("tmp/strace");
@@ -484,7 +486,7 @@ fn disturb_plugin(root: &ScratchRoot, case: &Case, log: &Path, call: &str, injec
     run
 }
 
-/// The next apply puts everything right.
+/// Asserts that the next apply completes the work.
 fn settles(root: &ScratchRoot, case: &Case, moment: &str, expected: &BString) {
     (case.after)(root);
     let again = root.holo(case.arguments);
@@ -496,7 +498,7 @@ fn settles(root: &ScratchRoot, case: &Case, moment: &str, expected: &BString) {
         std::fs::remove_file(definitions).unwrap();
         let last = root.holo(&["apply"]);
         assert_eq!(last.status, Some(0), "{moment}: the last apply says\n{last}");
-        // Under version 3, directories come before what is in them, and wait for the next apply.
+        // In version 3, directories come before their entries, and are removed by the next apply.
         assert_eq!(root.holo(&["apply"]).status, Some(0));
         let left = |path: &str| root.join(path).exists();
         assert!(!left("etc/made") && !left("var/lib/holo/files/.declared"), "{moment}: left behind\n{}", root.dump());
@@ -506,7 +508,7 @@ fn settles(root: &ScratchRoot, case: &Case, moment: &str, expected: &BString) {
     }
 }
 
-/// Kills at one system call; whether there was anything to kill.
+/// Kills at one system call. Returns true if there was a process to kill.
 fn kill_once(case: &Case, victim: Victim, call: &str, number: usize, expected: &BString) -> bool {
     let root = prepared(case, victim);
     let log = root.join("tmp/strace");
@@ -531,8 +533,9 @@ fn was_killed(log: &Path) -> bool {
     std::fs::read(log).is_ok_and(|log| log.contains_str("+++ killed by SIGKILL +++"))
 }
 
-/// Everything but what a killed dispatcher must leave behind, and the records of declared files: which of them has made a directory that
-/// several need depends on which was first. A content that many files begin with may be the file that was there; of few, it is a copy.
+/// Returns the tree without the files that a killed dispatcher cannot remove, and without the records of declared
+/// files: which of several files has created a shared directory depends on the order. Contents shared by many files may
+/// be the original file; those of few are copies.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
@@ -582,7 +585,7 @@ fn nothing_is_torn(root: &ScratchRoot, case: &Case, moment: &str) {
     assert!(stock_is_somewhere, "{moment}: the stock file is lost\n{}", root.dump());
 }
 
-/// Returns true if a file that is written to may have this content on the way from one to another.
+/// Returns true if a file that is written in place may have this content during the change.
 fn may_be_written_to(case: &Case, content: &str) -> bool {
     let is_between = |new: &str, old: &str| {
         let is_of_one =
@@ -593,7 +596,8 @@ fn may_be_written_to(case: &Case, content: &str) -> bool {
         && [(WANTED, STOCK), (WANTED_LAST, WANTED)].iter().any(|(new, old)| is_between(new, old))
 }
 
-/// A root with three targets: one to be replaced, one to become a symlink, one to be filtered; and one that is always there.
+/// Returns a root with three targets, one to be replaced, one to become a symlink and one to be filtered, and a target
+/// that never changes.
 fn prepared(case: &Case, victim: Victim) -> ScratchRoot {
     let plugin = built("holo-files");
     let (plugin, version) = (plugin.display(), victim.version);
@@ -649,12 +653,12 @@ thread_local! {
 }
 
 fn open_with_acl(root: &ScratchRoot) {
-    // A user, who need not exist, may read; the group may not.
+    // Allows a user, who need not exist, to read, but not the group.
     const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\x39\x30\0\0\x04\0\0\0\xff\xff\xff\xff\
         \x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
     resources(root);
     let target = root.join("etc/plain.conf");
-    // Without ACLs, the file is open all the same.
+    // Without support for ACLs, the file is still open.
     let _ = rustix::fs::setxattr(&target, "system.posix_acl_access", ACL, rustix::fs::XattrFlags::empty());
     WRITER.set(Some(File::options().append(true).open(target).unwrap()));
 }
@@ -710,7 +714,7 @@ fn modified(root: &ScratchRoot) {
     std::fs::remove_file(root.join("etc/linked.conf")).unwrap();
 }
 
-/// A file that is there, one that becomes a symlink, one that goes, and one in a new directory.
+/// Declares a file that exists, one that becomes a symlink, one that is removed, and one in a new directory.
 fn declared(root: &ScratchRoot) {
     declare(root, WANTED, "file");
 }
@@ -727,8 +731,8 @@ fn not_declared(root: &ScratchRoot) {
     std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
 }
 
-/// A directory with everything below, two files that are there, one of them with another mode, and one that is made; as root, with another
-/// group.
+/// Declares the access of a directory tree, of two existing files, one with a different mode, and of a new file; as
+/// root, also the group.
 fn declare_access(root: &ScratchRoot, mode: &str, permissions: &str, group: u32) {
     let group = if rustix::process::geteuid().is_root() { format!("group = \"{group}\"\n") } else { String::new() };
     let definitions = format!(
@@ -780,9 +784,9 @@ fn access_not_declared(root: &ScratchRoot) {
     std::fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
 }
 
-/// So many that their records are written in a journal first.
+/// Declares so many files that their records go to a journal first.
 fn group_declared(root: &ScratchRoot) {
-    // What no other file had before comes back itself, and not as a copy.
+    // A unique original content is restored as the file itself, not as a copy.
     for (number, content) in ["edited\n", "keep\n", "kept\n"].into_iter().enumerate() {
         root.write(format!("etc/more{number}.conf"), content);
     }
@@ -821,7 +825,7 @@ fn declare(root: &ScratchRoot, content: &str, name: &str) {
     root.write("usr/share/holo/files/a.toml", definitions);
 }
 
-/// A file that something may be mounted on.
+/// Declares a file that must be written in place.
 fn in_place(root: &ScratchRoot) {
     declare_in_place(root, WANTED);
 }

@@ -1,4 +1,4 @@
-//! Compares differences with those of the real git, byte by byte: chosen cases, and many random texts.
+//! Compares differences with the real git's byte by byte, for selected cases and many random texts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Makes a root from which git finds neither a configuration nor a repository.
+/// Returns a root from which git finds no configuration and no repository.
 fn root() -> ScratchRoot {
     ScratchRoot::new()
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -26,13 +26,13 @@ fn root() -> ScratchRoot {
         .env("HOME", "/nonexistent")
 }
 
-/// Runs git on two paths below the root. Version 3 takes the prefixes from its names, but not where it says that binary files differ, and
-/// the TAB after names with blanks.
+/// Runs git on two paths below the root. Version 3 removes the prefixes from names, except in the line about binary
+/// files, and the TAB after names with blanks.
 fn git_diff(root: &ScratchRoot, old: &str, new: &str) -> Result<BString, Failed> {
     let run = |options: &str| {
         let arguments = format!("-c core.quotePath=false diff --no-index {options} --no-renames --no-ext-diff --");
         let run = root.run("git", &arguments.split_whitespace().chain([old, new]).collect::<Vec<_>>());
-        // As with diff, 1 tells that there are differences.
+        // Like diff, git exits with 1 if there are differences.
         match run.status {
             Some(0 | 1) => Ok(run.stdout),
             _ => Err(Failed::from(run.to_string())),
@@ -53,8 +53,8 @@ fn git_diff(root: &ScratchRoot, old: &str, new: &str) -> Result<BString, Failed>
     Ok(shown)
 }
 
-/// Splits what git printed at the first lines of its differences, and drops the lines that holo never prints. Gives each
-/// first line, without `diff --git`, and all that follows it.
+/// Splits git's output by file, and drops the lines that holo never prints. Returns for each file its first line,
+/// without `diff --git`, and the rest.
 fn split_by_file(output: &[u8]) -> Vec<(BString, BString)> {
     let mut files: Vec<(BString, BString)> = Vec::new();
     let mut in_header = true;
@@ -91,7 +91,7 @@ fn compare(ours: &[u8], gits: &[u8]) -> Result<(), Failed> {
     Err(format!("--- git's\n{}\n--- holo's\n{}", gits.as_bstr(), ours.as_bstr()).into())
 }
 
-/// A pair of sides that is compared by itself.
+/// A pair of sides that is compared individually.
 struct Case {
     title: &'static str,
     old: (&'static str, Content),
@@ -192,7 +192,7 @@ impl Case {
             _ => side.name.to_string(),
         };
         let gits = split_by_file(&git_diff(&root, &path(&old), &path(&new))?);
-        // For a side that does not exist, git repeats the name of the other one.
+        // For a missing side, git repeats the name of the other one.
         let one_exists = |rest: &BString| rest.starts_with(b"new file") || rest.starts_with(b"deleted file");
         let own_names = format!("{} {}", old.name, new.name).into();
         let expected = gits.iter().map(|(names, rest)| {
@@ -203,7 +203,7 @@ impl Case {
     }
 }
 
-/// Puts one side below the root.
+/// Creates one side below the root.
 fn put((name, content): (&str, Content), root: ScratchRoot) -> (Side, ScratchRoot) {
     let root = match &content {
         Content::Missing => root,
@@ -232,7 +232,7 @@ const BATCHES: [Batch; 5] = [
     Batch { title: "islands of equal lines", pairs: 2, make: Random::islands },
 ];
 
-/// With it, and the number of a pair, a failure can be had again.
+/// Together with the number of a pair, this reproduces a failure.
 const SEED: u64 = 4;
 
 impl Batch {
@@ -264,7 +264,7 @@ impl Batch {
     }
 }
 
-/// Our difference of a pair without its first line; empty if there is none.
+/// Returns our difference of a pair without its first line; empty if the texts are equal.
 fn rest_of_ours(old_name: &str, new_name: &str, (old, new): &Pair) -> BString {
     let old = Side { name: old_name.into(), content: file(old) };
     let new = Side { name: new_name.into(), content: file(new) };
@@ -272,7 +272,7 @@ fn rest_of_ours(old_name: &str, new_name: &str, (old, new): &Pair) -> BString {
     ours.split_once_str(b"\n").map_or_else(BString::default, |(_, rest)| rest.into())
 }
 
-/// Describes a deviation from git by a pair that is as small as possible.
+/// Describes a deviation from git with the smallest pair found.
 fn explain(title: &str, pair: &Pair) -> Failed {
     let root = root();
     let deviation = |(old, new): &Pair| {
@@ -288,10 +288,10 @@ fn explain(title: &str, pair: &Pair) -> Failed {
     format!("{title}, shrunk to\n{:?}\n{:?}\n{message}", old.as_bstr(), new.as_bstr()).into()
 }
 
-/// The time for which a failing test looks for a smaller pair that fails as well.
+/// How long a failing test searches for a smaller pair.
 const SHRINKING_TIME: Duration = Duration::from_secs(10);
 
-/// Removes lines from both texts, ever fewer at a time, as long as the pair keeps failing.
+/// Removes lines from both texts, in decreasing amounts, as long as the pair keeps failing.
 fn shrink(pair: &Pair, fails: impl Fn(&Pair) -> bool) -> Pair {
     let started = Instant::now();
     let mut smallest = pair.clone();
@@ -322,7 +322,7 @@ fn without(text: &[u8], lines: Range<usize>) -> Vec<u8> {
     kept.flat_map(|(_, line)| line).copied().collect()
 }
 
-/// The kind of lines that a text has.
+/// The kind of lines in a text.
 #[derive(Clone, Copy)]
 enum Flavour {
     Numbers,
@@ -422,7 +422,7 @@ impl Random {
         (0..count).map(|_| self.line(flavour, variety)).collect()
     }
 
-    /// Inserts, removes, replaces and repeats lines, at so many places of a thousand.
+    /// Inserts, removes, replaces and repeats lines, with this rate per thousand.
     fn edit(&mut self, old: &[Vec<u8>], flavour: Flavour, variety: usize, rate: usize) -> Vec<Vec<u8>> {
         let mut new = Vec::new();
         let mut at = 0;
@@ -459,7 +459,7 @@ impl Random {
         blocks.concat()
     }
 
-    /// Joins lines to a text that sometimes lacks the last newline.
+    /// Joins lines to a text that sometimes lacks the final newline.
     fn text(&mut self, lines: &[Vec<u8>], carriage_returns: usize) -> Vec<u8> {
         let mut text = Vec::new();
         for line in lines {
@@ -475,7 +475,7 @@ impl Random {
         text
     }
 
-    /// A text and another one that was made from it, or has nothing to do with it.
+    /// Returns a text and another one that is either an edited version or unrelated.
     fn edited(&mut self, lines: Range<usize>) -> Pair {
         let flavour = self.pick(&FLAVOURS);
         let variety = self.pick(&[2, 3, 5, 10, 40, 1000, 1_000_000]);
@@ -500,7 +500,7 @@ impl Random {
         (self.text(&old, carriage_returns), self.text(&new, carriage_returns))
     }
 
-    /// Texts in which a pattern is repeated, with many blank lines and deep indentation, so that changes can slide far.
+    /// Returns texts with repeated patterns, many blank lines and deep indentation, in which changes can slide far.
     fn repetitive(&mut self) -> Pair {
         let line = |random: &mut Self| match random.below(4) {
             0 => " ".repeat(random.pick(&[0, 4, 99, 150, 199, 200, 201])).into_bytes(),
@@ -523,8 +523,8 @@ impl Random {
         (self.text(&old, 0), self.text(&new, 0))
     }
 
-    /// Texts of few different lines that have little in common, but for some long runs of equal lines. They are so long
-    /// that git is willing to settle for such a run.
+    /// Returns texts that consist of few different lines and have little in common apart from some long runs of equal
+    /// lines. They are long enough for git's heuristic that settles for such a run.
     fn islands(&mut self) -> Pair {
         let variety = self.pick(&[10, 40, 150]);
         let (mut old, mut new) = (Vec::new(), Vec::new());

@@ -1,7 +1,9 @@
-//! Kills plugins at every system call that changes something, and lets calls fail, and checks that the next apply puts everything right.
+//! Kills plugins at every system call that changes a file, makes calls fail, and checks that the next apply completes
+//! the work.
 //!
-//! This is for plugins that keep little of their own, beside what they ask of the system: accounts, keys, packages, units and scripts. Those
-//! that make files have such tests of their own, with what was torn; `tests/it/crash.rs` kills the dispatcher as well.
+//! For plugins that store little themselves and otherwise run commands: accounts, keys, packages, units and scripts.
+//! Plugins that write files have their own tests of this kind, which also check for torn files; `tests/it/crash.rs`
+//! kills the dispatcher as well.
 
 use bstr::BString;
 use holo_testing::disturb::{self, Disturbance};
@@ -9,11 +11,11 @@ use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-/// Something that happens to a root, and is disturbed on the way.
+/// An operation on a root that is disturbed halfway.
 struct Case {
     name: &'static str,
     plugin: &'static str,
-    /// Makes the root as it is before the apply that is disturbed.
+    /// Prepares the root before the apply that is disturbed.
     before: fn(&ScratchRoot),
 }
 
@@ -57,7 +59,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         let needs = if case.plugin == "services" { &needs[..] } else { disturb::NEEDS };
         let name = format!("{}: {} may be killed at any system call", case.name, case.plugin);
         trials.push(trial_of(&name, needs, || kill_everywhere(case)));
-        // All that can fail is seen when things are made; when they are changed, they go the same way.
+        // Creation covers all calls that can fail; changes use the same code.
         if case.name.contains("changed") || case.name.contains("disabled") {
             continue;
         }
@@ -84,7 +86,7 @@ fn kill_everywhere(case: &Case) {
 fn fail_everywhere(case: &Case) {
     let expected = undisturbed(case);
     let failures = disturb::everywhere(disturb::CALLS, |call, number| {
-        // A disk that is full or broken is meant, and not what cannot be read or said.
+        // Simulates a full or broken disk, not failures to read or to print.
         let error = if call == "fsync" { "EIO" } else { "ENOSPC" };
         let root = prepared(case);
         let (run, has_failed) = disturb::at(&root, &["apply"], call, number, Disturbance::Error(error));
@@ -102,8 +104,8 @@ fn undisturbed(case: &Case) -> BString {
     tree(&root)
 }
 
-/// Everything but an empty folder that nothing looks into any more: the one of the records, if the kill came after the last of them was
-/// gone, and systemctl's.
+/// Returns the tree without empty directories that are no longer used: that of the records, if the kill came after the
+/// last one was removed, and that of systemctl.
 fn tree(root: &ScratchRoot) -> BString {
     let folders = [
         "var/lib/holo/packages/base",
@@ -115,12 +117,13 @@ fn tree(root: &ScratchRoot) -> BString {
     for folder in folders {
         let _ = std::fs::remove_dir(root.join(folder));
     }
-    // It has times of files in it, which are others each time.
+    // It contains timestamps, which differ each time.
     let _ = std::fs::remove_file(root.join("var/lib/holo/ral/.providers.json"));
     root.dump()
 }
 
-/// One more apply, which nothing disturbs, ends as if nothing had been disturbed before; then there is nothing to do any more.
+/// Asserts that an undisturbed apply gives the same result as if there had been no disturbance, and that another one
+/// has no work to do.
 fn settles(root: &ScratchRoot, expected: &BString, moment: &str) {
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{moment}: the next apply says\n{run}");
@@ -148,7 +151,7 @@ fn applied(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
-/// Removes the definition of what was made.
+/// Removes the definitions after an apply.
 fn scrubbed(root: &ScratchRoot, make: fn(&ScratchRoot), definitions: &str) {
     make(root);
     applied(root);
@@ -169,7 +172,7 @@ fn changed_accounts(root: &ScratchRoot) {
 
 const RESOURCES: &str = "usr/share/holo/ral/20.toml";
 
-/// A provider that is disturbed as well: it changes nothing but by one write.
+/// A provider that is disturbed as well: its only change is a single write.
 const PROVIDER: &str = r##"#!/bin/bash
 eval "$@"
 file=$HOLO_ROOT_DIR/etc/row
@@ -195,7 +198,7 @@ fn changed_resources(root: &ScratchRoot) {
     root.write(RESOURCES, "[[resource]]\ntype = \"row\"\nname = \"one\"\nattributes = { text = \"b\" }\n");
 }
 
-/// A user and a group get another name, on a machine where what is said to be run is done.
+/// A user and a group are renamed, on a machine where mocked commands are really run.
 fn renamed_everywhere() {
     let us = std::fs::metadata("/proc/self").unwrap();
     let definitions = |user: &str, group: &str| {
@@ -233,7 +236,7 @@ fn renamed_everywhere() {
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }
 
-/// Does what would have been run.
+/// Runs the commands that were only printed.
 fn carry_out(root: &ScratchRoot, run: &holo_testing::Run) {
     for line in run.stdout_lossy().lines().filter_map(|line| line.strip_prefix("MOCK: ")) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -273,7 +276,7 @@ fn moved_keys(root: &ScratchRoot) {
 
 const PACKAGES: &str = "usr/share/holo/packages/01.toml";
 
-/// No package manager: what it would be told is remembered like what is there.
+/// Without a package manager: requested packages are recorded like installed ones.
 fn packages(root: &ScratchRoot) {
     root.write("etc/os-release", "ID=debian\n");
     root.write(

@@ -1,4 +1,4 @@
-//! `holo doctor`: each check finds what it is there for, and nothing is found on a machine that is well.
+//! `holo doctor`: each check finds its problem, and there are no findings on a healthy machine.
 
 use holo_testing::{Run, ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
@@ -40,7 +40,7 @@ doctor) cat "$HOLO_ROOT_DIR/diagnoses" >&3 2>/dev/null ;;
 esac
 "#;
 
-/// A machine on which nothing is wrong.
+/// Returns a healthy machine.
 fn well() -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))
@@ -57,13 +57,13 @@ fn doctor(root: &ScratchRoot) -> Run {
     root.holo(&["doctor"])
 }
 
-/// Something that is wrong, and the line that says so.
+/// A problem, and the line that reports it.
 struct Case {
     name: &'static str,
     spoil: fn(&ScratchRoot),
     /// The beginning of the line, with single blanks.
     finding: &'static str,
-    /// A piece of the remedy.
+    /// A part of the remedy.
     remedy: &'static str,
 }
 

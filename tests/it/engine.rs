@@ -1,4 +1,4 @@
-//! The words of plugins and the engine to each other beyond version 3, with plugins in a few lines of shell.
+//! Communication between plugins and the engine beyond version 3, with short shell plugins.
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built};
@@ -43,15 +43,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A root with plugins of these IDs, each with lines of shell, which are those of a `case` over the operation.
-/// Returns the rows of the state database, as an export has them.
+/// Returns the rows of the state database in export format.
 fn kept(root: &ScratchRoot) -> String {
     let run = root.holo(&["state", "export"]);
     assert!(run.success(), "{run}");
     run.stdout_lossy().into_owned()
 }
 
-/// Returns the refreshes of the state database.
+/// Returns the refreshes in the state database.
 fn due(root: &ScratchRoot) -> String {
     kept(root).lines().filter(|line| line.contains("\"table\":\"refresh\"")).collect()
 }
@@ -64,7 +63,7 @@ fn root(plugins: &[(&str, &str)]) -> ScratchRoot {
     })
 }
 
-/// The line of a `case` that answers `info` for version 4, with what else is said.
+/// Returns the branch of a `case` that answers `info` for version 4, with additional lines.
 fn info(more: &str) -> String {
     format!(r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n{more}' ;;")
 }
@@ -80,7 +79,7 @@ fn stdout_lines(run: &Run) -> Vec<String> {
 }
 
 fn plugins_are_met_at_the_same_time_and_heard_in_their_order() {
-    // Each waits for the other to be there.
+    // Each waits for the other to start.
     let info = |me: &str, other: &str| {
         format!(
             "info) cd \"$HOLO_ROOT_DIR/tmp\"; : >{me}; while [ ! -e {other} ]; do sleep 0.01; done
@@ -143,7 +142,7 @@ fn broken_definitions_are_failures_of_verbs_that_only_show_too() {
         for verb in ["scan", "diff", "graph"] {
             let run = root.holo(&[verb]);
             assert_eq!(run.status, Some(status), "{verb}: {run}");
-            // Whoever asks for an entity that there is can be served.
+            // Selecting a valid entity works.
             assert!(root.holo(&[verb, "x:a"]).success(), "{verb}");
             assert!(root.holo(&[verb, "--exit-zero"]).success(), "{verb}");
             assert!(lenient(verb).success(), "{verb}");
@@ -151,19 +150,19 @@ fn broken_definitions_are_failures_of_verbs_that_only_show_too() {
     }
 }
 
-/// A plugin of version 4 whose entities are files of shell in its resource directory: the lines of each for an operation.
+/// A plugin of version 4 whose entities are shell files in its resource directory, with the commands of each operation.
 const SCRIPTS: &str = r#"scan) for file in "$HOLO_RESOURCE_DIR"/*; do name=${file##*/}
     echo "ENTITY: x:$name"; sed -n 's/^# //p' "$file"; done ;;
 check | apply | force-apply) . "$HOLO_RESOURCE_DIR/${2#x:}" ;;"#;
 
-/// A root with one plugin, in processes, and these entities.
+/// Returns a root with one plugin, without sessions, and these entities.
 fn scripts(entities: &[(&str, &str)]) -> ScratchRoot {
     let root = root(&[("x", &format!("{}\n{SCRIPTS}", info("")))]);
     entities.iter().for_each(|(name, script)| root.write(format!("usr/share/holo/x/{name}"), script));
     root
 }
 
-/// The lines of `--json` that end an entity, in short.
+/// Returns the `--json` lines that end an entity, abbreviated.
 fn ends(run: &Run) -> Vec<String> {
     let lines = run.stdout.lines().map(|line| serde_json::from_slice::<serde_json::Value>(line).unwrap());
     let end = |mut line: serde_json::Value| {
@@ -182,7 +181,7 @@ echo \"received: $(echo \"${HOLO_RECEIVED-nothing}\" | tr '\\n' ' ')\"
 [ ! -e \"$HOLO_ROOT_DIR/etc/broken\" ]
 ";
 
-/// An entity that changes once after each time that its file goes, and then sends this.
+/// Returns an entity that changes once after its file was removed, and then sends these values.
 fn sender(name: &str, sends: &str) -> String {
     format!(
         "if [ -e \"$HOLO_ROOT_DIR/etc/{name}\" ]; then echo 'not changed'; elif [ $1 = check ]; then echo 'would change: x'
@@ -204,7 +203,7 @@ fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
             r#"{"id":"x:listens","reason":"exit status 1","result":"failed"}"#,
         ]
     );
-    // The refresh failed, so it is still due, with all that was sent. What is sent anew takes the place of the old.
+    // The refresh failed, so it is still due, with all values. New values replace the old ones.
     std::fs::remove_file(root.join("etc/broken")).unwrap();
     std::fs::remove_file(root.join("etc/b")).unwrap();
     root.write("usr/share/holo/x/b", sender("b", "send: OTHER=d\\n"));
@@ -212,7 +211,7 @@ fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
     assert!(stdout_lines(&run).contains(&"received: MODE=new one EMPTY= OTHER=d  ".to_owned()), "{run}");
     assert!(!run.stdout_lossy().contains("send"), "{run}");
     assert!(stdout_lines(&root.holo(&["apply"])).is_empty());
-    // The refreshes are done; what was sent last is kept for whoever receives it.
+    // The refreshes are done; the last values are kept for receivers.
     assert!(due(&root).is_empty() && kept(&root).contains("\"sent_value\""));
 }
 
@@ -227,14 +226,14 @@ fn what_cannot_be_sent_is_an_error_that_says_how_to() {
     assert_eq!(run.status, Some(1), "{run}");
     let message = "!! cannot understand the plugin's message \"send: 2ND=x\": expected \"send: KEY=VALUE\" or \"keep: KEY=VALUE\", with a key";
     assert!(run.stderr_lossy().starts_with(message), "{run}");
-    // It may have changed something: the refresh is not lost.
+    // It may have changed: the refresh is not lost.
     assert!(stdout_lines(&root.holo(&["apply"])).contains(&"received: nothing ".to_owned()));
 }
 
 const FORCED: &str =
     "if [ $1 = force-apply ]; then echo forced; else echo 'requires --force: it would remove libc6' >&3; fi";
 
-/// The same entity in a session: it is refused in words, and left out by its own declaration.
+/// The same entity in a session: refused with a reason, and skipped by its own declaration.
 const SESSION: &str = r#"session) n=0; while read -r request; do n=$((n + 1))
     case $request in
     *'"scan"'*) printf '{"answer":"report","request":%s,"text":"ENTITY: x:forced\\nENTITY: x:out\\n"}\n' $n ;;
@@ -260,7 +259,7 @@ fn a_plugin_refuses_and_skips_in_its_own_words() {
             assert_eq!(ends(&run), [refused, r#"{"id":"x:out","reason":"no disk","result":"skipped"}"#], "{run}");
             assert!(run.stdout_lossy().contains(r#""skipped":1,"failed":0"#), "{run}");
         }
-        // An entity that leaves itself out is no reason to fail, and is not shown.
+        // A skipped entity is not a failure, and is not shown.
         let run = root.holo(&["apply", "x:out"]);
         assert!(stdout_lines(&run).is_empty() && run.stderr.is_empty(), "{run}");
         assert!(root.holo(&["check", "x:out"]).success());
@@ -278,7 +277,7 @@ fn what_leaves_itself_out_keeps_nobody_from_work() {
     assert!(!root.exists("var/lib/holo/state.db"));
 }
 
-/// The answer of an entity that owns something and has been changed by nobody.
+/// The answer of an unchanged entity that owns an asset.
 const CONTENT: &str = "echo 'not changed' >&3\n";
 
 fn two_who_own_the_same_are_refused_with_their_files() {
@@ -300,7 +299,7 @@ fn two_who_own_the_same_are_refused_with_their_files() {
         );
         let run = root.holo(&[verb, "--json"]);
         assert_eq!(ends(&run)[0], format!(r#"{{"id":"x:a","reason":"{message}","result":"failed"}}"#));
-        // The requirement is only looked at, and nothing is to be seen of it.
+        // The requirement is only checked, silently.
         assert_eq!(root.holo(&[verb, "x:c"]).status, Some(if verb == "apply" { 1 } else { 3 }));
     }
     assert!(!root.exists("etc/done"));
@@ -338,7 +337,7 @@ fn what_two_plugins_list_is_applied_by_neither() {
     assert_eq!(root.holo(&["scan"]).status, Some(1));
 }
 
-/// An orphan that changes once and says so.
+/// An orphan that changes once and reports it.
 const LEAVER: &str = "# ORPHAN: yes\n# ACTION: Scrubbing\n# OWNS: unit x\n
 case $1 in check) echo 'would change: would go' >&3 ;; *) echo 'changed: went' >&3 ;; esac\n";
 
@@ -374,7 +373,7 @@ fn an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well() {
     assert_eq!(run("echo 'skipped: no' >&3", &["apply"]), (Some(0), vec![out, left_out]));
     let not_selected = end("old", r#""reason":"x:new takes over from it, and is not selected","#, "skipped");
     assert_eq!(run("true", &["apply", "x:old"]), (Some(0), vec![not_selected]));
-    // Before it is done, it cannot be told what will be left to do.
+    // Until then it is unknown what will be left to do.
     let pending = r#"{"id":"x:new","result":"pending","would_change":["x"]}"#.to_owned();
     assert_eq!(run("echo 'would change: x' >&3", &["check"]), (Some(3), vec![pending, end("old", "", "pending")]));
     let go = r#"{"id":"x:old","result":"pending","would_change":["would go"]}"#.to_owned();
@@ -397,7 +396,7 @@ fn an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong() {
     assert!(root.holo(&["graph"]).stdout_lossy().contains("unit x"));
 }
 
-/// An entity that cannot be brought into its desired state, and says this of it.
+/// Returns an entity that cannot be brought into its desired state, and sends this message.
 fn failing(says: &str) -> String {
     format!("[ $1 = check ] && {{ echo 'would change: x' >&3; return; }}\n{says}\nexit 1\n")
 }
@@ -416,7 +415,7 @@ fn a_failure_before_any_change_refreshes_nobody() {
     }
 }
 
-/// A session that fails with `x:a`, and says this of it; `x:b` would be refreshed.
+/// Returns a session in which `x:a` fails with these messages; `x:b` would be refreshed.
 fn failing_session(messages: &str) -> String {
     SESSION.replace("ENTITY: x:forced\\\\nENTITY: x:out", "ENTITY: x:a\\\\nNOTIFIES: x:b\\\\nENTITY: x:b").replace(
         "*) case $request in",
@@ -467,7 +466,7 @@ fn a_refresh_stays_due_while_its_target_is_left_out() {
     let root = scripts(&[("a", &sender("a", "changed: it\\n")), ("b", target)]).file("etc/out", "");
     let refreshed = |run: &Run| run.stdout_lossy().contains("refreshed");
     assert!(!refreshed(&root.holo(&["apply"])));
-    // It is left out for as long as it takes, and nothing is to be seen of it.
+    // It stays skipped, and is not shown.
     for arguments in [&["apply"][..], &["check"], &["apply", "--dry-run"]] {
         let run = root.holo(arguments);
         assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
@@ -482,7 +481,7 @@ fn a_refresh_stays_due_while_its_target_is_left_out() {
 
 fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target() {
     let sends = format!("{}\n{SCRIPTS}", info(""));
-    // It lists what stands in a file, and says that something is wrong with it while there is another one.
+    // Lists the entities in a file, and reports an error while another file exists.
     let listens = format!(
         "{}\nscan) [ ! -e \"$HOLO_RESOURCE_DIR/flaw\" ] || echo '!! a definition cannot be read' >&2
             cat \"$HOLO_RESOURCE_DIR/list\" ;;
@@ -518,7 +517,7 @@ fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the
     assert!(root.holo(&["apply"]).success());
     std::fs::rename(&elsewhere, &program).unwrap();
     is_done_later(&root);
-    // Its definition cannot be read for a run.
+    // Its definition is unreadable for a run.
     let root = prepared();
     let wanted = root.read(list);
     root.write(list, "");
@@ -527,7 +526,7 @@ fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the
     std::fs::remove_file(root.join("usr/share/holo/y/flaw")).unwrap();
     root.write(list, wanted);
     is_done_later(&root);
-    // It is not defined any more.
+    // Its definition is removed.
     let root = prepared();
     root.write(list, "");
     assert!(root.holo(&["apply"]).success());
@@ -610,7 +609,7 @@ fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
         if requirement != version_3 {
             continue;
         }
-        // It has been changed by somebody: that is known.
+        // A manual change is known in any case.
         root.write("etc/a", "a\n");
         root.write("etc/b", "b\n");
         for verb in ["apply", "check"] {
@@ -668,11 +667,11 @@ notifies = ["user:fred"]
     let run = root.holo(&["scan", "--json", "exec:b"]);
     let text = exec[3].strip_prefix(">> ").unwrap();
     assert!(run.stdout_lossy().contains(&format!(r#""event":"warning","id":"exec:b","text":"{text}""#)), "{run}");
-    // If a definition cannot be used, the name may be right.
+    // If a definition is invalid, the name may be correct.
     root.write("usr/share/holo/exec/02.toml", "[[exec]]\nname = \"bb\"\n");
     let run = root.holo(&["scan", "-s"]);
     assert!(!run.stderr_lossy().contains("does not exist"), "{run}");
-    // An ID that a plugin gives of its own accord is no slip, and version 3 knows no such thing.
+    // An ID that the plugin adds itself is not a typo, and version 3 has no such check.
     let run = scripts(&[("a", "# AFTER: x:nobody\n# SUBSCRIBES: x:c\n"), ("b", "")]).holo(&["scan", "-s"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     let run = scripts(&[("a", "# AFTER: x:nobody\n# WRITTEN: here:\n")]).holo(&["scan"]);
@@ -713,7 +712,7 @@ check) case $2 in
     assert_eq!(said, expected, "{forced}");
     assert!(stdout.contains("    -ours\n    +mine\n") && !stdout.contains("demo:d"), "{forced}");
     assert_eq!(root.dump(), before);
-    // If nothing would be refused, force would do nothing else.
+    // Without a refusal, force makes no difference.
     root.write("etc/motd", "ours\n");
     let forced = root.holo(&["apply", "--dry-run", "--force", "file:/etc/motd", "demo:d"]);
     assert!(forced.success() && forced.stdout.is_empty(), "{forced}");
@@ -747,7 +746,7 @@ subscribes = ["file:/etc/motd", "file:/etc/missing"]
 
 const INFO_3: &str = r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;";
 
-/// A root with a plugin that has these operations, and one with two entities, of which each says when it is applied.
+/// Returns a root with a plugin with these operations, and one with two entities that report when they are applied.
 fn beside(broken: &str, reports: &str) -> ScratchRoot {
     let works = format!(
         "{}\nscan) echo 'good scans' >&2; printf {reports} ;;
@@ -760,12 +759,12 @@ fn beside(broken: &str, reports: &str) -> ScratchRoot {
 /// The entities of most of these tests.
 const TWO: &str = "'ENTITY: good:a\\nSOURCE: %s/a\\nENTITY: good:b\\n' \"$HOLO_RESOURCE_DIR\"";
 
-/// Checks a run that is ended by the first failure.
+/// Asserts that the first failure ends a run.
 #[track_caller]
 fn check_fatal(root: &ScratchRoot, arguments: &[&str], errors: &str) {
     let run = root.holo(arguments);
     assert_eq!(run.status, Some(255), "{arguments:?}: {run}");
-    // Nothing is to be seen of what came after the failure.
+    // No output follows the failure.
     assert_eq!((run.stderr_lossy().as_ref(), run.stdout_lossy().trim()), (errors, ""), "{arguments:?}");
     let run = root.holo(&[arguments, &["--json"]].concat());
     let last = serde_json::Value::from(errors.lines().last().unwrap().strip_prefix("!! ").unwrap());
@@ -773,7 +772,7 @@ fn check_fatal(root: &ScratchRoot, arguments: &[&str], errors: &str) {
     assert!(!run.stdout_lossy().contains("good scans"), "{run}");
 }
 
-/// Checks a run that goes on without the plugin.
+/// Asserts that a run continues without the plugin.
 #[track_caller]
 fn check_goes_on(root: &ScratchRoot, arguments: &[&str], status: i32, errors: &str, stdout: &[&str]) {
     let run = root.holo(arguments);
@@ -808,7 +807,7 @@ fn a_failed_scan_ends_only_what_may_be_about_its_plugin() {
                     let applied = ["Working on good:a", "applied good:a"];
                     check_goes_on(&root, &["apply", selector], 0, errors, &applied);
                 } else {
-                    // Its entities may subscribe to what would be changed.
+                    // Its entities may subscribe to the changed ones.
                     check_fatal(&root, &["apply", selector], errors);
                 }
             }
@@ -818,7 +817,7 @@ fn a_failed_scan_ends_only_what_may_be_about_its_plugin() {
     }
 }
 
-/// As [`check_fatal`]; of the verbs, `graph` has no JSON.
+/// Like [`check_fatal`], but handles `graph`, which has no JSON.
 #[track_caller]
 fn check_fatal_of(root: &ScratchRoot, verb: &str, selection: &[&str], errors: &str) {
     let arguments = [&[verb], selection].concat();
@@ -839,7 +838,7 @@ fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
     ];
     for (broken, errors) in messages {
         let root = beside(broken, TWO);
-        // A generator that fails comes too late, as it always did.
+        // A failing generator comes too late, as before.
         for selection in [&[][..], &["bad"], &["bad:x"], &["nobody", "good:a"]] {
             for verb in ["scan", "diff", "check", "apply", "graph"] {
                 check_fatal_of(&root, verb, selection, errors);
@@ -848,7 +847,7 @@ fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
         check_goes_on(&root, &["scan", "-s", "good:a"], 0, errors, &["good:a"]);
         check_goes_on(&root, &["diff", "good"], 0, errors, &[]);
         check_goes_on(&root, &["apply", "--dry-run", "good:b"], 3, errors, &["Working on good:b", "it"]);
-        // It has not come to say that it knows nothing of subscriptions.
+        // It failed before declaring that it has no subscriptions.
         check_fatal(&root, &["apply", "good:a"], errors);
         assert!(!root.exists("var/lib/holo/good"));
         let root = root.script("usr/share/holo/generators/g", "#!/bin/sh\nexit 1\n");
@@ -918,7 +917,7 @@ fn a_cycle_ends_only_what_comes_after_it() {
     let run = root.holo(&["apply", "x:c", "x:f"]);
     assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
     assert_eq!(stdout_lines(&run), ["Working on x:f", "f", "Working on x:c", "c"]);
-    // That somebody cannot be refreshed for now is no reason to forget it.
+    // A refresh that is blocked for now must not be forgotten.
     assert!(due(&root).contains("x:b"));
     for verb in ["scan", "diff", "check", "graph"] {
         let run = root.holo(&[verb, "x:c"]);
@@ -944,7 +943,7 @@ fn a_difference_is_shown_under_the_labels_of_the_plugin() {
         (by_process(&info(""), r"x:a (old)\0x:a (new)"), "x:a (old)", "x:a (new)"),
         (by_process(&info(""), r"x:a (old)\0"), "x:a (old)", new),
         (by_process(&info(""), r"\0x:a (new)"), old, "x:a (new)"),
-        // It is not more lines of the difference, and nothing for a terminal.
+        // Neither additional lines nor control sequences get through.
         (by_process(&info(""), r"x\n+y\033[2J\0z\0and more"), "x\u{fffd}+y\u{fffd}[2J", "z"),
         // Labels come in pairs.
         (by_process(&info(""), "half"), old, new),
@@ -956,7 +955,7 @@ fn a_difference_is_shown_under_the_labels_of_the_plugin() {
         let root = root(&[("x", &plugin)]).file("etc/a", "new\n");
         let shown = |arguments: &[&str]| {
             let text = root.holo(arguments).stdout_lossy().replace(root.path().to_str().unwrap(), "ROOT");
-            // Labels have nothing of the cache in them; where a path is shown, it is another one in each run.
+            // Labels contain no paths of the cache directory; where such a path is shown, it differs in each run.
             match text.split_once("ROOT/tmp/holo.") {
                 Some((_, rest)) => {
                     let number: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
@@ -980,12 +979,12 @@ fn a_refresh_that_is_due_is_handed_to_who_takes_over() {
     let root = scripts(&[("a", &a), ("old", &owner)]).file("etc/broken", "");
     assert_eq!(root.holo(&["apply"]).status, Some(1));
     std::fs::remove_file(root.join("etc/broken")).unwrap();
-    // It is called otherwise now, and what it was is an orphan.
+    // The entity is renamed, and the old one is an orphan.
     root.write("usr/share/holo/x/renamed", &owner);
     root.write("usr/share/holo/x/old", "# ORPHAN: yes\n# OWNS: unit x\necho \"old ${HOLO_REFRESH-}\"\n");
     let run = root.holo(&["check", "x:renamed"]);
     assert!(run.stderr_lossy().contains(">> Would be refreshed"), "{run}");
-    // As long as it is not selected, it stays due.
+    // While it is not selected, the refresh stays due.
     let run = root.holo(&["apply", "x:a"]);
     assert!(run.success() && run.stdout.is_empty(), "{run}");
     let run = root.holo(&["apply"]);

@@ -1,10 +1,10 @@
-//! The examples of this repository: their files are put onto machines, and shown to readers as they are.
+//! The examples of this repository, which are installed on machines and shown in documents verbatim.
 
 use holo_testing::Overlay;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder below `examples/`.
+/// A directory below `examples/`.
 pub(crate) struct Example(pub(crate) &'static str);
 
 impl Example {
@@ -12,7 +12,7 @@ impl Example {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(self.0).join(path)
     }
 
-    /// Copies what is in a folder of it to a machine.
+    /// Copies the contents of one of its subdirectories to a machine.
     pub(crate) fn install(&self, folder: &str, to: &str, machine: &Overlay) {
         let from = self.path(folder);
         let mut folders = vec![from.clone()];
@@ -28,7 +28,7 @@ impl Example {
         }
     }
 
-    /// Fails unless a document shows a file of it, indented.
+    /// Asserts that a document contains one of its files, indented.
     #[track_caller]
     pub(crate) fn is_shown(&self, file: &str, document: &str) {
         let read = |path: &Path| fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! `holo facts` and `holo data`, below roots of their own, and facts that a whole run shares.
+//! `holo facts` and `holo data` below separate roots, and facts shared by a whole run.
 
 use holo_testing::{Run, ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A machine with facts of its own.
+/// Returns a machine with its own facts.
 fn root() -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))
@@ -57,7 +57,7 @@ fn facts_are_shown_as_a_whole_or_one_by_one() {
     {
         assert!(all.lines().any(|shown| shown == line), "{line} is not in {all}");
     }
-    // Every fact that is shown can be asked for.
+    // Every listed fact can be queried.
     for line in all.lines() {
         let key = line.split(": ").next().unwrap().trim_end_matches(':');
         assert!(root.holo(&["facts", key]).success(), "{key}");
@@ -139,7 +139,7 @@ fn values_come_from_the_environment() {
     let root = root_with_data().file("etc/holo/data/hierarchy.toml", hierarchy);
     shows(&root, &["data", "web.port"], "8080\n");
     let root = root.env("WEB_PORT", "8081").env("WEB_NAME", "017");
-    // What else the table has stays.
+    // The rest of the table is kept.
     shows(&root, &["data", "web", "--json"], "{\n  \"new\": {\n    \"name\": \"017\"\n  },\n  \"port\": 8081\n}\n");
     let host = root.join("etc/holo/data/host/web1.toml");
     let explained = format!("web.port: 8081\n    from $WEB_PORT\n    over {}:1: 8080\n", host.display());
@@ -181,7 +181,7 @@ fn looking_changes_nothing_and_asks_no_plugin() {
     assert_eq!(root.dump(), before);
 }
 
-/// A plugin of shell that asks for a fact with every operation.
+/// A shell plugin that queries a fact in every operation.
 const ASKING: &str = r#"#!/bin/sh
 case $1 in
     info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\n' ;;
@@ -212,7 +212,7 @@ fn a_run_gathers_facts_once() {
     }
     assert_eq!(run.stdout_lossy().matches("\n7\n").count(), 2, "{run}");
     assert_eq!(root.read("counted"), "x\n", "{run}");
-    // The next run gathers anew.
+    // The next run gathers facts again.
     assert!(root.holo(&["scan"]).success());
     assert_eq!(root.read("counted"), "x\nx\n");
     assert!(!root.exists("tmp/facts.json"));
@@ -225,7 +225,7 @@ fn a_run_in_which_nobody_asks_gathers_nothing() {
     assert!(!root.exists("counted"));
 }
 
-/// Files that the page shows by `cat` are made as shown; every other command has to say what the page shows.
+/// Files that the page shows with `cat` are created accordingly; every other command must print what the page shows.
 fn the_example_of_the_man_page_is_true() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
     let example = page.split(".Sh EXAMPLES").nth(1).unwrap().split(".Bd -literal").nth(1).unwrap();
@@ -251,7 +251,7 @@ fn the_example_of_the_man_page_is_true() {
     assert_eq!(commands, 3);
 }
 
-/// Every fact that there is without sources of one's own is in the page.
+/// The page contains every fact that exists without custom sources.
 fn the_man_page_names_every_fact() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
     let facts = page.split(".Ss Facts\n").nth(1).unwrap().split(".Ss ").next().unwrap();
@@ -283,7 +283,7 @@ fn facts_and_plugins_read_one_os_release_below_the_root() {
     let run = root.holo(&["apply"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert!(run.stdout_lossy().contains("MOCK: pacman "), "{run}");
-    // Arch's package manager leaves its new version as `.pacnew`.
+    // Arch's package manager saves its new version as `.pacnew`.
     root.write("etc/motd.pacnew", "newer\n");
     let run = root.holo(&["apply", "file:/etc/motd"]);
     assert!(run.success() && !root.exists("etc/motd.pacnew"), "{run}");

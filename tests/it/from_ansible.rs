@@ -1,4 +1,4 @@
-//! A playbook that was moved over makes of a machine what it made of one before: the files are those in `examples/from-ansible/`.
+//! A converted playbook gives the same result as the original: the files are those in `examples/from-ansible/`.
 
 use crate::examples::Example;
 use bstr::ByteSlice;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 const EXAMPLE: Example = Example("from-ansible");
 const GUIDE: &str = "docs/from-ansible.md";
-/// A playbook takes its time, and more on a machine that is busy.
+/// The timeout for a playbook, with a margin for a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 const PLAYBOOK: &str =
     "cd /srv/playbook && LC_ALL=C.UTF-8 ansible-playbook --connection local --inventory localhost, playbook.yml";
 
-/// Lists what both have made of the machine.
+/// Lists the results of both on the machine.
 const INVENTORY: &str = "find /srv/site /etc/site.conf /etc/systemd/system/site.service -printf '%p %M %u %g\\n' | sort; \
     cat /srv/site/index.html /etc/site.conf /etc/systemd/system/site.service; getent passwd site; \
     systemctl is-active site; systemctl is-enabled site";
@@ -63,7 +63,7 @@ fn same_result() {
         "{again}\n{check}"
     );
 
-    // The handler is a subscription.
+    // The handler has become a subscription.
     let process = || ours.must("systemctl show --property MainPID site");
     let before = process();
     ours.must("sed -i s/port=8080/port=8081/ /usr/share/holo/ansible/10-site.toml");

@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A root with the plugin for files and a file that is laid over, where earlier runs are kept.
+/// Returns a root with the plugin `files` and an overlay, with history enabled.
 fn root() -> ScratchRoot {
     ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -37,7 +37,7 @@ fn root() -> ScratchRoot {
         .resource("files/10-x/etc/motd", "one\n")
 }
 
-/// The same with two generations.
+/// Like [`root`], with two generations.
 fn root_with_two() -> ScratchRoot {
     let root = root();
     applied(&root);
@@ -53,7 +53,7 @@ fn applied(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
-/// Returns the numbers of the generations that are kept.
+/// Returns the numbers of the existing generations.
 #[track_caller]
 fn numbers(root: &ScratchRoot) -> Vec<u32> {
     let run = root.holo(&["generations"]);
@@ -104,7 +104,7 @@ fn what_cannot_be_used_is_named_and_nothing_is_done() {
     assert!(check.success() && check.stderr.is_empty(), "{check}");
     root.write(pack, whole);
     assert!(root.holo(&["rollback"]).success());
-    // The inputs that are used are gone.
+    // The inputs in use are missing.
     std::fs::remove_dir_all(root.join("var/lib/holo/.engine/inputs")).unwrap();
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(255), "{run}");
@@ -163,7 +163,7 @@ fn others_see_what_they_may_read() {
         root.run("setpriv", &words)
     };
     std::fs::set_permissions(root.join("tmp"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    // Without a rollback there is nothing that they would have to know of.
+    // Without a rollback, other users need no information about it.
     let run = as_nobody(&["scan", "--short"]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     let run = as_nobody(&["generations"]);

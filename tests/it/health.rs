@@ -1,10 +1,10 @@
-//! `holo health`: the checks of the selected entities are run, and nothing else is done.
+//! `holo health` runs the checks of the selected entities, and nothing else.
 
 use holo_testing::{ScratchRoot, binaries::built};
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-/// A plugin whose entities are as a file says. Only of those that it names, their health is known.
+/// A plugin whose entities and their health are read from a file.
 const PULSE: &str = r#"#!/bin/sh
 case $1 in
 info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=4\nHEALTH=1\n' ;;
@@ -35,7 +35,7 @@ fn text(output: &[u8]) -> &str {
     str::from_utf8(output).unwrap()
 }
 
-/// A root on which an entity does not work.
+/// Returns a root with an entity that does not work.
 pub(crate) fn root() -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))
@@ -68,7 +68,7 @@ fn nothing_else_is_asked() {
 
 fn selected_entities_alone_count() {
     let root = root();
-    // A plugin may well say more than it was asked for.
+    // A plugin may report more entities than requested.
     let run = root.holo(&["health", "pulse:db", "pulse:quiet"]);
     assert_eq!((run.status, text(&run.stdout)), (Some(0), "ok\tpulse:db\t-\n"), "{run}");
     assert_eq!(root.read("asked"), "health pulse:db pulse:quiet\n");

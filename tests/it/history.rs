@@ -1,4 +1,4 @@
-//! Records of runs: whatever happens to an apply, or to its records, they can be read, and nothing is on record twice.
+//! Records of runs: whatever happens to an apply or its records, they can be read, and no entry is duplicated.
 
 use bstr::ByteSlice;
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, disturb, trial_of};
@@ -33,7 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const WANTED: &str = "wanted\n";
 
-/// A root on which an apply has been made, and the next one has something to change.
+/// Returns a root with one apply done, and changes for the next one.
 fn root() -> ScratchRoot {
     let root = ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -47,7 +47,7 @@ fn root() -> ScratchRoot {
     root
 }
 
-/// Returns the rows of a table of the state database, as an export has them.
+/// Returns the rows of a table of the state database in export format.
 fn rows(root: &ScratchRoot, table: &str) -> Vec<Value> {
     let run = root.holo(&["state", "export"]);
     assert!(run.success(), "{run}");
@@ -55,7 +55,7 @@ fn rows(root: &ScratchRoot, table: &str) -> Vec<Value> {
     lines.filter(|line| line["table"] == table).map(|mut line| line["row"].take()).collect()
 }
 
-/// Returns the results of the runs that `history` shows, the last one first.
+/// Returns the results of the runs that `history` shows, newest first.
 #[track_caller]
 fn results(root: &ScratchRoot) -> Vec<String> {
     let run = root.holo(&["history"]);
@@ -63,7 +63,7 @@ fn results(root: &ScratchRoot) -> Vec<String> {
     run.stdout_lossy().lines().map(|line| line.split('\t').nth(2).unwrap().to_owned()).collect()
 }
 
-/// Runs the dispatcher under strace, which does something to it at the call with this number.
+/// Runs the dispatcher under strace, which injects a fault into the call with this number.
 fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
     let log = root.join("tmp/strace");
     let (trace, injection) = (format!("trace={call}"), format!("inject={call}:{what}"));
@@ -75,7 +75,7 @@ fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
     (run, logged.contains_str("killed by SIGKILL") || logged.contains_str("(INJECTED)"))
 }
 
-/// Copies of what is replaced share a file, unless they are no plain ones.
+/// Copies of replaced files share a file, unless they are not regular files.
 fn the_differences_of_many_files_are_on_record() {
     const FILES: usize = 20;
     let mut root = ScratchRoot::in_memory().binary(built("holo")).env("HOLO_HISTORY", "1").plugin("files");
@@ -110,7 +110,7 @@ fn the_differences_of_many_files_are_on_record() {
     assert_eq!(removed, (1..=FILES).sum::<usize>(), "{shown}");
 }
 
-/// What is previewed before an apply is on record after it, of applying and of scrubbing.
+/// The preview before an apply equals the recorded difference after it, for applying and scrubbing.
 fn the_differences_of_all_plugins_are_on_record() {
     let mut root = ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -155,7 +155,7 @@ fn the_differences_of_all_plugins_are_on_record() {
         let shown = shown.stdout_lossy();
         assert!(!shown.contains("secret o") && !shown.contains("secret t"), "{round}: {shown}");
         let mut kinds = ["etc/motd", "etc/made", "etc/web/a", "etc/web/sub/b", "authorized_keys", "archive:"].to_vec();
-        // In test mode no account is changed, so that there is nothing to put back.
+        // In test mode no account is changed, so there is none to restore.
         kinds.extend((round == "applied").then_some("user:ann"));
         let (pending, mut sensitive) = (pending.stdout_lossy().replace(" (pending)", ""), false);
         for kind in kinds {
@@ -188,7 +188,7 @@ fn killed_once(call: &str, number: usize) -> bool {
     let root = root();
     let (_, was_killed) = disturbed(&root, call, &format!("signal=SIGKILL:when={number}"));
     let moment = format!("killed at {call} number {number}");
-    // A plugin may outlive it for a moment, and hold the lock: it shall not take what is written next.
+    // A plugin may outlive the dispatcher for a moment and hold the lock; it must not receive the data written next.
     if let Ok(lock) = File::open(root.join("run/holo.pid")) {
         flock(lock, FlockOperation::LockExclusive).unwrap();
     }
@@ -242,7 +242,8 @@ fn full_disk() {
 fn a_damaged_database_stops_the_apply_until_it_is_repaired() {
     let root = root();
     let path = root.join("var/lib/holo/state.db");
-    // Everything is in the log until it has grown; without the log, the file is a database again, and damaged from its second page on.
+    // All data is in the write-ahead log until it has grown; without the log, the file is a valid database again,
+    // damaged from its second page on.
     let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.seek(SeekFrom::Start(0)).unwrap();
     file.write_all(&[0xaa; 100]).unwrap();

@@ -1,7 +1,8 @@
-//! Inputs that change while a run reads them: each run acts on inputs as they were at one time, and scrubs nothing because of a definition that
-//! is missing only for a moment.
+//! Inputs that change while a run reads them: each run uses a consistent state of the inputs, and does not scrub an
+//! entity whose definition is missing only for a moment.
 //!
-//! `strace` stops the run when it opens a given path. The inputs change while it is stopped, so no test depends on timing.
+//! `strace` stops the run when it opens a given path. The inputs change while it is stopped, so no test depends on
+//! timing.
 
 use holo_testing::processes::{Signal, send};
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of definition files, and of files that each of them declares.
+/// The number of definition files, and of files declared by each.
 const FILES: [usize; 2] = [6, 20];
 const DEFINITIONS: &str = "usr/share/holo/files";
 const OVERLAY: &str = "usr/share/holo/files/10-x/etc/motd";
@@ -41,7 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     cases.into_iter().map(|(name, case)| trial_of(name, &[Need::Program("strace")], case)).collect()
 }
 
-/// A root with many declared files, and an overlay, where generations are kept.
+/// Returns a root with many declared files and an overlay, with generations enabled.
 fn root() -> ScratchRoot {
     let root = ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -67,7 +68,7 @@ fn definition(file: usize) -> String {
     format!("{DEFINITIONS}/{file}.toml")
 }
 
-/// A root with two generations, of which the first is used.
+/// Returns a root with two generations, the first of which is in use.
 fn rolled_back() -> ScratchRoot {
     let root = root();
     applied(&root);
@@ -84,7 +85,7 @@ fn applied(root: &ScratchRoot) -> Run {
     run
 }
 
-/// Demands that all files have this content.
+/// Asserts that all files have this content.
 #[track_caller]
 fn has_all(root: &ScratchRoot, text: &str, run: &Run) {
     let [files, declared] = FILES;
@@ -104,13 +105,14 @@ fn is_read_again(run: &Run, reason: &str) {
 
 const ROLLED_BACK: &str = "`holo rollback` has switched to others";
 
-/// Returns the definition file that is read first, among the inputs of the generation that is used.
+/// Returns the definition file that is read first, among the inputs of the generation in use.
 fn pinned_definition(root: &ScratchRoot) -> PathBuf {
     let directory = fs::read_dir(root.join(PINNED)).unwrap().next().unwrap().unwrap();
     Path::new(PINNED).join(directory.file_name()).join(definition(0))
 }
 
-/// Runs holo, and stops it and its plugins whenever they have opened this path. While the first of them is stopped, the inputs change.
+/// Runs holo, and stops it and its plugins whenever they open this path. The inputs change while the first of them is
+/// stopped.
 #[track_caller]
 fn stopped_at(root: &ScratchRoot, arguments: &[&str], path: impl AsRef<Path>, change: impl FnOnce()) -> Run {
     let log = tempfile::NamedTempFile::new().unwrap().into_temp_path();
@@ -207,7 +209,7 @@ fn check_and_scan() {
         assert!(!text.contains("crub"), "{run}");
         let [files, declared] = FILES;
         assert_eq!(text.matches("file:/srv/").count(), files * declared, "{run}");
-        // What a check shows is what an apply would do now, with the inputs of today.
+        // A check shows what an apply would do now, with the current inputs.
         assert_eq!(run.status, Some(if verb == "check" { 3 } else { 0 }), "{run}");
     }
 }
@@ -284,7 +286,7 @@ fn truncated_overlay() {
     let own = "etc/holo/resources/files/10-x/etc/motd";
     let root = root().file(own, "own\n");
     applied(&root);
-    // An empty file hides the shared one.
+    // An empty file masks the shared one.
     root.write(own, "");
     let run = stopped_at(&root, &["apply"], LOCK, || root.write(own, "new\n"));
     assert!(run.success() && !run.stdout_lossy().contains("Scrubbing"), "{run}");
@@ -302,7 +304,7 @@ fn one_entity() {
         });
         assert!(run.success(), "{run}");
         has_all(&root, "one", &run);
-        // One whose definition is really gone is scrubbed.
+        // An entity whose definition is really removed is scrubbed.
         fs::remove_file(root.join(&file)).unwrap();
         let run = root.holo(&["apply", id]);
         assert!(run.success() && run.stdout_lossy().contains("Scrubbing"), "{run}");
@@ -310,7 +312,7 @@ fn one_entity() {
     }
 }
 
-/// A plugin of version 3 that changes the inputs when it scans, or when it applies its entity.
+/// Adds a plugin of version 3 that changes the inputs during a scan or an apply.
 fn with_plugin(root: &ScratchRoot, scan: &str, apply: &str) {
     let plugin = format!(
         "#!/bin/sh\ncd \"$HOLO_ROOT_DIR\"\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\n\

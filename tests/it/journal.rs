@@ -1,4 +1,4 @@
-//! The lines that an apply leaves in systemd's journal, on a real one.
+//! The entries that an apply writes to a real systemd journal.
 
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, binaries, trial_of};
@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Commands with names so long that what is said of the one that they all refresh is longer than a datagram.
+/// Returns definitions of commands whose names are so long that the entry about the refresh exceeds a datagram.
 fn long_names() -> String {
     let name = |number: usize| format!("{number}{}", "x".repeat(3000));
     let command = |name: &str| format!("[[exec]]\nname = \"{name}\"\ncommand = \"true\"\n");
@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial_of("what becomes of entities is a line each in the journal, which may hang", &needs, lines_of_entities)]
 }
 
-/// Returns the lines of the journal that are ours, the oldest first.
+/// Returns our journal entries, oldest first.
 #[track_caller]
 fn journal(machine: &Overlay) -> Vec<Value> {
     let lines = machine.must("journalctl --sync; journalctl --all --output=json SYSLOG_IDENTIFIER=holo");
@@ -67,7 +67,7 @@ fn lines_of_entities() {
     let run = history.split('\t').next().unwrap();
     assert!(found.iter().all(|line| field(line, "HOLO_RUN") == run), "{run}: {found:?}");
 
-    // There is nothing to say of a run that has nothing to do, in test mode, or where nobody wants to know.
+    // A run without work, a run in test mode, and a run with history disabled write no entries.
     machine.must("rm /usr/share/holo/exec/bad.toml");
     apply(&machine, 0);
     machine.must("mkdir -p /srv/root/etc /srv/root/run /srv/root/usr/share/holo/files/10-x/etc; echo stock >/srv/root/etc/motd; echo x >/srv/root/usr/share/holo/files/10-x/etc/motd");
@@ -76,7 +76,7 @@ fn lines_of_entities() {
     machine.must(&format!("HOLO_HISTORY=0 {} apply", binaries::built("holo").display()));
     assert_eq!(journal(&machine).len(), found.len());
 
-    // What a person has changed is left alone, and the journal is told.
+    // A refused manual change is logged.
     machine.write("/usr/share/holo/files/10-x/etc/motd", "third\n");
     machine.write("/etc/motd", "edited\n");
     apply(&machine, 1);
@@ -86,14 +86,14 @@ fn lines_of_entities() {
     machine.must("rm -r /usr/share/holo/files/10-x");
     let _ = machine.holo(&["apply", "--force"]);
 
-    // A message may be longer than a datagram.
+    // A message may exceed a datagram.
     machine.write("/usr/share/holo/exec/long.toml", long_names());
     apply(&machine, 0);
     let line = journal(&machine).into_iter().find(|line| field(line, "HOLO_ENTITY") == "exec:last").unwrap();
     assert!(field(&line, "MESSAGE").len() > 300_000, "{}", field(&line, "MESSAGE").len());
     machine.must("rm /usr/share/holo/exec/long.toml");
 
-    // A journal that reads nothing costs a moment.
+    // A journal that reads no entries causes only a short delay.
     let before = journal(&machine).len();
     machine.must("mkdir -p /usr/share/holo/files/20-many/srv/many /srv/many; cd /srv/many; for i in $(seq 2000); do echo 1 >$i; echo 2 >/usr/share/holo/files/20-many/srv/many/$i; done");
     let pid = machine.must("systemctl show --property=MainPID --value systemd-journald; ").to_string();

@@ -1,4 +1,4 @@
-//! `--json`: whatever happens, each line is as the schema says.
+//! `--json`: every line conforms to the schema.
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot};
@@ -37,12 +37,12 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The schema in the repository, which is what is installed.
+/// Returns the schema in the repository, which is also installed.
 fn schema() -> Value {
     serde_json::from_slice(&fs::read(repository().join(SCHEMA)).unwrap()).unwrap()
 }
 
-/// As the schema, refusing fields that it does not name: readers pass over them, but we have to name what we write.
+/// Returns a validator that also rejects unknown fields: readers ignore them, but we must document all that we write.
 fn validator() -> Validator {
     let mut schema = schema();
     schema["unevaluatedProperties"] = json!(false);
@@ -76,7 +76,7 @@ fn the_schema_refuses_what_is_no_line() {
     }
 }
 
-/// Runs, and judges every line and their order; the lines.
+/// Runs holo, and validates each line and their order. Returns the lines.
 #[track_caller]
 fn lines(root: &ScratchRoot, arguments: &[&str], status: i32) -> Vec<Value> {
     let run = root.holo(&[arguments, &["--json"]].concat());
@@ -103,7 +103,7 @@ fn understand(line: &[u8], run: &Run) -> Value {
     serde_json::from_slice(line).unwrap()
 }
 
-/// Checks that lines which name an entity stand between its beginning and its end, in the commands that have these.
+/// Asserts that lines about an entity come between its beginning and its end, for commands that print those.
 #[track_caller]
 fn follow(lines: &[Value], run: &Run) {
     if lines.iter().all(|line| line["event"] != "begin") {
@@ -122,12 +122,12 @@ fn follow(lines: &[Value], run: &Run) {
     }
 }
 
-/// The lines of one kind.
+/// Returns the lines of one kind.
 fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["event"] == event).collect()
 }
 
-/// Returns the field of the only line of a kind.
+/// Returns a field of the only line of a kind.
 #[track_caller]
 fn only<'a>(lines: &'a [Value], event: &str, field: &str) -> &'a Value {
     let found = of(lines, event);
@@ -135,7 +135,7 @@ fn only<'a>(lines: &'a [Value], event: &str, field: &str) -> &'a Value {
     &found[0][field]
 }
 
-/// The bytes that a text stands for.
+/// Decodes a text.
 fn bytes(text: &Value) -> Vec<u8> {
     let text: holo_protocol::Text = serde_json::from_value(text.clone()).unwrap();
     text.0.into()
@@ -145,7 +145,7 @@ fn shell_plugin(id: &str) -> String {
     format!("plugin {id}={}\n", repository().join("test-scenarios/plugins").join(id).display())
 }
 
-/// A root with three files, of which nothing has been applied.
+/// Returns a root with three files, none of which has been applied.
 fn files() -> ScratchRoot {
     ScratchRoot::new()
         .plugin("files")
@@ -156,7 +156,7 @@ fn files() -> ScratchRoot {
         .resource("files/10-ours/etc/b", "ours\n")
 }
 
-/// A root with files that hooks subscribe to, or require.
+/// Returns a root with files that hooks subscribe to, or require.
 fn hooks() -> ScratchRoot {
     let root = files()
         .resource(
@@ -168,7 +168,7 @@ fn hooks() -> ScratchRoot {
     root.holorc([&holorc[..], shell_plugin("hooks").as_bytes()].concat())
 }
 
-/// A root with a plugin of version 4 that does what the name of an entity says.
+/// Returns a root with a plugin of version 4 whose entities' names determine their behaviour.
 fn versatile() -> ScratchRoot {
     let plugin = r#"#!/bin/sh
 entity() { printf 'ENTITY: %b\n' "$1"; }
@@ -210,7 +210,7 @@ esac
         .dir("usr/share/holo/versatile")
 }
 
-/// A root for one of the plugin's faults in info, scan or diff.
+/// Returns a root for one of the plugin's faults in info, scan or diff.
 fn broken(fault: &str) -> ScratchRoot {
     ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/entity", "").file("etc/broken", fault)
 }
@@ -454,7 +454,7 @@ fn broken_definitions_are_errors() {
         .file("usr/share/holo/files/odd.toml", "[[file]]\npath = \"/etc/c\"\nensure = \"presnet\"\nmode = \"99\"\n");
     let lines = lines(&root, &["scan"], 1);
     let errors = of(&lines, "error");
-    // All that is wrong is said at once, a name beside a mode too.
+    // All errors are reported at once, even about the name and the mode of an entity.
     for key in ["ensure", "mode"] {
         let says = |line: &&&Value| line["text"].as_str().unwrap().contains(&format!(": file:/etc/c: {key}: "));
         assert_eq!(errors.iter().filter(says).count(), 1, "{key}: {lines:?}");
@@ -471,7 +471,7 @@ fn an_interrupted_run_says_so() {
     assert_eq!(only(&lines, "summary", "error"), "interrupted by signal 15 while hook:reload was at work");
     assert_eq!(only(&lines, "summary", "tally")["changed"], 2);
     assert_eq!(of(&lines, "begin").len(), of(&lines, "end").len() + 1);
-    // The next run has as many to do as this one has left.
+    // The next run has as many refreshes left as this one.
     assert_eq!(only(&lines, "summary", "refreshes_due"), 1);
     assert_eq!(only(&self::lines(&root, &["check"], 3), "summary", "refreshes_due"), 1);
 }
@@ -493,8 +493,8 @@ fn other_forms_are_refused_beside_it() {
     }
 }
 
-/// Every kind of line and every field of it is something that really happens.
-/// The beginning, the entries and the end of a run of which everything is on record.
+/// The beginning, the entries and the end of a run with every recordable field, to prove that every line and field of
+/// the schema occurs.
 const BEGAN: &str = r#"{"version":1,"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:03Z","holo":"4.0.0","command":["holo","apply"],"who":{"uid":0,"sudo_user":"fred","login_uid":1000,"terminal":"/dev/pts/3","trigger":"timer"},"process":{"pid":1}}"#;
 const ENTRIES: [&str; 2] = [
     r#"{"run":"20261122T091403-8f2c1","id":"x:y","plugin":"x","time":"2026-11-22T09:14:03Z","duration":0.5,"result":"failed","changes":["did it"],"refused":[{"kind":"overwrite"}],"reason":"no","output":"!! no","refreshed_by":["x:z"],"diffs":[{"from":"a/x","to":"b/x","text":"+1","binary":true,"cut":1}]}"#,
@@ -502,7 +502,7 @@ const ENTRIES: [&str; 2] = [
 ];
 const ENDED: &str = r#"{"run":"20261122T091403-8f2c1","time":"2026-11-22T09:14:04Z","result":"failed","duration":1.0,"exit_code":1,"counts":{"failed":1},"error":"no"}"#;
 
-/// Puts that run on record.
+/// Records that run.
 #[track_caller]
 fn record_run(root: &ScratchRoot) {
     let run = json!({"sequence": 1, "id": "20261122T091403-8f2c1", "began": BEGAN, "ended": ENDED, "size": 0});
@@ -541,7 +541,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     record_run(&root);
     note(crate::watch::all_lines());
     if !holo_testing::require::FANOTIFY.is_met() {
-        // Only the superuser is told.
+        // Available to root only.
         note(vec![json!({"event": "drifted", "writer": {}})]);
     }
     note(lines(&root, &["history"], 0));
@@ -572,7 +572,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     let mut named = BTreeSet::new();
     for kind in schema["oneOf"].as_array().unwrap() {
         let event = kind["properties"]["event"]["const"].as_str().unwrap();
-        // The fields of some stand apart.
+        // Some have their fields in a separate definition.
         let apart = kind["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
         for fields in [Some(kind), apart].into_iter().flatten() {
             named.extend(fields["properties"].as_object().unwrap().keys().map(|field| format!("{event}.{field}")));
@@ -582,7 +582,7 @@ fn the_schema_names_nothing_that_is_never_written() {
     assert_eq!(seen, named);
 }
 
-/// A plugin that can describe one thing: by a resource file, or by its absence after that.
+/// A plugin that can describe one entity: first with a resource file, then by removing it.
 const ADOPTING: &str = r#"#!/bin/sh
 case $1 in
 info) printf '%s=%s\n' MIN_API_VERSION 3 MAX_API_VERSION 4 ADOPT 1 DOCTOR 1 ;;

@@ -1,4 +1,5 @@
-//! The integration tests of the dispatcher, on its own and with its plugins: one module a topic, named in front of its tests.
+//! The integration tests of the dispatcher, on its own and with its plugins: one module per topic, whose name prefixes
+//! its tests.
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod adopt_crash;

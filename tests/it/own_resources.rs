@@ -1,4 +1,4 @@
-//! The administrator's own resource files, where a scenario cannot show it.
+//! The administrator's own resource files, beyond what a scenario can show.
 
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
@@ -13,7 +13,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A root with this name below a scratch root, with a file that is laid over by a package's resource file, and one of an administrator's.
+/// Returns a root with this name below a scratch root, with an overlay from a package and one of the administrator.
 fn root(name: &str) -> ScratchRoot {
     let below = |path: &str| format!("{name}/{path}");
     ScratchRoot::new()
@@ -59,6 +59,6 @@ fn plugins_share_one_search_for_missing_resources() {
         .lines()
         .filter(|line| line.contains("etc/holo/resources") && line.contains('(') && !line.contains("execve"))
         .collect();
-    // Once for the plugins, and twice each before and after that, for the fingerprint of the inputs.
+    // Once for the plugins, and twice each before and after, for the fingerprint of the inputs.
     assert!(calls.len() <= 5 && calls.iter().all(|call| call.contains("ENOENT")), "{calls:#?}");
 }

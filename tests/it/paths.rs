@@ -1,5 +1,5 @@
-//! Random cases of files that are declared, overlaid, rendered by scaffolds, and extracted from archives: paths that change hands, types that
-//! change, what a person does meanwhile. Each case ends with nothing defined any more, and then the tree is as it was before us.
+//! Random cases of declared files, overlays, scaffolds and archives: paths that change owners, files that change types,
+//! and manual changes. Each case ends without definitions, and with the original tree.
 //!
 //! `HOLO_TEST_CASES=20000` runs more of them, `HOLO_TEST_SEED=7` a single one.
 
@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-/// The number of cases of each kind that are run, unless somebody asks for more.
+/// The default number of cases of each kind.
 const CASES: u64 = 60;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -41,22 +41,22 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.into()
 }
 
-/// The chances of what there is in a case, in percent.
+/// The probabilities of the elements of a case, in percent.
 #[derive(Clone, Copy)]
 struct Case {
     /// A path is declared.
     declared: usize,
-    /// A path that has a file has an overlay.
+    /// An existing file has an overlay.
     overlays: usize,
     /// There is a scaffold.
     scaffolds: usize,
-    /// There is an archive, of two.
+    /// Each of two archives is present.
     archives: usize,
-    /// True if somebody changes files between applies.
+    /// Whether users change files between applies.
     edits: bool,
 }
 
-/// The paths that everything is about; the last three are spelled through a symlink.
+/// The paths of all definitions; the last three go through a symlink.
 const PATHS: [&str; 14] = [
     "srv/a",
     "srv/a/b",
@@ -73,13 +73,13 @@ const PATHS: [&str; 14] = [
     "srv/link/d",
     "srv/link/new",
 ];
-/// Those that are not.
+/// The number of paths that do not.
 const UNLINKED: usize = 11;
-/// Those that may be there before us.
+/// The number of paths that may exist initially.
 const FOUND: usize = 10;
 const TARGETS: [&str; 4] = ["/srv/t", "/srv/t/sub", "/srv/a", "/srv/new"];
 const SOURCES: [&str; 5] = ["x", "sub/y", "sub/z", "b", "deep/f"];
-/// Where archives are downloaded to.
+/// The targets of downloads.
 const DOWNLOADS: [&str; 4] = ["/srv/p", "/srv/q", "/srv/e", "/srv/new/deep/f"];
 const MODES: [u32; 8] = [0o644, 0o600, 0o755, 0o4711, 0o2750, 0o1777, 0o7777, 0o400];
 const CONTENTS: [&str; 4] = ["one\n", "two\n", "", "a longer content\nof two lines\n"];
@@ -96,7 +96,7 @@ impl Case {
         let mut log = String::new();
         self.fill(random, &root, &mut log);
         let before = snapshot(&root.join("srv"));
-        // A file under an overlay is put back as version 3 does it, without asking.
+        // Like version 3, an overlay restores its file without asking.
         let mut persons = Persons { are_asked: self.overlays == 0, ..Persons::default() };
         for _ in 0..2 + random.below(4) {
             if self.edits {
@@ -112,12 +112,13 @@ impl Case {
         log.push_str("--- nothing is defined any more\n");
         let mut run = apply_once(&root, false, &mut persons, &mut log);
         for _ in 0..3 {
-            // Something in the place of a directory may have to go before what was in that comes back.
+            // A file in the place of a directory may have to be removed before the directory's contents can be
+            // restored.
             if !run.success() {
                 run = apply_once(&root, self.edits, &mut persons, &mut log);
             }
         }
-        // A directory that a person has put something into does not become the file that it was, and nothing comes back below a file.
+        // A directory with a user's files is not turned back into a file, and nothing is restored below a file.
         if self.edits && !run.success() {
             let problems = run.stderr_lossy().lines().filter(|line| line.starts_with("!! ")).count();
             let reasons = ["directory not empty", "is not a directory"];
@@ -127,7 +128,8 @@ impl Case {
         }
         assert!(run.success(), "{log}\nscrubbing fails");
         let mut left = left_in_state(&root);
-        // A directory that we made, and a person has put something into, goes when that does.
+        // The record of a directory that we created, and a user has written to, stays until the user's files are
+        // removed.
         left.retain(|path| !(persons.have_edited && path.ends_with("directories")));
         assert!(
             left.is_empty(),
@@ -140,7 +142,7 @@ impl Case {
         }
     }
 
-    /// Makes what is there before us.
+    /// Creates the initial files.
     fn fill(self, random: &mut Random, root: &ScratchRoot, log: &mut String) {
         for path in &PATHS[..FOUND] {
             let full = root.join(path);
@@ -168,7 +170,7 @@ impl Case {
         let _ = writeln!(log, "found:\n{}", snapshot(&root.join("srv")).join("\n"));
     }
 
-    /// Defines something else than before.
+    /// Replaces the definitions.
     fn define(self, random: &mut Random, root: &ScratchRoot, log: &mut String) {
         remove_definitions(root);
         let mut text = String::new();
@@ -244,7 +246,7 @@ impl Case {
     }
 }
 
-/// Each of these with this chance.
+/// Selects each element with this probability.
 fn some<'a>(random: &mut Random, percent: usize, all: &[&'a str]) -> Vec<&'a str> {
     all.iter().copied().filter(|_| random.chance(percent)).collect()
 }
@@ -270,7 +272,7 @@ fn declaration(random: &mut Random) -> String {
     }
     if random.chance(40) {
         let mode = random.pick(&MODES);
-        // A user who is not root has to be able to look into what was made.
+        // Without root privileges, the directory must stay accessible.
         let _ = writeln!(text, "mode = \"{:04o}\"", mode | 0o700);
     }
     if is_root() && random.chance(20) {
@@ -303,7 +305,7 @@ fn apply(random: &mut Random, root: &ScratchRoot, persons: &mut Persons, log: &m
         );
     }
     if run.success() {
-        // One that is not defined any more may have been on the way of another; that is seen the next time.
+        // An orphan may have blocked another entity, which is then handled by the next apply.
         let mut again = root.holo(&["apply"]);
         for _ in 0..2 {
             if !again.stdout.is_empty() && again.success() {
@@ -312,7 +314,7 @@ fn apply(random: &mut Random, root: &ScratchRoot, persons: &mut Persons, log: &m
             }
         }
         let is_quiet = again.success() && again.stdout.is_empty() && again.stderr.is_empty();
-        // A symlink that leads elsewhere by now may let two entities have one path, which is an error from then on.
+        // A symlink with a new target may give two entities the same path, which is an error from then on.
         let is_error = |words: &str| again.stderr_lossy().contains(words);
         let is_quiet = is_quiet || is_error("directory") || is_error("is brought by both");
         assert!(is_quiet, "{log}\nit does not settle: {}", shown(root, &again));
@@ -333,7 +335,7 @@ fn apply_once(root: &ScratchRoot, force: bool, persons: &mut Persons, log: &mut 
     run
 }
 
-/// A run without what goes without saying.
+/// Formats a run without routine lines.
 fn shown(root: &ScratchRoot, run: &Run) -> String {
     let text = run.to_string().replace(&root.path().display().to_string(), "");
     let is_said = |line: &&str| !line.is_empty() && !line.starts_with("  found in") && !line.starts_with("std");
@@ -344,14 +346,14 @@ fn is_panic(run: &Run) -> bool {
     run.stderr_lossy().contains("panicked")
 }
 
-/// The changes that people make to files.
+/// The manual changes to files.
 #[derive(Default)]
 struct Persons {
-    /// Contents that nobody else writes.
+    /// Contents that exist only in files written by users.
     unsafe_works: BTreeSet<String>,
     count: usize,
     have_edited: bool,
-    /// True if nothing of theirs may be overwritten without force.
+    /// Whether user data may be overwritten only by force.
     are_asked: bool,
 }
 
@@ -382,7 +384,7 @@ impl Persons {
                     }
                     self.count += 1;
                     let work = format!("a person's work, number {}\n", self.count);
-                    // A person's work that was there is overwritten by a person.
+                    // Users may overwrite each other's files.
                     if let Ok(old) = fs::read_to_string(&full) {
                         self.unsafe_works.remove(&old);
                     }
@@ -392,13 +394,13 @@ impl Persons {
                 }
             }
             let _ = writeln!(log, "a person has been at {path}:\n{}", snapshot(&root.join("srv")).join("\n"));
-            // A work that a person has removed is no loss.
+            // Contents that users have removed themselves are not lost.
             let there = all_contents(root);
             self.unsafe_works.retain(|work| there.contains(work));
         }
     }
 
-    /// Nothing that a person has written is gone.
+    /// Asserts that no user data is lost.
     fn assert_safe(&self, root: &ScratchRoot, log: &str) {
         if self.unsafe_works.is_empty() || !self.are_asked {
             return;
@@ -410,7 +412,7 @@ impl Persons {
     }
 }
 
-/// All that is in files, also in those that are kept.
+/// Returns the contents of all files, including saved ones.
 fn all_contents(root: &ScratchRoot) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for folder in ["srv", "var/lib/holo"] {
@@ -423,7 +425,7 @@ fn all_contents(root: &ScratchRoot) -> BTreeSet<String> {
     all
 }
 
-/// A line for everything below a folder.
+/// Returns one line for each path below a directory.
 fn snapshot(folder: &Path) -> Vec<String> {
     let mut lines: BTreeMap<PathBuf, String> = BTreeMap::new();
     visit(folder, &mut |path, metadata| {
@@ -446,7 +448,7 @@ fn left_in_state(root: &ScratchRoot) -> Vec<PathBuf> {
     let mut left = Vec::new();
     for plugin in ["files", "scaffold", "archives"] {
         visit(&root.join(format!("var/lib/holo/{plugin}")), &mut |path, metadata| {
-            // The overlay keeps a folder of its own, and a list of what is known to be unchanged.
+            // Overlays keep a directory of their own, and a list of unchanged files.
             if !metadata.is_dir() {
                 left.push(path.to_owned());
             }
@@ -468,7 +470,7 @@ fn visit(folder: &Path, act: &mut impl FnMut(&Path, &fs::Metadata)) {
 
 fn own(random: &mut Random, path: &Path, is_symlink: bool) {
     if is_root() && random.chance(20) {
-        // A symlink of somebody else is not followed, which other tests look at.
+        // Symlinks of other users are not followed, which other tests cover.
         if is_symlink { lchown(path, None, Some(4322)).unwrap() } else { chown(path, Some(4322), Some(4322)).unwrap() }
     }
 }

@@ -1,4 +1,4 @@
-//! Plans random graphs, and compares what comes out with plain definitions of what it should be.
+//! Plans random graphs, and compares the results with straightforward definitions.
 
 use bstr::{BStr, ByteSlice};
 use holo::index::{EntityIndex, PerEntity};
@@ -38,7 +38,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// Entities of three plugins, one after the other.
+    /// Returns entities of three plugins, one after the other.
     fn without_edges(random: &mut Random) -> Graph {
         let count = 1 + random.below(30);
         let mut plugins: Vec<usize> = (0..count).map(|_| random.below(3)).collect();
@@ -47,7 +47,7 @@ impl Graph {
         Graph { reports, plugins }
     }
 
-    /// Edges of all kinds that all agree with some order.
+    /// Returns a graph with edges of all kinds that are consistent with some order.
     fn without_cycles(random: &mut Random) -> Graph {
         let mut graph = Graph::without_edges(random);
         let mut rank: Vec<usize> = (0..graph.reports.len()).collect();
@@ -75,7 +75,7 @@ impl Graph {
         self
     }
 
-    /// Has entities own things, of which there are few.
+    /// Adds ownership of a small set of assets.
     fn with_owners(mut self, random: &mut Random) -> Graph {
         let things = [
             ("unit", "a"),
@@ -96,7 +96,7 @@ impl Graph {
         self
     }
 
-    /// Has one entity go before another one.
+    /// Makes one entity precede another.
     fn link(&mut self, from: usize, to: usize, kind: usize) {
         let id = |number: usize| number.to_string().into();
         match kind {
@@ -121,7 +121,7 @@ impl Graph {
             .map(|(report, &plugin)| Node {
                 id: report.id.as_ref(),
                 plugin: plugin.into(),
-                // As long as the test runs.
+                // Leaked, so that it lives as long as the test.
                 edges: Box::leak(Box::new(report.edges.borrowed())),
                 origin: BStr::new(""),
             })
@@ -140,7 +140,7 @@ impl Graph {
         self.reports[number].edges.orphan
     }
 
-    /// Returns the pairs of entities of which the first has to go before the second.
+    /// Returns the pairs of entities in which the first must precede the second.
     fn pairs(&self) -> BTreeSet<(usize, usize)> {
         let mut pairs = BTreeSet::new();
         for from in 0..self.reports.len() {
@@ -158,7 +158,7 @@ impl Graph {
         pairs
     }
 
-    /// The orphans that somebody takes over from, and all that go after them because of these pairs.
+    /// Returns the orphans with successors, and all orphans that follow them according to these pairs.
     fn late(&self, pairs: &BTreeSet<(usize, usize)>) -> BTreeSet<usize> {
         let orphans = 0..self.reports.len();
         let mut late: BTreeSet<usize> = orphans.filter(|&orphan| !self.successors(orphan).is_empty()).collect();
@@ -172,7 +172,7 @@ impl Graph {
         }
     }
 
-    /// The living entities that own something that an orphan owns.
+    /// Returns the living entities that own an asset of an orphan.
     fn successors(&self, orphan: usize) -> BTreeSet<usize> {
         let all = 0..self.reports.len();
         let overlaps = |other: &usize| {
@@ -182,7 +182,7 @@ impl Graph {
         all.filter(|other| self.orphan(orphan) && !self.orphan(*other) && overlaps(other)).collect()
     }
 
-    /// Returns true if an entity is in conflict with another one.
+    /// Returns true if an entity is in conflict with another.
     fn is_contested(&self, number: usize) -> bool {
         let owns = |number: usize| &self.reports[number].edges.owns;
         let with =
@@ -208,8 +208,8 @@ impl Graph {
     }
 }
 
-/// Returns true if two assets have something in common: as equals or, if they are trees, as parts of each other. A path is part of a tree where
-/// an orphan has one of them.
+/// Returns true if two assets overlap: they are equal, or trees of which one contains the other. A path overlaps with a
+/// tree only if one of them belongs to an orphan.
 fn meet(one: &Asset, other: &Asset, with_orphan: bool) -> bool {
     let normal = |asset: &Asset| {
         (asset.kind.clone(), asset.value.to_string().replace("//", "/").trim_end_matches('/').to_owned())
@@ -225,7 +225,7 @@ fn meet(one: &Asset, other: &Asset, with_orphan: bool) -> bool {
     }
 }
 
-/// A plan, with numbers for indexes.
+/// A plan, with numbers as indexes.
 #[derive(Debug)]
 struct Planned(Plan);
 
@@ -251,7 +251,7 @@ impl Planned {
     }
 }
 
-/// Returns for each entity and each other one if a way leads there.
+/// Returns for each pair of entities whether a path connects them.
 fn ways(count: usize, pairs: &BTreeSet<(usize, usize)>) -> Vec<Vec<bool>> {
     let mut ways = vec![vec![false; count]; count];
     pairs.iter().for_each(|&(from, to)| ways[from][to] = true);
@@ -273,7 +273,7 @@ fn positions(order: &[usize]) -> Vec<usize> {
     positions
 }
 
-/// Calls a check with many graphs.
+/// Runs a check with many graphs.
 #[track_caller]
 fn for_many(make: impl Fn(&mut Random) -> Graph + Sync, check: impl Fn(&Graph, &mut Random) + Sync) {
     cases(GRAPHS, |random| {
@@ -282,7 +282,7 @@ fn for_many(make: impl Fn(&mut Random) -> Graph + Sync, check: impl Fn(&Graph, &
     });
 }
 
-/// Returns true if only one case is tried, which need not have what is looked for.
+/// Returns true if only one case is run, which may lack the feature that a test looks for.
 fn is_one_case() -> bool {
     std::env::var_os(random::SEED).is_some()
 }
@@ -318,7 +318,7 @@ fn the_edges_are_those_that_are_declared() {
     });
 }
 
-/// Returns true if the line that makes an edge says the opposite of it.
+/// Returns true if an edge is the reverse of its declaration.
 fn says_the_opposite(graph: &Graph, from: usize, to: usize, kind: EdgeKind) -> bool {
     let (first, then) = (&graph.reports[from], &graph.reports[to]);
     let (a, b) = (&first.edges, &then.edges);
@@ -422,7 +422,7 @@ fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
         }
         let in_sets: BTreeSet<usize> = plan.sets(&selected).concat().into_iter().collect();
         assert!((0..count).all(|number| in_sets.contains(&number) == selected[number]));
-        // An entity that is stuck is refused, with a cycle that it comes after.
+        // Selecting a blocked entity is refused, with a cycle that it follows.
         for number in (0..count).filter(|&number| is_stuck(number)) {
             let mut selected = selected.clone();
             selected[number] = true;
@@ -447,7 +447,7 @@ fn orphans_are_never_stuck() {
         let pairs = graph.pairs();
         let edges = plan.pairs();
         assert!(edges.iter().all(|&(from, to)| positions[from] < positions[to]));
-        // An edge that does not hold was in a cycle.
+        // A dropped edge was part of a cycle.
         let ways = ways(graph.reports.len(), &pairs);
         for (from, to) in pairs.difference(&edges) {
             assert!(ways[*to][*from], "{to} should wait for {from}");
@@ -476,7 +476,7 @@ fn requirements_and_refreshes_are_those_that_are_declared() {
                     }
                 }
             }
-            // A late orphan changes too late to refresh anybody.
+            // A late orphan changes too late to refresh another entity.
             let is_late = late.contains(&number);
             let expected: Vec<usize> = (0..graph.reports.len())
                 .filter(|&other| {

@@ -1,6 +1,6 @@
-//! `holo plugin check`: every fault is found in a plugin that has it, and nothing is found in one that has none.
+//! `holo plugin check`: every fault is found in a plugin that has it, and a correct plugin has no findings.
 //!
-//! A fault is mostly one replacement in the text of a good plugin.
+//! Most faults are a single replacement in the text of a correct plugin.
 
 mod own;
 
@@ -15,10 +15,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The time that anything may take: far less than the minute for which a broken plugin stays.
+/// The time limit of each test, far less than the minute for which a broken plugin hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A test that is a function, and its name.
+/// A named test function.
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -48,12 +48,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Fails unless it holds, with all that there is to know.
+/// Fails with the details of the run unless the condition holds.
 fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(format!("{what}\n{run}").into()) }
 }
 
-/// Runs the check; nothing of it is left, whatever comes out.
+/// Runs the check, and asserts that it leaves no files behind.
 fn check(root: &ScratchRoot, arguments: &[&str]) -> Result<Run, Failed> {
     let run = root.holo(&[&["plugin", "check"], arguments].concat());
     let left: Vec<_> = fs::read_dir(root.join("tmp")).unwrap().collect();
@@ -69,7 +69,7 @@ fn is_good(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed> {
     ensure(run.stdout.ends_with(b" checks passed, 0 failed, 0 warnings\n"), "should count", &run)
 }
 
-/// A line is among the findings, and counts.
+/// Asserts that a finding is reported and counted.
 fn finds(run: &Run, finding: &str) -> Result<(), Failed> {
     let found = run.stderr.lines().any(|line| line.starts_with(finding.as_bytes()));
     ensure(found, &format!("should find: {finding}"), run)?;
@@ -83,14 +83,14 @@ fn repository(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path).display().to_string()
 }
 
-// The plugin that has all faults.
+// The plugin with all faults.
 
 const RAN_BADLY: &str = "where exit status 0 is expected";
 const NEVER_SILENT: &str = "the second apply did not say \"not changed\"";
 const HELD: &str = "has left a process behind that holds its";
 const KILLED: &str = "did not end within 3s, and was killed with its process group";
 
-/// Faults of the plugin `broken` that the file `etc/broken` selects, and the finding of each.
+/// Faults of the plugin `broken`, selected by the file `etc/broken`, and the finding of each.
 const BY_FILE: [(&str, &str); 22] = [
     ("bad-version", "!! info: speaks versions 1 to 2, where 3 or 4 is needed"),
     ("future-version", "!! info: speaks versions 99 to 100, where 3 or 4 is needed"),
@@ -119,7 +119,7 @@ const BY_FILE: [(&str, &str); 22] = [
     ("held-diff", "!! diff broken:entity: has left a process behind that holds its standard output open"),
 ];
 
-/// Faults of its `apply`, which a resource file selects: the finding, but for the entity.
+/// Faults of its `apply`, selected by a resource file, and the finding of each without the entity.
 const BY_RESOURCE: [(&str, &str); 16] = [
     ("dies", RAN_BADLY),
     ("segfaults", RAN_BADLY),
@@ -165,9 +165,9 @@ fn check_broken(root: &ScratchRoot) -> Result<Run, Failed> {
     Ok(run)
 }
 
-// A good plugin in shell, and what can be made of it.
+// A correct shell plugin, and its modifications.
 
-/// Each resource file becomes a file in `notes/`.
+/// Turns each resource file into a file in `notes/`.
 const NOTES: &str = r#"#!/bin/sh
 root=${HOLO_ROOT_DIR%/} name=${2#note:}
 source=$HOLO_RESOURCE_DIR/$name
@@ -197,7 +197,7 @@ doctor) printf 'ok\tall notes can be read\nwarning\tno pen\tbuy one\n' >&3 ;;
 esac
 "#;
 
-/// A good plugin with a replacement in it, and what is found then.
+/// A replacement in a correct plugin, and the resulting finding.
 struct Fault {
     name: &'static str,
     replace: &'static str,
@@ -441,7 +441,7 @@ const SHELL_FAULTS: [Fault; 59] = [
     ),
 ];
 
-/// A root with the plugin `notes`, two resource files, and a working directory in which nothing else is.
+/// Returns a root with the plugin `notes`, two resource files, and an empty working directory.
 fn root(plugin: &str) -> ScratchRoot {
     ScratchRoot::new()
         .script("holo-notes", plugin)
@@ -609,14 +609,14 @@ const SESSION_FAULTS: [Fault; 22] = [
     ),
 ];
 
-// Plugins that have no fault.
+// Plugins without faults.
 
 fn well_behaved() -> Result<(), Failed> {
     let root = ScratchRoot::new().file("resources/motd", "a\nb\n").file("root/etc/motd", "x\n");
     is_good(&root, &["--resources", "resources", "--root", "root", &repository("test-scenarios/plugins/well-behaved")])
 }
 
-/// A person has deleted what was once applied.
+/// A user has deleted an applied file.
 fn refused_at_first() -> Result<(), Failed> {
     let root = ScratchRoot::new()
         .file("resources/motd", "a\n")
@@ -635,7 +635,7 @@ fn labels() -> Result<(), Failed> {
     is_good(&root(&session), &notes_arguments())
 }
 
-/// Keeps what was there, as a part of a file.
+/// Saves the previous content as a part of a file.
 const KEEPING: &str = r#"mkdir -p "$root/notes"
         before=$(wc -c <"$target" 2>/dev/null || echo 0) copies=$HOLO_CACHE_DIR/copies
         if [ "$HOLO_KEEP_REPLACED" ] && [ "$before" != 0 ]; then
@@ -689,7 +689,7 @@ fn example_of_the_man_page() -> Result<(), Failed> {
     is_good(&root, &["--resources", "resources", "--root", "root", "holo-motd"])
 }
 
-// The origin of resources.
+// The sources of resource files.
 
 fn resources_of_an_installed_plugin() -> Result<(), Failed> {
     let root = ScratchRoot::new().script("usr/lib/holo/holo-notes", NOTES).resource("notes/a", "A\n");
@@ -716,7 +716,7 @@ fn many_entities() -> Result<(), Failed> {
     finds(&run, ">> there are 27 entities, of which only the first 20 are tried")
 }
 
-// Plugins that cannot be tried at all.
+// Plugins that cannot be tested at all.
 
 fn what_cannot_be_called() -> Result<(), Failed> {
     let root = ScratchRoot::new().file("plain", "").dir("folder").script("lost", "#!/no/such/interpreter\n");

@@ -1,8 +1,8 @@
-//! Loses what is not on disk yet: at each moment at which a plugin waits for the disk, and at the end, any of the steps since the last time may be
-//! lost, and the next apply puts everything right.
+//! Simulates power failures: whenever a plugin waits for the disk, and at the end, any of the steps since the last sync
+//! may be lost, and the next apply completes the work.
 //!
-//! The steps are those that `strace` sees. They are taken again on a copy of the root, but for those that are lost; names, contents and modes are
-//! lost each by itself, which is more than most file systems do.
+//! The steps are traced with `strace`. They are repeated on a copy of the root, except for the lost ones; names,
+//! contents and modes are lost independently, which is more than most file systems lose.
 
 mod steps;
 
@@ -12,11 +12,11 @@ use libtest_mimic::Trial;
 use std::path::{Path, PathBuf};
 use steps::Step;
 
-/// Something that happens to a root, with the power cut on the way.
+/// An operation on a root during which the power fails.
 struct Case {
     name: &'static str,
     plugin: &'static str,
-    /// So many files.
+    /// The number of files.
     files: usize,
     define: fn(&ScratchRoot, usize),
     /// The definitions, which are removed.
@@ -29,7 +29,7 @@ impl Case {
     }
 }
 
-/// Few files are synced one by one, and many together.
+/// Few files are synced one by one, many together.
 const CASES: [Case; 7] = [
     Case { name: "few overlays", plugin: "files", files: 3, define: overlays, definitions: OVERLAYS },
     Case { name: "many overlays", plugin: "files", files: 10, define: overlays, definitions: OVERLAYS },
@@ -50,7 +50,7 @@ const OVERLAYS: &str = "usr/share/holo/files/01-x";
 const DECLARED: &str = "usr/share/holo/files/01.toml";
 const SCAFFOLD: &str = "usr/share/holo/scaffold/01.toml";
 
-/// The directories that are lost and found.
+/// The directories that are compared.
 const ON_DISK: [&str; 3] = ["etc", "usr", "var"];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -88,7 +88,7 @@ fn lose_everywhere(case: &Case) {
     assert!(cuts > 20, "only {cuts} cuts: the test does not test what it says");
 }
 
-/// Returns the steps that are not on disk.
+/// Returns the steps that have not reached the disk.
 fn unsynced(issued: &[Step]) -> Vec<usize> {
     let (mut unsynced, mut lasting): (Vec<usize>, Vec<&Step>) = Default::default();
     for (number, step) in issued.iter().enumerate().rev().filter(|(_, step)| !step.is_sync()) {
@@ -118,7 +118,7 @@ fn losses(unsynced: &[usize], random: &mut Random) -> Vec<Vec<usize>> {
     losses
 }
 
-/// Nobody's file is lost, and the next apply ends as if the power had not failed.
+/// Asserts that no user data is lost, and that the next apply gives the same result as without a failure.
 fn settles(root: &ScratchRoot, case: &Case, expected: &BString, moment: impl Fn() -> String) {
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{}: the next apply says\n{run}\nafter\n{}", case.name, moment());
@@ -135,7 +135,7 @@ fn told(issued: &[Step], lost: &[usize]) -> String {
     issued.iter().enumerate().map(line).collect()
 }
 
-/// Everything but empty directories that nothing looks into any more.
+/// Returns the tree without empty directories that are no longer used.
 fn tree(root: &ScratchRoot) -> BString {
     for folder in ["base", "provisioned"] {
         for plugin in ["files", "scaffold"] {
@@ -173,7 +173,7 @@ fn prepared(case: &Case) -> ScratchRoot {
     for number in 0..case.files {
         root.write(path(number), stock(number));
     }
-    // The plugin has something to look at, whatever has come of the rest.
+    // The plugin has work to do, whatever happened to the rest.
     if case.plugin == "files" {
         root.write("etc/always.conf", "keep\n");
         root.write("usr/share/holo/files/00-always/etc/always.conf", "kept\n");
@@ -182,7 +182,7 @@ fn prepared(case: &Case) -> ScratchRoot {
         root.write("usr/share/holo/scaffold/always/always.conf", "always\n");
     }
     (case.define)(&root, case.files);
-    // A scaffold takes files that are there by force alone.
+    // A scaffold replaces existing files only with force.
     let run = root.holo(&["apply", "--force"]);
     assert!(run.success(), "{run}");
     let definitions: PathBuf = root.join(case.definitions);

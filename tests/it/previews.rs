@@ -1,4 +1,4 @@
-//! Previews: what is shown before an apply is what it makes.
+//! Previews equal the results of the following apply.
 
 use holo_testing::random::{self, Random};
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
@@ -10,10 +10,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 const CASES: u64 = 12;
-/// Changes of a root between two applies.
+/// The number of changes of a root between two applies.
 const ROUNDS: usize = 3;
 
-/// The patch that `diff --pending` shows is applied by git to a copy of the root; then an apply makes the same of the root itself.
+/// Git applies the patch from `diff --pending` to a copy of the root, and an apply changes the root itself in the same
+/// way.
 fn what_is_previewed_is_what_is_made() {
     random::cases(CASES, |random| {
         let root = ScratchRoot::new()
@@ -37,7 +38,7 @@ fn what_is_previewed_is_what_is_made() {
 
 const NAMES: [&str; 4] = ["a", "b", "c.conf", "d e"];
 
-/// An empty file cannot be made by a patch that is not git's own.
+/// A patch that is not in git's own format cannot create an empty file.
 fn text(random: &mut Random) -> String {
     let mut text = "first line\n".to_owned();
     for _ in 0..random.below(8) {
@@ -50,7 +51,7 @@ fn text(random: &mut Random) -> String {
     text
 }
 
-/// Changes what is wanted.
+/// Changes the definitions.
 fn vary(root: &ScratchRoot, random: &mut Random) {
     for folder in ["files", "scaffold", "ssh-keys"] {
         let folder = root.join("usr/share/holo").join(folder);
@@ -70,7 +71,7 @@ fn vary(root: &ScratchRoot, random: &mut Random) {
         }
     }
     let mut declared = String::new();
-    // What was declared may have an overlay afterwards, and the other way round.
+    // A declared file may become an overlay, and vice versa.
     let is_laid = |name: &str| root.exists(format!("usr/share/holo/files/10-x/etc/{name}"));
     let is_laid = |name: &str| is_laid(name) || root.exists(format!("usr/share/holo/files/20-x/etc/{name}.holoscript"));
     for name in ["made", "other"].iter().chain(&NAMES) {
@@ -121,7 +122,7 @@ fn preview_and_apply(root: &ScratchRoot) {
     }
     let nothing = root.holo(&["diff", "--pending"]);
     assert!(nothing.stdout.is_empty() && nothing.success(), "{nothing}");
-    // Both say the same, but for the name of what was not there yet.
+    // Both outputs are equal, except for the names of files that did not exist yet.
     let of_apply: Vec<String> =
         after.stdout_lossy().lines().filter_map(|line| line.strip_prefix("    ").map(String::from)).collect();
     let of_preview = preview.stdout_lossy().replace(" (pending)", "");

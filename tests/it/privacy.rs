@@ -1,4 +1,4 @@
-//! State on a real system: other users can read none of it, and can still run the commands that only read.
+//! State on a real system: other users can read none of it, and can still run read-only commands.
 
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS;
@@ -28,7 +28,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.into()
 }
 
-/// Returns a system with private files, which everyone could read in a directory that others can enter, and definitions that change them.
+/// Returns a system with private files, which would be readable in a directory that others can enter, and definitions
+/// that change them.
 fn system() -> Overlay {
     let system = Overlay::new();
     system.must(&format!(
@@ -38,14 +39,14 @@ fn system() -> Overlay {
          rm -rf /etc/holorc.d && printf 'plugin %s\\n' files archives exec >/etc/holorc"
     ));
     for binary in ["holo", "holo-files", "holo-archives", "holo-exec"] {
-        // Those that were built may be where only root can go.
+        // The build directory may be accessible to root only.
         system.must(&format!("cp {} /usr/bin", built(binary).display()));
     }
     let declared = "path = \"/srv/private/declared\"\ncontent = \"after\"\nsensitive = true\nmode = \"0644\"";
     let edited = "path = \"/srv/private/edited\"\nline = \"after\"";
     let archive =
         "path = \"/srv/private/copy.tar\"\nurl = \"file:///srv/private/tree.tar\"\nextract_to = \"/srv/private/tree\"";
-    // While state is being written, and the cache is in use, another user looks for it.
+    // While state is being written and the cache is in use, another user searches for it.
     let spy = format!("grep -rls {SECRET} /run /tmp /var/lib; true");
     let spy = format!("[[exec]]\nname = \"spy\"\nshell = true\ncommand = \"{spy}\"\nuser = \"nobody\"\n");
     system.script("/usr/share/holo/files/10-ours/srv/private/overlay.holoscript", "#!/bin/sh\nsed s/before/after/\n");
@@ -70,7 +71,7 @@ fn is_private(system: &Overlay) {
         assert!(copies.contains(copy), "{copy}: {copies}");
     }
     assert_eq!(system.must(&format!("{NOBODY} sh -c '{search}'")), "");
-    // A generation in use is for everyone who could read the originals.
+    // A generation in use is readable for everyone who could read the originals.
     let others = format!(
         "{NOBODY} find /var/lib/holo -type f -readable 2>/dev/null | grep -Ev '/(inputs/.*|pinned.json)$' || true"
     );

@@ -1,4 +1,4 @@
-//! Verbs that only look: they write nothing outside of the cache, and work for anybody on any root.
+//! Read-only verbs write only to the cache, and work for any user on any root.
 
 use bstr::ByteSlice;
 use holo_testing::overlay::MOUNTS;
@@ -21,7 +21,7 @@ const PLUGINS: [&str; 10] = [
     "exec",
     "run-scripts",
 ];
-/// The verbs, and how they end when something is to be done.
+/// The verbs, and their exit status if there are pending changes.
 const VERBS: [(&[&str], i32); 9] = [
     (&["check"], 3),
     (&["apply", "--dry-run"], 3),
@@ -33,7 +33,7 @@ const VERBS: [(&[&str], i32); 9] = [
     (&["health"], 0),
     (&["facts"], 0),
 ];
-/// The verbs that are about what was applied, and how they end for root and for who may not read what is kept.
+/// The verbs about earlier applies, and their exit status for root and for users who may not read the state.
 const AFTERWARDS: [(&[&str], i32, i32); 9] = [
     (&["check", "files"], 3, 3),
     (&["history"], 0, 255),
@@ -45,7 +45,7 @@ const AFTERWARDS: [(&[&str], i32, i32); 9] = [
     (&["report"], 0, 0),
     (&["generations"], 0, 255),
 ];
-/// Those of them that have an answer without it.
+/// The verbs that have an answer without it.
 const ANSWERED: [&str; 4] = ["check", "why", "doctor", "report"];
 const OLD_STATE_FILE: &str = "var/lib/holo/users-groups/state.toml";
 const MOUNTED: [Need; 3] = [Need::Root, Need::Program("unshare"), MOUNTS];
@@ -67,7 +67,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A root with something to do for every plugin.
+/// Returns a root with pending changes for every plugin.
 fn root() -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -100,7 +100,7 @@ fn root() -> ScratchRoot {
         .script("usr/share/holo/run-scripts/a", "#!/bin/sh\ntrue\n")
 }
 
-/// Has everything applied, and then some definitions taken away and others changed, so that there is again something to do.
+/// Applies everything, then removes some definitions and changes others, so that there are pending changes again.
 fn applied(root: ScratchRoot) -> ScratchRoot {
     let run = root.holo(&["apply"]);
     assert!(run.stdout_lossy().contains("file:/etc/new/file"), "{run}");
@@ -115,7 +115,7 @@ fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(format!("{what}\n{run}").into()) }
 }
 
-/// Returns the files below the root with their inodes, times and modes, except those of the cache.
+/// Returns the files below the root with their inodes, times and modes, except those in the cache.
 fn inventory(root: &ScratchRoot) -> BTreeMap<PathBuf, (u64, i64, i64, u32)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.path().to_owned()];
@@ -160,7 +160,7 @@ fn verbs_write_nothing(root: &ScratchRoot) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A root with what the first version of the plugin `users-groups` kept.
+/// Adds the state of the first version of the plugin `users-groups`.
 fn with_old_state_file(root: ScratchRoot) -> ScratchRoot {
     root.file(OLD_STATE_FILE, "provisionedUsers = [\"jo\", \"fred\"]\n")
 }
@@ -191,7 +191,7 @@ fn old_state_file() -> Result<(), Failed> {
     ensure(is_done && !root.exists(OLD_STATE_FILE), &format!("an apply should say {says}"), &run)
 }
 
-/// A plugin of either version lists what it is told as an entity.
+/// A plugin of either version that lists its environment as an entity.
 fn plugins_are_told() -> Result<(), Failed> {
     for version in [3, 4] {
         let script = format!(
@@ -202,7 +202,7 @@ fn plugins_are_told() -> Result<(), Failed> {
             .binary(built("holo"))
             .dir("usr/share/holo/told")
             .script("plugin", &script)
-            // As if this were called by a plugin in a run that only reads.
+            // As if the caller were a plugin in a read-only run.
             .env("HOLO_READ_ONLY", "1");
         root.write("etc/holorc", format!("plugin told={}\n", root.join("plugin").display()));
         let run = root.holo(&["scan", "--short"]);
@@ -224,7 +224,7 @@ fn state_directories_are_made() -> Result<(), Failed> {
     ensure(run.status == Some(1) && !PLUGINS.iter().any(is_there), "a check should make none", &run)?;
     let run = root.holo(&["apply"]);
     ensure(run.status == Some(1) && PLUGINS.iter().all(is_there), "an apply should make all", &run)?;
-    // Below another root, existing modes stay, as version 3 has them; a new directory of all state is closed.
+    // Below another root, existing modes are kept, as in version 3; a newly created parent of all state is private.
     let mode = |path: &str| format!("{:o}", fs::metadata(root.join(path)).unwrap().mode() & 0o7777);
     let modes = || ["var/lib", "var/lib/holo", "var/lib/holo/files"].map(mode).join(" ");
     ensure(modes() == "755 755 755", &format!("modes should stay: {}", modes()), &run)?;
@@ -233,7 +233,7 @@ fn state_directories_are_made() -> Result<(), Failed> {
     ensure(modes() == "755 700 755", &format!("no other user should enter: {}", modes()), &run)
 }
 
-/// Holo as a user who has no rights here, whose cache is where everybody may write.
+/// Runs holo as an unprivileged user, with a cache directory in a world-writable place.
 fn as_nobody(root: &ScratchRoot, arguments: &[&str]) -> Run {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(str::to_owned);
     let holo = root.join("bin/holo").display().to_string();
@@ -241,7 +241,7 @@ fn as_nobody(root: &ScratchRoot, arguments: &[&str]) -> Run {
     root.run("setpriv", &words.collect::<Vec<_>>())
 }
 
-/// The same root with programs that everybody can run.
+/// Adds programs that everyone can run.
 fn root_for_everybody(root: ScratchRoot) -> ScratchRoot {
     let root = root.dir("bin").mode("tmp", 0o1777);
     for name in PLUGINS.iter().map(|plugin| format!("holo-{plugin}")).chain(["holo".to_owned()]) {
@@ -262,7 +262,7 @@ fn anybody_may_look(after_an_apply: bool) -> Result<(), Failed> {
             )?;
             continue;
         }
-        // The records of some plugins are private by now. An entity fails then of which nothing can be told, and says why.
+        // The records of some plugins are private by now. Then an entity may fail, with a reason.
         let can_begin = matches!(run.status, Some(0 | 1));
         ensure(can_begin, &format!("{verb:?} should do what can be done"), &run)?;
         ensure(run.status == Some(0) || run.stderr.contains_str("permission denied"), "should say why", &run)?;
@@ -279,7 +279,7 @@ fn unreadable_state_is_said() -> Result<(), Failed> {
     ensure(run.stdout.contains_str("file:/etc/motd\n"), "should list what there is", &run)
 }
 
-/// Holo on a root that nothing can be written to, with a cache elsewhere.
+/// Runs holo on a read-only root, with a cache elsewhere.
 fn read_only(root: &ScratchRoot, arguments: &[&str]) -> Run {
     let cache = tempfile::tempdir().unwrap();
     let script = "mount --bind \"$HOLO_ROOT_DIR\" \"$HOLO_ROOT_DIR\" && mount -o remount,bind,ro \"$HOLO_ROOT_DIR\" \
@@ -290,7 +290,7 @@ fn read_only(root: &ScratchRoot, arguments: &[&str]) -> Run {
     root.run("unshare", &words.collect::<Vec<_>>())
 }
 
-/// Two applies are on record, of which the second is followed by an edit.
+/// Two applies are recorded, and the second one is followed by a manual change.
 fn looking_back(holo: fn(&ScratchRoot, &[&str]) -> Run, is_hidden: bool) -> Result<(), Failed> {
     let root = ScratchRoot::new()
         .dir("bin")

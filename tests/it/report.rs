@@ -1,4 +1,4 @@
-//! `holo report`: a page that shows everything but what nobody may see, and that a browser cannot be made to obey.
+//! `holo report`: the page shows everything except sensitive data, and does not let a browser interpret any of it.
 
 use bstr::ByteSlice;
 use holo_testing::{Need, Run, ScratchRoot, binaries, binaries::built, trial_of};
@@ -30,7 +30,8 @@ fn validator() -> PathBuf {
 
 const STYLE_END: &str = "</style>";
 
-/// A machine with a file of each kind: one that would change, one that a person has changed, and one that nobody may see.
+/// Returns a machine with one file of each kind: one with pending changes, one with manual changes, and a sensitive
+/// one.
 fn machine() -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -52,7 +53,7 @@ fn machine() -> ScratchRoot {
     root
 }
 
-/// The IDs of entities that mean something to browsers, terminals and people, in the notation of printf.
+/// Entity IDs with characters that are special for browsers and terminals, in printf notation.
 const HOSTILE: &str = r#"#!/bin/sh
 case $1 in
 info) printf 'MIN_API_VERSION=4\nMAX_API_VERSION=4\nDOCTOR=1\n' ;;
@@ -87,7 +88,7 @@ fn page(root: &ScratchRoot) -> String {
     String::from_utf8(run.stdout.to_vec()).unwrap()
 }
 
-/// Returns the page without what our style sheet says.
+/// Returns the page without the style sheet.
 fn body(page: &str) -> &str {
     page.split_once(STYLE_END).unwrap().1
 }
@@ -199,7 +200,7 @@ fn pages_are_valid() {
     let empty = ScratchRoot::new().binary(built("holo")).holorc("# nothing\n");
     for root in [machine(), hostile(), empty] {
         root.write("page.html", page(&root));
-        // Its own configuration and nothing above: what it recommends.
+        // An own configuration with the recommended rules, to ignore those of parent directories.
         root.write(
             ".htmlvalidate.json",
             r#"{"root":true,"extends":["html-validate:recommended","html-validate:document"]}"#,

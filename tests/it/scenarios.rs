@@ -1,9 +1,10 @@
-//! Runs every scenario below `test-scenarios/`, each as a test of its own, and sees to it that each says what it proves.
+//! Runs every scenario below `test-scenarios/` as a test of its own, and checks that each has a description.
 //!
-//! The directory of state is created with the mode that an apply gives it. After each scenario, the user nobody looks for state that can be read.
+//! The state directory is created with the mode that an apply gives it. After each scenario, the user nobody searches
+//! for readable state.
 //!
-//! Those of the plugins that version 3 has are run a second time with the plugin as one process an operation, as version 3 has it: nobody
-//! may be able to tell the difference.
+//! Scenarios of the plugins that version 3 also has run a second time with one process per operation, as in version 3;
+//! the result must be the same.
 
 use bstr::ByteSlice;
 use holo_testing::require::ANSIBLE;
@@ -17,8 +18,8 @@ use std::path::{Path, PathBuf};
 /// The plugins that version 3 has as well.
 const CLASSIC: &[&str] = &["files", "ssh-keys", "users-groups"];
 
-/// The scenarios that look different in version 3: it is told of failures by an exit status, which is shown then, and knows of no dependencies, no checks
-/// and nothing that is owned.
+/// The scenarios whose output differs in version 3, which reports failures by exit status, and has no dependencies,
+/// checks or ownership.
 const DIFFERENT: &[&str] = &[
     "ssh-keys/11-scrubbing-without-a-home",
     "ssh-keys/12-moved-keys",
@@ -30,7 +31,7 @@ const DIFFERENT: &[&str] = &[
     "users-groups/61-another-name",
 ];
 
-/// The beginnings of the names of scenarios that start programs that not every system has.
+/// Prefixes of the names of scenarios that need programs that not every system has.
 const NEEDING: &[(&str, &[Need])] = &[
     ("promises/", &[Need::Program("python3")]),
     ("ansible/02", &[ANSIBLE]),
@@ -49,14 +50,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     let of_classics = scenarios.iter().filter(|folder| CLASSIC.contains(&&*topic_of(folder)) && !is_different(folder));
     trials.extend(of_classics.map(|folder| scenario_as_version_3(folder)));
     trials.push(Trial::test("every_folder_says_what_it_is_about", move || {
-        // An empty walk would make all of this pass.
+        // Without scenarios, all of this would pass.
         assert!(!scenarios.is_empty(), "there are no scenarios");
         topics.iter().chain(&scenarios).try_for_each(|folder| says_what_it_is_about(folder))
     }));
     trials
 }
 
-/// The folders in a folder, in the order of their names.
+/// Returns the subdirectories of a directory, sorted by name.
 fn folders_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
@@ -87,7 +88,8 @@ fn scenario(folder: &Path) -> Trial {
     })
 }
 
-/// Adds to the trees of a scenario that only its owner can enter the directory of state. Returns false if the scenario has another mode for it.
+/// Adds the state directory, with access only for its owner, to the trees of a scenario. Returns false if the scenario
+/// has another mode for it.
 fn close_states(copy: &Path) -> std::io::Result<bool> {
     let dashes = format!("{}\n", "-".repeat(40));
     let section = format!("directory 0700 ./var/lib/holo/\n{dashes}");
@@ -98,7 +100,7 @@ fn close_states(copy: &Path) -> std::io::Result<bool> {
     }
     tree.extend_from_slice(section.as_bytes());
     fs::write(source, tree)?;
-    // Scenarios of steps compare no tree.
+    // Scenarios with steps compare no tree.
     let Ok(tree) = fs::read(&expected) else { return Ok(true) };
     let mut headers = tree.find_iter(&dashes).map(|at| at + dashes.len());
     let is_below =
@@ -108,19 +110,19 @@ fn close_states(copy: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Asserts that the user nobody can read nothing in the directory of state. Only root can become that user.
+/// Asserts that the user nobody can read nothing in the state directory. Only root can become that user.
 fn hides_states(root: &ScratchRoot, copy: &Path) -> Result<(), Failed> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    // The directories above may be closed to that user, too, which would hide what is tested.
+    // Parent directories may be closed to that user too, which would hide the tested modes.
     let script = "cd \"$1\" && exec setpriv --reuid=65534 --regid=65534 --clear-groups find holo -readable -print";
     let run = root.run("sh", &["-c".as_ref(), script.as_ref(), "sh".as_ref(), copy.join("target/var/lib").as_os_str()]);
     if run.stdout.is_empty() && run.stderr.contains_str("holo") { Ok(()) } else { Err(run.to_string().into()) }
 }
 
-/// Copies a scenario to where its run may leave what it makes: nothing is written into the sources, and two runs do not meet. What is beside
-/// the scenario and its topic is there too.
+/// Copies a scenario, so that no run writes to the sources and runs do not interfere. The files next to the scenario
+/// and its topic are copied too.
 fn copied(folder: &Path, root: &ScratchRoot) -> std::io::Result<PathBuf> {
     let topic = folder.parent().unwrap();
     let (name, topic_name) = (name_of(folder), topic_of(folder));
@@ -150,7 +152,7 @@ fn passes(root: &ScratchRoot, folder: &Path) -> Result<(), Failed> {
     if run.success() { Ok(()) } else { Err(run.to_string().into()) }
 }
 
-/// The scenario, beside a configuration that has the plugin speak version 3 only.
+/// Runs the scenario with a configuration that limits the plugin to version 3.
 fn scenario_as_version_3(folder: &Path) -> Trial {
     let (name, folder) = (format!("{}/{}/as_version_3", topic_of(folder), name_of(folder)), folder.to_owned());
     holo_testing::trial(&name, needs_of(&name), move || {
@@ -166,7 +168,7 @@ fn scenario_as_version_3(folder: &Path) -> Trial {
     })
 }
 
-/// A `README.md` begins with one sentence, which says what a scenario proves or what a topic is.
+/// Checks that `README.md` begins with one sentence that describes the scenario or topic.
 fn says_what_it_is_about(folder: &Path) -> Result<(), Failed> {
     let path = folder.join("README.md");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

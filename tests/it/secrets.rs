@@ -1,4 +1,4 @@
-//! Data that are encrypted: what they are in gets them, and nothing shows them.
+//! Encrypted data: entities get it, and no output shows it.
 
 use holo_process::Program;
 use holo_testing::overlay::NEEDS_TO_BOOT;
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const SECRET: &str = "hunter2hunter2";
 
-/// A machine with a key, and a password in its data that is encrypted for it.
+/// Returns a machine with a key, and with a password in its data that is encrypted for it.
 fn root() -> ScratchRoot {
     let root = ScratchRoot::in_memory()
         .binary(built("holo"))
@@ -74,7 +74,7 @@ fn in_definitions() {
     let with_secret = [format!("\"password\":\"{SECRET}\""), format!("\"text\":\"pw={SECRET}\"")];
     let shows = |run: &Run| assert!(with_secret.iter().all(|part| run.stdout_lossy().contains(part)), "{run}");
     shows(&root.holo(&["definitions", "demo", "--show-secrets"]));
-    // A plugin that asks cannot do without.
+    // A plugin that calls the command needs the value.
     let directories = root.join("usr/share/holo/demo");
     shows(&root.env("HOLO_RESOURCE_DIRS", directories).holo(&["definitions", "demo"]));
 }
@@ -109,7 +109,7 @@ fn hides(run: &Run) {
     assert!(!text.to_lowercase().contains("hunter"), "{run}");
 }
 
-/// The files below the root that hold the secret, by their paths.
+/// Collects the files below the root that contain the secret, by path.
 fn with_secret(root: &Path, directory: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -123,7 +123,7 @@ fn with_secret(root: &Path, directory: &Path, found: &mut Vec<String>) {
                 let is_reachable = path.ancestors().take_while(|directory| *directory != root).all(|directory| {
                     fs::metadata(directory).unwrap().permissions().mode() & 0o001 != 0 || directory == path
                 });
-                // An overlay keeps the mode of its target, which everybody could read before.
+                // An overlay keeps the mode of its target, which was readable for everyone before.
                 let is_overlaid = path.ends_with("etc/overlaid.conf");
                 assert!(mode == 0 || !is_reachable || is_overlaid, "{} can be read", path.display());
                 found.push(path.strip_prefix(root).unwrap().display().to_string());
@@ -161,7 +161,7 @@ fn shown_nowhere() {
         (0o600, 0o600, 0o644)
     );
     assert!(root.holo(&["apply"]).stdout_lossy().is_empty());
-    // Both what we have made and what a person makes of it are different from what is wanted now.
+    // Both the applied and the manually changed content differ from the wanted one now.
     encrypt(&root, "hunter3hunter3");
     for path in ["etc/secret.conf", "etc/rendered.conf", "etc/app/secret.conf"] {
         root.write(path, "HUNTER4\n");
@@ -182,7 +182,7 @@ fn shown_nowhere() {
     assert!(!found.iter().any(|path| path.contains(".engine")), "{found:?}");
 }
 
-/// Commands that print the secret, also where it would be shown if the definition did not say otherwise.
+/// Commands that print the secret, in places where it would be shown if the definition were not sensitive.
 const COMMANDS: &str = r#"
 [[exec]]
 name = "prints"
@@ -208,13 +208,13 @@ fn in_no_journal() {
     machine.write("/etc/holo/data/common.toml", format!("port = 80\n[db]\npassword = \"\"\"\n{armored}\"\"\"\n"));
     RESOURCES.iter().for_each(|(path, text)| machine.write(Path::new("/usr/share/holo").join(path), text));
     machine.write("/usr/share/holo/exec/commands.toml.jinja", COMMANDS);
-    // What is printed goes to the journal, too.
+    // Output goes to the journal, too.
     let call = |arguments: &str| {
         machine.sh(&format!("systemd-run --quiet --wait --collect {} {arguments}", built("holo").display()))
     };
     call("apply --diff");
     assert_eq!(machine.read("/etc/secret.conf"), format!("password={SECRET}\n"));
-    // A person has written something else, so that there is something to refuse, to overwrite and to show.
+    // A manual change, so that there are refusals, overwrites and differences.
     machine.must("for file in secret rendered overlaid; do echo hunter3hunter3 >/etc/$file.conf; done");
     for arguments in
         ["apply", "check --diff", "diff", "apply --force --diff", "history show --diff", "why /etc/secret.conf"]
@@ -249,7 +249,7 @@ fn valid() {
         let wrong = format!("{}:3: db.password is not valid {rule}: {reason}", place.join("common.toml").display());
         assert!(run.status == Some(255) && run.stderr_lossy().contains(&wrong), "{wrong}\n{run}");
     }
-    // Whoever cannot decrypt it is told so where it is used.
+    // Users who cannot decrypt it get an error where it is used.
     fs::remove_file(root.join("etc/ssh/ssh_host_ed25519_key")).unwrap();
     let run = hierarchy("value | length > 100");
     assert_eq!((run.status, run.stdout_lossy()), (Some(0), "80\n".into()), "{run}");
@@ -265,7 +265,7 @@ fn without_the_key() {
     assert!(said.contains("etc/holo/data/common.toml:3: db.password: this cannot be decrypted: "), "{applied}");
     assert!(!root.join("etc/app").exists() && !root.join("etc/secret.conf").exists());
     assert_eq!(fs::read_to_string(root.join("etc/overlaid.conf")).unwrap(), "stock\n");
-    // What needs nothing of it goes on.
+    // Entities that do not need it are applied.
     root.write("usr/share/holo/scaffold/app/secret.conf", "port={{ data.port }}\n");
     let applied = root.holo(&["apply", "scaffold:/etc/app"]);
     assert!(applied.stdout_lossy().contains("scaffold:/etc/app"), "{applied}");

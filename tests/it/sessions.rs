@@ -1,4 +1,4 @@
-//! Sessions with plugins that do all that a session must survive: whatever one entity does to its plugin, the others are worked on.
+//! Sessions with misbehaving plugins: whatever one entity does to its plugin, the others are applied.
 
 use bstr::ByteSlice;
 use holo_testing::{Run, ScratchRoot, binaries::built};
@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A root with an entity for each name.
+/// Returns a root with an entity for each name.
 fn root(names: &[&str]) -> ScratchRoot {
     let plugin = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins/session");
     let root = ScratchRoot::new()
@@ -35,7 +35,7 @@ fn root(names: &[&str]) -> ScratchRoot {
     root
 }
 
-/// Runs an apply, which must end soon and leave nothing behind.
+/// Runs an apply, which must end soon and leave no processes or files behind.
 #[track_caller]
 fn apply(root: &ScratchRoot, arguments: &[&str]) -> Run {
     let began = Instant::now();
@@ -61,7 +61,7 @@ fn a_good_plugin_is_one_process_for_all() {
     assert!(!run.stdout_lossy().contains("d-unchanged"), "{run}");
 }
 
-/// Such a line is shown with whichever entity is current when it is read, which may be another than the one that printed it.
+/// Such a line is shown with the entity that is current when it is read, which need not be the one that printed it.
 fn what_a_plugin_prints_past_the_protocol_is_shown() {
     let run = apply(&root(&["a", "c-strays"]), &[]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
@@ -123,7 +123,7 @@ fn what_takes_too_long_fails_alone() {
     let run = apply(&root, &[]);
     assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned(), "z".to_owned()]), "{run}");
     assert_eq!(run.stderr, "!! timed out after 2s\n", "{run}");
-    // A plugin that does not even begin is not asked again.
+    // A plugin that does not even begin is not given a second attempt.
     let run = apply(&self::root(&["a", "stops-reading", "z"]).env("HOLO_TIMEOUT", "2s"), &[]);
     assert_eq!(run.status, Some(1), "{run}");
     assert_eq!(run.stderr, "!! timed out after 2s\n".repeat(3), "{run}");
@@ -165,7 +165,7 @@ fn a_plugin_that_keeps_dying_is_given_up() {
 }
 
 fn a_plugin_that_stops_reading_ends_with_the_run() {
-    // More than a pipe holds.
+    // More than the capacity of a pipe.
     let names: Vec<String> = (0..2000).map(|number| format!("{}{number}", "x".repeat(100))).collect();
     let root = root(&names.iter().map(String::as_str).chain(["stops-reading"]).collect::<Vec<_>>());
     let run = apply(&root, &["--timeout", "2s"]);

@@ -1,5 +1,5 @@
-//! Cases that scenarios cannot show: plugins that are broken in time and space, signals, streams that nobody reads, users without rights,
-//! and a plugin of ours that is called by hand as version 3 calls it.
+//! Cases beyond scenarios: plugins with hangs and excessive output, signals, closed streams, unprivileged users, and a
+//! plugin of ours called directly like by version 3.
 
 use bstr::{BString, ByteSlice};
 use holo_process::{Event, Process, Program, Status};
@@ -15,12 +15,12 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The time that anything may take: far less than the minute for which a broken plugin leaves something running.
+/// The time limit of each test, far less than the minute for which a broken plugin leaves a process running.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// The exit codes that `holo(8)` lists, but for those of signals.
+/// The exit codes listed in `holo(8)`, except those of signals.
 const EXIT_CODES: [i32; 4] = [0, 1, 2, 255];
 
-/// A test that is a function, and its name.
+/// A named test function.
 type Case = (&'static str, fn() -> Result<(), Failed>);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -38,7 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// A root for one of the plugins in shell.
+/// Returns a root with one of the shell plugins.
 fn root_with(plugin: &str) -> ScratchRoot {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("test-scenarios/plugins").join(plugin);
     ScratchRoot::new()
@@ -47,7 +47,7 @@ fn root_with(plugin: &str) -> ScratchRoot {
         .time_limit(PATIENCE)
 }
 
-/// A root with a plugin `demo` of these lines of shell, which are those of a `case` over the operation.
+/// Returns a root with a plugin `demo`, given the branches of a `case` over the operation.
 fn root_of(operations: &str) -> ScratchRoot {
     let info = r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;";
     ScratchRoot::new()
@@ -57,36 +57,36 @@ fn root_of(operations: &str) -> ScratchRoot {
         .time_limit(PATIENCE)
 }
 
-/// Fails unless it holds, with all that there is to know.
+/// Fails with the details of the run unless the condition holds.
 fn ensure(holds: bool, what: &str, run: &Run) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(format!("{what}\n{run}").into()) }
 }
 
-/// Neither the lock nor a cache directory is left.
+/// Returns true if neither the lock nor a cache directory is left.
 fn is_clean(root: &ScratchRoot) -> bool {
     fs::read_dir(root.join("tmp")).unwrap().count() == 0 && !root.exists("run/holo.pid")
 }
 
-/// The processes that the plugin `broken` has left behind, or that it is.
+/// Returns the processes of the plugin `broken`, and those that it has left behind.
 fn left_behind(root: &ScratchRoot) -> Vec<Pid> {
     let list = if root.exists("run/left-behind") { root.read("run/left-behind") } else { BString::default() };
     list.to_str_lossy().lines().map(|number| Pid::from_raw(number.parse().unwrap()).unwrap()).collect()
 }
 
-/// A zombie is gone: in a container whose first process reaps nobody, it stays.
+/// A zombie counts as gone: in a container whose first process does not reap children, it stays.
 fn is_gone(process: Pid) -> bool {
     !holo_testing::processes::is_running(process.as_raw_nonzero().get().unsigned_abs())
 }
 
 // The faults of the plugin `broken`.
 
-/// A fault, and what is expected of holo then.
+/// A fault, and the expected behaviour of holo.
 struct Fault {
     /// The name of the fault, as the plugin knows it.
     name: &'static str,
     verb: &'static str,
     status: i32,
-    /// Something that is printed on either stream; nothing more is demanded if it is empty.
+    /// Expected output on either stream; any output is accepted if empty.
     says: &'static str,
 }
 
@@ -111,7 +111,7 @@ const FAULTS: [Fault; 39] = [
     fault("killed-scan", "scan", 255, "!! scan with plugin broken failed: signal: aborted"),
     fault("held-scan", "scan", 0, "broken:held"),
     fault("nul-report", "scan", 0, ""),
-    // No program can be given a NUL.
+    // Arguments cannot contain NUL.
     fault("nul-report", "apply", 1, "!! "),
     fault("nul-report", "diff", 1, "!! cannot diff "),
     fault("dies", "apply", 1, "!! signal: killed"),
@@ -232,7 +232,7 @@ fn signals() -> Vec<Trial> {
         interrupted(&root_with("broken").resource("broken/stays-stubbornly", ""), "apply", Signal::TERM, 143)
     }));
     trials.push(Trial::test("signals/what_must_not_be_cut_off_is_waited_for", || {
-        // Longer than a process has that may be killed.
+        // Longer than the grace period of processes that may be killed.
         let plugin = "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=4\\n' ;;\nscan) echo 'ENTITY: slow:x' ;;\n\
                       apply) trap '' TERM; exec 9>\"$HOLO_CACHE_DIR/uninterrupted\"; flock 9\n\
                       echo $$ >\"$HOLO_ROOT_DIR/run/left-behind\"; sleep 6; echo is whole ;;\nesac\n";
@@ -257,7 +257,7 @@ fn signals() -> Vec<Trial> {
     trials
 }
 
-/// As under nohup(1), or in the background of a script.
+/// Like under nohup(1), or in the background of a script.
 fn ignored_signals_stay_ignored() -> Result<(), Failed> {
     let root =
         root_of("scan) echo 'ENTITY: demo:a' ;;\napply) kill -HUP $PPID; kill -INT $PPID; sleep 0.2; echo done ;;");
@@ -269,7 +269,7 @@ fn ignored_signals_stay_ignored() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A refresh is interrupted: what there is to do afterwards is that refresh, once.
+/// A refresh is interrupted: the next run does exactly this refresh, once.
 fn a_refresh_is_interrupted() -> Result<(), Failed> {
     let script =
         "# subscribes file:/etc/a\ncd \"$HOLO_ROOT_DIR\"\necho refreshed >>etc/count\n[ ! -e etc/patience ] || exit 0
@@ -296,16 +296,16 @@ fn a_refresh_is_interrupted() -> Result<(), Failed> {
     ensure(!due(), "the refresh should be struck out", &run)?;
     let run = root.holo(&["apply"]);
     ensure(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "there is nothing more to do", &run)?;
-    // Once it was interrupted, and once it was done.
+    // Interrupted once, and completed once.
     ensure(root.read("etc/count") == "refreshed\nrefreshed\n", "it should have been done once", &run)
 }
 
-/// Everything that version 3 has, with a plugin that is neither ours nor in shell.
+/// All features of version 3, with a plugin that is neither ours nor a shell script.
 fn a_life_in_python() -> Result<(), Failed> {
     let root = root_with("in-python")
         .file("usr/share/holo/in-python/a", "one\n")
         .file("usr/share/holo/in-python/b", "two\n")
-        // Python takes its time to start, and is started often.
+        // Python starts slowly, and is started often.
         .time_limit(4 * PATIENCE);
     let expect = |arguments: &[&str], status: i32, stdout: &str, stderr: &str| {
         let run = root.holo(arguments);
@@ -346,7 +346,7 @@ fn interrupted(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Res
     interrupted_output(root, verb, signal, code).map(drop)
 }
 
-/// Starts holo, lets it have the signal as soon as its child has said that it is there, and sees to it that nothing is left.
+/// Starts holo, sends it the signal once its child is running, and checks that no processes or files are left.
 fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32) -> Result<BString, Failed> {
     let output = File::create(root.join("output")).unwrap();
     let mut holo = holo(root, &[verb]).stdout_file(output.try_clone().unwrap()).stderr_file(output).start().unwrap();
@@ -354,7 +354,7 @@ fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32)
         .then(|| send(holo.id(), signal))
         .and_then(|()| wait_for(&mut holo));
     let children_are_gone = wait_until(|| left_behind(root).into_iter().all(is_gone));
-    // Whatever went wrong, nothing of this test stays.
+    // Whatever failed, kill the processes of this test.
     drop(holo);
     for child in left_behind(root) {
         let _ = kill_process(child, Signal::KILL);
@@ -375,7 +375,7 @@ fn interrupted_output(root: &ScratchRoot, verb: &str, signal: Signal, code: i32)
     Ok(output)
 }
 
-/// Holo on this root, for what [`ScratchRoot::holo`] cannot do: to be watched while it runs.
+/// Returns holo as a program on this root, for tests that watch it while it runs, unlike [`ScratchRoot::holo`].
 fn holo(root: &ScratchRoot, arguments: &[&str]) -> Program {
     let mut holo = Program::new(built("holo"));
     holo.args(arguments).current_dir(root.path());
@@ -394,7 +394,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The exit code, if it ends in time by itself.
+/// Returns the exit code, if it ends in time by itself.
 pub(crate) fn wait_for(process: &mut Process) -> Option<i32> {
     let (begun, mut status) = (Instant::now(), None);
     while status.is_none() && begun.elapsed() < PATIENCE {
@@ -408,7 +408,7 @@ pub(crate) fn wait_for(process: &mut Process) -> Option<i32> {
     status.and_then(Status::code)
 }
 
-/// Each operation has its time, and whatever belongs to one that is late is ended.
+/// Each operation has a time limit, and all processes of a late one are ended.
 fn limits() -> Result<(), Failed> {
     let root = root_of(
         r#"
@@ -460,7 +460,7 @@ fn limits_of_the_beginning() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whatever is run, the shell reads it if nothing else is named.
+/// A script without an interpreter line is run by the shell.
 fn no_interpreter() -> Result<(), Failed> {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -502,7 +502,7 @@ fn locks() -> Vec<Trial> {
     trials
 }
 
-/// Starts an apply that stays, does something beside it, and ends it by the signal.
+/// Starts an apply that keeps running, calls `act`, and ends the apply with the signal.
 fn beside_an_apply(root: &ScratchRoot, signal: Signal, act: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
     let mut holo = holo(root, &["apply"]).start().unwrap();
     let done =
@@ -538,14 +538,14 @@ fn left_by_a_killed_apply() -> Result<(), Failed> {
     ensure(!root.exists("run/holo.pid"), "should give the lock back", &run)
 }
 
-/// Writes into etc/log who begins and who ends, and is left behind meanwhile.
+/// Logs the beginning and the end of each operation, and outlives a killed apply.
 const WORKS: &str = r#"
 scan) echo 'ENTITY: demo:a'; echo 'ENTITY: demo:b' ;;
 apply) cd "$HOLO_ROOT_DIR"
     echo "begin $2" >>etc/log; echo $$ >>run/left-behind; sleep 2; echo "end $2" >>etc/log ;;
 "#;
 
-/// Starts an apply, and kills it when a plugin or program has noted its number.
+/// Starts an apply, and kills it when a plugin or program has written its process ID.
 fn kill_apply(root: &ScratchRoot) -> Result<(), Failed> {
     let mut holo = holo(root, &["apply"]).start().unwrap();
     let has_begun = wait_until(|| !left_behind(root).is_empty());
@@ -661,12 +661,12 @@ fn numbers_are_given_again() -> Result<(), Failed> {
 
 // Streams.
 
-/// A plugin with so many entities that no pipe holds what there is to say of them.
+/// A plugin with so many entities that their output exceeds the capacity of a pipe.
 const MANY: &str = r#"
 scan) seq 10000 | sed 's/.*/ENTITY: demo:&\nfound in: some place or other/' ;;
 diff) printf '/dev/null/no\0%s\0' "$HOLO_ROOT_DIR/etc/holorc" >&3 ;;
 "#;
-/// A plugin with a few entities that leaves a mark for each that is applied.
+/// A plugin with a few entities that leaves a mark for each applied one.
 const FEW: &str = r#"
 scan) seq 50 | sed 's/.*/ENTITY: demo:&/' ;;
 apply) head -c 10000 /dev/zero | tr '\0' x; echo; : >"$HOLO_STATE_DIR/$2" ;;
@@ -718,13 +718,13 @@ fn streams() -> Vec<Trial> {
     trials
 }
 
-/// Runs a line of shell in which `$0` is holo.
+/// Runs a shell command in which `$0` is holo.
 fn shell(root: &ScratchRoot, line: &str) -> Run {
     let holo = built("holo");
     root.run("sh", &["-c".as_ref(), line.as_ref(), holo.as_os_str()])
 }
 
-/// Reads a little and goes, as `head -1` does. Holo has to end with 0, soon and quietly.
+/// Reads a little and closes the pipe, as `head -1` does. Holo must exit with 0, soon and silently.
 fn reader_goes_away(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed> {
     let (mut reader, stdout) = std::io::pipe().unwrap();
     let stderr = File::create(root.join("stderr")).unwrap();
@@ -735,7 +735,7 @@ fn reader_goes_away(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed
     let read = reader.read(&mut [0; 16]).unwrap();
     drop(reader);
     let ended = wait_for(&mut running);
-    // It has ended, or is of no use any more.
+    // It has ended, or is no longer needed.
     drop(running);
     let stderr = root.read("stderr");
     match (ended, stderr.as_slice()) {
@@ -744,9 +744,9 @@ fn reader_goes_away(root: &ScratchRoot, arguments: &[&str]) -> Result<(), Failed
     }
 }
 
-// Users without rights.
+// Unprivileged users.
 
-/// The UID of the user nobody, nearly everywhere.
+/// The UID of the user nobody on nearly all systems.
 const NOBODY: u32 = 65534;
 const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
@@ -768,7 +768,8 @@ fn unprivileged() -> Vec<Trial> {
     trials
 }
 
-/// A root with the plugin `files` and one target. The binaries lie in it: those that were built may be where only root comes.
+/// Returns a root with the plugin `files` and one target. It contains the binaries, because the build directory may be
+/// accessible to root only.
 fn root_for_nobody() -> ScratchRoot {
     let root = ScratchRoot::new()
         .holorc("plugin files\n")
@@ -783,7 +784,7 @@ fn root_for_nobody() -> ScratchRoot {
     root
 }
 
-/// Gives everything below the root, and the root, to nobody.
+/// Gives the root, and everything below it, to nobody.
 fn give_away(root: &ScratchRoot) {
     let mut paths = vec![root.path().to_owned()];
     while let Some(path) = paths.pop() {
@@ -794,7 +795,7 @@ fn give_away(root: &ScratchRoot) {
     }
 }
 
-/// Makes something root's again, for root's eyes only.
+/// Gives a path back to root, with this mode.
 fn take_back(path: &Path, mode: u32) {
     chown(path, Some(0), Some(0)).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -807,7 +808,7 @@ fn as_nobody(root: &ScratchRoot, arguments: &[&str]) -> Run {
     root.run("setpriv", &words.collect::<Vec<_>>())
 }
 
-/// The run ends with this status and says this on stderr, `ROOT` standing for the root.
+/// Asserts that the run ends with this status and this text on stderr, with `ROOT` for the path of the root.
 fn ends_saying(root: &ScratchRoot, run: &Run, status: i32, says: &str) -> Result<(), Failed> {
     let says = says.replace("ROOT", &root.path().display().to_string());
     ensure(run.status == Some(status), &format!("should exit with {status}"), run)?;
@@ -899,7 +900,7 @@ fn unreadable_generators() -> Result<(), Failed> {
     ends_saying(&root, &run, 255, "!! open ROOT/usr/share/holo/generators/20-more: permission denied")
 }
 
-/// A user who is not root cannot give a new file to the old one's owner: the old one stays.
+/// Without root privileges, a new file cannot get the owner of the old one, so the old file stays.
 fn foreign_target() -> Result<(), Failed> {
     let root = root_for_nobody();
     give_away(&root);
@@ -924,7 +925,7 @@ fn owners_are_kept() -> Result<(), Failed> {
     Ok(())
 }
 
-// A plugin of ours that is called by hand.
+// A plugin of ours that is called directly.
 
 fn by_hand() -> Vec<Trial> {
     let cases: [Case; 8] = [
@@ -940,7 +941,7 @@ fn by_hand() -> Vec<Trial> {
     cases.into_iter().map(|(name, test)| Trial::test(format!("by_hand/{name}"), test)).collect()
 }
 
-/// A root, and an environment for calling `holo-files` as version 3 does: from within, with relative paths.
+/// Returns a root, and an environment for calling `holo-files` as version 3 does: in the root, with relative paths.
 fn root_by_hand() -> ScratchRoot {
     ScratchRoot::new()
         .file("etc/os-release", "ID=unittest\n")
@@ -960,7 +961,7 @@ fn plugin() -> PathBuf {
     built("holo-files")
 }
 
-/// Calls the plugin, and gives what it wrote to file descriptor 3 too.
+/// Calls the plugin. Also returns its output to file descriptor 3.
 fn call(root: &ScratchRoot, words: &[&str]) -> (Run, BString) {
     let plugin = plugin().display().to_string();
     let line = "exec 3>tmp/messages; exec \"$0\" \"$@\"";
@@ -969,7 +970,7 @@ fn call(root: &ScratchRoot, words: &[&str]) -> (Run, BString) {
     (run, root.read("tmp/messages"))
 }
 
-/// Everything that a call can say, in one.
+/// Returns the exit status and all output of a call.
 fn said(root: &ScratchRoot, words: &[&str]) -> (Option<i32>, String, String, String) {
     let (run, messages) = call(root, words);
     (run.status, run.stdout_lossy().into_owned(), run.stderr_lossy().into_owned(), messages.to_string())
@@ -987,7 +988,7 @@ fn expect(
 }
 
 fn info() -> Result<(), Failed> {
-    // Nothing has to be set for that.
+    // No environment variable is required for that.
     let run = ScratchRoot::new().run(plugin(), &["info"]);
     let value =
         |key: &str| run.stdout.lines().find_map(|line| line.to_str().ok()?.strip_prefix(key)?.parse::<u32>().ok());
@@ -1021,7 +1022,7 @@ fn apply() -> Result<(), Failed> {
     assert_eq!(root.read("etc/motd"), "ours\n");
     expect(&root, &["apply", "file:/etc/orphan"], 0, ["", "", ""])?;
     assert!(!root.exists("var/lib/holo/files/base/etc/orphan"));
-    // An entity's trouble is told, and is no failure of the plugin.
+    // A problem with an entity is reported, but is not a failure of the plugin.
     fs::remove_file(root.join("etc/motd")).unwrap();
     fs::create_dir(root.join("etc/motd")).unwrap();
     expect(&root, &["apply", motd], 0, ["", "!! skipping target: not a manageable file\n", ""])
@@ -1048,7 +1049,7 @@ fn unknown_entities() -> Result<(), Failed> {
     Ok(())
 }
 
-/// No tree can describe a socket, so no scenario has one.
+/// A tree cannot describe a socket, so no scenario contains one.
 fn sockets() -> Result<(), Failed> {
     let root = root_by_hand();
     fs::remove_file(root.join("etc/motd")).unwrap();
@@ -1067,7 +1068,7 @@ fn without_descriptor_3() -> Result<(), Failed> {
     for operation in ["apply", "apply", "diff"] {
         let run = root.run("sh", &["-c", "exec \"$0\" \"$@\" 3>&-", &plugin, operation, "file:/etc/motd"]);
         ensure(!run.stderr.contains_str("panicked"), "panicked", &run)?;
-        // The first apply has nothing to answer.
+        // The first apply sends no message.
         let answered = run.success() && run.stderr.is_empty();
         let complained = run.status == Some(1) && run.stderr.contains_str("file descriptor 3");
         ensure(answered || complained, "should say what is missing", &run)?;

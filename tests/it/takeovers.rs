@@ -1,5 +1,6 @@
-//! Kills a plugin at every system call while its entities take files over from those of another, or bring a new version of what something is
-//! laid over: the next apply ends as if nothing had happened, and in the end what was there before any of them is back.
+//! Kills a plugin at every system call while its entities take over files from those of another plugin, or process a
+//! new version of an overlay's target: the next apply gives the same result as an undisturbed one, and finally the
+//! original files are restored.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, Disturbance};
@@ -7,12 +8,12 @@ use holo_testing::{ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
 
-/// A change that is killed on the way.
+/// A change that is killed halfway.
 struct Case {
     name: &'static str,
     /// The plugin that is killed.
     plugin: &'static str,
-    /// Makes the root as it is before the apply that is killed.
+    /// Prepares the root before the apply that is killed.
     before: fn(&ScratchRoot),
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// The trees that a case ends with.
 struct Expected {
     tree: BString,
-    /// The tree when nothing is defined any more.
+    /// The tree after all definitions are removed.
     in_the_end: BString,
 }
 
@@ -69,10 +70,10 @@ fn kill_everywhere(case: &Case) {
     assert!(kills > 20, "only {kills} kills: the test does not test what it says");
 }
 
-/// Applies until there is nothing to do, and does so again when nothing is defined any more.
+/// Applies until there is no work left, and again after removing all definitions.
 fn finish(root: &ScratchRoot, moment: &str) -> Expected {
     let settle = || {
-        // An overlay may have been worked on before the new version of its base had come.
+        // An overlay may have been applied before the new version of its base arrived.
         for _ in 0..2 {
             let run = root.holo(&["apply"]);
             assert!(run.success(), "{moment}: the next apply says\n{run}\n{}", root.dump());
@@ -96,7 +97,7 @@ fn finish(root: &ScratchRoot, moment: &str) -> Expected {
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
-    // What is known of files that are unchanged goes by their inodes.
+    // Records of unchanged files depend on inodes.
     let is_left_out = |section: &&[u8]| [" ./tmp", "/archives/known/"].iter().any(|path| section.contains_str(path));
     let kept = dump.split_str(end.as_slice()).filter(|section| !section.is_empty() && !is_left_out(section));
     kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()

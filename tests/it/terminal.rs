@@ -1,9 +1,9 @@
-//! Output that only a person at a terminal sees, in a terminal that `script` makes.
+//! Output that only appears on a terminal, in one created by `script`.
 
 use holo_testing::{Need, Run, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 
-/// A plugin with an operation in processes.
+/// A plugin with one operation per process.
 const IN_PROCESSES: &str = r#"#!/bin/sh
 progress() { echo "progress: $1" >&3; }
 message() { echo "$1" >&3; }
@@ -14,7 +14,7 @@ apply) . "$HOLO_ROOT_DIR/apply" ;;
 esac
 "#;
 
-/// The same in a session. If there is a resource `quick`, an entity that needs no time is applied after the slow one.
+/// The same in a session. If there is a resource `quick`, an entity that takes no time is applied after the slow one.
 const IN_A_SESSION: &str = r#"#!/bin/sh
 answer() { printf '{"answer":"%s","request":%s%s}\n' "$1" "$number" "$2" >&3; }
 progress() { answer progress ',"entity":"slow:load","text":"'"$1"'"'; }
@@ -39,7 +39,7 @@ session)
 esac
 "#;
 
-/// Says how far it has come until that is shown; where nobody looks, it says so once.
+/// Reports progress until it is shown; without a terminal, once.
 const TELLING: &str = r#"
 until_shown() {
     progress "$1"
@@ -50,7 +50,7 @@ until_shown 'nearly there' 'nearly there'
 message 'changed: unpacked'
 "#;
 
-/// Says nothing until two times have been shown; where nobody looks, for as long as that takes.
+/// Reports nothing until two times have been shown; without a terminal, for the same period.
 const SILENT: &str = r#"
 times_shown() { grep -o 'slow:load ([0-9]* s)' "$HOLO_ROOT_DIR/shown" | sort -u | wc -l; }
 if [ -e "$HOLO_ROOT_DIR/shown" ]; then while [ "$(times_shown)" -lt 2 ]; do sleep 0.1; done; else sleep 2.2; fi
@@ -79,7 +79,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     told.into_iter().chain(silent).chain(hints).collect()
 }
 
-/// Runs holo on a terminal, where it has to show this after the error with this beginning; and into a pipe, where it must not.
+/// Runs holo on a terminal, where this hint must follow the error with this prefix, and into a pipe, where it must not.
 #[track_caller]
 fn hint(root: &ScratchRoot, arguments: &str, error: &str, hint: &str) {
     let shown = on_a_terminal(root, arguments).stdout_lossy().into_owned();
@@ -160,7 +160,7 @@ fn hints_about_users() {
     assert!(!piped.stderr_lossy().contains("as root"), "{piped}");
 }
 
-/// A root with a plugin that works as this script says.
+/// Returns a root with a plugin that runs this script.
 fn slow(plugin: &str, apply: &str) -> ScratchRoot {
     ScratchRoot::new()
         .binary(built("holo"))
@@ -177,10 +177,10 @@ fn progress(plugin: &str) {
     for line in ["\r\x1b[K[#####               ]  25% slow:load: unpacking", "\r\x1b[Kslow:load: nearly there"] {
         assert!(shown.contains(line), "{line:?} is not in {shown:?}");
     }
-    // The status line is gone before anything else is shown.
+    // The status line is erased before any other output.
     let rest = shown.rsplit_once("\x1b[K").unwrap().1;
     assert!(rest.contains("unpacked") && rest.contains(": 1 changed"), "{shown:?}");
-    // There is no trace of it where nobody looks.
+    // It does not appear without a terminal.
     let run = root.holo(&["apply"]);
     assert_eq!((run.stdout_lossy(), run.stderr_lossy()), ("\nWorking on slow:load\n\nunpacked\n\n".into(), "".into()));
     let run = root.holo(&["apply", "--json"]);
@@ -209,7 +209,7 @@ fn quiet_changes() {
     assert!(paragraphs.ends_with("base/etc/motd\n\n") && !paragraphs.contains("restored"), "{paragraphs:?}");
 }
 
-/// Runs holo on a terminal. As long as it runs, the file `shown` has what has been shown so far.
+/// Runs holo on a terminal. While it runs, the file `shown` contains the output so far.
 fn on_a_terminal(root: &ScratchRoot, arguments: &str) -> Run {
     let command = format!("script -qefc '{} {arguments}' shown </dev/null", built("holo").display());
     let run = root.run("sh", &["-c", &command]);

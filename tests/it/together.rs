@@ -1,6 +1,7 @@
-//! A package, its configuration file and its service, together, on a real apt and a real systemd: the README's third example.
+//! A package, its configuration file and its service, together on a real apt and a real systemd: the README's third
+//! example.
 //!
-//! The resource files are those in `examples/greeter/`. The package is made here and comes from a repository of its own.
+//! The resource files are those in `examples/greeter/`. The package is built here, and comes from a local repository.
 
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, Run, binaries, trial_of};
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A program that says at each start with which configuration, and a package with it, in a repository that is the only one.
+/// A program that logs its configuration at each start, and its package in the only repository.
 const REPOSITORY: &str = r#"
 mkdir -p /srv/greeter/DEBIAN /srv/greeter/etc /srv/greeter/lib/systemd/system /srv/greeter/usr/lib/greeter /srv/repository
 cd /srv/greeter
@@ -43,13 +44,13 @@ mkdir -p /etc/apt/sources.list.d /var/lib/apt/lists/partial
 echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
 "#;
 
-/// Lists what an apply could change on the machine; a configuration file that apt leaves when it removes a package is another
-/// matter.
+/// Lists everything on the machine that an apply could change, except a configuration file that apt keeps when it
+/// removes a package.
 const INVENTORY: &str = "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' | grep ^installed; \
                          find /etc /lib/systemd/system /usr/lib -maxdepth 3 | grep -v /etc/greeter.conf | sort; \
                          systemctl list-unit-files --no-legend greeter.service || true; systemctl is-active greeter || true";
 
-/// The plugin, but for the first request to apply the service: it kills the dispatcher instead.
+/// The plugin, but the first request to apply the service kills the dispatcher instead.
 const DEADLY: &str = r#"#!/bin/sh
 if [ "$1" = session ] && [ -e /run/deadly ]; then
     while IFS= read -r line; do
@@ -80,7 +81,7 @@ fn case_of_a_package() {
     machine.must(REPOSITORY);
     machine.script("/srv/holo-services", DEADLY.replace("PLUGIN", services.to_str().unwrap()));
     let plugin = |id: &str| format!("plugin {id}={}\n", binaries::built(&format!("holo-{id}")).display());
-    // In no good order: that is found by what depends on what.
+    // In the wrong order; dependencies determine the right one.
     let holorc = format!("plugin services=/srv/holo-services\n{}{}", plugin("files"), plugin("packages"));
     machine
         .must("rm -rf /etc/holorc.d; mkdir -p /usr/share/holo/files /usr/share/holo/packages /usr/share/holo/services");
@@ -124,7 +125,7 @@ fn case_of_a_package() {
     unchanged(&machine);
 }
 
-/// The example's resource files, where a package would put them.
+/// Installs the example's resource files where a package would.
 fn install_examples(machine: &Overlay) {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/greeter");
     let mut folders = vec![examples.clone()];
@@ -169,7 +170,7 @@ fn unchanged(machine: &Overlay) {
     assert!(check.success(), "{check}");
 }
 
-/// Checks what the service has said at its starts.
+/// Asserts what the service has logged at its starts.
 #[track_caller]
 fn greetings(machine: &Overlay, expected: &[&str]) {
     let said = machine.read("/var/log/greeter").to_string();

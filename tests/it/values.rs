@@ -1,5 +1,5 @@
-//! Values that entities send to others, on their way from the sender to the receiver: with plugins in a few lines of shell, and with those of this
-//! workspace on a system to throw away.
+//! Values that entities send to others, from the sender to the receiver: with short shell plugins, and with our plugins
+//! on a temporary system.
 
 use bstr::{BString, ByteSlice};
 use holo_testing::disturb::{self, CALLS};
@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Returns the values that are kept, one a line.
+/// Returns the stored values, one per line.
 fn kept(root: &ScratchRoot) -> String {
     let run = root.holo(&["state", "export"]);
     assert!(run.success(), "{run}");
@@ -49,7 +49,7 @@ fn with_example(root: ScratchRoot) -> ScratchRoot {
     root.script("usr/lib/holo/holo-x", example()).file("etc/port", "80\n")
 }
 
-/// Runs holo, and demands this end and that its output has all of this.
+/// Runs holo, and asserts its exit status and that its output contains these texts.
 #[track_caller]
 fn expect(root: &ScratchRoot, arguments: &[&str], status: i32, said: &[&str]) -> Run {
     let run = root.holo(arguments);
@@ -83,7 +83,7 @@ fn the_example_of_the_manual_does_as_it_says() {
     expect(&root, &check, 0, &[]);
 }
 
-/// A plugin of which these are the lines of the scan report, and the work on entities.
+/// Returns a plugin with this scan report, and these commands for work on entities.
 fn plugin(scan: &str, work: &str) -> String {
     let scan = scan.replace('\n', "\\n");
     format!(
@@ -92,7 +92,7 @@ fn plugin(scan: &str, work: &str) -> String {
     )
 }
 
-/// A root with the plugins `a`, which sends, and `b`, which receives.
+/// Returns a root with the plugin `a`, which sends, and `b`, which receives.
 fn sender_and_receiver(sends: &str, receives: &str) -> ScratchRoot {
     let root = ScratchRoot::new().binary(built("holo")).holorc("plugin a\nplugin b\n");
     let root = root.dir("usr/share/holo/a").dir("usr/share/holo/b").dir("srv");
@@ -117,7 +117,7 @@ fn values_that_go_round_in_a_circle_are_an_error() {
 }
 
 fn a_receiver_of_what_failed_or_is_gone_is_told() {
-    // The sender fails, and says nothing or something before.
+    // The sender fails, with or without sending a value before.
     for work in ["exit 1", "echo 'send: x=1' >&3; exit 1"] {
         let root = sender_and_receiver(work, "a:1#x");
         expect(&root, &["apply"], 1, &["receives key from a:1, which failed"]);
@@ -125,7 +125,7 @@ fn a_receiver_of_what_failed_or_is_gone_is_told() {
     }
     let root = sender_and_receiver(SENDS, "a:0#x");
     expect(&root, &["apply"], 1, &["receives key from a:0, which does not exist"]);
-    // The plugin of the sender fails, or is not there.
+    // The plugin of the sender fails, or is missing.
     for scan in ["exit 1", "kill -9 $$"] {
         let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
         let broken =
@@ -145,7 +145,7 @@ fn a_receiver_waits_until_its_sender_has_sent_the_value() {
     root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", SENDS));
     expect(&root, &["apply"], 0, &[]);
     assert_eq!(root.read("srv/received"), "key=1");
-    // A key that would be shown has no value to show before.
+    // A received key has no value to show before.
     let root = ScratchRoot::new().binary(built("holo")).plugin("exec");
     let definitions = "[[exec]]\nname = 'a'\ncommand = 'echo a'\n[[exec]]\nname = 'b'\nreceive = { command = 'exec:SENDER#stdout' }\n";
     root.write("usr/share/holo/exec/01.toml", definitions.replace("SENDER", "a"));
@@ -158,14 +158,14 @@ fn a_receiver_waits_until_its_sender_has_sent_the_value() {
     );
     // In test mode, a command sends this.
     expect(&root, &["apply"], 0, &["MOCK: echo a", "MOCK: MOCK"]);
-    // An unknown sender is an error of the receiver alone.
+    // An unknown sender is an error of the receiver only.
     root.write("usr/share/holo/exec/01.toml", definitions.replace("SENDER", "none"));
     let error = "!! receives command from exec:none, which does not exist";
     expect(&root, &["check"], 1, &["would run echo a", error]);
     expect(&root, &["apply"], 1, &["MOCK: echo a", error]);
 }
 
-/// Returns the definitions of a table of a plugin in which each key receives a value, is empty, or has two lines.
+/// Returns the definitions of a plugin's table in which each key receives a value, is empty, or has two lines.
 fn definitions_of_all_keys(table: &str, schema: &serde_json::Value) -> String {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().map(|key| key.as_str().unwrap()).collect();
@@ -220,7 +220,7 @@ fn every_key_can_be_received_or_empty_or_have_several_lines() {
 
 fn a_value_is_kept_for_runs_without_its_sender() {
     let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
-    // Without the sender a value that it can tell all the same is asked for.
+    // Without its sender in the run, a value that the sender can provide without a change is requested.
     expect(&root, &["apply", "b:1"], 0, &[]);
     assert_eq!(root.read("srv/received"), "key=1");
     root.write("etc/x", "2");
@@ -228,7 +228,7 @@ fn a_value_is_kept_for_runs_without_its_sender() {
     assert_eq!(root.read("srv/received"), "key=1", "the last value that was sent");
     expect(&root, &["apply"], 0, &[]);
     assert_eq!(root.read("srv/received"), "key=2");
-    // A sender that fails later has sent something before.
+    // A sender that fails later has sent a value before.
     root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:1\n", "exit 1"));
     expect(&root, &["apply", "b:1"], 0, &[]);
     assert_eq!(root.read("srv/received"), "key=2");
@@ -256,18 +256,18 @@ fn a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be()
         let run = expect(&root, &["apply"], 3, &["receives content from file:/etc/a, wh"]);
         assert!(!root.exists("etc/a") && !root.exists("etc/b"), "{run}");
     }
-    // As soon as it is as desired, it sends.
+    // Once it is in its desired state, it sends.
     root.write("etc/a", "one");
     let run = root.holo(&["apply"]);
     assert!(run.success() && root.read("etc/b").len() == 64, "{run}");
-    // What it would be is not sent.
+    // A value that depends on a pending change is not sent.
     let kept = root.read("etc/b");
     root.write("etc/a", "two");
     let run = root.holo(&["apply"]);
     assert_eq!((run.status, root.read("etc/b")), (Some(3), kept), "{run}");
 }
 
-/// A system with commands and files.
+/// Returns a system with commands and files.
 fn system(command: &str, definitions: &str) -> Overlay {
     let system = Overlay::new();
     let line = |id: &str| format!("plugin {id}={}\n", built(&format!("holo-{id}")).display());
@@ -317,7 +317,7 @@ fn any_text() {
     assert_eq!(system.read("/etc/value"), "before");
 }
 
-/// Everything that people or programs can see of a run.
+/// Returns everything about a run that users or programs can see.
 #[track_caller]
 fn everything(system: &Overlay, arguments: &[&str]) -> BString {
     let run = system.holo(arguments);
@@ -348,7 +348,7 @@ fn sensitive() {
             seen.extend(everything(&system, arguments).iter());
         }
         assert_eq!(system.read("/etc/value"), secret);
-        // A person's change is not shown against it either.
+        // It is not shown in the difference of a manual change either.
         system.write("/etc/value", format!("{secret}, changed by somebody"));
         for arguments in [&["diff"][..], &["check", "--diff"], &["apply"], &["apply", "--json"], &["apply", "--force"]]
         {
@@ -389,7 +389,7 @@ fn killed_everywhere() {
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }
 
-/// A root in which one value was sent and received, and another one is due.
+/// Returns a root in which one value was sent and received, and another one is due.
 fn killed_root() -> ScratchRoot {
     let root = with_example(ScratchRoot::in_memory());
     expect(&root, &["apply"], 0, &[]);
@@ -402,13 +402,13 @@ fn killed_once(call: &str, number: usize, expected: &str) -> bool {
     let log = root.join("tmp/strace");
     let (trace, injection) = (format!("trace={call}"), format!("inject={call}:signal=SIGKILL:when={number}"));
     let holo = built("holo");
-    // Only the dispatcher: the plugin is a script, whose own writing is not what is tested.
+    // Traces only the dispatcher: the plugin is a script, whose own writes are not tested.
     let words = ["-qq", "-o", log.to_str().unwrap(), "-e", &trace, "-e", &injection, holo.to_str().unwrap(), "apply"];
     let _ = root.run("/usr/bin/strace", &words);
     let was_killed = fs::read_to_string(&log).unwrap_or_default().contains("killed by SIGKILL");
     let _ = fs::remove_file(&log);
     let moment = format!("killed at {call} number {number}");
-    // Whoever has the new value has it from a sender whose value is kept.
+    // A received value implies that the sender's value is stored.
     let (page, values) = (root.read("srv/page"), kept(&root));
     let is_kept = values.contains("8080");
     assert!(page == "80\n" || is_kept, "{moment}: {page} was made of what is not kept: {values}");

@@ -1,4 +1,4 @@
-//! `holo watch`: what is noticed, what is put right again, and what it costs when nothing happens.
+//! `holo watch`: what it detects and repairs, and what it costs while idle.
 
 mod controls;
 mod ends;
@@ -15,12 +15,12 @@ use serde_json::Value;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The time within which something has to be noticed on a machine that has much to do.
+/// How long a busy machine may take to detect a change.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time in which nothing is said, if nothing is to be.
+/// How long to wait when no output is expected.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// A plugin whose entity is where no path tells, so that it watches by itself: a line in a FIFO is an event.
+/// A plugin that watches its entity itself, as no path shows its changes: a line in a FIFO is an event.
 const PLUGIN: &str = include_str!("../../test-scenarios/plugins/watching");
 
 const IN_NAMESPACES: [Need; 2] = [Need::Program("unshare"), Need::Trial("user namespaces", has_user_namespaces)];
@@ -76,12 +76,12 @@ struct Watching {
     process: Process,
     unread: Vec<u8>,
     status: Option<Status>,
-    /// The lines up to the one that says that it watches.
+    /// The lines up to the one that reports that it is watching.
     first: Vec<Value>,
 }
 
 impl Watching {
-    /// Starts it, and waits until it watches.
+    /// Starts it, and waits until it is watching.
     fn start(root: &ScratchRoot, arguments: &[&str]) -> Watching {
         let mut holo = Program::new(built("holo"));
         holo.args(["watch", "--json"]).args(arguments).current_dir(root.path());
@@ -92,7 +92,7 @@ impl Watching {
         watching
     }
 
-    /// Returns the lines up to the first that is this event, which is the last of them.
+    /// Returns the lines up to and including the first one with this event.
     #[track_caller]
     fn until(&mut self, event: &str) -> Vec<Value> {
         let mut lines = Vec::new();
@@ -138,7 +138,7 @@ impl Watching {
         line
     }
 
-    /// Expects that nothing is said.
+    /// Expects no output.
     #[track_caller]
     fn expect_silence(&mut self) {
         let line = self.next(SILENCE);
@@ -155,7 +155,7 @@ impl Watching {
         self.status.and_then(Status::code)
     }
 
-    /// Asks it to end, and expects that it does.
+    /// Requests its end, and expects it.
     #[track_caller]
     fn stop(mut self, root: &ScratchRoot) {
         kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), Signal::TERM).unwrap();
@@ -165,7 +165,7 @@ impl Watching {
     }
 }
 
-/// A root with an overlay of `/etc/motd` and the declared file `/srv/app/conf`.
+/// Returns a root with an overlay of `/etc/motd` and the declared file `/srv/app/conf`.
 fn root() -> ScratchRoot {
     let root = ScratchRoot::new().binary(built("holo")).plugin("files");
     let root =
@@ -189,13 +189,13 @@ fn noticed() {
     watching.expect("returned", "file:/srv/app/conf");
     fs::remove_file(root.join("etc/motd")).unwrap();
     assert_eq!(watching.expect("drifted", "file:/etc/motd")["reason"], "it was removed");
-    // What is about nobody is not looked at.
+    // Unrelated files are not checked.
     fs::write(root.join("etc/other"), "x").unwrap();
     watching.expect_silence();
     watching.stop(&root);
 }
 
-/// Returns the lines of a watch in which everything happens that lines can tell.
+/// Returns the lines of a watch with all kinds of events.
 pub(crate) fn all_lines() -> Vec<Value> {
     let root = root();
     let mut watching = Watching::start(&root, &["--apply"]);
@@ -206,7 +206,7 @@ pub(crate) fn all_lines() -> Vec<Value> {
     lines.extend(watching.until("returned"));
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     lines.extend(watching.until("repaired"));
-    // It is known by now who writes it, if the system tells.
+    // By now the writer is known, if the system supports it.
     fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
     lines.extend(watching.until("drifted"));
     watching.stop(&root);
@@ -225,7 +225,7 @@ fn on_the_way() {
     fs::create_dir(root.join("srv")).unwrap();
     fs::rename(root.join("serve/app"), root.join("srv/app")).unwrap();
     watching.expect("returned", "file:/srv/app/conf");
-    // It is watched where it is now.
+    // The file is watched at its new location.
     fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
     watching.expect("drifted", "file:/srv/app/conf");
     watching.stop(&root);
@@ -270,7 +270,7 @@ fn repaired() {
     watching.expect("drifted", "file:/srv/app/conf");
     watching.expect("repaired", "file:/srv/app/conf");
     assert_eq!(root.read("srv/app/conf"), "port 80\n");
-    // Its own work is no drift.
+    // Its own repair is not drift.
     watching.expect_silence();
     fs::write(root.join("srv/app/conf"), "port 81\n").unwrap();
     assert_eq!(watching.expect("drifted", "file:/srv/app/conf")["needs_force"], true);
@@ -318,7 +318,7 @@ fn fights_of_others() {
         remove(name);
         watching.until("error");
     }
-    // The other one in the same file is the same as before, and one in another file, too.
+    // The other definition in the same file is unchanged, and so is one in another file.
     define(82);
     watching.expect("repaired", "file:/srv/app/one");
     watching.expect_silence();
@@ -327,13 +327,13 @@ fn fights_of_others() {
     watching.until("repaired");
     watching.expect_silence();
     assert!(root.exists("srv/app/new") && !root.exists("srv/app/two"));
-    // Data may be about all of them.
+    // Data may affect all definitions.
     root.write("etc/holo/data.toml", "port = 1\n");
     watching.expect("repaired", "file:/srv/app/two");
     watching.stop(&root);
 }
 
-/// Writes a file in place or beside it, as another manager does, and then waits long enough to be seen.
+/// Writes a file in place or with a rename, like another manager, and stays alive long enough to be identified.
 const OTHER_MANAGER: &str = r#"#!/bin/sh
 if [ "$1" = in-place ]; then echo "port 1" >"$2"; else echo "port 2" >"$2.new"; mv "$2.new" "$2"; fi
 sleep 1
@@ -348,7 +348,7 @@ fn writers() {
         program.arg(how).arg(&conf);
         program.start().unwrap()
     };
-    // Nothing was repaired yet, so nothing is listened to.
+    // There has been no repair yet, so writers are not watched.
     let _first = write("in-place");
     assert_eq!(watching.expect("drifted", "file:/srv/app/conf")["writer"], Value::Null);
     watching.expect("repaired", "file:/srv/app/conf");
@@ -392,7 +392,7 @@ fn told_by_plugins() {
     let mut watching = Watching::start(&root, &["--apply"]);
     watching.expect("repaired", "demo:state");
     fs::remove_file(root.join("run/demo.state")).unwrap();
-    // No path tells of it.
+    // No watched path shows the change.
     watching.expect_silence();
     fs::write(root.join("run/demo.fifo"), "somebody pulled the plug\n").unwrap();
     assert_eq!(watching.expect("drifted", "demo:state")["reason"], "somebody pulled the plug");
@@ -436,14 +436,14 @@ fn memory() {
 fn idle() {
     let root = root();
     let mut watching = Watching::start(&root, &["--apply"]);
-    // From now on it listens to who writes it.
+    // From now on it watches for writers.
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     watching.until("repaired");
     watching.expect_silence();
     let trace = root.join("tmp/calls");
     let mut strace = Program::new("strace");
     strace.args(["-f", "-o"]).arg(&trace).arg("-p").arg(watching.process.id().to_string());
-    // It is ended when its time is over.
+    // It is ended after its time.
     let _ = strace.timeout(Duration::from_secs(4)).grace(Duration::from_secs(1)).run(|_, _| {});
     let calls = fs::read_to_string(&trace).unwrap();
     fs::remove_file(trace).unwrap();
@@ -459,7 +459,7 @@ fn has_user_namespaces() -> bool {
 
 fn unread() {
     let root = root();
-    // The shell waits for both; nothing happens that it could say.
+    // The shell waits for both; no events occur that holo could report.
     let script = "\"$0\" watch --json | head -n 1; echo over";
     let run = root.run("sh", &["-c", script, built("holo").to_str().unwrap()]);
     assert!(run.stdout_lossy().ends_with("\nover\n") && run.stderr.is_empty(), "{run}");

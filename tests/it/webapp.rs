@@ -1,5 +1,5 @@
-//! A web application from an archive, with its user, its configuration from templates, its unit and a health check: installed, upgraded
-//! and taken away on a real systemd. The resource files are those in `examples/webapp/`.
+//! A web application from an archive, with its user, templates, unit and health check: installed, upgraded and removed
+//! on a real systemd. The resource files are those in `examples/webapp/`.
 
 use crate::examples::Example;
 use bstr::ByteSlice;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const INVENTORY: &str = "cat /etc/passwd /etc/group; find /etc /opt /var/cache -maxdepth 4 -printf '%p %M %u %g\n' | grep -v -e /etc/passwd- -e /etc/group- \
                          -e /etc/shadow- -e /etc/gshadow- -e /var/cache/ldconfig | sort; systemctl is-active webapp || true";
 
-/// Archives of both versions: the second one has a file less.
+/// Archives of both versions: the second one has one file less.
 const ARCHIVES: &str = "cd /srv/app && for version in 1 2; do mkdir -p webapp-$version /srv/download; \
                         cp server.py check.py webapp-$version; echo $version >webapp-$version/VERSION; \
                         [ $version = 2 ] || echo old >webapp-$version/only-in-version-1; \
@@ -33,7 +33,7 @@ fn case_of_a_web_application() {
     let machine = Overlay::booted();
     WEBAPP.install("app", "/srv/app", &machine);
     machine.must(ARCHIVES);
-    // The worst order that there is.
+    // The worst possible order.
     let holorc = ["services", "scaffold", "archives", "users-groups", "files"]
         .map(|id| format!("plugin {id}={}\n", binaries::built(&format!("holo-{id}")).display()));
     machine.must("rm -rf /etc/holorc.d; cd /usr/share; mkdir -p holo && cd holo && mkdir -p services scaffold archives users-groups files");
@@ -60,7 +60,7 @@ fn case_of_a_web_application() {
     unchanged(&machine);
     assert_eq!(starts(&machine), 2);
 
-    // It runs, but does not answer with the version that is installed.
+    // It runs, but reports a different version than the installed one.
     machine.must("cp -p /opt/webapp/VERSION /srv/VERSION; echo 3 >/opt/webapp/VERSION");
     let ill = machine.holo(&["apply", "service:webapp"]);
     assert_eq!(ill.status, Some(1), "{ill}");

@@ -1,11 +1,11 @@
-//! `holo why`: what it finds out from data, from package managers, and of a system that is not managed at all.
+//! `holo why`: information from data and package managers, and about an unmanaged system.
 
 use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-/// Makes a package with a configuration file, a program and a resource file, and installs it below the root.
+/// Creates a package with a configuration file, a program and a resource file, and installs it below the root.
 const PACKAGE: &str = r#"
 cd $HOLO_ROOT_DIR
 mkdir -p tmp/rpm
@@ -48,7 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Returns the answer, without the blanks before each line.
+/// Returns the answer, without leading blanks.
 #[track_caller]
 fn why(root: &ScratchRoot, subject: &str, status: i32) -> Vec<String> {
     let run = root.holo(&["why", subject]);
@@ -79,7 +79,7 @@ fn data_that_templates_read_is_named() {
     has(&why(&root, "/srv/a", 0), "data owner in /etc/holo/data/common.toml:1");
     let json = root.holo(&["why", "--json", "/etc/motd"]).stdout_lossy().into_owned();
     assert!(json.contains("\"data\":[{\"key\":\"owner\",\"file\":\""), "{json}");
-    // Data that is broken is said, and the rest of the answer is there.
+    // Invalid data is reported, and the rest of the answer is shown.
     root.write("etc/holo/data/common.toml", "owner = \n");
     let run = root.holo(&["why", "/etc/motd"]);
     assert!(run.success() && run.stderr_lossy().contains("etc/holo/data/common.toml"), "{run}");
@@ -109,7 +109,7 @@ fn data_of_what_plugins_render_is_named() {
     assert_eq!(data("/srv/app"), ["data owner in /etc/holo/data/common.toml:1"]);
 }
 
-/// A root with an overlay and a declared file, both applied.
+/// Returns a root with an overlay and a declared file, both applied.
 fn with_files() -> ScratchRoot {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -134,7 +134,7 @@ fn an_owner_that_was_changed_is_an_edit() {
         fs::set_permissions(root.join(&path[1..]), fs::Permissions::from_mode(0o600)).unwrap();
         has(&why(&root, path, 0), "edited yes: the owner is 1234, and was 0; the mode is 0600, and was 0644");
     }
-    // Nobody has said which group the declared file shall have.
+    // The declared file has no group in its definition.
     chown(root.join("etc/motd"), Some(0), Some(1234)).unwrap();
     fs::set_permissions(root.join("etc/motd"), fs::Permissions::from_mode(0o644)).unwrap();
     has(&why(&root, "/etc/motd", 0), "edited yes: the group is 1234, and was 0");
@@ -157,7 +157,7 @@ fn a_mode_that_was_changed_is_an_edit() {
     has(&why(&root, "/srv/a", 0), "edited yes; see holo diff file:/srv/a");
 }
 
-/// Declared files, overlays, accounts and scaffolds are near each other, and others are not, however little plugins are asked for.
+/// Declared files, overlays, accounts and scaffolds have the right neighbours, even with limited scans.
 fn what_is_needed_and_provided_is_around_it() {
     let root = ScratchRoot::new()
         .binary(built("holo"))
@@ -192,7 +192,7 @@ fn what_is_needed_and_provided_is_around_it() {
     };
     for is_learned in [false, true] {
         if is_learned {
-            // From then on, definitions are known to be right.
+            // From then on, definitions are known to be valid.
             std::thread::sleep(std::time::Duration::from_secs(4));
             let _ = root.holo(&["apply"]);
         }
@@ -230,7 +230,7 @@ fn without_configuration_there_are_packages_still() {
     has(&answer, "package base (modified since)");
     let run = root.holo(&["why", "nothing"]);
     assert_eq!(run.status, Some(1), "{run}");
-    // What is there and cannot be understood leaves open what is managed.
+    // An invalid configuration leaves it open whether the path is managed.
     root.write("etc/holorc", "nonsense\n");
     assert_eq!(root.holo(&["why", "/etc/motd"]).status, Some(255));
 }

@@ -1,4 +1,4 @@
-//! The extraction of a tar, beside tar.
+//! Extracting a tar archive, compared with tar.
 
 use super::{Scene, Step};
 use crate::timing::limits::Least;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const ARCHIVE: &str = "srv/bench.tar";
 const DEFINITION: &str = "usr/share/holo/archives/01-bench.toml";
-/// 20,000 of these make 488 MB.
+/// 20,000 files of this size make 488 MB.
 const FILE_SIZE: usize = 24_400;
 const BLOCK: usize = 512;
 
@@ -42,7 +42,7 @@ pub(super) fn scene() -> Scene {
                 Ok(words)
             })
             .checked(|site, _| is_extracted(site, &site.beside("tree"))),
-            // What the first one has written is not read again.
+            // The files that the first apply wrote are not read again.
             Step::new("second apply", |_| holo(&["apply"]))
                 .at_least(Least::calls(1.0, "`statx` of each file"))
                 .changes_nothing(),
@@ -77,7 +77,7 @@ fn path(number: usize) -> String {
     format!("{:03}/{number:05}.bin", number / 100)
 }
 
-/// A content that no compression and no hole makes small.
+/// Returns a content that compression and sparse files cannot shrink.
 fn content(number: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
     let mut next = || {
@@ -111,7 +111,7 @@ fn prepare(site: &Site) -> Result<()> {
     site.write(DEFINITION, &definition)
 }
 
-/// The header of a file in a tar.
+/// Returns the header of a file in a tar archive.
 fn header(name: &str, size: usize) -> [u8; BLOCK] {
     let mut header = [0; BLOCK];
     let put = |header: &mut [u8; BLOCK], at: usize, text: &str| {
@@ -133,7 +133,7 @@ fn header(name: &str, size: usize) -> [u8; BLOCK] {
 }
 
 fn is_extracted(site: &Site, tree: &Path) -> Result<bool> {
-    // Some of them: reading all would take longer than what is timed.
+    // Only a sample: reading all files would take longer than the timed step.
     for number in (0..site.size).step_by(97) {
         let mut found = Vec::new();
         File::open(tree.join(path(number)))?.read_to_end(&mut found)?;

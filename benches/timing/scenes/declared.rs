@@ -1,4 +1,4 @@
-//! Declared files beside rsync, all at once and each after the one before.
+//! Declared files compared with rsync, all at once and as a chain.
 
 use super::{Scene, Step, content, is_filled, target};
 use crate::timing::limits::Least;
@@ -93,7 +93,8 @@ fn chain_of(name: &'static str, entities: &'static str) -> Scene {
     }
 }
 
-/// Definitions, with an edge from each file to the one before or none, what is there before, and a tree for rsync to copy.
+/// Writes definitions, optionally with an edge from each file to the previous one, the existing files, and a tree for
+/// rsync to copy.
 fn prepare(site: &Site, edge: Option<&str>) -> Result<()> {
     site.plugin("files")?;
     let mut definitions = String::new();

@@ -1,4 +1,4 @@
-//! Overlays beside rsync, which copies the same files.
+//! Overlays compared with rsync copying the same files.
 
 use super::{Scene, Step, content, is_filled, target};
 use crate::timing::limits::Least;
@@ -52,7 +52,7 @@ pub(super) fn scene() -> Scene {
     }
 }
 
-/// A first apply that keeps a record of the run and its inputs, beside one that does not.
+/// A first apply that records the run and its inputs, compared with one that does not.
 pub(super) fn records() -> Scene {
     Scene {
         name: "records",
@@ -87,7 +87,7 @@ pub(super) fn records() -> Scene {
     }
 }
 
-/// Resource files, and in the target tree a stock file for each.
+/// Writes resource files, and a stock file for each of them to the target tree.
 fn prepare(site: &Site) -> Result<()> {
     site.plugin("files")?;
     create_folder(&site.beside(COPY))?;
@@ -103,7 +103,7 @@ fn is_all(site: &Site, output: &[u8]) -> Result<bool> {
 }
 
 fn rsync(site: &Site, options: &str) -> Result<Words> {
-    // The slash has it copy what is in the directory, not the directory.
+    // With the slash, rsync copies the contents of the directory rather than the directory.
     let from = site.root().join(RESOURCES).join("");
     Ok(vec!["rsync".into(), options.into(), from.into(), site.beside(COPY).into()])
 }

@@ -1,4 +1,4 @@
-//! Questions about a year of runs, one each hour, beside grep, which looks through the same records.
+//! Queries about a year of hourly runs, compared with grep on the same records.
 
 use super::{Scene, Step, content, target};
 use crate::timing::limits::Least;
@@ -15,9 +15,9 @@ use std::time::Duration;
 const RESOURCES: &str = "usr/share/holo/files/01-bench";
 /// The same records as text, for grep.
 const RUNS: &str = "export";
-/// A run each hour of a year.
+/// Hourly runs for a year.
 const HOURS: i64 = 365 * 24;
-/// The number of entities that a run changes: the records of a year come near to their limit, 64 MiB.
+/// The number of entities that a run changes. The records of a year come close to their limit of 64 MiB.
 const CHANGED: usize = 3;
 /// The number of lines of a difference.
 const LINES: usize = 60;
@@ -54,12 +54,12 @@ pub(super) fn scene() -> Scene {
     }
 }
 
-/// The entity that only the first run has changed.
+/// Returns the entity that only the first run has changed.
 fn oldest(site: &Site) -> String {
     format!("file:/{}", target(site.size - 1))
 }
 
-/// Resource files, of which none is applied, and the records of a year.
+/// Writes resource files, none of which is applied, and the records of a year.
 fn prepare(site: &Site) -> Result<()> {
     site.plugin("files")?;
     for number in 0..site.size {
@@ -80,13 +80,13 @@ fn prepare(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// The time of the first run.
+/// Returns the time of the first run.
 fn begins(site: &Site) -> Result<Timestamp> {
     let now: Timestamp = fs::read_to_string(site.root().join("begins"))?.parse()?;
     Ok(now.checked_sub(SignedDuration::from_hours(HOURS))?)
 }
 
-/// The records of a run: the last entity is changed by the first run alone, and the others in turns.
+/// Creates the records of a run. The last entity is changed by the first run only, the others in turn.
 fn records(run: &RunId, time: Timestamp, hour: i64, size: usize, lines: &mut Vec<String>) -> Result<()> {
     let turn = usize::try_from(hour).unwrap_or_default() * CHANGED;
     let mut changed: Vec<usize> = (turn..turn + CHANGED).map(|number| number % (size - 1)).collect();
@@ -148,7 +148,7 @@ fn entity(run: &RunId, time: Timestamp, hour: i64, number: usize) -> EntityRecor
 }
 
 fn grep(site: &Site) -> Result<Words> {
-    // Records are strings within the lines, so their quotes are escaped.
+    // Records are strings inside of the lines, so their quotes are escaped.
     let needle = format!("\\\"{}\\\"", oldest(site));
     let mut words: Words = ["grep", "--no-filename", "--fixed-strings", &needle].map(Into::into).to_vec();
     words.push(site.root().join(RUNS).into());

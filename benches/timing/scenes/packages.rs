@@ -1,4 +1,4 @@
-//! Packages that are installed already, beside apt-get and dpkg-query.
+//! Installed packages, compared with apt-get and dpkg-query.
 
 use super::{Scene, Step};
 use crate::timing::limits::Least;
@@ -34,7 +34,7 @@ pub(super) fn scene() -> Scene {
     }
 }
 
-/// The names of as many packages as are asked for.
+/// Returns the names of as many installed packages as the site needs.
 fn names(site: &Site) -> Result<Words> {
     let format = "${db:Status-Abbrev}\\t${binary:Package}\\n";
     let output = site.system()?.run("dpkg-query", &["-W", "-f", format]).stdout.to_string();
@@ -52,6 +52,6 @@ fn prepare(site: &Site) -> Result<()> {
         definitions += &format!("[[package]]\nname = \"{name}\"\n");
     }
     site.write(DEFINITION, &definitions)?;
-    // What is there already becomes known.
+    // The packages that are installed already become known.
     site.output(&holo(&["apply"])?).map(drop)
 }

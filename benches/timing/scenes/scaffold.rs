@@ -1,4 +1,4 @@
-//! A directory that is rendered from templates, beside rsync, which copies the templates.
+//! Rendering a directory from templates, compared with rsync copying the templates.
 
 use super::{Scene, Step};
 use crate::timing::limits::Least;

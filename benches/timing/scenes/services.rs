@@ -1,4 +1,4 @@
-//! Services that are started, beside systemctl, on a system that is booted.
+//! Starting services, compared with systemctl, on a booted system.
 
 use super::{Scene, Step};
 use crate::timing::limits::Least;

@@ -1,11 +1,11 @@
-//! A package, its configuration, its service and an account, brought back on a real apt and a real systemd.
+//! A package, its configuration, its service and an account, rolled back on a real apt and a real systemd.
 
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS_TO_BOOT;
 use holo_testing::{Need, Overlay, binaries, trial_of};
 use libtest_mimic::Trial;
 
-/// A program that says at each start with which configuration, as a package in two versions, and another package.
+/// A program that logs its configuration at each start, packaged in two versions, and another package.
 const REPOSITORY: &str = r#"
 mkdir -p /srv/repository
 make() {
@@ -54,7 +54,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial_of("packages, files, services and accounts are brought back on a real system", &needs, brought_back)]
 }
 
-/// Returns what an apply could change on the machine.
+/// Returns everything on the machine that an apply could change.
 fn state(machine: &Overlay) -> String {
     let inventory = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\n' greeter extra 2>/dev/null | grep ' installed$' || true; \
                      cat /etc/greeter.conf; systemctl is-active greeter || true; systemctl is-enabled greeter || true; \
@@ -85,9 +85,10 @@ fn brought_back() {
     assert_eq!(state(&machine), STATE_OF_FIRST, "{first}");
     machine.must(&format!("{}\n{LATER}", functions()));
     machine.must(SECOND);
-    // The index is fetched anew for what is not known, and a newer version is not that.
+    // The index is refreshed only for unknown versions; a newer version is not unknown.
     machine.must("apt-get --quiet update >/dev/null");
-    // Killed when the package manager is done and nobody has heard of it, so that only what was intended tells whose version that is.
+    // Killed after the package manager has finished but before its result is recorded, so only the recorded intent
+    // tells who installed the version.
     let holo_path = binaries::built("holo").display().to_string();
     machine.write(
         "/etc/apt/apt.conf.d/99deadly",
@@ -106,7 +107,7 @@ fn brought_back() {
     assert!(shown.stdout_lossy().contains("would downgrade greeter 2.0-1 to 1.0-1"), "{shown}");
     assert_eq!(state(&machine), STATE_OF_SECOND);
 
-    // Killed again and again on its way, each time later.
+    // Killed repeatedly, later each time.
     for delay in ["0.02", "0.08", "0.2", "0.35", "0.6", "1"] {
         let script = format!(
             "{holo_path} rollback 1 >/dev/null 2>&1 & pid=$!; sleep {delay}; kill -KILL $pid 2>/dev/null; wait $pid 2>/dev/null || true"
@@ -129,7 +130,8 @@ fn brought_back() {
     let again = holo(&machine, &["apply"]);
     assert_eq!(state(&machine), STATE_OF_SECOND, "{again}");
 
-    // A version that a person has brought is not taken away, and one that nobody offers any more is an error of that package alone.
+    // A manually installed version is not removed, and a version that is no longer available is an error of that
+    // package only.
     machine.must(&format!("{}\nmake greeter 3.0-1; index; apt-get --quiet update >/dev/null; apt-get --yes --quiet install greeter=3.0-1 >/dev/null 2>&1", functions()));
     let refused = machine.holo(&["rollback", "1"]);
     assert_eq!(refused.status, Some(1), "{refused}");
@@ -148,7 +150,7 @@ fn brought_back() {
     assert_eq!(machine.read("/etc/greeter.conf"), "GREETING=first\n", "{failed}");
 }
 
-/// Returns the functions of the script that makes the repository.
+/// Returns the functions of the script that creates the repository.
 fn functions() -> String {
     let (begin, end) = (REPOSITORY.find("make() {").unwrap(), REPOSITORY.find("make greeter").unwrap());
     let index = REPOSITORY.lines().find(|line| line.starts_with("index()")).unwrap();

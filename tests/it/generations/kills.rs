@@ -1,12 +1,12 @@
-//! Kills what keeps a generation, brings the system back to one, or releases it, at every system call that changes something. The next apply puts
-//! everything in order: the system is as one of the generations says, whole, and nothing half done is left behind.
+//! Kills a run that records, restores or releases a generation at every system call that changes a file. After the next
+//! apply the system matches one of the generations completely, and no partial files remain.
 
 use super::{applied, numbers, root_with_two};
 use holo_testing::disturb;
 use holo_testing::{Need, ScratchRoot, trial_of};
 use libtest_mimic::Trial;
 
-/// The calls between which something may have changed on disk.
+/// The system calls around which files may have changed.
 const CALLS: [&str; 16] = [
     "openat",
     "write",
@@ -40,7 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs holo, and kills whatever of it makes the call with this number; true if there was anything to kill.
+/// Runs holo, and kills whichever of its processes makes the call with this number. Returns true if there was a process
+/// to kill.
 fn kill(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize) -> bool {
     let log = root.join("tmp/strace");
     let holo = holo_testing::binaries::built("holo");
@@ -54,7 +55,7 @@ fn kill(root: &ScratchRoot, arguments: &[&str], call: &str, number: usize) -> bo
     killed
 }
 
-/// Demands that nothing half done is there: no files but those that there should be.
+/// Asserts that there are no partial or unexpected files.
 #[track_caller]
 fn is_tidy(root: &ScratchRoot, moment: &str) {
     let directory = root.join("var/lib/holo/.engine/generations");

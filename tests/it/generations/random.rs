@@ -1,4 +1,5 @@
-//! Random cases: after whatever changes of the inputs, a rollback makes the same of a system as the inputs of then make of a fresh one.
+//! Random cases: after arbitrary changes of the inputs, a rollback gives the same system as a first apply of the old
+//! inputs.
 
 use holo_testing::random::{self, Random};
 use holo_testing::{ScratchRoot, binaries::built};
@@ -13,7 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![a_rollback_is_as_good_as_a_fresh_start]
 }
 
-/// Inputs: their contents by their paths, and the paths of those that can be executed.
+/// Inputs: contents by path, including executable ones.
 type Inputs = BTreeMap<String, String>;
 
 fn system() -> ScratchRoot {
@@ -63,7 +64,7 @@ fn vary(inputs: &mut Inputs, random: &mut Random) {
             inputs.insert(path, content);
         }
     }
-    // A scaffold without a source, or a source without a scaffold, is a mistake.
+    // A scaffold without a source, or a source without a scaffold, is an error.
     if !inputs.keys().any(|path| path.starts_with("usr/share/holo/scaffold/web/")) {
         inputs.remove("usr/share/holo/scaffold/web.toml");
     }
@@ -83,7 +84,7 @@ fn put(root: &ScratchRoot, inputs: &Inputs) {
     }
 }
 
-/// Returns what there is in `etc`, but for inputs.
+/// Returns the contents of `etc`, without inputs.
 fn state(root: &ScratchRoot) -> String {
     let dump = root.dump().to_string();
     let separator = format!("{}\n", "-".repeat(40));
@@ -105,7 +106,7 @@ fn a_rollback_is_as_good_as_a_fresh_start() {
             let run = root.holo(&["apply"]);
             assert!(run.success(), "{run}");
             if let Some(&number) = super::numbers(&root).last() {
-                // A run that changed nothing has kept nothing.
+                // A run without changes has recorded no generation.
                 if root.holo(&["generations", "diff", &number.to_string()]).stdout.is_empty() {
                     kept.insert(number, inputs.clone());
                 }

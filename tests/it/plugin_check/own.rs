@@ -1,4 +1,4 @@
-//! Our own plugins: nothing is found in any of them.
+//! Our own plugins, which have no findings.
 
 use super::{check, ensure, repository};
 use holo_testing::{ScratchRoot, binaries::built};
@@ -6,10 +6,10 @@ use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// A plugin with resources to try, in `resources/`, and a system, in `root/`.
+/// A plugin with sample resources in `resources/`, and a system in `root/`.
 struct Sample {
     plugin: &'static str,
-    /// The plugin, or the part of it, that is tried.
+    /// The plugin, or its tested feature.
     what: &'static str,
     fill: fn(ScratchRoot) -> ScratchRoot,
 }

@@ -1,4 +1,4 @@
-//! The steps that a plugin takes on disk, as `strace -y` tells of them.
+//! The steps of a plugin on disk, parsed from the output of `strace -y`.
 
 use bstr::{BString, ByteSlice};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The calls that are steps.
+/// The system calls that are steps.
 pub(super) const CALLS: &[&str] = &[
     "openat",
     "write",
@@ -55,7 +55,8 @@ impl Step {
         matches!(self, Step::Sync(_) | Step::SyncAll)
     }
 
-    /// Returns true if this is on disk after a later step: what is in files if they are synced, and names if their directory is.
+    /// Returns true if a later step makes this one durable: the content of a file when it is synced, a name when its
+    /// directory is.
     pub(super) fn is_synced_by(&self, later: &Step) -> bool {
         let synced = match later {
             Step::SyncAll => return true,
@@ -68,13 +69,13 @@ impl Step {
         }
     }
 
-    /// Returns true if a later step cannot last without this one: a directory that is gone was empty.
+    /// Returns true if a later step cannot be durable without this one: a removed directory was empty.
     pub(super) fn is_implied_by(&self, later: &Step) -> bool {
         let Step::RemoveDirectory(directory) = later else { return false };
         self.names().iter().any(|name| name.parent() == Some(directory))
     }
 
-    /// Returns the names that the step gives or takes.
+    /// Returns the names that the step creates or removes.
     fn names(&self) -> Vec<&PathBuf> {
         match self {
             Step::Rename(from, to) | Step::Link(from, to) => vec![from, to],
@@ -87,7 +88,7 @@ impl Step {
         }
     }
 
-    /// Takes the step, unless one that is lost has to come before.
+    /// Performs the step, unless it depends on a lost one.
     pub(super) fn take(&self) {
         let _ = match self {
             Step::Create(path) => fs::write(path, "").and_then(|()| change_mode(path, 0o600)),
@@ -135,7 +136,7 @@ pub(super) fn read(log: &str, below: &[PathBuf]) -> Vec<Step> {
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-/// Returns the step that a call is, if it has changed or synced anything, and a path that it is about.
+/// Returns the step of a call, if it has changed or synced a file, and the path of that file.
 fn step_of(call: &str) -> Option<(PathBuf, Step)> {
     let (name, rest) = call.split_once('(')?;
     let words = words(rest);
@@ -168,7 +169,7 @@ fn step_of(call: &str) -> Option<(PathBuf, Step)> {
         "copy_file_range" | "sendfile" if *result == "0" => return None,
         "copy_file_range" => Step::Copy(path(0), path(2)),
         "sendfile" => Step::Copy(path(1), path(0)),
-        // Copies for a record of the run are not among the files that are looked at.
+        // Copies for the record of the run are not compared.
         "pwrite64" => return None,
         other => panic!("{other} is not simulated: {call}"),
     };
@@ -189,7 +190,7 @@ fn step_of(call: &str) -> Option<(PathBuf, Step)> {
     Some((about, step))
 }
 
-/// Splits the arguments of a call, and adds its result.
+/// Splits the arguments of a call, and appends its result.
 fn words(rest: &str) -> Vec<BString> {
     let mut words = vec![BString::default()];
     let (mut quoted, mut escaped, mut in_path) = (false, false, false);

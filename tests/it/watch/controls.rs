@@ -1,4 +1,4 @@
-//! What entities say about when they may be worked on, while they are watched.
+//! Entities with limits on when they may be worked on, while they are watched.
 
 use super::Watching;
 use crate::controls::{other_hours, root};
@@ -12,7 +12,7 @@ pub(super) fn polled() {
     ["state/a", "state/b"].iter().for_each(|path| fs::remove_file(root.join(path)).unwrap());
     watching.expect("drifted", "x:a");
     watching.expect("repaired", "x:a");
-    // No path tells of the other one.
+    // No watched path shows the other one.
     watching.expect_silence();
     assert!(!root.exists("state/b"));
     watching.stop(&root);
@@ -41,7 +41,7 @@ pub(super) fn noop() {
     assert!(!root.exists("state/a"));
     root.write("state/a", "");
     watching.expect("returned", "x:a");
-    // It is to be refreshed, and is not.
+    // It is due for a refresh that is on hold.
     fs::remove_file(root.join("state/b")).unwrap();
     watching.expect("drifted", "x:b");
     watching.expect("repaired", "x:b");
@@ -60,7 +60,7 @@ pub(super) fn scheduled() {
     watching.expect("repaired", "x:a");
     assert_eq!(watching.expect("drifted", "x:b")["reason"], "restart");
     watching.expect_silence();
-    // Definitions are read anew, and it is its time.
+    // Definitions are read again, and the schedule is open.
     root.write("report", report("0-24"));
     root.write("etc/holorc", "plugin x\n\n");
     watching.expect("repaired", "x:b");

@@ -23,16 +23,16 @@ pub(super) fn converged() {
 }
 
 pub(super) fn failed() {
-    // There is a file where there should be a directory.
+    // A file is in the place of a directory.
     let never = APP.replace("/srv/app/conf", "/srv/file/below");
     let root = root().file("srv/file", "").resource("files/never.toml", &never);
-    // Everything else becomes as it should be.
+    // All other entities are repaired.
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     assert_eq!(code(&root, &["--apply"]), Some(1));
     assert!(root.exists("srv/app/conf"));
     assert_eq!(code(&root, &["--apply", "file:/srv/file/below"]), Some(1));
     assert_eq!(code(&root, &["--apply", "file:/srv/app/conf"]), Some(0));
-    // So does what requires it.
+    // So does an entity that requires it.
     root.write("usr/share/holo/files/app.toml", format!("{APP}requires = [\"file:/srv/file/below\"]\n"));
     fs::remove_file(root.join("srv/app/conf")).unwrap();
     assert_eq!(code(&root, &["--apply", "file:/srv/app/conf"]), Some(1));
@@ -43,7 +43,7 @@ pub(super) fn flawed() {
     let root = root();
     root.write("usr/share/holo/files/bad.toml", "[[file]]\npath = 1\n");
     assert_eq!(code(&root, &[]), Some(1));
-    // That it is about others does not hinder this one.
+    // An error about other entities does not affect this one.
     assert_eq!(code(&root, &["file:/srv/app/conf"]), Some(0));
     fs::remove_file(root.join("usr/share/holo/files/bad.toml")).unwrap();
     assert_eq!(code(&root, &[]), Some(0));
@@ -55,7 +55,7 @@ pub(super) fn flawed() {
 
 pub(super) fn changed_meanwhile() {
     let root = controls::root("ENTITY: x:a\nPOLL: 1s\n");
-    // Each second something happens to it: there is no quiet of three.
+    // An event every second, so there is never a quiet period of three.
     let mut watching = Watching::start(&root, &["--apply", "--for", "3s"]);
     watching.expect("repaired", "x:a");
     for round in 1..=3 {
@@ -66,7 +66,7 @@ pub(super) fn changed_meanwhile() {
         }
     }
     watching.expect("error", "x:a");
-    // It has been repaired three times, and is left alone: it is not as desired.
+    // It has been repaired three times, and is abandoned in the wrong state.
     assert_eq!(watching.end(), Some(3));
     assert!(!root.exists("state/a"));
 }

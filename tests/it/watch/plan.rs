@@ -1,11 +1,11 @@
-//! What is looked at and repaired together: what an entity requires, and what depends on it.
+//! Entities that are checked and repaired together: requirements and dependents.
 
 use super::Watching;
 use crate::controls::root;
 use holo_testing::ScratchRoot;
 use std::fs;
 
-/// Returns a root with files in `state/` for these entities, so that they are as desired.
+/// Returns a root with files in `state/` for these entities, so that they are in their desired state.
 fn desired(report: &str, entities: &[&str]) -> ScratchRoot {
     let root = root(report);
     entities.iter().for_each(|name| root.write(format!("state/{name}"), ""));
@@ -21,7 +21,7 @@ pub(super) fn required() {
     let report = "ENTITY: x:a\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nREQUIRES: x:b\nWATCH: /state/c\n";
     let root = desired(report, &["a", "b", "c"]);
     let mut watching = Watching::start(&root, &["--apply"]);
-    // No path tells of these.
+    // No watched path shows these.
     ["state/a", "state/b"].iter().for_each(|path| remove(&root, path));
     watching.expect_silence();
     remove(&root, "state/c");
@@ -39,7 +39,7 @@ pub(super) fn dependents() {
     watching.expect("drifted", "x:a");
     watching.expect("repaired", "x:a");
     watching.expect("repaired", "x:b");
-    // That one comes after it, and does not depend on it.
+    // That entity follows it, but does not depend on it.
     watching.expect_silence();
     assert!(!root.exists("state/c"));
     watching.stop(&root);
@@ -56,7 +56,7 @@ pub(super) fn hindered() {
     remove(&root, "srv/app/other");
     let error = watching.expect("error", "file:/srv/app/other")["text"].to_string();
     assert!(error.contains("which is not in its desired state (--force is needed)"), "{error}");
-    // Nothing happens to the other one by then.
+    // No event of the other one occurs by then.
     root.write("srv/app/conf", "port 80\n");
     watching.expect("returned", "file:/srv/app/conf");
     watching.expect("drifted", "file:/srv/app/other");
@@ -82,7 +82,7 @@ pub(super) fn left_alone() {
     watching.stop(&root);
 }
 
-/// A plugin whose entity is the file `state/token`. It sends what is in that, which is something else each time.
+/// A plugin whose entity is the file `state/token`. It sends the content, which differs each time.
 const TOKEN: &str = r#"#!/bin/sh
 token=$HOLO_ROOT_DIR/state/token
 case $1 in

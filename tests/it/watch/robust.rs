@@ -1,4 +1,4 @@
-//! What happens to a watch itself, and to the system below it.
+//! Disturbances of a watch itself, and of the system below it.
 
 use super::{SILENCE, Watching};
 use crate::controls;
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs a script as root of namespaces of its own, in which `holo` is its first argument. What it mounts is gone afterwards.
+/// Runs a script as root in new namespaces, with `holo` as its first argument. Its mounts disappear afterwards.
 fn in_namespaces(root: &ScratchRoot, script: &str) -> Run {
     let holo = built("holo");
     let words = ["--user", "--map-root-user", "--mount", "sh", "-ec", script, "sh", holo.to_str().unwrap()];
@@ -103,7 +103,7 @@ pub(super) fn overflow() {
     let plugin = controls::PLUGIN.replace("scan)", "scan) echo scan >>\"$HOLO_ROOT_DIR/log\";");
     let root = root.script("usr/lib/holo/holo-x", plugin).file("report", "ENTITY: x:a\n").file("state/a", "");
     let mut watching = Watching::start(&root, &[]);
-    // No path tells of it.
+    // No watched path shows the change.
     fs::remove_file(root.join("state/a")).unwrap();
     root.write("log", "");
     watching.expect_silence();
@@ -111,7 +111,7 @@ pub(super) fn overflow() {
     kill_process(id, Signal::STOP).unwrap();
     let queue: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     let mut files = ["one", "other"].map(|name| File::create(root.join("srv/app").join(name)).unwrap());
-    // The kernel makes one event of two that are equal and follow each other.
+    // The kernel merges equal consecutive events.
     for _ in 0..=queue / 2 {
         files.iter_mut().for_each(|file| file.write_all(b"x").unwrap());
     }
@@ -122,7 +122,7 @@ pub(super) fn overflow() {
     watching.stop(&root);
 }
 
-/// A root whose entity takes long to be repaired, and a watch that is at it.
+/// Returns a root whose entity takes long to repair, and a watch that is repairing it.
 fn in_repair() -> (ScratchRoot, Watching) {
     let root = controls::root("ENTITY: x:a\nWATCH: /state/a\n");
     let slow = controls::PLUGIN.replace("apply)", "apply)\nwhile [ -e \"$HOLO_ROOT_DIR/slow\" ]; do sleep 0.1; done;");
@@ -139,14 +139,14 @@ pub(super) fn killed() {
     let (root, mut watching) = in_repair();
     kill_process(Pid::from_raw(watching.process.id().cast_signed()).unwrap(), Signal::KILL).unwrap();
     watching.end();
-    // It could not remove its cache. The plugin is at work still, which is waited for.
+    // It could not remove its cache. The plugin is still running, and is waited for.
     let caches: Vec<_> = fs::read_dir(root.join("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
     let mut watching = Watching::start(&root, &["--apply"]);
     assert_eq!(watching.first[0]["event"], "drifted");
     let warning = watching.until("warning").pop().unwrap()["text"].to_string();
     assert!(warning.contains("was killed, and what it had started is still at work"), "{warning}");
     fs::remove_file(root.join("slow")).unwrap();
-    // It may be the one or the other that brings it back.
+    // Either of the two may repair it.
     let begun = Instant::now();
     while !watching.next(SILENCE).is_some_and(|line| line["event"] == "repaired" || line["event"] == "returned") {
         assert!(begun.elapsed() < super::PATIENCE);
