@@ -294,8 +294,8 @@ fn refused() {
         "file:/etc/a: owner: something is wrong that cannot be shown",
         "file:/etc/b: if: an encrypted value cannot be used here",
         "file:/etc/c: mode: something is wrong that cannot be shown",
-        "d.holotemplate: the template holds a value that is encrypted in data; write sensitive = true",
-        "overlaid.conf.holotemplate: the template holds a value that is encrypted in data; write [[overlay]] path = \
+        "d.holotemplate: the template contains an encrypted value; set sensitive = true",
+        "overlaid.conf.holotemplate: the template contains an encrypted value; set [[overlay]] path = \
          \"/etc/overlaid.conf\", sensitive = true",
     ] {
         assert!(said.contains(words), "{words} is not in {applied}");

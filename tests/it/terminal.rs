@@ -109,7 +109,7 @@ fn hints_about_files() {
     let error = "!! skipping target: not a manageable file";
     let root = files().resource("files/10-x/etc/missing", "x\n");
     for verb in ["apply", "check"] {
-        hint(&root, verb, error, "/etc/missing: a package has to bring it first");
+        hint(&root, verb, error, "/etc/missing does not exist: install its package first");
     }
     let root = files().resource("files/etc/motd", "x\n").file("etc/motd", "stock\n");
     hint(&root, "apply", error, "put the file below");

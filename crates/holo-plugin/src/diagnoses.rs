@@ -28,8 +28,8 @@ pub fn missing_programs(host: &Host, programs: &[&str], what: &str) -> Option<Di
 /// Finds files left behind by an apply that was interrupted during a change.
 fn interrupted(host: &Host) -> Option<Diagnosis> {
     let unfinished = first_unfinished(host.state_dir(), DEPTH)?;
-    let title = format!("{} is left of a change that was not finished", unfinished.display());
-    Some(Diagnosis::new(Level::Warning, title, "the next apply puts it in order"))
+    let title = format!("{} was left behind by an unfinished change", unfinished.display());
+    Some(Diagnosis::new(Level::Warning, title, "the next apply recovers it"))
 }
 
 fn first_unfinished(folder: &Path, depth: usize) -> Option<PathBuf> {
@@ -52,7 +52,7 @@ fn first_unfinished(folder: &Path, depth: usize) -> Option<PathBuf> {
 fn exposed(host: &Host) -> impl Iterator<Item = Diagnosis> {
     crate::definitions::exposed_files(host.resources()).into_iter().map(|path| {
         let path = path.display();
-        let title = format!("{path} has something in it that is declared sensitive, and everybody can read it");
+        let title = format!("{path} contains sensitive definitions, and is world-readable");
         Diagnosis::new(Level::Warning, title, format!("chmod o-r {path}"))
     })
 }

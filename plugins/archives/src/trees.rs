@@ -71,7 +71,7 @@ pub(crate) fn pending_removal(
 /// Prints warnings for files that are kept because of overlays.
 pub(crate) fn warn_of_waiting(paths: &[PathBuf], output: &mut Output<'_>) {
     for path in paths {
-        output.warning(format!("{} comes back when nothing is laid over it any more", path.display()));
+        output.warning(format!("{} will be restored when its overlay is removed", path.display()));
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn adopt(
         // The ID of an edit is not that of a file.
         ManagedFile::Edit(_) => Adopted::Unknown,
         ManagedFile::OverlayAfter(..) => {
-            output.error(format!("cannot adopt {id}: what defines it has changed since; apply that first"));
+            output.error(format!("cannot adopt {id}: its definition has changed; apply it first"));
             Adopted::Failed
         }
         ManagedFile::Contradicted(contradicted) => {

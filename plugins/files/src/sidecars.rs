@@ -45,10 +45,7 @@ pub(crate) fn refuse_idle(
             Some(location) => format!("this path is declared in {location}; write these keys there"),
             None => {
                 let directory = host.resources().weakest().display();
-                format!(
-                    "nothing is laid over this path; a resource file for it is {directory}/10-NAME{}",
-                    path.display()
-                )
+                format!("this path has no overlay; its resource file would be {directory}/10-NAME{}", path.display())
             }
         };
         output.error(format!("{}: {id}: {reason}", common.location));

@@ -167,7 +167,7 @@ impl Plan {
             {
                 let shown = circumstances.host.below_root(path);
                 return Err(ScaffoldError::Never(format!(
-                    "{} is a directory with something in it, and would become a file",
+                    "{} is a directory that is not empty, and would become a file",
                     shown.display()
                 )));
             }

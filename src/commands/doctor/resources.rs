@@ -48,7 +48,7 @@ fn unread(path: &Path, configuration: &Configuration, findings: &mut Findings<'_
         return;
     }
     let remedy = did_you_mean(&name, known).unwrap_or_else(|| format!("ask for the plugin in holorc.d: plugin {name}"));
-    findings.warn(format!("{} is read by nobody: no plugin {name} is asked for", path.display()), remedy);
+    findings.warn(format!("{} is not used: plugin {name} is not configured", path.display()), remedy);
 }
 
 fn leftovers(directory: &Path, findings: &mut Findings<'_>) {

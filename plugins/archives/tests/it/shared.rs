@@ -467,7 +467,7 @@ fn what_is_laid_over_has_the_new_version_as_its_base() {
         let run = apply(&root);
         settled(&root);
         if first != "overlay" {
-            assert!(run.stderr_lossy().contains("/etc/app/conf comes back when nothing is laid over it"), "{run}");
+            assert!(run.stderr_lossy().contains("/etc/app/conf will be restored when its overlay is removed"), "{run}");
             assert_eq!(root.read("etc/app/conf"), "over two\n");
             assert!(!root.exists("etc/app/other"));
         } else {
@@ -493,7 +493,7 @@ fn what_the_new_version_lacks_goes_with_what_is_laid_over_it() {
     let root = overlaid();
     root.write("usr/share/a", Tar::new().file("other", "two\n").end());
     let run = apply(&root);
-    assert!(run.stderr_lossy().contains("/etc/app/conf comes back when nothing is laid over it"), "{run}");
+    assert!(run.stderr_lossy().contains("/etc/app/conf will be restored when its overlay is removed"), "{run}");
     let _ = apply(&root);
     settled(&root);
     assert_eq!(root.read("etc/app/conf"), "over one\n");

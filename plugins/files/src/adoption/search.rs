@@ -125,7 +125,7 @@ impl Search<'_> {
     fn changed(&self, path: &Path, metadata: &Metadata, file: &PackagedFile) -> Option<String> {
         let digest = file.digest.as_ref().filter(|_| metadata.is_file() && metadata.len() <= MAX_SIZE)?;
         let is_as_brought = digest.is_of(&self.content(path)?)?;
-        (!is_as_brought).then(|| format!("not as {} has brought it", file.package))
+        (!is_as_brought).then(|| format!("changed from the version in package {}", file.package))
     }
 
     /// Returns the reason to adopt a file that belongs to no package.
@@ -148,7 +148,7 @@ impl Search<'_> {
         }
         match self.exclusions.generated(name) {
             Some(sum) if sum.is_of(&self.content(path)?) == Some(true) => None,
-            Some(_) => Some("changed since its package has generated it"),
+            Some(_) => Some("changed since its package generated it"),
             None => Some("a file of no package"),
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn leave_out(found: &mut Vec<Candidate>, output: &mut Output<'_>) {
     for (directory, count) in counts {
         let directory = directory.strip_prefix(crate::overlay::PREFIX).unwrap_or(&directory).as_bstr();
         output.warning(format!(
-            "{count} files of no package in {directory} are left out: so many are software, which an archive would bring"
+            "{count} files of no package in {directory} are not adopted: such a large directory is installed software, which an archive can provide"
         ));
     }
 }
@@ -53,7 +53,7 @@ mod tests {
         assert!(found.iter().all(|candidate| candidate.id.starts_with(b"file:/usr/local/bin/")));
         assert_eq!(
             said.0,
-            ">> 51 files of no package in /usr/local/libexec/x are left out: so many are software, which an archive would bring\n"
+            ">> 51 files of no package in /usr/local/libexec/x are not adopted: such a large directory is installed software, which an archive can provide\n"
         );
     }
 }

@@ -258,7 +258,7 @@ impl<'a> Accesses<'a> {
 
 fn changed_by_others(place: &PathHandle, missing: &Access) -> DeclaredError {
     let shown = place.shown().display().to_string();
-    DeclaredError::NeedsForce(format!("somebody has changed {} of {shown}", missing.parts()))
+    DeclaredError::NeedsForce(format!("manual change of {} of {shown}", missing.parts()))
 }
 
 /// Returns the metadata of a file or directory, or `None` for other types and missing paths.

@@ -190,7 +190,7 @@ fn validate_link(target: &str) -> Result<(), Invalid> {
 
 fn validate_suffix(suffix: &str) -> Result<(), Invalid> {
     if suffix.is_empty() || suffix.contains(['/', '\0']) {
-        return Err(Invalid::new("backup", format!("{suffix:?} cannot be the end of a name")));
+        return Err(Invalid::new("backup", format!("{suffix:?} is not a valid suffix")));
     }
     Ok(())
 }

@@ -178,11 +178,11 @@ impl<'a> Executor<'a> {
             return Ok(Applied::Unchanged);
         }
         if waits {
-            output.warning(format!("{shown} comes back when nothing is laid over it any more"));
+            output.warning(format!("{shown} will be restored when its overlay is removed"));
         }
         let is_left = || Ok::<_, DeclaredError>(self.inspection.tracker.state(&path)? != State::Absent);
         if base == State::Absent && before != State::Absent && is_left()? {
-            return Ok(Applied::Changed(vec![format!("left {shown}, as there is something in it")]));
+            return Ok(Applied::Changed(vec![format!("kept {shown}, because it is not empty")]));
         }
         let back = words::back(&base, &before);
         let what = if back == words::FORGET { remembered.id.clone() } else { shown };

@@ -126,7 +126,9 @@ impl<'a> Inspection<'a> {
             let current = self.tracker.state_of(&subject.remembered.base, &path)?;
             if self.tracker.decide(&path, Some(track), &current, &track.base)? == Decision::NeedsForce && !force {
                 let shown = self.shown(&path);
-                return Err(DeclaredError::NeedsForce(format!("{shown} was made before, and has been changed")));
+                return Err(DeclaredError::NeedsForce(format!(
+                    "{shown} was provisioned earlier, and has been changed since"
+                )));
             }
             leftovers.insert(path, current);
         }

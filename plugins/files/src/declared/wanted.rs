@@ -206,7 +206,7 @@ pub(super) fn content(definition: &FileDefinition, host: &Host) -> Result<Option
     let text = bytes.to_str().map_err(|_| DeclaredError::Never(format!("the template {name} is not UTF-8")))?;
     let rendered = host.templates().render(&name, text, &serde_json::Map::new())?;
     if rendered.is_sensitive() && !definition.sensitive {
-        let problem = "the template holds a value that is encrypted in data; write sensitive = true";
+        let problem = "the template contains an encrypted value; set sensitive = true";
         return Err(DeclaredError::Never(format!("{name}: {problem}")));
     }
     Ok(Some(rendered.text.into_bytes()))
@@ -220,11 +220,11 @@ fn everything_gone(definition: &FileDefinition, path: &Path, tracker: &Tracker) 
     let is_empty = tracker.place(&path.join("x")).siblings()?.is_empty();
     if !is_empty && !definition.force {
         return Err(DeclaredError::Never(format!(
-            "{shown} is a directory with something in it; force = true would remove it"
+            "{shown} is a directory that is not empty; set force = true to remove it"
         )));
     }
     if !is_empty && is_protected {
-        return Err(DeclaredError::Never(format!("{shown} is a directory of the system, which is not removed")));
+        return Err(DeclaredError::Never(format!("{shown} is a system directory and cannot be removed")));
     }
     collect(path, tracker, None, &mut states)?;
     Ok(Wanted { states, bytes: None })

@@ -52,7 +52,7 @@ impl Target<'_> {
         let images = &self.layout.images;
         let refuse = |reason: &str| Err(EvaluationError(reason.to_owned()));
         let Some(current) = Image::load(&images.target(&entity.path))? else {
-            return refuse("it was deleted, which no resource file of an overlay can say");
+            return refuse("it was deleted, which a resource file cannot express");
         };
         if let Some(reason) = waiting_version(&entity.path, &self.layout, self.host)? {
             return Err(EvaluationError(reason));
@@ -211,7 +211,9 @@ fn waiting_version(path: &Path, layout: &Layout, host: &Host) -> Result<Option<S
     Ok(waiting.map(|(stock, current)| {
         let [stock, current] = [stock.shown(), current.shown()].map(|path| path.display().to_string());
         let beside = if stock == host.below_root(path).display().to_string() { current } else { stock };
-        format!("{beside} is beside it, so that an apply would take a new version of its package; apply or remove that first")
+        format!(
+            "{beside} exists, which an apply would take for a new version from its package; apply or remove it first"
+        )
     }))
 }
 

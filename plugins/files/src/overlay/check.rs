@@ -114,7 +114,7 @@ fn try_check(
     let is_desired = is_desired?;
     let mut changes = Vec::new();
     if waiting.is_some() {
-        changes.push(format!("would take the new version beside {shown} as its base"));
+        changes.push(format!("would use the new version next to {shown} as its base"));
     }
     if !is_desired {
         if !is_ours(&current, provisioned.as_ref(), &base)? && !keeps_changes? {

@@ -153,9 +153,8 @@ fn template_content(
     let rendered = rendered.map_err(|fault| EvaluationError(fault.to_string()))?;
     if rendered.is_sensitive() && !entity.is_sensitive() {
         let path = entity.path.display();
-        let problem =
-            format!("a value that is encrypted in data; write [[overlay]] path = \"{path}\", sensitive = true");
-        return Err(EvaluationError(format!("{name}: the template holds {problem}")));
+        let problem = format!("an encrypted value; set [[overlay]] path = \"{path}\", sensitive = true");
+        return Err(EvaluationError(format!("{name}: the template contains {problem}")));
     }
     let written = result.create()?.write_all(rendered.text.as_bytes());
     written.map_err(|error| PathError::new("write", result.shown(), error))?;

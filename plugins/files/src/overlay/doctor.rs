@@ -30,7 +30,7 @@ pub(crate) fn diagnose(host: &Host) -> Vec<Diagnosis> {
     found.extend(without_disambiguator(&resources));
     found.extend(beside_targets(host));
     if found.is_empty() {
-        found.push(Diagnosis::new(Level::Ok, "no new stock file waits, and every overlay is where it is read", ""));
+        found.push(Diagnosis::new(Level::Ok, "no new stock files, and all resource files are used", ""));
     }
     found
 }
@@ -39,7 +39,8 @@ fn distribution(host: &Host) -> Option<Diagnosis> {
     let Distribution::Unknown(ids) = Distribution::of(host.system().os_release()) else { return None };
     let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
     let title = format!("the distribution is not recognised by the IDs in os-release: {ids}");
-    let remedy = "new versions of configuration files are not found beside their targets; ID_LIKE may name a distribution like it";
+    let remedy =
+        "new versions of configuration files are not detected; set ID_LIKE in os-release to a similar distribution";
     Some(Diagnosis::new(Level::Warning, title, remedy))
 }
 
@@ -54,7 +55,10 @@ fn resource(file: &ResourceFile, host: &Host) -> Option<Diagnosis> {
     }
     if let Some(directory) = first.to_str().filter(|first| DIRECTORIES.contains(first)) {
         let target = host.below_root(&Path::new("/").join(rest));
-        let title = format!("{shown} is laid over {}, as {directory} is taken for a disambiguator", target.display());
+        let title = format!(
+            "{shown} is an overlay of {}, because {directory} is taken for the disambiguator",
+            target.display()
+        );
         return Some(Diagnosis::new(
             Level::Warning,
             title,
@@ -80,7 +84,7 @@ fn without_disambiguator(resources: &[ResourceFile]) -> Vec<Diagnosis> {
     let unread = beside.iter().filter(|file| !is_definition(file) && !is_source(file));
     let diagnosis = |file: &&ResourceFile| {
         let title =
-            format!("{} is read by nobody: it is in no disambiguator, and no definition names it", file.path.display());
+            format!("{} is not used: it is in no disambiguator, and no definition refers to it", file.path.display());
         Diagnosis::new(Level::Warning, title, "move it to where it is to be laid over something: 10-NAME/PATH")
     };
     unread.map(diagnosis).collect()
@@ -98,7 +102,7 @@ fn beside_targets(host: &Host) -> impl Iterator<Item = Diagnosis> {
         };
         let shown = entry.path().display();
         if target(TEMPORARY).is_some() {
-            let title = format!("{shown} is left of an apply that was ended");
+            let title = format!("{shown} was left behind by an interrupted apply");
             return Some(Diagnosis::new(
                 Level::Warning,
                 title,
@@ -108,11 +112,11 @@ fn beside_targets(host: &Host) -> impl Iterator<Item = Diagnosis> {
         let target = STOCK.iter().find_map(|suffix| target(suffix))?;
         let below = target.strip_prefix(host.root()).unwrap_or(&target);
         let is_managed = host.state_dir().join(BASE).join(below).symlink_metadata().is_ok();
-        let title = format!("{shown} waits: a new version of {}", target.display());
+        let title = format!("{shown} is a new version of {}", target.display());
         let remedy = if is_managed {
             format!("holo apply file:/{}", below.display())
         } else {
-            format!("nobody manages it: merge it by hand, then: rm {shown}")
+            format!("it is unmanaged: merge it by hand, then: rm {shown}")
         };
         Some(Diagnosis::new(Level::Warning, title, remedy))
     })

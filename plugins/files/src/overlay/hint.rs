@@ -37,7 +37,7 @@ pub(crate) fn missing_target(entity: &FileEntity, output: &mut Output<'_>) {
             .or_else(|| misplaced(entity, resource))
     });
     output.warning(hint.unwrap_or_else(|| {
-        format!("there is no {target}: a package has to bring it first, or a definition [[file]], which makes it, takes the place of this file")
+        format!("{target} does not exist: install its package first, or replace this file with a [[file]] definition")
     }));
 }
 

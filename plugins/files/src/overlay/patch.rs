@@ -35,7 +35,7 @@ fn apply(entity: &FileEntity, resource: &Resource, input: &Image, layout: &Layou
         // A hunk of a private file is not shown.
         let header = error.hunk.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let hunk = if is_private { header } else { error.hunk.trim_ascii_end() };
-        failed(&format!("{name}: {error}, so that nothing is written:\n{}", String::from_utf8_lossy(hunk)))
+        failed(&format!("{name}: {error}; the target is not changed:\n{}", String::from_utf8_lossy(hunk)))
     })
 }
 

@@ -199,7 +199,7 @@ fn validate(
 ) -> Result<(), EvaluationError> {
     let skipping = |reason: String| EvaluationError(format!("skipping target: {reason}"));
     let Some(content) = read(desired)? else {
-        return Err(skipping("it would be a symlink, which no program can validate".to_owned()));
+        return Err(skipping("it would be a symlink, which cannot be validated".to_owned()));
     };
     validation.run(&entity.path, &content, entity.host(), output).map_err(|ValidationError(reason)| skipping(reason))
 }

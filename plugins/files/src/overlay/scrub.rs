@@ -69,7 +69,7 @@ impl Scrubbed {
     fn words(self, entity: &FileEntity, restore: &str, forget: &str) -> String {
         match self {
             Scrubbed::Restored => format!("{restore} {}", entity.shown_target().display()),
-            Scrubbed::AsItWas => format!("{forget} file:{}, which is as it was", entity.path.display()),
+            Scrubbed::AsItWas => format!("{forget} file:{}, which is in its original state", entity.path.display()),
             Scrubbed::Gone => format!("{forget} file:{}, which is gone", entity.path.display()),
         }
     }

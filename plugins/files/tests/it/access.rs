@@ -181,13 +181,13 @@ fn changed_acl() {
     applied(&root);
     setfacl(&root, &["-m", "u:1001:r,u:1002:r"], "etc/x");
     let theirs = acl(&root, "etc/x");
-    refused(&root, "somebody has changed the ACL of");
+    refused(&root, "manual change of the ACL of");
     assert_eq!(acl(&root, "etc/x"), theirs);
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!(acl(&root, "etc/x"), "user::rw-,user:1001:rw-,group::r--,mask::rw-,other::r--");
     setfacl(&root, &["-m", "u:1001:r"], "etc/x");
     undeclare(&root);
-    refused(&root, "somebody has changed the ACL of");
+    refused(&root, "manual change of the ACL of");
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!(acl(&root, "etc/x"), "user::rw-,group::r--,other::r--");
 }
@@ -246,7 +246,7 @@ fn manual_change_comes_first() {
     setfacl(&root, &["-m", "u:1002:r"], "etc/x");
     declare(&root, "[[file]]\npath = \"/etc/x\"\ncontent = \"z\\n\"\nmode = \"0660\"\nacl = [\"u:alice:r\"]\n");
     assert_eq!(root.holo(&["check"]).status, Some(3));
-    refused(&root, "somebody has changed the ACL of");
+    refused(&root, "manual change of the ACL of");
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!((root.read("etc/x"), mode(&root, "etc/x")), ("z\n".into(), 0o660));
     unchanged(&root);
@@ -475,7 +475,7 @@ fn changed_below() {
     chmod(&root, "srv/www/b", 0o604);
     applied(&root);
     chmod(&root, "srv/www/a", 0o606);
-    refused(&root, "somebody has changed the mode of");
+    refused(&root, "manual change of the mode of");
     assert!(root.holo(&["apply", "--force"]).success());
     assert_eq!((mode(&root, "srv/www/a"), mode(&root, "srv/www/b")), (0o640, 0o640));
 }

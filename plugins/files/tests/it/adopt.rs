@@ -34,7 +34,7 @@ fn patched() {
     fs::remove_dir_all(root.join("build")).unwrap();
 
     let run = root.holo(&["adopt", "--all"]);
-    assert!(run.success() && run.stdout.contains_str("not as web has brought it"), "{run}");
+    assert!(run.success() && run.stdout.contains_str("changed from the version in package web"), "{run}");
     assert!(root.read(PATCH).contains_str("-three\n+3\n"), "{}", root.read(PATCH));
     // The resource directory of packages may be missing.
     fs::create_dir_all(root.join("usr/share/holo/files")).unwrap();

@@ -423,14 +423,14 @@ fn directories() {
         .symlink("srv/old/link", "deep/file");
     let before = root.dump();
     declare(&root, "[[file]]\npath = \"/srv/old\"\nensure = \"absent\"\n");
-    refused(&root, "srv/old is a directory with something in it; force = true would remove it");
+    refused(&root, "srv/old is a directory that is not empty; set force = true to remove it");
     declare(&root, "[[file]]\npath = \"/srv/old\"\nensure = \"absent\"\nforce = true\n");
     applied(&root);
     assert!(!root.exists("srv/old"));
     unchanged(&root);
     declare(&root, "[[file]]\npath = \"/usr\"\nensure = \"absent\"\nforce = true\n");
     let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("usr is a directory of the system, which is not removed\n"), "{run}");
+    assert!(run.stderr_lossy().contains("usr is a system directory and cannot be removed\n"), "{run}");
     fs::remove_file(root.join("usr/share/holo/files/a.toml")).unwrap();
     applied(&root);
     assert_eq!(root.dump(), before);

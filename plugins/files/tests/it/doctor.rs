@@ -22,14 +22,14 @@ const CASES: [(&str, &str, u32, &str, &str); 10] = [
         "usr/share/holo/files/etc/motd",
         "own\n",
         0o644,
-        "warning /usr/share/holo/files/etc/motd is laid over /motd, as etc is taken for a disambiguator",
+        "warning /usr/share/holo/files/etc/motd is an overlay of /motd, because etc is taken for the disambiguator",
         "10-etc",
     ),
     (
         "usr/share/holo/files/motd",
         "own\n",
         0o644,
-        "warning /usr/share/holo/files/motd is read by nobody: it is in no disambiguator, and no definition names it",
+        "warning /usr/share/holo/files/motd is not used: it is in no disambiguator, and no definition refers to it",
         "10-NAME/PATH",
     ),
     (
@@ -43,43 +43,43 @@ const CASES: [(&str, &str, u32, &str, &str); 10] = [
         "etc/motd.dpkg-dist",
         "new\n",
         0o644,
-        "warning /etc/motd.dpkg-dist waits: a new version of /etc/motd",
+        "warning /etc/motd.dpkg-dist is a new version of /etc/motd",
         "holo apply file:/etc/motd",
     ),
     (
         "etc/other.pacnew",
         "new\n",
         0o644,
-        "warning /etc/other.pacnew waits: a new version of /etc/other",
+        "warning /etc/other.pacnew is a new version of /etc/other",
         "merge it by hand",
     ),
     (
         "etc/other.rpmnew",
         "new\n",
         0o644,
-        "warning /etc/other.rpmnew waits: a new version of /etc/other",
+        "warning /etc/other.rpmnew is a new version of /etc/other",
         "rm /etc/other.rpmnew",
     ),
     (
         "etc/other.holonew",
         "half",
         0o644,
-        "warning /etc/other.holonew is left of an apply that was ended",
+        "warning /etc/other.holonew was left behind by an interrupted apply",
         "rm /etc/other.holonew",
     ),
     (
         "usr/share/holo/files/x.toml",
         "[[file]]\npath = \"/etc/x\"\ncontent = \"s\"\nsensitive = true\n",
         0o644,
-        "warning /usr/share/holo/files/x.toml has something in it that is declared sensitive, and everybody can read it",
+        "warning /usr/share/holo/files/x.toml contains sensitive definitions, and is world-readable",
         "chmod o-r ",
     ),
     (
         "var/lib/holo/files/.staged/intent-1",
         "x",
         0o644,
-        "warning /var/lib/holo/files/.staged is left of a change that was not finished",
-        "the next apply puts it in order",
+        "warning /var/lib/holo/files/.staged was left behind by an unfinished change",
+        "the next apply recovers it",
     ),
 ];
 
@@ -123,7 +123,7 @@ fn everything_that_is_wrong_is_found() {
 }
 
 fn nothing_else_is() {
-    let fine = "ok no new stock file waits, and every overlay is where it is read";
+    let fine = "ok no new stock files, and all resource files are used";
     assert_eq!(findings(&well()), [(fine.to_owned(), String::new())]);
     let root = well();
     root.write("usr/share/holo/files/source", "x\n");

@@ -104,7 +104,7 @@ fn idle() {
     let root = root("# a comment\n[[overlay]]\npath = \"/etc/other\"\n");
     for arguments in [&["scan"][..], &["check", "file:/etc/conf"], &["apply"]] {
         let run = root.holo(arguments);
-        let expected = "site.toml:2: file:/etc/other: nothing is laid over this path";
+        let expected = "site.toml:2: file:/etc/other: this path has no overlay";
         assert!(run.stderr_lossy().contains(expected), "{arguments:?}: {run}");
     }
     assert_eq!(root.read("etc/conf"), "ours\nmore\n");

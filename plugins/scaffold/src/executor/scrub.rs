@@ -87,7 +87,7 @@ impl Executor<'_> {
         preview::keep_replaced(changed, &self.tracker, self.host, output);
         tracker.scrub(&mut remembered, found).map_err(of_change)?;
         for path in &scrubbing.waiting {
-            output.warning(format!("{} comes back when nothing is laid over it any more", self.shown(path)));
+            output.warning(format!("{} will be restored when its overlay is removed", self.shown(path)));
         }
         // A file may have been created in a directory in the meantime, and the directory was kept.
         let is_done = |(change, path): &(Change, PathBuf)| *change != Change::Remove || !exists(&tracker, path);

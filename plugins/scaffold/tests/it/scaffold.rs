@@ -534,7 +534,7 @@ fn file_and_directory() {
 fn full_directory() {
     let root = lab("").file("etc/app/a/theirs", "x");
     template(&root, "a", "file");
-    refused(&root, "etc/app/a is a directory with something in it");
+    refused(&root, "etc/app/a is a directory that is not empty");
     define(&root, "purge = true");
     applied(&root);
     assert_eq!((tree(&root).as_str(), root.read("etc/app/a")), ("a", "file".into()));

@@ -68,7 +68,7 @@ impl Others {
         others.retain(|claim| claim.id != entity.id());
         if let Some(tree) = others.iter().find(|claim| claim.is_tree && claim.covers(path)) {
             return Err(DeclaredError::Never(format!(
-                "{} is made by {}, which decides about what is below; leave out recurse",
+                "{} is made by {}, which manages everything below; remove recurse",
                 inspection.shown(path),
                 tree.shown()
             )));

@@ -53,7 +53,7 @@ pub(super) fn validate(definition: &FileDefinition) -> Result<(), Invalid> {
     }
     let has_some = [&definition.owner, &definition.group, &definition.mode, &definition.file_mode];
     if definition.recurse && has_some.iter().all(|value| value.is_none()) {
-        return Err(Invalid::new("recurse", "needs an owner, group, mode or file_mode to give to what is below"));
+        return Err(Invalid::new("recurse", "requires owner, group, mode or file_mode"));
     }
     Ok(())
 }
