@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_gone_with_everything_in_it() {
+    fn cache_directory_is_removed_on_drop() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDirectory::create(folder.path()).unwrap();
         let other = CacheDirectory::create(folder.path()).unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_it_could_not_be() {
+    fn uncreatable_cache_directory_is_an_error_with_its_path() {
         let message = CacheDirectory::create(Path::new("/nowhere/./at/all")).unwrap_err().to_string();
         assert!(message.starts_with("cannot create cache directory: mkdir /nowhere/at/all/holo."), "{message}");
         assert!(message.ends_with(": no such file or directory"), "{message}");

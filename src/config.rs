@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn understands_plugins_comments_and_blanks() {
+    fn plugins_comments_and_blanks_are_parsed() {
         assert_eq!(
             parsed("# x\n\n  plugin files\t\r\n#plugin no\nplugin  a-b=../my dir/x=y\n"),
             Ok(vec![line("files", None), line("a-b", Some("../my dir/x=y"))])
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn other_lines_are_refused() {
         for bad in [
             "plugin",
             "plugins files",
@@ -279,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn knows_where_the_bad_line_stands() {
+    fn error_contains_the_line_number() {
         let error = parse(b"# one\nplugin a\nwhat\n", Path::new("etc/holorc")).unwrap_err();
         assert_eq!(error.location.to_string(), "etc/holorc, line 3");
     }
 
     #[test]
-    fn knows_what_others_have_left() {
+    fn leftovers_are_recognised() {
         for name in ["a~", "a.rpmsave", "a.dpkg-old", "a.ucf-dist", "a.pacsave.3", ".a.swp", "#a#", ".#a", "a.orig"] {
             assert!(is_leftover(OsStr::new(name)), "{name}");
         }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_between_the_same_two_are_one_line() {
+    fn edges_between_the_same_entities_are_one_line() {
         let picture = small();
         let lines = picture.lines.iter().map(|line| (line.from.into(), line.to.into()));
         let lines: Vec<(usize, usize)> = lines.collect();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_selected_is_shown() {
+    fn picture_contains_selected_entities_only() {
         let edges = [Edges { before: ids(&["b", "c"]).into(), ..Edges::default() }, Edges::default(), Edges::default()];
         let edges = edges.each_ref().map(Edges::borrowed);
         let nodes: PerEntity<Node<'_>> = std::iter::zip(["a", "b", "c"], &edges)
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_replaced() {
+    fn unreadable_characters_are_replaced() {
         assert_eq!(readable(b"a\xff\x1b[0m\t\xe2\x80\xaeb"), "a\u{fffd}\u{fffd}[0m\u{fffd}\u{fffd}b");
     }
 }

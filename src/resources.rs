@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_shown_as_what_they_stand_for() {
+    fn virtual_paths_are_shown_as_real_ones() {
         let show = |text: &str| resources().show(text.into()).to_string();
         let root = "tmp/holo.1/generated-resources";
         assert_eq!(show(&format!("{root}/print/a")), "g/02::print/a");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_of_an_earlier_run_are_shown_where_they_stood() {
+    fn inputs_of_an_earlier_run_are_shown_by_their_original_paths() {
         let kept = "/var/lib/holo/.engine/inputs/3-x";
         for (root, expected) in [("/", "/usr/share/holo/print/a"), ("target", "target/usr/share/holo/print/a")] {
             let substitute = Some((kept.into(), root.into()));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_select_what_a_plugin_reads_there() {
+    fn path_may_select_entities_of_its_plugin_only() {
         let may = |selector: &str| resources().may_select(selector.into(), "print");
         for own in ["g/01", "g/01::print/a b", "usr/share/holo/print/x", "./usr/share//holo/print", "etc/passwd"] {
             assert!(may(own), "{own}");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_selects_what_it_made() {
+    fn generator_selects_its_files() {
         let selectors = |source: &str| resources().selectors(source.into());
         assert_eq!(selectors("tmp/holo.1/generated-resources/print/a"), ["g/02::print/a", "g/02"]);
         assert_eq!(selectors("tmp/holo.1/generated-resources/print/c"), ["usr/share/holo/print/c"]);

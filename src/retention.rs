@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_a_line_and_leave_the_usual_limits() {
+    fn mistakes_have_a_line_and_keep_the_defaults() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(Some(folder.path().into()));
         let (retention, error) = Retention::read(&root);

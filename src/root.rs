@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_shown_cleaned() {
+    fn paths_are_shown_normalised() {
         assert_eq!(root("./target/").lock(), Path::new("target/run/holo.pid"));
         assert_eq!(root("/").lock(), Path::new("/run/holo.pid"));
         assert_eq!(root("").lock(), Path::new("/run/holo.pid"));

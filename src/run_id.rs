@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_in_the_order_of_time() {
+    fn run_ids_sort_by_time() {
         let at = |text: &str| RunId::at(text.parse().unwrap());
         assert_eq!(at("2026-11-22T09:14:03.586433Z").as_str(), "20261122T091403-8f2c1");
         assert_eq!(at("2026-11-22T09:14:03.586433Z").month().unwrap(), "2026-11");

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn selects_by_any_of_the_strings_in_the_entities_order() {
+    fn selectors_match_in_inventory_order() {
         assert_eq!(ids(&[]).unwrap(), ["a:1", "b:1", "c:1"]);
         assert_eq!(ids(&["c:1", "a:1"]).unwrap(), ["a:1", "c:1"]);
         assert_eq!(ids(&["p"]).unwrap(), ["a:1", "b:1"]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_does_not_look_like_a_path() {
+    fn id_does_not_look_like_a_path() {
         assert!(looks_like_id("file:/etc/motd".into()) && looks_like_id("x:".into()));
         for other in ["files", "/usr/share/holo/files/a:b", "./x:y", "target/x:y", ":x"] {
             assert!(!looks_like_id(other.into()), "{other}");
@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn names_all_that_is_unknown() {
+    fn unknown_selectors_are_all_reported() {
         assert_eq!(ids(&["a:1", "s", "--what"]).unwrap_err(), ["s", "--what"]);
     }
 
     #[test]
-    fn a_plugin_without_entities_is_selected_too() {
+    fn plugin_without_entities_can_be_selected() {
         assert!(ids(&["q"]).unwrap().is_empty());
         assert_eq!(ids(&["q", "b:1"]).unwrap(), ["b:1"]);
         assert_eq!(ids(&["q", "./q"]).unwrap_err(), ["./q"]);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_may_name_an_id_a_name_or_a_path() {
+    fn subject_matches_id_name_or_path() {
         let root = Root::new(Some("/srv/root".into()));
         let subject = |given: &str| Subject::new(&given.into(), &root);
         let is_of = |given: &str, id: &str, lines: &str| {

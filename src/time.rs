@@ -42,7 +42,7 @@ mod tests {
     use jiff::tz::TimeZone;
 
     #[test]
-    fn times_are_of_the_zone_that_they_name_or_of_the_systems() {
+    fn times_use_their_own_zone_or_the_systems() {
         let zone = TimeZone::fixed(jiff::tz::offset(1));
         let now = "2026-11-22T09:14:03Z".parse::<Timestamp>().unwrap().to_zoned(zone);
         for (text, expected) in [

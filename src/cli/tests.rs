@@ -14,7 +14,7 @@ fn apply(words: &[&str]) -> Option<Apply> {
 }
 
 #[test]
-fn options_stand_anywhere_and_others_are_selectors() {
+fn options_may_come_anywhere_and_unknown_ones_are_selectors() {
     let words = ["a", "-f", "--timeout", "5m", "--odd", "b", "--timeout=1h", "-", "--", "--force"];
     assert!(apply(&words).is_none(), "twice the same option");
     let understood = apply(&["a", "-f", "--timeout", "5m", "--odd", "b", "-", "--", "--force"]).unwrap();
@@ -32,7 +32,7 @@ fn options_stand_anywhere_and_others_are_selectors() {
 }
 
 #[test]
-fn help_is_that_of_a_command() {
+fn help_shows_the_given_command() {
     let parsed = |words: &[&str]| parse(["holo"].iter().chain(words).map(OsString::from));
     let help = |words: &[&str]| match parsed(words) {
         Arguments::Help(text) => text,
@@ -55,6 +55,6 @@ fn help_is_that_of_a_command() {
 }
 
 #[test]
-fn the_definition_is_sound() {
+fn command_line_definition_is_valid() {
     Cli::command().debug_assert();
 }

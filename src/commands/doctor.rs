@@ -127,7 +127,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn checks_have_names_of_their_own() {
+    fn check_names_are_unique() {
         let names: BTreeSet<&str> = CHECKS.iter().map(|check| check.name).collect();
         assert_eq!(names.len(), CHECKS.len());
     }

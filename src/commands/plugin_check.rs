@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_has_an_id_whatever_it_is_called() {
+    fn plugin_id_is_derived_from_any_program_name() {
         for (program, id) in [
             ("/usr/lib/holo/holo-foosql-users", "foosql-users"),
             ("/src/plugin.sh", "plugin"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_has_version_3_beside_it() {
+    fn session_plugin_is_also_tested_in_version_3() {
         let manners = |min, max, session| {
             let info = Info { min_api_version: min, max_api_version: max, session, ..Info::default() };
             let all = Manner::for_info(&info);

@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lines_have_keys_that_can_be_asked_for() {
+    fn lines_have_valid_keys() {
         let value = json!({
             "b": {"c.d": "text", "e": ["x", 1, true], "f": [], "g": {}, "h": ""},
             "a": [{"path": "/"}, [2]],
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn single_values_are_as_they_are() {
+    fn single_values_are_printed_verbatim() {
         assert_eq!(plain(Some("z"), &json!("two\nlines")), "two\nlines\n");
         assert_eq!(plain(Some("z"), &json!(["a b", 1])), "a b\n1\n");
         assert_eq!(plain(Some("z"), &json!([])), "");

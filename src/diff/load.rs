@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_missing() {
+    fn missing_path_is_missing_content() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         let missing = [Path::new("/dev/null"), &dir.path().join("nothing"), &dir.path().join("file/below")];
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_tell_operation_path_and_reason() {
+    fn other_errors_contain_operation_path_and_reason() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("loop");
         symlink("loop", &path).unwrap();

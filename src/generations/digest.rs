@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_read_as_they_are_written() {
+    fn digests_round_trip() {
         let digest = Digest::new(b"abc");
         let text = serde_json::to_string(&digest).unwrap();
         assert_eq!(text, "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"");

@@ -181,7 +181,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn inputs_are_found_wherever_they_stand() {
+    fn inputs_are_found_in_all_directories() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(Some(folder.path().into()));
         let put = |path: &str| {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_error() {
+    fn missing_inputs_are_not_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places { root: Root::new(Some(folder.path().into())), virtual_root: PathBuf::new() };
         assert!(find(&places, &Generated::new()).unwrap().found.is_empty());

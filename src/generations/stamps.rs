@@ -180,7 +180,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn only_what_is_as_it_was_is_known() {
+    fn only_unchanged_inputs_have_known_digests() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["a", "b", "c"] {

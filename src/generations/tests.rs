@@ -82,7 +82,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn inputs_come_back_as_they_were() {
+fn recorded_inputs_are_checked_out_unchanged() {
     let scratch = scratch();
     assert_eq!(keep(&scratch), 1);
     let first = present(&scratch);
@@ -107,7 +107,7 @@ fn inputs_come_back_as_they_were() {
 }
 
 #[test]
-fn old_generations_go_and_what_others_need_stays() {
+fn old_generations_are_removed_but_needed_objects_stay() {
     let scratch = scratch();
     for number in 1..=5 {
         scratch.write("usr/share/holo/files/01-x/etc/motd", number.to_string());
@@ -139,7 +139,7 @@ fn old_generations_go_and_what_others_need_stays() {
 }
 
 #[test]
-fn a_damaged_pack_is_named_and_never_used() {
+fn damaged_pack_is_reported_and_not_used() {
     let scratch = scratch();
     keep(&scratch);
     let expected = checked_out(&scratch, 1);
@@ -182,7 +182,7 @@ fn a_damaged_pack_is_named_and_never_used() {
 }
 
 #[test]
-fn a_generation_without_one_of_its_packs_is_refused() {
+fn generation_with_a_missing_pack_is_refused() {
     let scratch = scratch();
     keep(&scratch);
     scratch.write("usr/share/holo/files/01-x/etc/motd", "other\n");
@@ -198,7 +198,7 @@ fn a_generation_without_one_of_its_packs_is_refused() {
 }
 
 #[test]
-fn a_pin_says_which_inputs_are_used() {
+fn pin_selects_the_inputs() {
     let scratch = scratch();
     keep(&scratch);
     let root = root_of(&scratch);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_read_as_they_were_written() {
+    fn inputs_round_trip() {
         for inputs in [Inputs::new(), some()] {
             let (top, objects) = kept(&inputs);
             assert_eq!(read(top, |digest| objects.get(&digest).cloned().ok_or(())).unwrap(), inputs);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_which_nothing_has_changed_is_kept_once() {
+    fn unchanged_directory_is_stored_once() {
         let (before, mut changed) = (some(), some());
         changed.insert("zz/last".into(), file("later"));
         let (_, before) = kept(&before);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_refused() {
+    fn name_leading_out_of_the_directory_is_refused() {
         for name in ["..", "../x", "/etc", "a/b", "", "."] {
             let bytes = format!("[{{\"name\":{name:?},\"is\":{{\"symlink\":\"x\"}}}}]");
             let read = read(Digest::new(b""), |_| Ok::<_, Infallible>(bytes.clone().into_bytes()));

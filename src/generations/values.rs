@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_does_not_grow_for_ever() {
+    fn values_file_is_compacted() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(&Root::new(Some(folder.path().into())));
         store.create().unwrap();

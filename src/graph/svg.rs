@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_picture_too() {
+    fn empty_plan_is_a_valid_picture() {
         let text = write(&Picture { entities: Table::new(), lines: Vec::new() });
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
     }

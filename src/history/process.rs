@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_not_taken_for_another_one() {
+    fn process_mark_distinguishes_processes() {
         let own = ProcessMark::own();
         assert!(own.is_alive());
         assert!(!ProcessMark { started: own.started.map(|ticks| ticks + 1), ..own.clone() }.is_alive());

@@ -92,7 +92,7 @@ fn shown(root: &Root) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn records_round_trip() {
     let (_folder, root) = root();
     assert!(shown(&root).is_empty());
     let first = whole(&root, 0, "file:/a");
@@ -107,7 +107,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_run_with_nothing_to_do_leaves_only_its_time() {
+fn run_without_work_leaves_only_its_time() {
     let (_folder, root) = root();
     let began = began(0);
     let writer = begin(&root, &began);
@@ -125,7 +125,7 @@ fn a_run_with_nothing_to_do_leaves_only_its_time() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_known_and_counted_once() {
+fn killed_run_is_recorded_once() {
     for kills in 0..3 {
         let (_folder, root) = root();
         whole(&root, 0, "file:/a");
@@ -150,7 +150,7 @@ fn a_run_that_was_killed_is_known_and_counted_once() {
 }
 
 #[test]
-fn a_run_whose_process_lives_is_running() {
+fn run_with_a_live_process_is_running() {
     let (_folder, root) = root();
     let living = Began { process: ProcessMark::own(), ..began(1) };
     let mut writer = begin(&root, &living);
@@ -160,7 +160,7 @@ fn a_run_whose_process_lives_is_running() {
 }
 
 #[test]
-fn records_of_a_later_version_hide_no_others() {
+fn records_of_a_newer_version_do_not_hide_others() {
     let (_folder, root) = root();
     whole(&root, 0, "file:/a");
     database(&root).add_run("later", "{\"version\":9}", "{}").unwrap();
@@ -179,7 +179,7 @@ fn names_that_are_not_utf_8_survive() {
 }
 
 #[test]
-fn a_database_that_cannot_be_created_is_an_error_with_its_path() {
+fn uncreatable_database_is_an_error_with_its_path() {
     let (folder, root) = root();
     fs::write(folder.path().join("var"), "in the way").unwrap();
     let error = Writer::begin(&database(&root), &began(0)).unwrap_err().to_string();
@@ -187,7 +187,7 @@ fn a_database_that_cannot_be_created_is_an_error_with_its_path() {
 }
 
 #[test]
-fn records_wait_for_those_that_follow_at_once() {
+fn records_are_written_together() {
     let (_folder, root) = root();
     let began = began(0);
     let mut writer = begin(&root, &began);

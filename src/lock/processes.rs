@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_nobody_waits_for_has_ended() {
+    fn zombie_counts_as_ended() {
         assert!(has_ended(b"7 (holo) Z 1 7") && has_ended(b"7 (a) S) X 1") && !has_ended(b"7 (a) Z) S 1"));
         assert!(!has_ended(b"") && !has_ended(b"7 (a)"));
         assert!(is_alive(std::process::id().cast_signed()) && !is_alive((1 << 22) + 1));

@@ -22,7 +22,7 @@ fn ours() -> String {
 }
 
 #[test]
-fn holds_the_pid_and_goes_away() {
+fn lock_file_contains_the_pid_and_is_removed() {
     let (_folder, path) = folder();
     let acquired = Lock::acquire(&path).unwrap();
     assert_eq!(acquired.taken_over_from, None);
@@ -36,7 +36,7 @@ fn holds_the_pid_and_goes_away() {
 }
 
 #[test]
-fn only_its_owner_can_open_it() {
+fn lock_file_is_private() {
     let (_folder, path) = folder();
     let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
     for make in [create, create_in_steps] {
@@ -52,7 +52,7 @@ fn only_its_owner_can_open_it() {
 }
 
 #[test]
-fn only_one_of_many_gets_it() {
+fn only_one_thread_gets_the_lock() {
     let (_folder, path) = folder();
     for left_behind in [false, true] {
         if left_behind {
@@ -67,7 +67,7 @@ fn only_one_of_many_gets_it() {
 }
 
 #[test]
-fn what_holds_no_process_id_is_respected() {
+fn file_without_a_process_id_is_not_taken_over() {
     let (_folder, path) = folder();
     for respected in ["0\n", "-1\n", "", "garbage\n", "4194305 \u{feff}\n", "\n4194305\n"] {
         fs::write(&path, respected).unwrap();
@@ -77,7 +77,7 @@ fn what_holds_no_process_id_is_respected() {
 }
 
 #[test]
-fn is_taken_over_from_who_cannot_hold_it() {
+fn stale_lock_is_taken_over() {
     let (_folder, path) = folder();
     // A dead process, one with its surviving programs, and a reused process ID that is ours now.
     for left in [format!("{}\n\n\n\n\n\n", dead_process()), format!("{0}\n{0}\n", dead_process()), ours()] {
@@ -89,7 +89,7 @@ fn is_taken_over_from_who_cannot_hold_it() {
 }
 
 #[test]
-fn a_removed_lock_is_not_given_back_twice() {
+fn removed_lock_is_not_released_twice() {
     let (_folder, path) = folder();
     let first = Lock::acquire(&path).unwrap();
     fs::remove_file(&path).unwrap();
@@ -101,7 +101,7 @@ fn a_removed_lock_is_not_given_back_twice() {
 }
 
 #[test]
-fn what_is_no_file_is_named() {
+fn lock_that_is_not_a_file_is_reported() {
     let (folder, path) = folder();
     let refusal = |what: &str| {
         let error = Lock::acquire(&path).unwrap_err();
@@ -128,7 +128,7 @@ fn what_is_no_file_is_named() {
 }
 
 #[test]
-fn what_a_killed_apply_has_left_is_named() {
+fn survivors_of_a_killed_apply_are_reported() {
     let (_folder, path) = folder();
     let held = create(&path).unwrap();
     assert_eq!(survivors(&path), None);
@@ -147,7 +147,7 @@ fn what_a_killed_apply_has_left_is_named() {
 }
 
 #[test]
-fn says_what_else_is_wrong() {
+fn other_errors_are_reported() {
     let error = Lock::acquire(Path::new("/nowhere/holo.pid")).unwrap_err();
     assert!(!error.is_held());
     assert_eq!(

@@ -51,13 +51,13 @@ fn check_cycle(report: &str, expected: &str) {
 }
 
 #[test]
-fn without_edges_the_order_is_the_given_one() {
+fn without_edges_the_given_order_is_kept() {
     check("", "");
     check("ENTITY: b1\nENTITY: b0\nENTITY: a\nENTITY: b2\n", "[b1 b0] [a] [b2]");
 }
 
 #[test]
-fn who_waits_stands_right_behind_what_it_waits_for() {
+fn waiting_entity_comes_right_after_its_requirement() {
     check("ENTITY: a1\nAFTER: a3\nENTITY: a2\nENTITY: a3\nENTITY: a4\n", "[a2 a3] [a1 a4]");
     check("ENTITY: a1\nENTITY: b2\nENTITY: c3\nBEFORE: a1\nENTITY: d4\n", "[b2] [c3] [a1] [d4]");
     check("ENTITY: a1\nREQUIRES: a2\nENTITY: a2\nREQUIRES: a4\nENTITY: a3\nENTITY: a4\n", "[a3 a4] [a2] [a1]");
@@ -65,12 +65,12 @@ fn who_waits_stands_right_behind_what_it_waits_for() {
 }
 
 #[test]
-fn edges_that_hold_already_only_cut_sets() {
+fn satisfied_edges_only_split_sets() {
     check("ENTITY: a1\nENTITY: a2\nENTITY: a3\nAFTER: a2\nENTITY: a4\nAFTER: a1\n", "[a1 a2] [a3 a4]");
 }
 
 #[test]
-fn only_what_is_selected_is_in_sets() {
+fn sets_contain_selected_entities_only() {
     let reports = parse("ENTITY: a1\nENTITY: b2\nAFTER: a1\nENTITY: a3\nAFTER: b2\nENTITY: a4\nAFTER: a1\n");
     let plan = Plan::new(&nodes(&reports)).unwrap();
     let sets = plan.sets(&[true, false, true, true].into_iter().collect());
@@ -79,7 +79,7 @@ fn only_what_is_selected_is_in_sets() {
 }
 
 #[test]
-fn unknown_ids_matter_to_requirements_only() {
+fn unknown_ids_affect_requirements_only() {
     let report = "ENTITY: a\nAFTER: x\nBEFORE: x\nSUBSCRIBES: x\nNOTIFIES: x\nNEEDS: user x\nREQUIRES: b\nREQUIRES: y\n\
                   ENTITY: b\n";
     let reports = parse(report);
@@ -122,7 +122,7 @@ fn paths_are_provided_by_the_nearest_ancestor() {
 }
 
 #[test]
-fn who_provides_what_it_needs_waits_for_nobody() {
+fn provider_of_its_own_need_does_not_wait() {
     check(
         "ENTITY: a\nNEEDS: path /x/y\nPROVIDES: path /x\nENTITY: b\nPROVIDES: path /x\nENTITY: c\nPROVIDES: path /\n",
         "[a] [b] [c]",
@@ -131,13 +131,13 @@ fn who_provides_what_it_needs_waits_for_nobody() {
 }
 
 #[test]
-fn an_id_stands_for_all_that_have_it() {
+fn id_stands_for_all_entities_that_have_it() {
     check("ENTITY: a\nREQUIRES: b\nENTITY: b\nENTITY: b\nENTITY: c\n", "[b] [b] [a] [c]");
     check("ENTITY: b\nENTITY: b\nBEFORE: a\nENTITY: a\n", "[b] [b] [a]");
 }
 
 #[test]
-fn changes_refresh_those_that_want_it() {
+fn changes_refresh_subscribers_and_notified_entities() {
     let reports =
         parse("ENTITY: a\nNOTIFIES: c\nNOTIFIES: c\nENTITY: b\nSUBSCRIBES: a\nENTITY: c\nSUBSCRIBES: a\nAFTER: b\n");
     let plan = Plan::new(&nodes(&reports)).unwrap();
@@ -146,7 +146,7 @@ fn changes_refresh_those_that_want_it() {
 }
 
 #[test]
-fn orphans_go_before_what_they_needed() {
+fn orphans_precede_what_they_needed() {
     let orphan = "ORPHAN: yes\n";
     check(&format!("ENTITY: g\n{orphan}PROVIDES: group x\nENTITY: u\n{orphan}NEEDS: group x\n"), "[u] [g]");
     check(&format!("ENTITY: g\n{orphan}BEFORE: u\nENTITY: u\n{orphan}\n"), "[u] [g]");
@@ -154,7 +154,7 @@ fn orphans_go_before_what_they_needed() {
 }
 
 #[test]
-fn orphans_provide_nothing_for_the_living() {
+fn orphans_do_not_provide_assets_to_living_entities() {
     let report = "ENTITY: a\nNEEDS: path /x/y\nREQUIRES: b\nENTITY: b\nORPHAN: yes\nPROVIDES: path /x/y\n\
                   ENTITY: c\nPROVIDES: path /x\n";
     let reports = parse(report);
@@ -169,7 +169,7 @@ fn orphans_provide_nothing_for_the_living() {
 }
 
 #[test]
-fn an_orphan_refreshes_the_living_and_is_not_refreshed() {
+fn orphan_refreshes_but_is_not_refreshed() {
     let orphan = "ENTITY: f\nORPHAN: yes\n";
     let refreshes = |report: &str| {
         let reports = parse(report);
@@ -182,7 +182,7 @@ fn an_orphan_refreshes_the_living_and_is_not_refreshed() {
 }
 
 #[test]
-fn an_orphan_between_two_that_live_makes_no_cycle() {
+fn orphan_between_living_entities_makes_no_cycle() {
     // A directory without a definition, with a file that is still defined; both have the same owner.
     let owner = "ENTITY: u\nPROVIDES: user x\n";
     let file = "ENTITY: f\nNEEDS: user x\nNEEDS: path /d/f\nAFTER: d\n";
@@ -190,7 +190,7 @@ fn an_orphan_between_two_that_live_makes_no_cycle() {
 }
 
 #[test]
-fn who_takes_over_from_an_orphan_goes_first() {
+fn successor_precedes_its_orphan() {
     let orphan = "ORPHAN: yes\nOWNS: unit x\n";
     check(&format!("ENTITY: a\n{orphan}ENTITY: b\nOWNS: unit x\n"), "[b] [a]");
     // No asset is taken over: the living entity comes after the orphan that it names.
@@ -204,7 +204,7 @@ fn who_takes_over_from_an_orphan_goes_first() {
 }
 
 #[test]
-fn an_edge_says_what_is_taken_over() {
+fn succession_edge_names_its_asset() {
     let reports = parse("ENTITY: a\nORPHAN: yes\nOWNS: unit y\nOWNS: path /a/b\nENTITY: b\nOWNS: path-tree /a\n");
     let nodes = nodes(&reports);
     let plan = Plan::new(&nodes).unwrap();
@@ -214,7 +214,7 @@ fn an_edge_says_what_is_taken_over() {
 }
 
 #[test]
-fn an_orphan_hands_over_to_all_that_share_a_directory() {
+fn orphan_hands_over_to_all_owners_of_a_shared_directory() {
     let living =
         "ENTITY: a\nOWNS: path-shared /x\nENTITY: b\nOWNS: path-shared /x/y\nENTITY: c\nOWNS: path-shared /z\n";
     let successors = |owned: &str| {
@@ -230,13 +230,13 @@ fn an_orphan_hands_over_to_all_that_share_a_directory() {
 }
 
 #[test]
-fn a_cycle_of_the_living_is_found_from_a_late_orphan() {
+fn cycle_of_living_entities_is_found_from_a_late_orphan() {
     let report = "ENTITY: a\nORPHAN: yes\nOWNS: unit x\nENTITY: b\nOWNS: unit x\nAFTER: c\nENTITY: c\nAFTER: b\n";
     check_cycle(report, "b → c (AFTER) → b (AFTER)");
 }
 
 #[test]
-fn conflicts_are_of_the_living_and_of_several() {
+fn conflicts_involve_several_living_entities() {
     let conflicts = |report: &str| {
         let reports = parse(report);
         let conflicts = Plan::new(&nodes(&reports)).unwrap().conflicts;
@@ -271,14 +271,14 @@ fn cycles_name_their_members_and_files() {
 }
 
 #[test]
-fn a_short_cycle_is_preferred() {
+fn shortest_cycle_is_reported() {
     let report = "ENTITY: a\nAFTER: b\nENTITY: b\nAFTER: c\nENTITY: c\nAFTER: d\nAFTER: b\nENTITY: d\nAFTER: a\n";
     check_cycle(report, "a → b (AFTER) → c (AFTER) → d (AFTER) → a (AFTER)");
     check_cycle(&report.replace("AFTER: d\nAFTER: b\n", "AFTER: b\nAFTER: d\n"), "b → c (AFTER) → b (AFTER)");
 }
 
 #[test]
-fn orphans_that_wait_for_each_other_are_scrubbed_all_the_same() {
+fn cycle_of_orphans_is_scrubbed() {
     let report = "ENTITY: a\nORPHAN: yes\nAFTER: b\nREQUIRES: a\nENTITY: b\nORPHAN: yes\nAFTER: a\nENTITY: c\nAFTER: a\n\
                   ENTITY: d\nORPHAN: yes\nAFTER: b\n";
     let reports = parse(report);
@@ -300,7 +300,7 @@ fn long_chains_and_cycles_do_not_exhaust_the_stack() {
 }
 
 #[test]
-fn three_that_provide_the_same_are_all_waited_for() {
+fn three_providers_of_an_asset_are_all_waited_for() {
     for asset in ["unit x", "path /x"] {
         let provider = |id: &str| format!("ENTITY: {id}\nPROVIDES: {asset}\n");
         let reports = parse(&["a", "b", "c", "d"].map(provider).concat());
@@ -313,7 +313,7 @@ fn three_that_provide_the_same_are_all_waited_for() {
 }
 
 #[test]
-fn three_that_own_the_same_are_in_one_conflict() {
+fn three_owners_of_an_asset_are_in_one_conflict() {
     let reports = parse("ENTITY: a\nENTITY: b\nOWNS: unit x\nENTITY: c\nOWNS: unit x\nENTITY: d\nOWNS: unit x\n");
     let plan = Plan::new(&nodes(&reports)).unwrap();
     let [conflict] = plan.conflicts() else { panic!("{:?}", plan.conflicts()) };
@@ -326,7 +326,7 @@ fn three_that_own_the_same_are_in_one_conflict() {
 }
 
 #[test]
-fn three_plugins_that_list_the_same_id_are_in_one_conflict() {
+fn three_plugins_with_the_same_id_are_in_one_conflict() {
     let reports = parse("ENTITY: x\nENTITY: x\nENTITY: y\nENTITY: x\nENTITY: x\nORPHAN: yes\n");
     let plugins: PerEntity<Node<'_>> =
         nodes(&reports).entries().map(|(entity, node)| Node { plugin: usize::from(entity).into(), ..*node }).collect();

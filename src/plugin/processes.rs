@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_found_among_anything() {
+    fn messages_are_found_among_other_lines() {
         let found = |pieces: &[&[u8]]| {
             let mut messages = Messages::new(3);
             pieces.iter().for_each(|piece| messages.take(piece, &mut |_| panic!("there is none in version 3")));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_heard_at_once() {
+    fn progress_is_passed_on_at_once() {
         let mut messages = Messages::new(4);
         let mut heard = Vec::new();
         messages.take(b"changed: x\nprogress: 1/2 a\nprogress: ", &mut |message| heard.push(message));

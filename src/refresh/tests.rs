@@ -17,7 +17,7 @@ fn id(name: &str) -> &BStr {
 }
 
 #[test]
-fn a_refresh_is_due_until_it_is_done() {
+fn refresh_is_due_until_done() {
     let (folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
@@ -36,7 +36,7 @@ fn a_refresh_is_due_until_it_is_done() {
 }
 
 #[test]
-fn a_run_that_ended_before_it_could_tell_is_taken_to_have_changed_something() {
+fn killed_run_counts_as_having_changed_its_sources() {
     let (_folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
@@ -48,7 +48,7 @@ fn a_run_that_ended_before_it_could_tell_is_taken_to_have_changed_something() {
 }
 
 #[test]
-fn it_is_known_since_when_a_refresh_is_due() {
+fn due_refresh_has_a_time() {
     let (_folder, database) = database();
     let since = |text: &str| text.parse::<Timestamp>().ok();
     let mut refreshes = Refreshes::load(&database).unwrap();
@@ -83,7 +83,7 @@ fn it_is_known_since_when_a_refresh_is_due() {
 }
 
 #[test]
-fn what_is_sent_goes_with_the_refresh() {
+fn values_are_sent_with_the_refresh() {
     let (_folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     let values = |values: &[&str]| values.iter().map(|&value| Sent::parse(value.into()).unwrap()).collect::<Vec<_>>();
@@ -108,7 +108,7 @@ fn what_is_sent_goes_with_the_refresh() {
 }
 
 #[test]
-fn thousands_come_and_go() {
+fn thousands_of_refreshes_are_handled() {
     let (_folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     let name = |number: usize| BString::from(number.to_string());
@@ -124,7 +124,7 @@ fn thousands_come_and_go() {
 }
 
 #[test]
-fn nothing_is_written_if_there_is_nothing_to_keep() {
+fn unchanged_refreshes_are_not_written() {
     let (folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
@@ -134,7 +134,7 @@ fn nothing_is_written_if_there_is_nothing_to_keep() {
 }
 
 #[test]
-fn successors_do_the_refreshes_of_what_they_take_over() {
+fn successors_inherit_refreshes() {
     let (_folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     let values = |values: &[&str]| values.iter().map(|&value| Sent::parse(value.into()).unwrap()).collect::<Vec<_>>();
@@ -160,7 +160,7 @@ fn successors_do_the_refreshes_of_what_they_take_over() {
 }
 
 #[test]
-fn the_refreshes_of_what_is_gone_are_forgotten() {
+fn refreshes_of_removed_targets_are_dropped() {
     let (_folder, database) = database();
     let mut refreshes = Refreshes::load(&database).unwrap();
     refreshes.expect(id("file"), id("service"), "p");
@@ -170,7 +170,7 @@ fn the_refreshes_of_what_is_gone_are_forgotten() {
 }
 
 #[test]
-fn each_write_is_what_a_run_leaves_that_is_killed_there() {
+fn every_write_survives_a_kill() {
     let (folder, database) = database();
     let name = |number: usize| BString::from(number.to_string());
     let mut refreshes = Refreshes::load(&database).unwrap();
@@ -193,7 +193,7 @@ fn each_write_is_what_a_run_leaves_that_is_killed_there() {
 }
 
 #[test]
-fn a_damaged_database_is_an_error_that_says_what_to_do() {
+fn damaged_database_is_an_error_with_a_remedy() {
     let (folder, _) = database();
     let path = folder.path().join("state.db");
     std::fs::write(&path, "garbage").unwrap();

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_cannot_be_started_have_remedies() {
+    fn unstartable_programs_have_remedies() {
         let folder = tempfile::tempdir().unwrap();
         let make = |name: &str, text: &str| {
             let path = folder.path().join(name);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_put_together_again() {
+    fn split_characters_are_joined() {
         let mut state = JsonState::default();
         assert_eq!(lines(&state.output(Stdout, b"caf\xc3")), [output("\"caf\"")]);
         assert_eq!(lines(&state.output(Stdout, b"\xa9\xe2\x82")), [output("\"\u{e9}\"")]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_character_is_shown_as_bytes() {
+    fn invalid_utf_8_is_shown_as_bytes() {
         let mut state = JsonState::default();
         assert_eq!(lines(&state.output(Stdout, b"a\xff")), [output("[97,255]")]);
         assert!(state.output(Stdout, b"\xc3").is_empty());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_whom_it_is_about() {
+    fn line_contains_its_entity() {
         let mut state = JsonState::default();
         state.set_entity(Some("x:y".into()));
         let error = lines(&state.error(b"no"));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_says_why_a_run_ended_before_its_time() {
+    fn summary_contains_the_fatal_error() {
         let mut state = JsonState::default();
         state.error(b"no lock");
         let summary = |state: &mut JsonState, code, error| lines(&state.summary(code, error)).remove(0);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_a_sentence() {
+    fn tally_is_formatted_as_a_sentence() {
         assert_eq!(Tally::default().to_string(), "0 entities");
         assert_eq!(Tally { changed: 1, ..Tally::default() }.to_string(), "1 entity: 1 changed");
         let tally = Tally { changed: 3, unchanged: 11, failed: 1, ..Tally::default() };

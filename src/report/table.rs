@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_cell_moves_the_cursor() {
+    fn control_characters_in_cells_are_escaped() {
         assert_eq!(Cell::from("a\tb\n\x1b[2J\u{9b}é").for_scripts(), "a\\tb\\n\\u{1b}[2J\\u{9b}é");
         assert_eq!(Cell::from("a\tb").for_people(), "a\\tb");
     }
 
     #[test]
-    fn durations_are_as_exact_as_they_need_be() {
+    fn durations_are_rounded() {
         for (milliseconds, shown) in [
             (7, "7 ms"),
             (99, "99 ms"),

@@ -28,7 +28,7 @@ fn id(id: &str) -> &BStr {
 }
 
 #[test]
-fn a_value_is_there_in_the_next_run() {
+fn value_is_kept_for_the_next_run() {
     let place = Place::new();
     let mut values = place.load();
     values.take(id("a:b"), "a", &[Sent::new("x", "1"), Sent { sensitive: true, ..Sent::new("y", "2\n3") }]);
@@ -60,7 +60,7 @@ fn unchanged_values_are_not_written() {
 }
 
 #[test]
-fn the_values_of_those_that_are_gone_are_forgotten() {
+fn values_of_removed_senders_are_dropped() {
     let place = Place::new();
     let mut values = place.load();
     values.take(id("a:b"), "a", &[Sent::new("x", "1")]);
@@ -78,7 +78,7 @@ fn the_values_of_those_that_are_gone_are_forgotten() {
 }
 
 #[test]
-fn plugins_read_what_is_known_and_are_told_what_becomes_new() {
+fn plugins_read_stored_values_and_receive_changes() {
     let place = Place::new();
     publish(&place.database, place.folder.path()).unwrap();
     assert!(!place.folder.path().join(cache::VALUES).exists());

@@ -6,14 +6,14 @@ use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        what_is_only_checked_is_never_changed,
-        what_requires_something_that_is_only_checked_is_pending_too,
-        what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due,
-        outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due,
-        a_schedule_that_opens_during_a_run_is_for_the_next_one,
-        no_more_entities_of_a_semaphore_are_worked_on_at_a_time,
-        a_wrong_value_is_an_error_with_its_line,
-        definitions_have_the_same_keys,
+        noop_entity_is_never_changed,
+        dependent_of_a_noop_entity_is_pending,
+        noop_entity_does_not_refresh_others_and_keeps_its_refresh,
+        entity_outside_of_its_schedule_is_pending_and_keeps_its_refresh,
+        schedule_opening_during_a_run_applies_to_the_next_run,
+        semaphore_limits_concurrent_entities,
+        invalid_control_is_an_error_with_its_line,
+        definitions_support_the_controls,
     ]
 }
 
@@ -62,7 +62,7 @@ fn expect(run: &Run, status: i32, stdout: &[&str], stderr: &[&str]) {
     );
 }
 
-fn what_is_only_checked_is_never_changed() {
+fn noop_entity_is_never_changed() {
     let root = root("ENTITY: x:a\nNOOP: yes\nENTITY: x:b\n");
     let noop = ">> only checked, as its definition says noop";
     let run = root.holo(&["apply"]);
@@ -79,7 +79,7 @@ fn what_is_only_checked_is_never_changed() {
     assert!(!log(&root).contains("x:a"));
 }
 
-fn what_requires_something_that_is_only_checked_is_pending_too() {
+fn dependent_of_a_noop_entity_is_pending() {
     let root = root("ENTITY: x:a\nNOOP: yes\nENTITY: x:b\nREQUIRES: x:a\nENTITY: x:c\nREQUIRES: x:b\nENTITY: x:d\n");
     let run = root.holo(&["apply", "--json"]);
     assert_eq!(run.status, Some(3), "{run}");
@@ -92,7 +92,7 @@ fn what_requires_something_that_is_only_checked_is_pending_too() {
     assert_eq!(root.holo(&["apply"]).status, Some(0));
 }
 
-fn what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due() {
+fn noop_entity_does_not_refresh_others_and_keeps_its_refresh() {
     let report = "ENTITY: x:a\nNOOP: yes\nNOTIFIES: x:c\nENTITY: x:b\nNOTIFIES: x:d\nENTITY: x:c\nENTITY: x:d\n";
     let root = root(&format!("{report}NOOP: yes\n"));
     ["state/c", "state/d"].iter().for_each(|path| root.write(path, ""));
@@ -110,7 +110,7 @@ fn what_is_only_checked_refreshes_nobody_and_its_refresh_stays_due() {
     assert!(!log(&root).contains("refreshed"), "{}", log(&root));
 }
 
-fn outside_of_its_schedule_an_entity_is_pending_and_its_refresh_stays_due() {
+fn entity_outside_of_its_schedule_is_pending_and_keeps_its_refresh() {
     let report = |hours: &str| format!("ENTITY: x:a\nNOTIFIES: x:b\nENTITY: x:b\nSCHEDULE: hours={hours}\n");
     let root = root(&report(&other_hours()));
     root.write("state/b", "");
@@ -134,7 +134,7 @@ fn noon_in(seconds: i64) -> (String, i64) {
     (format!("TST{}:{:02}:{:02}", west / 3600, west / 60 % 60, west % 60), noon)
 }
 
-fn a_schedule_that_opens_during_a_run_is_for_the_next_one() {
+fn schedule_opening_during_a_run_applies_to_the_next_run() {
     let (zone, noon) = noon_in(6);
     // The check of the first entity takes until the schedule opens.
     let waits = format!("[ \"$1 $2\" != 'check x:a' ] || while [ $(date +%s) -lt {noon} ]; do sleep 0.1; done\n");
@@ -171,13 +171,13 @@ while read -r line; do
 done
 "#;
 
-fn no_more_entities_of_a_semaphore_are_worked_on_at_a_time() {
+fn semaphore_limits_concurrent_entities() {
     let root = root("").script("usr/lib/holo/holo-x", SESSION);
     let run = root.holo(&["apply"]);
     assert_eq!((run.status, log(&root)), (Some(0), "x:a x:b x:c\nx:d x:e x:f\n".to_owned()), "{run}");
 }
 
-fn a_wrong_value_is_an_error_with_its_line() {
+fn invalid_control_is_an_error_with_its_line() {
     let root = root("ENTITY: x:a\nSCHEDULE: hours=2\n");
     let run = root.holo(&["scan"]);
     let says = "!! error in scan report of x, line 2: expected ranges of hours, as in \"2-5\", \"22-4\" or \"2-5,12:30-13\" (line was \"SCHEDULE: hours=2\")";
@@ -188,7 +188,7 @@ fn a_wrong_value_is_an_error_with_its_line() {
     assert!(run.stderr_lossy().contains("line 2 is \"SCHEDULE: hours=2\": expected ranges of hours"), "{run}");
 }
 
-fn definitions_have_the_same_keys() {
+fn definitions_support_the_controls() {
     let root = ScratchRoot::new().binary(built("holo")).plugin("files").file("etc/os-release", "ID=unittest\n");
     let definition = "[[file]]\npath = \"/etc/x\"\ncontent = \"x\"\n";
     let keys = "noop = true\npoll = \"1m30s\"\nlimit = \"5/1h\"\nsemaphore = \"db:2\"\nschedule = { hours = \"2-5\", days = \"mon-fri\" }\n";

@@ -16,11 +16,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     });
     let mut trials: Vec<Trial> = cases.collect();
     trials.extend(holo_testing::trials![
-        nothing_is_wrong_with_a_machine_that_is_well,
-        nothing_is_changed,
+        healthy_machine_has_no_findings,
+        doctor_changes_no_files,
         diagnoses_of_plugins_are_shown,
-        everything_is_a_line_of_json,
-        a_lock_that_is_held_is_no_finding
+        findings_are_json_lines,
+        held_lock_is_not_a_finding
     ]);
     trials
 }
@@ -311,7 +311,7 @@ fn find(case: &Case) {
     assert_eq!(run.status, Some(i32::try_from(expected).unwrap()), "{run}");
 }
 
-fn nothing_is_wrong_with_a_machine_that_is_well() {
+fn healthy_machine_has_no_findings() {
     let run = doctor(&well());
     assert_eq!(run.status, Some(0), "{run}");
     assert!(run.stdout_lossy().lines().filter(|line| !line.is_empty()).all(|line| line.contains("ok")), "{run}");
@@ -320,7 +320,7 @@ fn nothing_is_wrong_with_a_machine_that_is_well() {
     assert_eq!(last.as_deref(), Some("0 errors, 0 warnings, 11 ok"), "{run}");
 }
 
-fn nothing_is_changed() {
+fn doctor_changes_no_files() {
     for case in CASES {
         let root = well().dir("var/lib/holo/.engine");
         (case.spoil)(&root);
@@ -345,7 +345,7 @@ fn diagnoses_of_plugins_are_shown() {
     assert_eq!(run.status, Some(1), "{run}");
 }
 
-fn everything_is_a_line_of_json() {
+fn findings_are_json_lines() {
     let root = well().file("diagnoses", "error\tthe \"pen\" is \u{fc}\tsharpen it\n");
     let run = root.holo(&["doctor", "--json"]);
     assert_eq!(run.status, Some(2), "{run}");
@@ -356,7 +356,7 @@ fn everything_is_a_line_of_json() {
     assert!(text.lines().last().unwrap().contains(r#""event":"summary","exit_code":2"#), "{run}");
 }
 
-fn a_lock_that_is_held_is_no_finding() {
+fn held_lock_is_not_a_finding() {
     let root = well();
     root.write("run/holo.pid", "1\n");
     let held = File::open(root.join("run/holo.pid")).unwrap();

@@ -6,40 +6,40 @@ use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        plugins_are_met_at_the_same_time_and_heard_in_their_order,
-        plugins_of_version_4_hear_how_much_they_may_do_at_a_time,
-        a_number_that_is_none_is_told,
-        broken_definitions_are_failures_of_verbs_that_only_show_too,
-        what_an_entity_sends_comes_with_the_refresh_that_it_causes,
-        a_refresh_without_anything_sent_has_nothing_received,
-        what_cannot_be_sent_is_an_error_that_says_how_to,
-        a_plugin_refuses_and_skips_in_its_own_words,
-        what_leaves_itself_out_keeps_nobody_from_work,
-        two_who_own_the_same_are_refused_with_their_files,
-        what_two_plugins_list_is_applied_by_neither,
-        an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well,
-        an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong,
-        a_failure_before_any_change_refreshes_nobody,
-        a_failure_before_any_change_is_told_in_a_session_too,
-        what_only_fails_because_something_comes_first_is_pending_without_a_session_too,
-        a_refresh_stays_due_while_its_target_is_left_out,
-        a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target,
-        a_plugin_is_configured_once,
-        snippets_that_others_have_left_are_passed_over_with_a_warning,
-        a_snippet_that_is_no_file_is_refused_by_its_name,
-        more_sessions_than_descriptors_are_no_obstacle,
-        of_a_requirement_that_cannot_be_checked_nothing_is_claimed,
-        a_name_that_nobody_has_is_warned_of_where_it_is_written,
-        a_dry_run_with_force_shows_what_force_would_do,
-        what_fails_at_every_apply_without_a_change_restarts_nobody,
-        a_failed_scan_ends_only_what_may_be_about_its_plugin,
-        a_failed_info_ends_only_what_may_be_about_its_plugin,
-        what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with,
-        a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known,
-        a_run_without_a_failed_plugin_forgets_nothing_of_it,
-        a_cycle_ends_only_what_comes_after_it,
-        a_difference_is_shown_under_the_labels_of_the_plugin,
-        a_refresh_that_is_due_is_handed_to_who_takes_over,
+        handshakes_are_concurrent_but_shown_in_order,
+        plugins_of_version_4_get_the_number_of_jobs,
+        invalid_number_is_reported,
+        invalid_definitions_fail_read_only_verbs_too,
+        sent_values_come_with_the_refresh,
+        refresh_without_sent_values_receives_none,
+        invalid_send_is_an_error_with_a_remedy,
+        refusals_and_skips_use_the_plugins_words,
+        skipped_entity_does_not_block_others,
+        two_owners_of_an_asset_are_refused_with_their_files,
+        entity_listed_by_two_plugins_is_not_applied,
+        orphan_is_scrubbed_only_after_its_successor_succeeded,
+        blocked_orphan_is_reported_only_after_a_failure,
+        failure_before_any_change_causes_no_refresh,
+        session_reports_a_failure_before_any_change,
+        check_failing_for_a_pending_requirement_is_pending_without_a_session,
+        refresh_stays_due_while_its_target_is_skipped,
+        refresh_is_dropped_only_after_a_complete_scan_without_its_target,
+        duplicate_plugin_is_an_error,
+        leftover_snippets_are_skipped_with_a_warning,
+        snippet_that_is_not_a_file_is_an_error,
+        more_sessions_than_descriptors_work,
+        uncheckable_requirement_does_not_block,
+        unknown_reference_causes_a_warning_with_its_location,
+        forced_dry_run_shows_forced_changes,
+        repeated_failure_without_a_change_causes_no_refresh,
+        failed_scan_ends_only_runs_that_may_involve_its_plugin,
+        failed_info_ends_only_runs_that_may_involve_its_plugin,
+        run_that_needs_an_entity_of_a_failed_plugin_ends,
+        generator_selector_may_involve_a_failed_plugin,
+        state_of_a_failed_plugin_is_kept,
+        cycle_blocks_only_entities_that_follow_it,
+        difference_uses_the_labels_of_the_plugin,
+        due_refresh_is_handed_to_the_successor,
     ]
 }
 
@@ -78,7 +78,7 @@ fn stdout_lines(run: &Run) -> Vec<String> {
     lines(&run.stdout_lossy()).into_iter().map(str::to_owned).collect()
 }
 
-fn plugins_are_met_at_the_same_time_and_heard_in_their_order() {
+fn handshakes_are_concurrent_but_shown_in_order() {
     // Each waits for the other to start.
     let info = |me: &str, other: &str| {
         format!(
@@ -95,7 +95,7 @@ fn plugins_are_met_at_the_same_time_and_heard_in_their_order() {
     assert_eq!(lines(&run.stderr_lossy()), ["one fails", "!! info with plugin one failed: exit status 7"]);
 }
 
-fn plugins_of_version_4_hear_how_much_they_may_do_at_a_time() {
+fn plugins_of_version_4_get_the_number_of_jobs() {
     let plugin = |id: &str, info: &str| {
         let jobs = "${HOLO_JOBS-none}";
         format!("{info}\nscan) echo \"ENTITY: {id}:{jobs}\" ;;\napply) echo \"$2 {jobs}\" ;;")
@@ -119,13 +119,13 @@ fn plugins_of_version_4_hear_how_much_they_may_do_at_a_time() {
     }
 }
 
-fn a_number_that_is_none_is_told() {
+fn invalid_number_is_reported() {
     let run = root(&[("odd", &info("CONCURRENCY=all\\n"))]).holo(&["scan"]);
     assert_eq!(run.status, Some(255), "{run}");
     assert!(run.stderr_lossy().contains("info with plugin odd failed: info says CONCURRENCY=all, where"), "{run}");
 }
 
-fn broken_definitions_are_failures_of_verbs_that_only_show_too() {
+fn invalid_definitions_fail_read_only_verbs_too() {
     let scan = r"scan) printf 'ENTITY: x:a\n'; printf '!' >&2; sleep 0.1; printf '! a definition is broken' >&2 ;;";
     let harmless = r"scan) printf 'ENTITY: x:a\n'; printf 'it says !! and\n>> takes care\n' >&2 ;;";
     let version_3 = r"info) printf 'MIN_API_VERSION=3\nMAX_API_VERSION=3\n' ;;";
@@ -189,7 +189,7 @@ fn sender(name: &str, sends: &str) -> String {
     )
 }
 
-fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
+fn sent_values_come_with_the_refresh() {
     let (a, b) =
         (sender("a", "send: MODE=old\\nsend: MODE=new one\\nsend: EMPTY=\\n"), sender("b", "send: OTHER=b=c\\n"));
     let root = scripts(&[("a", &a), ("b", &b), ("listens", LISTENER)]).file("etc/broken", "");
@@ -215,12 +215,12 @@ fn what_an_entity_sends_comes_with_the_refresh_that_it_causes() {
     assert!(due(&root).is_empty() && kept(&root).contains("\"sent_value\""));
 }
 
-fn a_refresh_without_anything_sent_has_nothing_received() {
+fn refresh_without_sent_values_receives_none() {
     let root = scripts(&[("a", &sender("a", "changed: it\\n")), ("listens", LISTENER)]);
     assert!(stdout_lines(&root.holo(&["apply"])).contains(&"received: nothing ".to_owned()));
 }
 
-fn what_cannot_be_sent_is_an_error_that_says_how_to() {
+fn invalid_send_is_an_error_with_a_remedy() {
     let root = scripts(&[("a", &sender("a", "send: 2ND=x\\n")), ("listens", LISTENER)]);
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(1), "{run}");
@@ -244,7 +244,7 @@ const SESSION: &str = r#"session) n=0; while read -r request; do n=$((n + 1))
         printf '{"answer":"result","request":%s,"entity":"x:out","messages":["skipped: no disk"],"result":"done"}\n' $n ;;
     esac >&3; printf '{"answer":"end","request":%s,"result":"done"}\n' $n >&3; done ;;"#;
 
-fn a_plugin_refuses_and_skips_in_its_own_words() {
+fn refusals_and_skips_use_the_plugins_words() {
     let processes = scripts(&[("forced", FORCED), ("out", "echo 'skipped: no disk' >&3")]);
     let session = root(&[("x", &format!("{}\n{SESSION}", info("SESSION=1\\n")))]);
     for root in [processes, session] {
@@ -267,7 +267,7 @@ fn a_plugin_refuses_and_skips_in_its_own_words() {
     }
 }
 
-fn what_leaves_itself_out_keeps_nobody_from_work() {
+fn skipped_entity_does_not_block_others() {
     let root = scripts(&[
         ("a", "echo 'skipped: not here' >&3"),
         ("b", "# REQUIRES: x:a\n# SUBSCRIBES: x:a\necho \"b ${HOLO_REFRESH-}\""),
@@ -280,7 +280,7 @@ fn what_leaves_itself_out_keeps_nobody_from_work() {
 /// The answer of an unchanged entity that owns an asset.
 const CONTENT: &str = "echo 'not changed' >&3\n";
 
-fn two_who_own_the_same_are_refused_with_their_files() {
+fn two_owners_of_an_asset_are_refused_with_their_files() {
     let owner = |more: &str| {
         format!("# OWNS: unit nginx.service\n# SOURCE: /etc/x/{more}.toml\ntouch \"$HOLO_ROOT_DIR/etc/done\"\n")
     };
@@ -319,7 +319,7 @@ fn two_who_own_the_same_are_refused_with_their_files() {
     }
 }
 
-fn what_two_plugins_list_is_applied_by_neither() {
+fn entity_listed_by_two_plugins_is_not_applied() {
     let list = |id: &str| {
         format!(
             "info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\nscan) printf 'ENTITY: x:same\\nSOURCE: /{id}\\n'; echo ENTITY: x:{id} ;;\napply) echo \"$2\" ;;"
@@ -341,7 +341,7 @@ fn what_two_plugins_list_is_applied_by_neither() {
 const LEAVER: &str = "# ORPHAN: yes\n# ACTION: Scrubbing\n# OWNS: unit x\n
 case $1 in check) echo 'would change: would go' >&3 ;; *) echo 'changed: went' >&3 ;; esac\n";
 
-fn an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well() {
+fn orphan_is_scrubbed_only_after_its_successor_succeeded() {
     let heir = |does: &str| format!("# OWNS: unit x\n# AFTER: x:old\n{does}\n");
     let run = |does: &str, arguments: &[&str]| {
         let root = scripts(&[("new", &heir(does)), ("old", LEAVER)]);
@@ -380,7 +380,7 @@ fn an_orphan_waits_for_who_takes_over_and_goes_only_if_that_ended_well() {
     assert_eq!(run("echo 'not changed' >&3", &["check"]), (Some(3), vec![new("unchanged"), go]));
 }
 
-fn an_orphan_that_is_left_alone_says_so_only_if_something_is_wrong() {
+fn blocked_orphan_is_reported_only_after_a_failure() {
     let root = scripts(&[("new", "# OWNS: unit x\n[ ! -e \"$HOLO_ROOT_DIR/etc/broken\" ]\n"), ("old", LEAVER)]);
     let run = root.holo(&["apply", "x:old"]);
     assert!(run.success() && run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
@@ -401,7 +401,7 @@ fn failing(says: &str) -> String {
     format!("[ $1 = check ] && {{ echo 'would change: x' >&3; return; }}\n{says}\nexit 1\n")
 }
 
-fn a_failure_before_any_change_refreshes_nobody() {
+fn failure_before_any_change_causes_no_refresh() {
     for (says, is_due) in [
         ("echo 'not changed' >&3", false),
         ("true", true),
@@ -429,7 +429,7 @@ fn failing_session(messages: &str) -> String {
     )
 }
 
-fn a_failure_before_any_change_is_told_in_a_session_too() {
+fn session_reports_a_failure_before_any_change() {
     for (messages, refreshes) in [(r#""not changed""#, 0), ("", 1), (r#""changed: x","not changed""#, 1)] {
         let root = root(&[("x", &format!("{}\n{}", info("SESSION=1\\n"), failing_session(messages)))]);
         let runs: Vec<Run> = (0..2).map(|_| root.holo(&["apply"])).collect();
@@ -439,7 +439,7 @@ fn a_failure_before_any_change_is_told_in_a_session_too() {
     }
 }
 
-fn what_only_fails_because_something_comes_first_is_pending_without_a_session_too() {
+fn check_failing_for_a_pending_requirement_is_pending_without_a_session() {
     let pending = "echo 'would change: x' >&3\n";
     let fails = "# AFTER: x:a\necho '!! there is no user fred' >&2\nexit 1\n";
     let dies = "# AFTER: x:a\nkill -SEGV $$\n";
@@ -459,7 +459,7 @@ fn what_only_fails_because_something_comes_first_is_pending_without_a_session_to
     assert!(run.stderr_lossy().contains("!! signal: segmentation fault"), "{run}");
 }
 
-fn a_refresh_stays_due_while_its_target_is_left_out() {
+fn refresh_stays_due_while_its_target_is_skipped() {
     let target = "# SUBSCRIBES: x:a\nif [ -e \"$HOLO_ROOT_DIR/etc/out\" ]; then echo 'skipped: not now' >&3
         elif [ $1 = check ]; then echo 'would change: x' >&3
         elif [ \"$HOLO_REFRESH\" ]; then echo refreshed; else echo 'not changed' >&3; fi\n";
@@ -479,7 +479,7 @@ fn a_refresh_stays_due_while_its_target_is_left_out() {
     assert!(!refreshed(&root.holo(&["apply"])) && !root.exists("var/lib/holo/state.db"));
 }
 
-fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the_target() {
+fn refresh_is_dropped_only_after_a_complete_scan_without_its_target() {
     let sends = format!("{}\n{SCRIPTS}", info(""));
     // Lists the entities in a file, and reports an error while another file exists.
     let listens = format!(
@@ -535,7 +535,7 @@ fn a_refresh_is_forgotten_only_when_its_plugin_has_listed_everything_without_the
 
 const LISTS: &str = "scan) echo \"ENTITY: ${0##*/}:x\" ;;\napply) echo applied ;;";
 
-fn a_plugin_is_configured_once() {
+fn duplicate_plugin_is_an_error() {
     let root = root(&[("a", &format!("{}\n{LISTS}", info(""))), ("b", &format!("{}\n{LISTS}", info("")))]);
     root.write("etc/holorc.d/10-a", "# first\nplugin a\n");
     for verb in ["apply", "scan", "check"] {
@@ -550,7 +550,7 @@ fn a_plugin_is_configured_once() {
     }
 }
 
-fn snippets_that_others_have_left_are_passed_over_with_a_warning() {
+fn leftover_snippets_are_skipped_with_a_warning() {
     let root = root(&[("a", &format!("{}\n{LISTS}", info("")))]);
     let leftovers = [".10-a.swp", "10-a.dpkg-dist", "10-a.rpmsave", "10-a~"];
     leftovers.iter().for_each(|name| root.write(format!("etc/holorc.d/{name}"), "plugin a\n\u{0}garbage\n"));
@@ -564,7 +564,7 @@ fn snippets_that_others_have_left_are_passed_over_with_a_warning() {
     assert_eq!(lines(&run.stderr_lossy()), expected, "{run}");
 }
 
-fn a_snippet_that_is_no_file_is_refused_by_its_name() {
+fn snippet_that_is_not_a_file_is_an_error() {
     let root = root(&[("a", &format!("{}\n{LISTS}", info("")))]).symlink("etc/holorc.d/05-null", "/dev/null");
     assert!(root.holo(&["scan"]).success());
     assert!(root.run("mkfifo", &["etc/holorc.d/10-fifo"]).success());
@@ -573,7 +573,7 @@ fn a_snippet_that_is_no_file_is_refused_by_its_name() {
     assert!(run.stderr_lossy().contains("etc/holorc.d/10-fifo: not a regular file"), "{run}");
 }
 
-fn more_sessions_than_descriptors_are_no_obstacle() {
+fn more_sessions_than_descriptors_work() {
     const PLUGINS: usize = 120;
     let session = r#"session) n=0; while read -r request; do n=$((n + 1))
     case $request in
@@ -593,7 +593,7 @@ fn more_sessions_than_descriptors_are_no_obstacle() {
     }
 }
 
-fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
+fn uncheckable_requirement_does_not_block() {
     let version_3 = "info) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\nscan) echo 'ENTITY: old:x' ;;
         diff) [ ! -e \"$HOLO_ROOT_DIR/etc/a\" ] || printf '%s\\0%s\\0' \"$HOLO_ROOT_DIR/etc/a\" \"$HOLO_ROOT_DIR/etc/b\" >&3 ;;";
     let version_4 = format!("{}\nscan) echo 'ENTITY: old:x' ;;", info(""));
@@ -620,7 +620,7 @@ fn of_a_requirement_that_cannot_be_checked_nothing_is_claimed() {
     }
 }
 
-fn a_name_that_nobody_has_is_warned_of_where_it_is_written() {
+fn unknown_reference_causes_a_warning_with_its_location() {
     let definitions = r#"
 [[exec]]
 name = "a"
@@ -679,7 +679,7 @@ notifies = ["user:fred"]
     assert!(run.stderr_lossy().contains("line 3: expected \"WRITTEN: LOCATION: ID\""), "{run}");
 }
 
-fn a_dry_run_with_force_shows_what_force_would_do() {
+fn forced_dry_run_shows_forced_changes() {
     let operations = r#"
 scan) for name in a b c d; do echo "ENTITY: demo:$name"; done ;;
 check) case $2 in
@@ -718,7 +718,7 @@ check) case $2 in
     assert!(forced.success() && forced.stdout.is_empty(), "{forced}");
 }
 
-fn what_fails_at_every_apply_without_a_change_restarts_nobody() {
+fn repeated_failure_without_a_change_causes_no_refresh() {
     let failing = r#"
 [[exec]]
 name = "listens"
@@ -782,7 +782,7 @@ fn check_goes_on(root: &ScratchRoot, arguments: &[&str], status: i32, errors: &s
     assert_eq!(lines(&run.stdout_lossy()), stdout, "{arguments:?}: {run}");
 }
 
-fn a_failed_scan_ends_only_what_may_be_about_its_plugin() {
+fn failed_scan_ends_only_runs_that_may_involve_its_plugin() {
     let fails = "scan) echo 'ENTITY: bad:x'; echo 'it burns' >&2; exit 4 ;;";
     let garbage = "scan) echo 'it burns' >&2; echo nonsense ;;";
     let messages = [
@@ -828,7 +828,7 @@ fn check_fatal_of(root: &ScratchRoot, verb: &str, selection: &[&str], errors: &s
     assert_eq!((run.status, run.stderr_lossy().as_ref()), (Some(255), errors), "{run}");
 }
 
-fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
+fn failed_info_ends_only_runs_that_may_involve_its_plugin() {
     let messages = [
         ("info) echo 'it burns' >&2; exit 7 ;;", "it burns\n!! info with plugin bad failed: exit status 7\n"),
         (
@@ -855,7 +855,7 @@ fn a_failed_info_ends_only_what_may_be_about_its_plugin() {
     }
 }
 
-fn what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with() {
+fn run_that_needs_an_entity_of_a_failed_plugin_ends() {
     let scan = "scan) exit 4 ;;";
     let fatal_verbs = |version: &str, edges: &str| -> Vec<&str> {
         let root = beside(&format!("{version}\n{scan}"), &format!("'ENTITY: good:a\\n{edges}ENTITY: good:b\\n'"));
@@ -873,7 +873,7 @@ fn what_needs_an_entity_of_a_failed_plugin_is_not_gone_on_with() {
     assert_eq!(fatal_verbs(&info(""), "OWNS: unit x\\n"), ["apply"]);
 }
 
-fn a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known() {
+fn generator_selector_may_involve_a_failed_plugin() {
     let generator = "#!/bin/sh\nfor plugin in $MAKES; do mkdir \"$OUT/$plugin\"; echo >\"$OUT/$plugin/a\"; done\n";
     for (makes, status) in [("good", 0), ("good bad", 255)] {
         let root = beside(&format!("{INFO_3}\nscan) exit 4 ;;"), TWO)
@@ -884,7 +884,7 @@ fn a_generator_that_made_files_for_a_failed_plugin_selects_what_is_not_known() {
     }
 }
 
-fn a_run_without_a_failed_plugin_forgets_nothing_of_it() {
+fn state_of_a_failed_plugin_is_kept() {
     let listens = "scan) [ ! -e \"$HOLO_ROOT_DIR/etc/burns\" ] || exit 4; echo 'ENTITY: bad:x' ;;
         apply) [ -e \"$HOLO_ROOT_DIR/etc/ready\" ] && echo \"applied $2\" ;;";
     let root = beside(&format!("{INFO_3}\n{listens}"), "'ENTITY: good:a\\nNOTIFIES: bad:x\\nENTITY: good:b\\n'");
@@ -898,7 +898,7 @@ fn a_run_without_a_failed_plugin_forgets_nothing_of_it() {
     assert!(root.holo(&["apply", "bad:x"]).success() && due(&root).is_empty());
 }
 
-fn a_cycle_ends_only_what_comes_after_it() {
+fn cycle_blocks_only_entities_that_follow_it() {
     let root = scripts(&[
         ("a", "# AFTER: x:b\n"),
         ("b", "# REQUIRES: x:a\n"),
@@ -925,7 +925,7 @@ fn a_cycle_ends_only_what_comes_after_it() {
     }
 }
 
-fn a_difference_is_shown_under_the_labels_of_the_plugin() {
+fn difference_uses_the_labels_of_the_plugin() {
     let operations = r#"scan) echo 'ENTITY: x:a' ;;
         check | apply) echo 'requires --force to overwrite' >&3 ;;
         diff) cd "$HOLO_CACHE_DIR"; echo old >old; printf '%s/old\0%s/etc/a\0LABELS\0' "$PWD" "$HOLO_ROOT_DIR" >&3 ;;"#;
@@ -973,7 +973,7 @@ fn a_difference_is_shown_under_the_labels_of_the_plugin() {
     }
 }
 
-fn a_refresh_that_is_due_is_handed_to_who_takes_over() {
+fn due_refresh_is_handed_to_the_successor() {
     let a = sender("a", "send: MODE=new\\n");
     let owner = format!("# OWNS: unit x\n{LISTENER}");
     let root = scripts(&[("a", &a), ("old", &owner)]).file("etc/broken", "");

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        facts_are_shown_as_a_whole_or_one_by_one,
-        facts_in_json_are_one_value,
-        what_is_unknown_is_an_error,
-        a_source_that_fails_is_a_warning,
-        data_is_shown_with_where_it_comes_from,
-        data_that_is_wrong_is_an_error_with_its_line,
+        facts_are_shown_all_or_one_by_one,
+        facts_as_json_are_one_value,
+        unknown_fact_is_an_error,
+        failing_fact_source_is_a_warning,
+        data_is_shown_with_its_origin,
+        invalid_data_is_an_error_with_its_line,
         values_come_from_the_environment,
-        looking_changes_nothing_and_asks_no_plugin,
-        a_run_gathers_facts_once,
-        a_run_in_which_nobody_asks_gathers_nothing,
-        the_example_of_the_man_page_is_true,
+        facts_and_data_change_no_files_and_call_no_plugin,
+        run_gathers_facts_once,
+        run_without_queries_gathers_no_facts,
+        example_of_the_man_page_works,
         the_man_page_names_every_fact,
         facts_and_plugins_read_one_os_release_below_the_root,
     ]
@@ -47,7 +47,7 @@ fn complains(run: &Run, status: i32, error: &str) {
     );
 }
 
-fn facts_are_shown_as_a_whole_or_one_by_one() {
+fn facts_are_shown_all_or_one_by_one() {
     let root = root();
     let all = root.holo(&["facts"]);
     assert!(all.success() && all.stderr.is_empty(), "{all}");
@@ -68,7 +68,7 @@ fn facts_are_shown_as_a_whole_or_one_by_one() {
     shows(&root, &["facts", "site"], "site.name: north\nsite.\"odd.key\":\nsite.roles: web, db\n");
 }
 
-fn facts_in_json_are_one_value() {
+fn facts_as_json_are_one_value() {
     let root = root();
     let run = root.holo(&["facts", "--json"]);
     let all: Value = serde_json::from_slice(&run.stdout).unwrap();
@@ -77,7 +77,7 @@ fn facts_in_json_are_one_value() {
     shows(&root, &["facts", "os.id", "--json"], "\"debian\"\n");
 }
 
-fn what_is_unknown_is_an_error() {
+fn unknown_fact_is_an_error() {
     let root = root();
     complains(&root.holo(&["facts", "os.nothing"]), 1, "!! there is no fact os.nothing");
     complains(&root.holo(&["facts", "--json", "os.id.x"]), 1, "!! there is no fact os.id.x");
@@ -86,7 +86,7 @@ fn what_is_unknown_is_an_error() {
     complains(&root.holo(&["data", "web", "--explain"]), 1, "!! there is no data at web");
 }
 
-fn a_source_that_fails_is_a_warning() {
+fn failing_fact_source_is_a_warning() {
     let root = root()
         .file("etc/holo/facts.d/20-bad.toml", "a = 1\nb\n")
         .script("etc/holo/facts.d/30-fails", "#!/bin/sh\nexit 3\n");
@@ -107,7 +107,7 @@ fn root_with_data() -> ScratchRoot {
         .file("usr/share/holo/data/common.toml", "\nweb = {port = 80, user = 'www'}\n")
 }
 
-fn data_is_shown_with_where_it_comes_from() {
+fn data_is_shown_with_its_origin() {
     let root = root_with_data();
     shows(&root, &["data"], "servers: a, b, c\nweb.port: 8080\nweb.user: www-data\n");
     shows(&root, &["data", "servers"], "a\nb\nc\n");
@@ -156,7 +156,7 @@ fn values_come_from_the_environment() {
     complains(&root.holo(&["data"]), 255, wrong);
 }
 
-fn data_that_is_wrong_is_an_error_with_its_line() {
+fn invalid_data_is_an_error_with_its_line() {
     let root = root_with_data().file("etc/holo/data/hierarchy.toml", "layers = [\n  '../{{ facts.hostname }}']\n");
     let place = root.join("etc/holo/data/hierarchy.toml");
     let error = format!("!! {}:2: layers: the layer \"../web1\" would leave the directory", place.display());
@@ -168,7 +168,7 @@ fn data_that_is_wrong_is_an_error_with_its_line() {
     assert_eq!(run.status, Some(255), "{run}");
 }
 
-fn looking_changes_nothing_and_asks_no_plugin() {
+fn facts_and_data_change_no_files_and_call_no_plugin() {
     let root = root_with_data()
         .holorc("plugin p=/no/such/program\n")
         .script("usr/share/holo/generators/g", "#!/bin/sh\nexit 1\n")
@@ -190,7 +190,7 @@ case $1 in
 esac
 "#;
 
-fn a_run_gathers_facts_once() {
+fn run_gathers_facts_once() {
     let root = root()
         .env("HOLO", built("holo"))
         .holorc("")
@@ -218,7 +218,7 @@ fn a_run_gathers_facts_once() {
     assert!(!root.exists("tmp/facts.json"));
 }
 
-fn a_run_in_which_nobody_asks_gathers_nothing() {
+fn run_without_queries_gathers_no_facts() {
     let root = root().holorc("").script("etc/holo/facts.d/20-counted", "#!/bin/sh\ntouch \"$HOLO_ROOT_DIR/counted\"\n");
     let run = root.holo(&["apply"]);
     assert!(run.success(), "{run}");
@@ -226,7 +226,7 @@ fn a_run_in_which_nobody_asks_gathers_nothing() {
 }
 
 /// Files that the page shows with `cat` are created accordingly; every other command must print what the page shows.
-fn the_example_of_the_man_page_is_true() {
+fn example_of_the_man_page_works() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/man/holo-facts.7")).unwrap();
     let example = page.split(".Sh EXAMPLES").nth(1).unwrap().split(".Bd -literal").nth(1).unwrap();
     let example = example.split(".Ed").next().unwrap().split_once('\n').unwrap().1;

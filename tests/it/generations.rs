@@ -9,15 +9,15 @@ use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
-        a_plugin_of_version_3_is_brought_back,
-        what_cannot_be_used_is_named_and_nothing_is_done,
-        symlinks_that_lead_elsewhere_are_named,
-        what_definitions_name_elsewhere_is_named,
-        nothing_is_kept_if_nobody_wants_it,
+        rollback_covers_plugins_of_version_3,
+        unusable_generation_is_reported_without_changes,
+        symlinks_out_of_the_inputs_are_reported,
+        files_outside_of_the_inputs_are_reported,
+        disabled_history_keeps_no_files,
         rollback_uses_files_and_directories_that_generators_made,
     ];
     let needs = [Need::Root, Need::Program("setpriv")];
-    trials.push(trial_of("others see what they may read", &needs, others_see_what_they_may_read));
+    trials.push(trial_of("others see what they may read", &needs, other_users_see_readable_inputs));
     let needs = [Need::Root, Need::Program("unshare"), Need::Program("mount")];
     trials.push(trial_of("a file system that cannot be written to is no failure", &needs, read_only_root));
     trials.extend(kills::trials());
@@ -61,7 +61,7 @@ fn numbers(root: &ScratchRoot) -> Vec<u32> {
     run.stdout_lossy().lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect()
 }
 
-fn a_plugin_of_version_3_is_brought_back() {
+fn rollback_covers_plugins_of_version_3() {
     let printer = "#!/bin/sh\ncase $1 in\ninfo) printf 'MIN_API_VERSION=3\\nMAX_API_VERSION=3\\n' ;;\n\
                    scan) for file in \"$HOLO_RESOURCE_DIR\"/*; do printf 'ENTITY: print:%s\\nSOURCE: %s\\nfound at: %s\\n' \"${file##*/}\" \"$file\" \"$file\"; done ;;\n\
                    apply) cp \"$HOLO_RESOURCE_DIR/${2#print:}\" \"$HOLO_ROOT_DIR/etc/printed\" ;;\nesac\n";
@@ -84,7 +84,7 @@ fn a_plugin_of_version_3_is_brought_back() {
     assert!(scan.stdout_lossy().contains(&shown) && !scan.stdout_lossy().contains(".engine"), "{shown}: {scan}");
 }
 
-fn what_cannot_be_used_is_named_and_nothing_is_done() {
+fn unusable_generation_is_reported_without_changes() {
     let root = root_with_two();
     let pack = "var/lib/holo/.engine/generations/000001.pack";
     let whole = root.read(pack);
@@ -112,7 +112,7 @@ fn what_cannot_be_used_is_named_and_nothing_is_done() {
     assert!(root.holo(&["rollback", "1"]).success() && root.holo(&["apply"]).success());
 }
 
-fn symlinks_that_lead_elsewhere_are_named() {
+fn symlinks_out_of_the_inputs_are_reported() {
     let root = root().file("srv/motd", "elsewhere\n");
     let link = root.join("usr/share/holo/files/20-x/etc/issue");
     std::fs::create_dir_all(link.parent().unwrap()).unwrap();
@@ -126,7 +126,7 @@ fn symlinks_that_lead_elsewhere_are_named() {
     assert!(run.success() && run.stderr_lossy().contains(&named), "{named}: {run}");
 }
 
-fn what_definitions_name_elsewhere_is_named() {
+fn files_outside_of_the_inputs_are_reported() {
     let root = root()
         .plugin("scaffold")
         .file("srv/templates/a.conf", "a\n")
@@ -142,7 +142,7 @@ fn what_definitions_name_elsewhere_is_named() {
     assert!(run.success() && run.stderr_lossy().contains(&named), "{named}: {run}");
 }
 
-fn nothing_is_kept_if_nobody_wants_it() {
+fn disabled_history_keeps_no_files() {
     let root = root().env("HOLO_HISTORY", "0");
     applied(&root);
     assert!(!root.exists("var/lib/holo/.engine"));
@@ -152,7 +152,7 @@ fn nothing_is_kept_if_nobody_wants_it() {
     assert!(run.stderr_lossy().contains("!! no generation has been kept yet"), "{run}");
 }
 
-fn others_see_what_they_may_read() {
+fn other_users_see_readable_inputs() {
     let root = root();
     applied(&root);
     root.write("usr/share/holo/files/10-x/etc/motd", "two\n");

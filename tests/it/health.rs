@@ -23,10 +23,10 @@ const SILENT: &str = "#!/bin/sh\n[ \"$1\" != info ] || printf 'MIN_API_VERSION=3
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        health_is_shown_and_decides_the_exit_status,
-        nothing_else_is_asked,
-        selected_entities_alone_count,
-        lines_name_what_is_required,
+        health_is_shown_and_sets_the_exit_status,
+        health_runs_no_other_operation,
+        health_covers_selected_entities_only,
+        json_lines_name_requirements,
         what_plugins_do_wrong_is_said
     ]
 }
@@ -47,7 +47,7 @@ pub(crate) fn root() -> ScratchRoot {
         .file("health", "critical\tpulse:app\tHTTP 500\nok\tpulse:db\t\n")
 }
 
-fn health_is_shown_and_decides_the_exit_status() {
+fn health_is_shown_and_sets_the_exit_status() {
     let root = root();
     let run = root.holo(&["health"]);
     assert_eq!((run.status, text(&run.stdout)), (Some(1), "critical\tpulse:app\tHTTP 500\nok\tpulse:db\t-\n"), "{run}");
@@ -59,14 +59,14 @@ fn health_is_shown_and_decides_the_exit_status() {
     assert_eq!((run.status, text(&run.stdout)), (Some(0), ""), "{run}");
 }
 
-fn nothing_else_is_asked() {
+fn health_runs_no_other_operation() {
     let root = root();
     assert_eq!(root.holo(&["health"]).status, Some(1));
     assert_eq!(root.read("asked"), "health pulse:app pulse:db pulse:disk pulse:quiet\n");
     assert!(!root.exists("var/lib/holo/pulse"), "nothing is kept");
 }
 
-fn selected_entities_alone_count() {
+fn health_covers_selected_entities_only() {
     let root = root();
     // A plugin may report more entities than requested.
     let run = root.holo(&["health", "pulse:db", "pulse:quiet"]);
@@ -77,7 +77,7 @@ fn selected_entities_alone_count() {
     assert_eq!(run.status, Some(255), "{run}");
 }
 
-fn lines_name_what_is_required() {
+fn json_lines_name_requirements() {
     let run = root().holo(&["health", "--json"]);
     let lines: Vec<Value> = text(&run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let expected = serde_json::json!({

@@ -12,14 +12,14 @@ use std::os::unix::fs::PermissionsExt;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
-        a_damaged_database_stops_the_apply_until_it_is_repaired,
-        a_database_that_cannot_be_used_stops_the_apply,
-        an_export_is_read_back_as_it_was,
-        a_reader_may_go_away,
-        a_run_that_could_not_begin_is_on_record,
-        nothing_is_kept_if_nobody_wants_it,
-        the_differences_of_all_plugins_are_on_record,
-        the_differences_of_many_files_are_on_record,
+        damaged_database_stops_applies_until_repaired,
+        unusable_database_stops_the_apply,
+        export_and_import_round_trip,
+        closed_output_is_not_an_error,
+        run_that_could_not_begin_is_recorded,
+        disabled_history_keeps_no_files,
+        differences_of_all_plugins_are_recorded,
+        differences_of_many_files_are_recorded,
     ];
     let strace = [Need::Program("strace")];
     trials.push(trial_of("a run that is killed at any system call is on record once", &strace, killed_everywhere));
@@ -76,7 +76,7 @@ fn disturbed(root: &ScratchRoot, call: &str, what: &str) -> (Run, bool) {
 }
 
 /// Copies of replaced files share a file, unless they are not regular files.
-fn the_differences_of_many_files_are_on_record() {
+fn differences_of_many_files_are_recorded() {
     const FILES: usize = 20;
     let mut root = ScratchRoot::in_memory().binary(built("holo")).env("HOLO_HISTORY", "1").plugin("files");
     root = root.file("etc/os-release", "ID=debian\n").file("etc/5/program", "stock\n").file("etc/empty", "");
@@ -111,7 +111,7 @@ fn the_differences_of_many_files_are_on_record() {
 }
 
 /// The preview before an apply equals the recorded difference after it, for applying and scrubbing.
-fn the_differences_of_all_plugins_are_on_record() {
+fn differences_of_all_plugins_are_recorded() {
     let mut root = ScratchRoot::in_memory()
         .binary(built("holo"))
         .env("HOLO_HISTORY", "1")
@@ -239,7 +239,7 @@ fn full_disk() {
     );
 }
 
-fn a_damaged_database_stops_the_apply_until_it_is_repaired() {
+fn damaged_database_stops_applies_until_repaired() {
     let root = root();
     let path = root.join("var/lib/holo/state.db");
     // All data is in the write-ahead log until it has grown; without the log, the file is a valid database again,
@@ -267,7 +267,7 @@ fn a_damaged_database_stops_the_apply_until_it_is_repaired() {
     assert!(again.success() && again.stderr_lossy().contains("is not damaged"), "{again}");
 }
 
-fn an_export_is_read_back_as_it_was() {
+fn export_and_import_round_trip() {
     let root = root();
     assert!(root.holo(&["apply"]).success());
     let exported = root.holo(&["state", "export"]);
@@ -287,7 +287,7 @@ fn an_export_is_read_back_as_it_was() {
     assert_eq!(results(&root), ["changed", "changed"]);
 }
 
-fn a_database_that_cannot_be_used_stops_the_apply() {
+fn unusable_database_stops_the_apply() {
     let root = root();
     for suffix in ["", "-wal", "-shm"] {
         fs::remove_file(root.join(format!("var/lib/holo/state.db{suffix}"))).unwrap();
@@ -299,7 +299,7 @@ fn a_database_that_cannot_be_used_stops_the_apply() {
     assert_eq!(root.read("etc/motd"), "first\n");
 }
 
-fn a_reader_may_go_away() {
+fn closed_output_is_not_an_error() {
     let root = root();
     let script =
         "set -o pipefail; \"$0\" history show | :; \"$0\" history -n 0 | head -n 1 >/dev/null; \"$0\" state export | :";
@@ -307,7 +307,7 @@ fn a_reader_may_go_away() {
     assert!(!run.stderr_lossy().contains("panicked") && run.stderr.is_empty(), "{run}");
 }
 
-fn a_run_that_could_not_begin_is_on_record() {
+fn run_that_could_not_begin_is_recorded() {
     let root = root();
     assert_eq!(root.holo(&["apply", "file:/etc/none"]).status, Some(255));
     let show = root.holo(&["history", "show"]);
@@ -316,7 +316,7 @@ fn a_run_that_could_not_begin_is_on_record() {
     }
 }
 
-fn nothing_is_kept_if_nobody_wants_it() {
+fn disabled_history_keeps_no_files() {
     let root = ScratchRoot::new().plugin("files").file("etc/a", "stock\n").resource("files/01-x/etc/a", "x\n");
     assert!(root.holo(&["apply"]).success());
     assert!(!root.exists("var/lib/holo/state.db"));

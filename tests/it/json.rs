@@ -11,23 +11,23 @@ use std::path::Path;
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        the_schema_refuses_what_is_no_line,
-        scan_tells_of_entities,
-        scan_tells_of_all_that_plugins_report,
+        schema_rejects_invalid_lines,
+        scan_lists_entities,
+        scan_contains_complete_reports,
         selectors_are_listed,
-        an_apply_is_told_step_by_step,
-        refreshes_and_what_is_skipped_are_told,
+        apply_is_reported_step_by_step,
+        refreshes_and_skips_are_reported,
         messages_are_fields_of_the_end,
-        a_plugin_that_cannot_tell_is_told_of,
-        whatever_a_plugin_does_to_an_entity_is_told,
-        whatever_a_plugin_does_instead_of_answering_is_told,
-        a_run_that_cannot_begin_says_why,
+        unknown_result_of_a_check_is_reported,
+        every_failure_of_an_entity_is_reported,
+        every_failure_of_a_plugin_is_reported,
+        run_that_cannot_begin_reports_the_reason,
         warnings_of_the_run_are_lines,
         broken_definitions_are_errors,
-        an_interrupted_run_says_so,
-        a_run_whose_time_is_over_says_so,
-        other_forms_are_refused_beside_it,
-        the_schema_names_nothing_that_is_never_written,
+        interrupted_run_is_reported,
+        run_exceeding_its_time_limit_is_reported,
+        other_output_formats_are_refused_with_json,
+        every_field_of_the_schema_occurs,
     ]
 }
 
@@ -49,7 +49,7 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-fn the_schema_refuses_what_is_no_line() {
+fn schema_rejects_invalid_lines() {
     let validator = validator();
     let good = json!({"version": 1, "event": "output", "id": "x:y", "stream": "stdout", "text": [0, 255]});
     assert!(validator.is_valid(&good));
@@ -215,7 +215,7 @@ fn broken(fault: &str) -> ScratchRoot {
     ScratchRoot::new().holorc(shell_plugin("broken")).resource("broken/entity", "").file("etc/broken", fault)
 }
 
-fn scan_tells_of_entities() {
+fn scan_lists_entities() {
     let lines = lines(&files(), &["scan"], 0);
     let [a, b] = of(&lines, "entity")[..] else { panic!("{lines:#?}") };
     assert_eq!((&a["id"], &b["id"]), (&json!("file:/etc/a"), &json!("file:/etc/b")));
@@ -225,7 +225,7 @@ fn scan_tells_of_entities() {
     assert_eq!(a["information"][0]["key"], "store at");
 }
 
-fn scan_tells_of_all_that_plugins_report() {
+fn scan_contains_complete_reports() {
     let lines = lines(&versatile(), &["scan"], 0);
     assert_eq!(only(&lines, "output", "text"), "scanning\n");
     let entities = of(&lines, "entity");
@@ -249,7 +249,7 @@ fn selectors_are_listed() {
     assert_eq!(selectors.len(), 5);
 }
 
-fn an_apply_is_told_step_by_step() {
+fn apply_is_reported_step_by_step() {
     let root = files();
     let tally = |changed, unchanged, refused| json!({"changed": changed, "unchanged": unchanged, "refused": refused, "pending": 0, "skipped": 0, "failed": 0});
     let first = lines(&root, &["apply"], 0);
@@ -279,7 +279,7 @@ fn an_apply_is_told_step_by_step() {
     assert_eq!(only(&lines(&root, &["apply", "--force"], 0), "summary", "tally"), &tally(2, 0, 0));
 }
 
-fn refreshes_and_what_is_skipped_are_told() {
+fn refreshes_and_skips_are_reported() {
     let root = hooks();
     let looked = lines(&root, &["check"], 3);
     assert_eq!(only(&looked, "refresh", "id"), "hook:reload");
@@ -331,7 +331,7 @@ fn messages_are_fields_of_the_end() {
     assert_eq!(find(&done, "v:silent"), end("v:silent", "changed"));
 }
 
-fn a_plugin_that_cannot_tell_is_told_of() {
+fn unknown_result_of_a_check_is_reported() {
     let root = ScratchRoot::new().holorc(shell_plugin("well-behaved")).resource("well-behaved/x", "line\n");
     let lines_of = |arguments: &[&str], status| lines(&root, arguments, status);
     assert_eq!(only(&lines_of(&["check"], 3), "end", "unknown"), &json!(true));
@@ -345,7 +345,7 @@ fn a_plugin_that_cannot_tell_is_told_of() {
     assert_eq!(of(&lines_of(&["apply"], 1), "diff").len(), 1);
 }
 
-fn whatever_a_plugin_does_to_an_entity_is_told() {
+fn every_failure_of_an_entity_is_reported() {
     let faults = [
         "all-messages",
         "closes-everything",
@@ -376,7 +376,7 @@ fn whatever_a_plugin_does_to_an_entity_is_told() {
     assert_eq!(length, 1 << 20);
 }
 
-fn whatever_a_plugin_does_instead_of_answering_is_told() {
+fn every_failure_of_a_plugin_is_reported() {
     for (fault, verb, status) in [
         ("bad-version", "scan", 255),
         ("empty-info", "apply", 255),
@@ -402,7 +402,7 @@ fn whatever_a_plugin_does_instead_of_answering_is_told() {
     }
 }
 
-fn a_run_that_cannot_begin_says_why() {
+fn run_that_cannot_begin_reports_the_reason() {
     let cases: Vec<(&str, ScratchRoot, &[&str], i32, &str)> = vec![
         ("configuration", files().holorc("what\n"), &["scan"], 255, "unknown command: what"),
         ("no configuration", ScratchRoot::new(), &["apply"], 255, "cannot parse configuration: open "),
@@ -464,7 +464,7 @@ fn broken_definitions_are_errors() {
     assert_eq!(only(&lines, "summary", "exit_code"), 1);
 }
 
-fn an_interrupted_run_says_so() {
+fn interrupted_run_is_reported() {
     let root = hooks()
         .resource("hooks/reload", "# subscribes file:/etc/a\nkill -TERM \"$(sed -n 's/^PPid:[[:blank:]]*//p' \"/proc/$PPID/status\")\"\nsleep 30\n");
     let lines = lines(&root, &["apply"], 143);
@@ -476,7 +476,7 @@ fn an_interrupted_run_says_so() {
     assert_eq!(only(&self::lines(&root, &["check"], 3), "summary", "refreshes_due"), 1);
 }
 
-fn a_run_whose_time_is_over_says_so() {
+fn run_exceeding_its_time_limit_is_reported() {
     let root = hooks().resource("hooks/reload", "# subscribes file:/etc/a\nsleep 30\n");
     let run = root.holo(&["apply", "--json", "--timeout", "5s"]);
     assert_eq!((run.status, run.stderr.is_empty()), (Some(1), true), "{run}");
@@ -486,7 +486,7 @@ fn a_run_whose_time_is_over_says_so() {
     assert_eq!((error.get("id"), &error["text"]), (None, only(&lines, "summary", "error")), "{run}");
 }
 
-fn other_forms_are_refused_beside_it() {
+fn other_output_formats_are_refused_with_json() {
     for form in ["--short", "--porcelain", "-s", "-p"] {
         let run = files().holo(&["scan", "--json", form]);
         assert_eq!((run.status, run.stdout.is_empty()), (Some(2), true), "{run}");
@@ -514,7 +514,7 @@ fn record_run(root: &ScratchRoot) {
     assert!(run.success(), "{run}");
 }
 
-fn the_schema_names_nothing_that_is_never_written() {
+fn every_field_of_the_schema_occurs() {
     let mut seen = BTreeSet::new();
     let mut note = |lines: Vec<Value>| {
         for line in lines {

@@ -4,11 +4,11 @@ use holo_testing::{Need, ScratchRoot, binaries::built, trial_of};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = holo_testing::trials![a_colon_in_a_path_is_no_obstacle];
+    let mut trials = holo_testing::trials![colon_in_a_path_is_supported];
     trials.push(trial_of(
-        "plugins_share_one_search_for_missing_resources",
+        "missing_resources_are_searched_once_for_all_plugins",
         &[Need::Program("strace")],
-        plugins_share_one_search_for_missing_resources,
+        missing_resources_are_searched_once_for_all_plugins,
     ));
     trials
 }
@@ -25,7 +25,7 @@ fn root(name: &str) -> ScratchRoot {
         .file(below("etc/holo/resources/files/10-x/etc/motd"), "own\n")
 }
 
-fn a_colon_in_a_path_is_no_obstacle() {
+fn colon_in_a_path_is_supported() {
     for name in ["plain", "a:b"] {
         let root = root(name);
         let system = root.join(name);
@@ -38,7 +38,7 @@ fn a_colon_in_a_path_is_no_obstacle() {
     }
 }
 
-fn plugins_share_one_search_for_missing_resources() {
+fn missing_resources_are_searched_once_for_all_plugins() {
     let root = root("system");
     std::fs::remove_dir_all(root.join("system/etc/holo")).unwrap();
     let variable = format!("HOLO_ROOT_DIR={}", root.join("system").display());

@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        no_edges_change_nothing,
-        the_order_is_a_permutation_that_respects_all_edges,
-        the_edges_are_those_that_are_declared,
-        nothing_overtakes_what_need_not_wait,
-        an_edge_that_holds_already_changes_nothing,
-        sets_are_the_longest_runs_without_edges,
-        cycles_are_found_if_there_are_any_and_are_real,
-        a_cycle_does_not_hinder_what_does_not_come_after_it,
-        orphans_are_never_stuck,
-        requirements_and_refreshes_are_those_that_are_declared,
-        who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late,
-        cycles_are_of_the_living_alone,
-        all_who_claim_the_same_are_in_conflict,
+        without_edges_the_order_is_unchanged,
+        order_is_a_permutation_that_respects_all_edges,
+        edges_match_the_declarations,
+        no_entity_overtakes_without_a_reason,
+        satisfied_edge_does_not_change_the_order,
+        sets_are_maximal_runs_without_edges,
+        reported_cycles_are_real_and_complete,
+        cycle_does_not_block_unrelated_entities,
+        orphans_are_never_blocked,
+        requirements_and_refreshes_match_the_declarations,
+        successors_go_first_and_no_living_entity_waits_for_late_orphans,
+        cycles_consist_of_living_entities,
+        all_claimants_of_an_asset_are_in_conflict,
     ]
 }
 
@@ -291,13 +291,13 @@ fn living_and_orphans(random: &mut Random) -> Graph {
     Graph::without_cycles(random).with_orphans(random).with_owners(random)
 }
 
-fn no_edges_change_nothing() {
+fn without_edges_the_order_is_unchanged() {
     for_many(Graph::without_edges, |graph, _| {
         assert!(graph.plan().unwrap().order().into_iter().eq(0..graph.reports.len()));
     });
 }
 
-fn the_order_is_a_permutation_that_respects_all_edges() {
+fn order_is_a_permutation_that_respects_all_edges() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
         let positions = positions(&plan.order());
@@ -307,7 +307,7 @@ fn the_order_is_a_permutation_that_respects_all_edges() {
     });
 }
 
-fn the_edges_are_those_that_are_declared() {
+fn edges_match_the_declarations() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
         let edges = plan.pairs();
@@ -334,7 +334,7 @@ fn says_the_opposite(graph: &Graph, from: usize, to: usize, kind: EdgeKind) -> b
     }
 }
 
-fn nothing_overtakes_what_need_not_wait() {
+fn no_entity_overtakes_without_a_reason() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
         let positions = positions(&plan.order());
@@ -349,7 +349,7 @@ fn nothing_overtakes_what_need_not_wait() {
     });
 }
 
-fn an_edge_that_holds_already_changes_nothing() {
+fn satisfied_edge_does_not_change_the_order() {
     for_many(Graph::without_cycles, |graph, random| {
         let order = graph.plan().unwrap().order();
         let (a, b) = (random.below(order.len()), random.below(order.len()));
@@ -361,7 +361,7 @@ fn an_edge_that_holds_already_changes_nothing() {
     });
 }
 
-fn sets_are_the_longest_runs_without_edges() {
+fn sets_are_maximal_runs_without_edges() {
     for_many(living_and_orphans, |graph, random| {
         let plan = graph.plan().unwrap();
         let selected: Vec<bool> = graph.reports.iter().map(|_| random.chance(70)).collect();
@@ -382,7 +382,7 @@ fn sets_are_the_longest_runs_without_edges() {
     });
 }
 
-fn cycles_are_found_if_there_are_any_and_are_real() {
+fn reported_cycles_are_real_and_complete() {
     let found = AtomicUsize::new(0);
     for_many(Graph::with_edges, |graph, _| {
         let count = graph.reports.len();
@@ -404,7 +404,7 @@ fn cycles_are_found_if_there_are_any_and_are_real() {
     assert!(is_one_case() || found.into_inner() > 0);
 }
 
-fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
+fn cycle_does_not_block_unrelated_entities() {
     let found = AtomicUsize::new(0);
     for_many(Graph::with_edges, |graph, random| {
         let count = graph.reports.len();
@@ -435,7 +435,7 @@ fn a_cycle_does_not_hinder_what_does_not_come_after_it() {
     assert!(is_one_case() || found.into_inner() > 0);
 }
 
-fn orphans_are_never_stuck() {
+fn orphans_are_never_blocked() {
     let orphans_only = |random: &mut Random| {
         let mut graph = Graph::with_edges(random);
         graph.reports.iter_mut().for_each(|report| report.edges.orphan = true);
@@ -455,7 +455,7 @@ fn orphans_are_never_stuck() {
     });
 }
 
-fn requirements_and_refreshes_are_those_that_are_declared() {
+fn requirements_and_refreshes_match_the_declarations() {
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
         let positions = positions(&plan.order());
@@ -491,7 +491,7 @@ fn requirements_and_refreshes_are_those_that_are_declared() {
     });
 }
 
-fn who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late() {
+fn successors_go_first_and_no_living_entity_waits_for_late_orphans() {
     let found = AtomicUsize::new(0);
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();
@@ -511,7 +511,7 @@ fn who_takes_over_goes_first_and_nobody_living_waits_for_what_is_late() {
     assert!(is_one_case() || found.into_inner() > 0);
 }
 
-fn cycles_are_of_the_living_alone() {
+fn cycles_consist_of_living_entities() {
     let any = |random: &mut Random| Graph::with_edges(random).with_orphans(random).with_owners(random);
     for_many(any, |graph, _| {
         let living: BTreeSet<(usize, usize)> =
@@ -532,7 +532,7 @@ fn cycles_are_of_the_living_alone() {
     });
 }
 
-fn all_who_claim_the_same_are_in_conflict() {
+fn all_claimants_of_an_asset_are_in_conflict() {
     let found = AtomicUsize::new(0);
     for_many(living_and_orphans, |graph, _| {
         let plan = graph.plan().unwrap();

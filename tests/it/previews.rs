@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 use std::fmt::Write as _;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial_of("what_is_previewed_is_what_is_made", &[Need::Program("git")], what_is_previewed_is_what_is_made)]
+    vec![trial_of("preview_equals_the_result", &[Need::Program("git")], preview_equals_the_result)]
 }
 
 const CASES: u64 = 12;
@@ -15,7 +15,7 @@ const ROUNDS: usize = 3;
 
 /// Git applies the patch from `diff --pending` to a copy of the root, and an apply changes the root itself in the same
 /// way.
-fn what_is_previewed_is_what_is_made() {
+fn preview_equals_the_result() {
     random::cases(CASES, |random| {
         let root = ScratchRoot::new()
             .binary(built("holo"))

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
-        what_there_is_to_see_is_seen,
-        names_and_contents_are_only_text,
-        secrets_are_not_in_it,
-        a_page_of_many_entities_has_a_limit,
-        a_difference_that_is_too_long_is_cut,
-        without_configuration_there_is_a_page,
-        the_file_is_for_its_owner_alone
+        page_shows_changes_findings_and_runs,
+        names_and_contents_are_escaped,
+        page_contains_no_secrets,
+        page_of_many_entities_is_limited,
+        long_difference_is_truncated,
+        without_configuration_a_page_is_written,
+        page_file_is_private
     ];
     trials.push(trial_of("pages_are_valid", &[VALIDATOR], pages_are_valid));
     trials
@@ -93,7 +93,7 @@ fn body(page: &str) -> &str {
     page.split_once(STYLE_END).unwrap().1
 }
 
-fn what_there_is_to_see_is_seen() {
+fn page_shows_changes_findings_and_runs() {
     let page = page(&machine()).replace("&#x2f;", "/");
     for text in [
         "5 of 5 entities are not as desired",
@@ -112,7 +112,7 @@ fn what_there_is_to_see_is_seen() {
     }
 }
 
-fn names_and_contents_are_only_text() {
+fn names_and_contents_are_escaped() {
     let page = page(&hostile());
     let body = body(&page);
     for bad in ["<script", "<img", "<b>", "href=\"javascript", "</pre><", "onerror=alert(1)>"] {
@@ -125,7 +125,7 @@ fn names_and_contents_are_only_text() {
     assert_eq!(page.chars().find(|letter| is_bad(*letter)), None);
 }
 
-fn secrets_are_not_in_it() {
+fn page_contains_no_secrets() {
     let root = machine();
     assert!(!page(&root).contains("xyzzy"));
     assert!(root.holo(&["apply", "file:/etc/key"]).success());
@@ -135,7 +135,7 @@ fn secrets_are_not_in_it() {
     assert!(page.contains("file:/etc/key") && !page.contains("xyzzy") && !page.contains("plugh"), "{page}");
 }
 
-fn a_page_of_many_entities_has_a_limit() {
+fn page_of_many_entities_is_limited() {
     let many = r#"#!/bin/sh
 case $1 in
 info) printf 'MIN_API_VERSION=4\nMAX_API_VERSION=4\nSESSION=1\n' ;;
@@ -161,7 +161,7 @@ esac
     assert!(page.contains(" more: <code>holo scan x</code>") && page.ends_with("</html>"));
 }
 
-fn a_difference_that_is_too_long_is_cut() {
+fn long_difference_is_truncated() {
     let root = machine();
     root.write("usr/share/holo/files/20-y/etc/issue", "line\n".repeat(100_000));
     let page = page(&root);
@@ -169,7 +169,7 @@ fn a_difference_that_is_too_long_is_cut() {
     assert!(page.contains(" more lines: <code>"), "{page}");
 }
 
-fn without_configuration_there_is_a_page() {
+fn without_configuration_a_page_is_written() {
     let root = ScratchRoot::new().binary(built("holo"));
     fs::remove_file(root.join("etc/holorc")).ok();
     let page = page(&root);
@@ -177,7 +177,7 @@ fn without_configuration_there_is_a_page() {
     assert!(page.contains("cannot parse configuration: open"), "{page}");
 }
 
-fn the_file_is_for_its_owner_alone() {
+fn page_file_is_private() {
     let root = machine();
     for _ in 0..2 {
         let run = root.holo(&["report", "--output", "page.html"]);

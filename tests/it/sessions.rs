@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 pub(crate) fn trials() -> Vec<Trial> {
     holo_testing::trials![
-        a_good_plugin_is_one_process_for_all,
-        what_a_plugin_prints_past_the_protocol_is_shown,
-        who_kills_the_plugin_fails_alone,
-        what_kills_the_plugin_before_it_begins_is_found_and_fails_alone,
-        a_plugin_that_dies_once_has_failed_nothing,
-        a_failure_is_told_in_the_plugins_words_only,
-        what_takes_too_long_fails_alone,
-        who_was_at_work_when_the_time_was_over_is_named,
-        fail_fast_ends_within_a_set,
-        who_is_forgotten_has_failed,
-        a_daemon_that_holds_the_pipes_is_not_waited_for,
-        a_plugin_that_keeps_dying_is_given_up,
-        a_plugin_that_stops_reading_ends_with_the_run,
+        session_is_one_process_for_all_entities,
+        stray_output_of_a_plugin_is_shown,
+        entity_that_kills_the_plugin_fails_alone,
+        entity_that_kills_the_plugin_before_beginning_fails_alone,
+        plugin_that_dies_once_fails_no_entity,
+        failure_is_reported_in_the_plugins_words_only,
+        slow_entity_fails_alone,
+        timeout_names_the_current_entity,
+        fail_fast_stops_within_a_set,
+        unanswered_entity_fails,
+        daemon_holding_the_pipes_is_not_waited_for,
+        plugin_that_keeps_dying_is_given_up,
+        plugin_that_stops_reading_ends_with_the_run,
     ]
 }
 
@@ -53,7 +53,7 @@ fn did(run: &Run) -> Vec<String> {
     lines.map(|line| line.to_str_lossy().into_owned()).collect()
 }
 
-fn a_good_plugin_is_one_process_for_all() {
+fn session_is_one_process_for_all_entities() {
     let run = apply(&root(&["a", "b-talks", "d-unchanged"]), &[]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert_eq!(did(&run), ["a", "b-talks"]);
@@ -62,14 +62,14 @@ fn a_good_plugin_is_one_process_for_all() {
 }
 
 /// Such a line is shown with the entity that is current when it is read, which need not be the one that printed it.
-fn what_a_plugin_prints_past_the_protocol_is_shown() {
+fn stray_output_of_a_plugin_is_shown() {
     let run = apply(&root(&["a", "c-strays"]), &[]);
     assert!(run.success() && run.stderr.is_empty(), "{run}");
     assert_eq!(did(&run), ["a", "c-strays"]);
     assert!(run.stdout_lossy().contains("s:c-strays strays\n"), "{run}");
 }
 
-fn who_kills_the_plugin_fails_alone() {
+fn entity_that_kills_the_plugin_fails_alone() {
     for (name, reason) in [
         ("dies", "!! signal: killed\n"),
         ("exits", "!! exit status 7\n"),
@@ -85,7 +85,7 @@ fn who_kills_the_plugin_fails_alone() {
     }
 }
 
-fn what_kills_the_plugin_before_it_begins_is_found_and_fails_alone() {
+fn entity_that_kills_the_plugin_before_beginning_fails_alone() {
     for verb in ["apply", "check"] {
         let root = root(&["a", "b-silently", "c", "d-silently", "e-silently", "f", "g-unchanged"]);
         let run = root.holo(&[verb, "--json"]);
@@ -105,20 +105,20 @@ fn what_kills_the_plugin_before_it_begins_is_found_and_fails_alone() {
     }
 }
 
-fn a_plugin_that_dies_once_has_failed_nothing() {
+fn plugin_that_dies_once_fails_no_entity() {
     let run = apply(&root(&["a", "b-once", "c"]), &[]);
     assert!(run.success(), "{run}");
     assert_eq!(did(&run), ["a", "b-once", "c"]);
 }
 
-fn a_failure_is_told_in_the_plugins_words_only() {
+fn failure_is_reported_in_the_plugins_words_only() {
     let run = apply(&root(&["a", "m-fails", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
     assert_eq!(run.stderr, "!! s:m-fails fails\n", "{run}");
     assert_eq!(did(&run), ["a", "z"]);
 }
 
-fn what_takes_too_long_fails_alone() {
+fn slow_entity_fails_alone() {
     let root = root(&["a", "m-hangs", "z"]).env("HOLO_TIMEOUT", "2s");
     let run = apply(&root, &[]);
     assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned(), "z".to_owned()]), "{run}");
@@ -129,13 +129,13 @@ fn what_takes_too_long_fails_alone() {
     assert_eq!(run.stderr, "!! timed out after 2s\n".repeat(3), "{run}");
 }
 
-fn who_was_at_work_when_the_time_was_over_is_named() {
+fn timeout_names_the_current_entity() {
     let run = apply(&root(&["a", "m-hangs", "z"]), &["--timeout", "2s"]);
     assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned()]), "{run}");
     assert!(run.stderr.ends_with(b"!! The time for this run is over while s:m-hangs was at work\n"), "{run}");
 }
 
-fn fail_fast_ends_within_a_set() {
+fn fail_fast_stops_within_a_set() {
     let root = root(&["a", "m-fails", "z"]);
     for arguments in [&["--fail-fast"][..], &["--fail-fast", "--jobs", "8"]] {
         let run = apply(&root, arguments);
@@ -145,26 +145,26 @@ fn fail_fast_ends_within_a_set() {
     assert!(run.stdout_lossy().contains("s:m-fails") && !run.stdout_lossy().contains("s:z"), "{run}");
 }
 
-fn who_is_forgotten_has_failed() {
+fn unanswered_entity_fails() {
     let run = apply(&root(&["a", "m-forgotten", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains("did not say how it ended"), "{run}");
     assert_eq!(did(&run), ["a", "z"]);
 }
 
-fn a_daemon_that_holds_the_pipes_is_not_waited_for() {
+fn daemon_holding_the_pipes_is_not_waited_for() {
     let run = apply(&root(&["a", "m-daemon", "z"]), &[]);
     assert!(run.success(), "{run}");
     assert_eq!(did(&run), ["a", "m-daemon", "z"]);
 }
 
-fn a_plugin_that_keeps_dying_is_given_up() {
+fn plugin_that_keeps_dying_is_given_up() {
     let run = apply(&root(&["a", "never-begins", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
     assert_eq!(run.stderr, "!! exit status 5\n".repeat(3), "{run}");
 }
 
-fn a_plugin_that_stops_reading_ends_with_the_run() {
+fn plugin_that_stops_reading_ends_with_the_run() {
     // More than the capacity of a pipe.
     let names: Vec<String> = (0..2000).map(|number| format!("{}{number}", "x".repeat(100))).collect();
     let root = root(&names.iter().map(String::as_str).chain(["stops-reading"]).collect::<Vec<_>>());

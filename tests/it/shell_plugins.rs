@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(held_open());
     trials.extend(signals());
     trials.extend(locks());
-    trials.push(Trial::test("limits/what_takes_too_long_fails_alone", limits));
+    trials.push(Trial::test("limits/slow_entity_fails_alone", limits));
     trials.push(Trial::test("limits/before_the_first_entity", limits_of_the_beginning));
     trials.extend(streams());
     trials.extend(unprivileged());
@@ -752,7 +752,7 @@ const NEEDS: [Need; 2] = [Need::Root, Need::Program("setpriv")];
 
 fn unprivileged() -> Vec<Trial> {
     let cases: [Case; 9] = [
-        ("somebody_elses_root", somebody_elses_root),
+        ("foreign_root", foreign_root),
         ("no_cache_directory", no_cache_directory),
         ("no_lock", no_lock),
         ("own_root", own_root),
@@ -816,7 +816,7 @@ fn ends_saying(root: &ScratchRoot, run: &Run, status: i32, says: &str) -> Result
     ensure(!run.stderr.contains_str("panicked") && is_clean(root), "should leave nothing behind", run)
 }
 
-fn somebody_elses_root() -> Result<(), Failed> {
+fn foreign_root() -> Result<(), Failed> {
     let root = root_for_nobody().mode("tmp", 0o1777);
     let run = as_nobody(&root, &["apply"]);
     ends_saying(&root, &run, 255, "!! mkdir ROOT/var/lib/holo/files: permission denied")?;

@@ -10,14 +10,14 @@ use std::fs;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = holo_testing::trials![
-        the_example_of_the_manual_does_as_it_says,
-        values_that_go_round_in_a_circle_are_an_error,
-        a_receiver_of_what_failed_or_is_gone_is_told,
-        a_receiver_waits_until_its_sender_has_sent_the_value,
-        every_key_can_be_received_or_empty_or_have_several_lines,
-        a_value_is_kept_for_runs_without_its_sender,
-        a_sender_that_gets_another_name_is_another_sender,
-        a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be,
+        example_of_the_manual_works,
+        circular_values_are_an_error,
+        failed_or_missing_sender_is_reported_at_the_receiver,
+        receiver_waits_until_the_value_is_sent,
+        every_key_can_be_received_empty_or_multiline,
+        value_is_kept_for_runs_without_its_sender,
+        renamed_sender_is_a_new_sender,
+        noop_sender_sends_current_values_only,
     ];
     let on_system: [(&str, fn()); 2] = [
         ("any text arrives as it was sent, and what cannot be sent is said", any_text),
@@ -66,7 +66,7 @@ fn nothing_to_do(root: &ScratchRoot) {
     assert!(run.stdout.is_empty() && run.stderr.is_empty(), "{run}");
 }
 
-fn the_example_of_the_manual_does_as_it_says() {
+fn example_of_the_manual_works() {
     let root = with_example(ScratchRoot::new());
     expect(&root, &["check"], 3, &["would write 80"]);
     assert!(kept(&root).is_empty(), "a check keeps nothing");
@@ -104,7 +104,7 @@ fn sender_and_receiver(sends: &str, receives: &str) -> ScratchRoot {
 
 const SENDS: &str = "echo \"not changed\nsend: x=$(cat \"$HOLO_ROOT_DIR/etc/x\")\" >&3";
 
-fn values_that_go_round_in_a_circle_are_an_error() {
+fn circular_values_are_an_error() {
     let root = ScratchRoot::new().binary(built("holo")).holorc("plugin a\n").dir("usr/share/holo/a");
     let circle = "ENTITY: a:1\nRECEIVES: key a:2#x\nENTITY: a:2\nRECEIVES: key a:1#x\nENTITY: a:3\n";
     root.write_script("usr/lib/holo/holo-a", plugin(circle, "echo 'changed: it' >&3"));
@@ -116,7 +116,7 @@ fn values_that_go_round_in_a_circle_are_an_error() {
     assert!(!run.success() && run.stderr_lossy().contains("a:1"), "{run}");
 }
 
-fn a_receiver_of_what_failed_or_is_gone_is_told() {
+fn failed_or_missing_sender_is_reported_at_the_receiver() {
     // The sender fails, with or without sending a value before.
     for work in ["exit 1", "echo 'send: x=1' >&3; exit 1"] {
         let root = sender_and_receiver(work, "a:1#x");
@@ -136,7 +136,7 @@ fn a_receiver_of_what_failed_or_is_gone_is_told() {
     }
 }
 
-fn a_receiver_waits_until_its_sender_has_sent_the_value() {
+fn receiver_waits_until_the_value_is_sent() {
     let root = sender_and_receiver("echo 'not changed' >&3", "a:1#x").file("etc/x", "1");
     for arguments in [&["apply"][..], &["apply", "b:1"]] {
         expect(&root, arguments, 3, &[">> receives key from a:1, which has not sent x yet"]);
@@ -191,7 +191,7 @@ fn definitions_of_all_keys(table: &str, schema: &serde_json::Value) -> String {
     text
 }
 
-fn every_key_can_be_received_or_empty_or_have_several_lines() {
+fn every_key_can_be_received_empty_or_multiline() {
     for (plugin, least) in [
         ("archives", 15),
         ("exec", 10),
@@ -218,7 +218,7 @@ fn every_key_can_be_received_or_empty_or_have_several_lines() {
     }
 }
 
-fn a_value_is_kept_for_runs_without_its_sender() {
+fn value_is_kept_for_runs_without_its_sender() {
     let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
     // Without its sender in the run, a value that the sender can provide without a change is requested.
     expect(&root, &["apply", "b:1"], 0, &[]);
@@ -234,7 +234,7 @@ fn a_value_is_kept_for_runs_without_its_sender() {
     assert_eq!(root.read("srv/received"), "key=2");
 }
 
-fn a_sender_that_gets_another_name_is_another_sender() {
+fn renamed_sender_is_a_new_sender() {
     let root = sender_and_receiver(SENDS, "a:1#x").file("etc/x", "1");
     expect(&root, &["apply"], 0, &[]);
     root.write_script("usr/lib/holo/holo-a", plugin("ENTITY: a:2\n", SENDS));
@@ -244,7 +244,7 @@ fn a_sender_that_gets_another_name_is_another_sender() {
     expect(&root, &["apply"], 3, &["receives key from a:1, which has not sent x yet"]);
 }
 
-fn a_sender_that_is_only_checked_sends_what_there_is_and_nothing_that_would_be() {
+fn noop_sender_sends_current_values_only() {
     let root = ScratchRoot::new().binary(built("holo")).plugin("files");
     let hours = crate::controls::other_hours();
     for hold in ["noop = true", &format!("schedule = {{ hours = '{hours}' }}")] {

@@ -37,13 +37,13 @@ rpm --root $PWD --dbpath /var/lib/rpm --install --nodeps --nosignature tmp/rpm/b
 pub(crate) fn trials() -> Vec<Trial> {
     let needs = [Need::Root, Need::Program("rpm"), Need::Program("rpmbuild")];
     let mut trials = holo_testing::trials![
-        data_that_templates_read_is_named,
-        data_of_what_plugins_render_is_named,
-        a_mode_that_was_changed_is_an_edit,
-        what_is_needed_and_provided_is_around_it,
-        without_configuration_there_are_packages_still
+        data_used_by_templates_is_named,
+        data_used_by_rendered_directories_is_named,
+        changed_mode_is_an_edit,
+        neighbours_follow_from_needs_and_provides,
+        without_configuration_packages_are_shown
     ];
-    trials.push(trial_of("an owner that was changed is an edit", &[Need::Root], an_owner_that_was_changed_is_an_edit));
+    trials.push(trial_of("an owner that was changed is an edit", &[Need::Root], changed_owner_is_an_edit));
     trials.push(trial_of("the packages of a database of rpm are named", &needs, packages_of_rpm));
     trials
 }
@@ -61,7 +61,7 @@ fn has(answer: &[String], line: &str) {
     assert!(answer.iter().any(|found| found == line), "no line {line:?} in {answer:#?}");
 }
 
-fn data_that_templates_read_is_named() {
+fn data_used_by_templates_is_named() {
     let root = ScratchRoot::new()
         .binary(built("holo"))
         .plugin("files")
@@ -85,7 +85,7 @@ fn data_that_templates_read_is_named() {
     assert!(run.success() && run.stderr_lossy().contains("etc/holo/data/common.toml"), "{run}");
 }
 
-fn data_of_what_plugins_render_is_named() {
+fn data_used_by_rendered_directories_is_named() {
     let root = ScratchRoot::new()
         .binary(built("holo"))
         .plugin("files")
@@ -123,7 +123,7 @@ fn with_files() -> ScratchRoot {
     root
 }
 
-fn an_owner_that_was_changed_is_an_edit() {
+fn changed_owner_is_an_edit() {
     let root = with_files();
     for path in ["/srv/a", "/etc/motd"] {
         has(&why(&root, path, 0), "edited no");
@@ -143,7 +143,7 @@ fn an_owner_that_was_changed_is_an_edit() {
     has(&why(&root, "/srv/a", 0), "edited no");
 }
 
-fn a_mode_that_was_changed_is_an_edit() {
+fn changed_mode_is_an_edit() {
     let root = with_files();
     let set_mode = |path: &str, mode| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
     for path in ["/srv/a", "/etc/motd"] {
@@ -158,7 +158,7 @@ fn a_mode_that_was_changed_is_an_edit() {
 }
 
 /// Declared files, overlays, accounts and scaffolds have the right neighbours, even with limited scans.
-fn what_is_needed_and_provided_is_around_it() {
+fn neighbours_follow_from_needs_and_provides() {
     let root = ScratchRoot::new()
         .binary(built("holo"))
         .plugin("files")
@@ -214,7 +214,7 @@ fn what_is_needed_and_provided_is_around_it() {
     }
 }
 
-fn without_configuration_there_are_packages_still() {
+fn without_configuration_packages_are_shown() {
     let digest = "1b3c6c3a2a6e0a8d8b1b9c3fd3f4c1aa";
     let root = ScratchRoot::new()
         .binary(built("holo"))

@@ -139,7 +139,7 @@ mod tests {
     use holo_testing::random;
 
     #[test]
-    fn a_definition_is_added_replaced_and_removed() {
+    fn definition_is_added_replaced_and_removed() {
         let mut definitions = Definitions::new();
         let reason = BString::from("installed\nby hand");
         definitions.set("package:a", Some(&reason), b"[[package]]\nname = \"a\"\n\n");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_of_a_name_leaves_its_comment() {
+    fn hostile_name_stays_in_its_comment() {
         const PIECES: [&str; 14] = [
             "\n",
             "\r",
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_persons_file_is_not_taken_for_one() {
+    fn handwritten_file_is_rejected() {
         for text in ["", "[[package]]\n", &format!("{HEADER}\nname = 1\n"), &format!("x\n{HEADER}\n")] {
             assert!(Definitions::parse(text.as_bytes()).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn names_of_groups_are_names_of_files() {
+    fn file_names_are_derived_from_groups() {
         assert_eq!(file_name(None), "adopted.toml");
         assert_eq!(file_name(Some(&"nginx".into())), "adopted-nginx.toml");
         assert_eq!(file_name(Some(&"../etc x".into())), "adopted-..-etc-x.toml");

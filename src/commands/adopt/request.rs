@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn companions_come_with_others_of_their_group() {
+    fn companions_require_other_members_of_their_group() {
         let candidates = [
             Candidate::new("package:nginx", "by hand").in_group("nginx"),
             Candidate::new("service:nginx", "enabled").in_group("nginx").as_companion(),

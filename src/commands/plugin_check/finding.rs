@@ -177,7 +177,7 @@ mod tests {
     ];
 
     #[test]
-    fn rules_are_where_they_are_said_to_be() {
+    fn rules_name_existing_headings() {
         let page = include_str!("../../../man/holo-plugin-interface.7");
         for rule in RULES {
             let heading = rule.heading();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_made_once() {
+    fn finding_is_reported_once() {
         let mut lines = Vec::new();
         let mut show = |finding: &Finding| lines.push(finding.to_string());
         let mut findings = Findings::new(&mut show);

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anything_can_be_shown() {
+    fn arbitrary_bytes_are_quoted() {
         assert_eq!(quoted(b"a\0\xff"), r#""a\0\xff""#);
         assert_eq!(quoted(&[b'x'; 81]), format!("\"{}\"… (81 bytes)", "x".repeat(80)));
         assert_eq!(plain(b"file:/etc/motd"), "file:/etc/motd");

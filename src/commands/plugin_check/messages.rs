@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_messages_exclude_others() {
+    fn contradictory_messages_are_found() {
         let found = |lines: &[&str]| {
             let messages: Vec<Message> = lines.iter().map(|line| Message::parse(line.as_bytes(), 4).unwrap()).collect();
             contradiction(&messages).is_some()

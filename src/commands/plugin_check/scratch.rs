@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_sees_contents_modes_and_empty_directories() {
+    fn snapshot_covers_contents_modes_and_empty_directories() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let snapshot = || Snapshot(Tree::read(folder.path()));

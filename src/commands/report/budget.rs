@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_escaped_takes_more_room() {
+    fn escaped_characters_take_more_of_the_budget() {
         let mut budget = Budget::new(20);
         assert!(budget.take(b"ab", 3) && budget.take(b"a/b", 0));
         assert!(!budget.take(b"<&>", 0) && budget.take(b"abcdefg", 0) && !budget.take(b"a", 0));

@@ -65,7 +65,7 @@ fn contrast(one: &str, other: &str) -> f64 {
 }
 
 #[test]
-fn every_text_can_be_read() {
+fn every_text_has_enough_contrast() {
     let rules = rules(STYLE);
     let themes: Vec<_> = rules.iter().filter(|(selector, _)| *selector == ":root").collect();
     assert_eq!(themes.len(), 3, "light, dark and paper");
@@ -82,7 +82,7 @@ fn every_text_can_be_read() {
 }
 
 #[test]
-fn contrasts_are_those_of_the_standard() {
+fn contrast_matches_the_standard() {
     assert!((contrast("#000", "#fff") - 21.0).abs() < 1e-9);
     assert!((contrast("#777777", "#fff") - 4.48).abs() < 0.005);
     assert!((contrast("#f00", "#00ff00") - 2.91).abs() < 0.005);

@@ -65,7 +65,7 @@ mod tests {
     const TEXT: &[u8] = b"diff --holo a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n a\n---b\n+++c\n+d\n";
 
     #[test]
-    fn lines_that_look_the_same_are_together() {
+    fn lines_of_the_same_style_are_grouped() {
         let diff = Diff::new(TEXT, &mut Budget::new(1000));
         let pieces: Vec<_> = diff.pieces.iter().map(|piece| (piece.class, piece.text.as_str())).collect();
         let head = "--- a/x\n+++ b/x\n";
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted() {
+    fn lines_beyond_the_limit_are_counted() {
         let mut budget = Budget::new(26);
         assert_eq!(Diff::new(TEXT, &mut budget).left_out, 5);
         let long = [&TEXT[..36], &b"+x\n".repeat(MOST)].concat();

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_shown_as_such() {
+    fn invalid_text_is_replaced() {
         assert_eq!(safe(b"a\tb\nc<d>&\"'"), "a\tb\nc<d>&\"'");
         assert_eq!(safe("grün אב".as_bytes()), "grün אב");
         for text in ["\0", "\x1b", "\r", "\u{85}", "\u{202e}", "\u{2066}", "\u{ffff}", "\u{1fffe}", "\u{fdd0}"] {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_ends_where_the_next_one_begins() {
+    fn definition_ends_where_the_next_one_begins() {
         let of = |text: &str, lines: &[usize]| {
             let parts = Parts::new(text.as_bytes(), &lines.iter().copied().collect());
             let parts: Vec<u64> = lines.iter().map(|line| parts.parts[line]).collect();

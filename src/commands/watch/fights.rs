@@ -107,7 +107,7 @@ mod tests {
     const DEFINITION: Fingerprint = Fingerprint::for_test(1);
 
     #[test]
-    fn an_entity_that_was_repaired_often_is_left_alone_for_an_hour() {
+    fn often_repaired_entity_is_left_alone_for_an_hour() {
         let id = BStr::new("file:/x");
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entity_with_another_definition_begins_anew() {
+    fn changed_definition_resets_repairs() {
         let (changed, same, gone) = (BStr::new("file:/x"), BStr::new("file:/y"), BStr::new("file:/z"));
         let now = Instant::now();
         let mut fights = Fights::default();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn repairs_of_long_ago_do_not_count() {
+    fn old_repairs_do_not_count() {
         let id = BStr::new("file:/x");
         let begin = Instant::now();
         let mut fights = Fights::default();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_limit_holds_longer_than_the_hour() {
+    fn limit_longer_than_an_hour_extends_the_pause() {
         let id = BStr::new("file:/x");
         let begin = Instant::now();
         let at = |hours: u64| begin + Duration::from_secs(hours * 3600);

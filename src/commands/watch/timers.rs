@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_polled_is_due_again_and_again() {
+    fn polled_entity_is_due_repeatedly() {
         let (time, begin) = (Zoned::now(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut timers = Timers::default();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_is_awaited_an_hour_at_a_time_whatever_the_clock_does() {
+    fn schedule_is_checked_hourly_despite_clock_changes() {
         let begin = Instant::now();
         let at = |minutes: u64| begin + Duration::from_secs(minutes * 60);
         let time = |text: &str| -> Zoned { format!("2026-11-20T{text}+00:00[UTC]").parse().unwrap() };

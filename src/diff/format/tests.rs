@@ -29,7 +29,7 @@ fn check_named(old_name: &str, old: Content, new_name: &str, new: Content, expec
 }
 
 #[test]
-fn equal_sides_differ_in_nothing() {
+fn equal_sides_have_an_empty_difference() {
     check(Content::Missing, Content::Missing, "");
     check(text("x\n"), text("x\n"), "");
     check(text("\0"), text("\0"), "");
@@ -45,7 +45,7 @@ fn texts_are_compared_by_lines() {
 }
 
 #[test]
-fn a_missing_newline_is_noted() {
+fn missing_newline_is_noted() {
     let expected = "diff --holo a /b\n--- a\n+++ /b\n@@ -1 +1 @@\n-x\n\\ No newline at end of file\n+x\n";
     check(text("x"), text("x\n"), expected);
     let expected = "diff --holo a /b\n--- a\n+++ /b\n@@ -1 +1 @@\n-x\n+x\n\\ No newline at end of file\n";
@@ -56,7 +56,7 @@ fn a_missing_newline_is_noted() {
 }
 
 #[test]
-fn new_and_deleted_files_stand_against_dev_null() {
+fn new_and_deleted_files_use_dev_null() {
     let expected = "diff --holo a /b\nnew file mode 100644\n--- /dev/null\n+++ /b\n@@ -0,0 +1 @@\n+x\n";
     check(Content::Missing, text("x\n"), expected);
     let expected = "diff --holo a /b\ndeleted file mode 100755\n--- a\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
@@ -66,7 +66,7 @@ fn new_and_deleted_files_stand_against_dev_null() {
 }
 
 #[test]
-fn a_change_of_mode_is_shown_with_and_without_content() {
+fn mode_change_is_shown_with_and_without_content() {
     let modes = "diff --holo a /b\nold mode 100644\nnew mode 100755\n";
     check(text("x\n"), executable("x\n"), modes);
     let expected = format!("{modes}--- a\n+++ /b\n@@ -1 +1 @@\n-x\n+y\n");
@@ -85,7 +85,7 @@ fn binary_files_only_differ() {
 }
 
 #[test]
-fn a_late_nul_does_not_make_a_file_binary() {
+fn late_nul_does_not_make_a_file_binary() {
     let mut content = vec![b'\n'; 8000];
     content[7999] = 0;
     assert!(is_binary(&content));
@@ -104,7 +104,7 @@ fn symlinks_are_compared_by_their_targets() {
 }
 
 #[test]
-fn a_change_of_type_is_a_deletion_and_a_creation() {
+fn type_change_is_a_deletion_and_a_creation() {
     let expected = "\
 diff --holo a /b
 deleted file mode 100644
@@ -136,7 +136,7 @@ new file mode 100755
 }
 
 #[test]
-fn names_that_would_be_misread_are_quoted() {
+fn special_names_are_quoted() {
     let expected = "diff --holo a b \"c\\\"\\t\\001\\\\\"\n--- a b\n+++ \"c\\\"\\t\\001\\\\\"\n@@ -1 +1 @@\n-x\n+y\n";
     check_named("a b", text("x\n"), "c\"\t\u{1}\\", text("y\n"), expected);
     let expected = "diff --holo é \"\\177 é\"\n--- é\n+++ \"\\177 é\"\n@@ -1 +1 @@\n-x\n+y\n";
@@ -144,7 +144,7 @@ fn names_that_would_be_misread_are_quoted() {
 }
 
 #[test]
-fn texts_alone_have_a_short_header() {
+fn texts_have_a_short_header() {
     let difference = render_texts("a".into(), b"x\n", "b c".into(), b"y\n");
     assert_eq!(difference.as_bstr(), "--- a\n+++ b c\n@@ -1 +1 @@\n-x\n+y\n");
     assert_eq!(render_texts("a".into(), b"x\n", "b".into(), b"x\n"), b"");

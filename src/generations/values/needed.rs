@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_says_the_same_and_is_bounded() {
+    fn needed_lines_give_the_same_values_and_are_few() {
         random::cases(500, |random| {
             let lines: Vec<ValueLine> = (0..random.below(200)).map(|run| line(random, run)).collect();
             let kept: BTreeSet<u32> = (0..random.below(5)).map(|_| u32::try_from(random.below(12)).unwrap()).collect();

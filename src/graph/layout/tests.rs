@@ -48,7 +48,7 @@ fn check(widths: &[f64], links: &[Link]) {
 }
 
 #[test]
-fn nothing_overlaps_and_links_run_from_box_to_box() {
+fn boxes_do_not_overlap_and_links_connect_boxes() {
     check(&[], &[]);
     check(&[50.0; 3], &[link(0, 2)]);
     for seed in 0..40 {
@@ -59,7 +59,7 @@ fn nothing_overlaps_and_links_run_from_box_to_box() {
 }
 
 #[test]
-fn long_links_pass_layers_in_a_thin_graph_and_fly_in_a_thicket() {
+fn long_links_have_points_only_in_sparse_graphs() {
     let stretches = |links: &[Link], boxes: usize| {
         lay_out(&Table::from(vec![50.0; boxes]), &links.to_vec().into()).ways[LinkIndex::from(1)].stretches.len()
     };
@@ -70,7 +70,7 @@ fn long_links_pass_layers_in_a_thin_graph_and_fly_in_a_thicket() {
 }
 
 #[test]
-fn layers_follow_the_longest_way() {
+fn layers_follow_the_longest_path() {
     let layers = |boxes: usize, links: &[Link]| -> Vec<usize> {
         grid::layers(boxes, &links.to_vec().into()).into_iter().map(usize::from).collect()
     };
@@ -87,7 +87,7 @@ fn pieces_are_drawn_side_by_side() {
 }
 
 #[test]
-fn crossings_that_can_be_avoided_are() {
+fn avoidable_crossings_are_avoided() {
     let mut grid = Grid::new(6, &Table::from(vec![link(0, 5), link(1, 4), link(2, 3)]));
     assert_eq!(grid.crossings(&Table::from(vec![0, 1, 2, 0, 1, 2])), 3);
     grid.order();

@@ -65,7 +65,7 @@ fn raw_output_begins_no_paragraph() {
 }
 
 #[test]
-fn a_mark_is_coloured_however_it_arrives() {
+fn mark_split_over_writes_is_coloured() {
     let whole = shown(true, |console| console.write(Stream::Stderr, b"!! bad\n>> odd\n!!\nplain\n> x\n"));
     let bytewise = shown(true, |console| {
         for byte in b"!! bad\n>> odd\n!!\nplain\n> x\n" {
@@ -92,7 +92,7 @@ fn diffs_are_coloured_by_line() {
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error() {
+fn broken_pipe_is_not_an_error() {
     struct Gone(io::ErrorKind);
     impl Write for Gone {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -113,7 +113,7 @@ fn a_reader_that_went_away_is_no_error() {
 }
 
 #[test]
-fn what_is_said_at_once_is_written_at_once() {
+fn burst_is_written_at_once() {
     let screen = Screen::default();
     let sides = (Box::new(Side(screen.clone(), false)), Box::new(Side(screen.clone(), true)));
     let mut console = Console::new(sides.0, sides.1, false);

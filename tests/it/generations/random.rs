@@ -11,7 +11,7 @@ const CASES: u64 = 24;
 const NAMES: [&str; 4] = ["motd", "issue", "hosts", "profile"];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    holo_testing::trials![a_rollback_is_as_good_as_a_fresh_start]
+    holo_testing::trials![rollback_equals_a_fresh_start]
 }
 
 /// Inputs: contents by path, including executable ones.
@@ -95,7 +95,7 @@ fn state(root: &ScratchRoot) -> String {
     dump.split(&separator).filter(is_state).collect::<Vec<_>>().join(&separator)
 }
 
-fn a_rollback_is_as_good_as_a_fresh_start() {
+fn rollback_equals_a_fresh_start() {
     random::cases(CASES, |random| {
         let root = system();
         let mut inputs = Inputs::new();

@@ -16,7 +16,7 @@ fn of(paths: &WatchedPaths, index: usize) -> Vec<PathBuf> {
 }
 
 #[test]
-fn paths_are_found_by_what_they_are_about() {
+fn paths_are_found_by_subject() {
     let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
     for (path, extent, subject) in [
         ("/nowhere/etc/one", Extent::Path, entity(1)),
@@ -37,7 +37,7 @@ fn paths_are_found_by_what_they_are_about() {
 }
 
 #[test]
-fn the_paths_of_one_entity_are_found_without_looking_at_all() {
+fn paths_of_an_entity_are_found_without_a_search() {
     const COUNT: usize = 20_000;
     let mut paths = WatchedPaths::new(Path::new(ROOT)).expect("inotify");
     let begin = Instant::now();
