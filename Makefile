@@ -20,7 +20,7 @@ build:
 	cargo build --release
 
 test:
-	cargo test --no-fail-fast
+	cargo test --workspace --no-fail-fast
 
 # Unit tests, and the fast tests of the dispatcher: less than a minute on four cores, not counting the build.
 quick:
@@ -32,8 +32,8 @@ quick:
 # All of these must pass before a commit.
 check:
 	cargo fmt --all --check
-	cargo clippy --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --quiet
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	mandoc -T lint -W warning man/*
 	cargo deny --workspace --log-level error check licenses bans sources
 
@@ -66,11 +66,13 @@ tour: build
 bench: build
 	cargo bench --bench speed -- --write benches/RESULTS.md --summary README.md
 
-# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR.
+# Installs the release build: `make build && sudo make install`. Packagers set DESTDIR. holo-build is installed if it was built, by
+# `cargo build --release -p holo-build`.
 install:
 	install -D -m 0755 $(BUILD)/holo '$(DESTDIR)$(PREFIX)/bin/holo'
 	install -D -m 0755 $(BUILD)/holo-agent '$(DESTDIR)$(PREFIX)/bin/holo-agent'
 	install -D -m 0755 $(BUILD)/holo-secret '$(DESTDIR)$(PREFIX)/bin/holo-secret'
+	[ ! -e $(BUILD)/holo-build ] || install -D -m 0755 $(BUILD)/holo-build '$(DESTDIR)$(PREFIX)/bin/holo-build'
 	install -d -m 0755 '$(DESTDIR)$(UNITS)'
 	for unit in units/*; do \
 	    sed 's|/usr/bin/|$(PREFIX)/bin/|' $$unit >'$(DESTDIR)$(UNITS)'/$${unit##*/} || exit 1; \

@@ -205,7 +205,7 @@ fn is_test_item(item: &Item) -> bool {
 /// Returns the root files of all crates of the workspace, by the names of their directories.
 fn crates() -> BTreeMap<String, PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders = ["", "agent", "secret"].map(|folder| repository.join(folder)).to_vec();
+    let mut folders = ["", "agent", "build", "secret"].map(|folder| repository.join(folder)).to_vec();
     for folder in ["crates", "plugins"] {
         folders.extend(fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
     }

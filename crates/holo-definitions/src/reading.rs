@@ -67,7 +67,8 @@ impl<'de> Deserializer<'de> for Reader<'_, '_> {
             Value::Other(DeValue::Boolean(truth)) => visitor.visit_bool(*truth),
             Value::Other(DeValue::Integer(number)) => integer(number, visitor),
             Value::Other(DeValue::Float(number)) => match number.as_str().parse() {
-                Ok(float) => visitor.visit_f64(float),
+                // Show the number as written: a user who wrote 1.0 would not recognize 1.
+                Ok(float) => visitor.visit_f64(float).map_err(|wrong: ValueError| wrong.found(number.to_string())),
                 Err(_) => Err(ValueError::custom(format!("{} is not a number", number.as_str()))),
             },
             Value::Other(DeValue::Datetime(time)) => {

@@ -5,7 +5,7 @@ mod received;
 use crate::account::{AccountId, Kind, NameError, check_name};
 use crate::definition::Definition;
 use holo_plugin::definitions::reading::{self, ValueError, kind, read_value};
-use holo_plugin::definitions::{Candidate, CommonKeys, Filled, Hindrance, Received, did_you_mean};
+use holo_plugin::definitions::{Candidate, CommonKeys, Filled, Hindrance, NothingReceived, Received, did_you_mean};
 use std::borrow::Cow;
 use std::ops::Range;
 use toml::Spanned;
@@ -61,6 +61,40 @@ pub(crate) fn parse(text: &[u8], received: &dyn Received) -> Document {
 /// Parses an image. Its values come from the system, so the restrictions for definitions do not apply.
 pub(crate) fn parse_image(text: &[u8]) -> Document {
     read(text, None)
+}
+
+/// An error or warning about definitions that are not installed yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinitionFinding {
+    /// The line, counted from 1.
+    pub line: Option<usize>,
+    /// True if a definition is invalid; false if a key is unknown.
+    pub is_error: bool,
+    /// The message without the line.
+    pub text: String,
+}
+
+/// Checks the definitions in a TOML text, which may contain other tables.
+#[must_use]
+pub fn check_definitions(text: &str) -> Vec<DefinitionFinding> {
+    let document = parse(text.as_bytes(), &NothingReceived);
+    let broken = document.entries.into_iter().flat_map(|entry| match entry {
+        Entry::Broken(_, problems) => problems,
+        Entry::Definition(_) => Vec::new(),
+    });
+    let errors = broken.map(|problem| {
+        let located = problem.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+        let located = located.and_then(|(line, text)| Some((line.parse().ok()?, text.to_owned())));
+        let (line, text) = located.map_or((None, problem), |(line, text)| (Some(line), text));
+        DefinitionFinding { line, is_error: true, text }
+    });
+    let unknown = document.unknown_keys.into_iter().filter(|unknown| !unknown.of.is_empty());
+    let warnings = unknown.map(|UnknownKey { line, key, of, hint }| {
+        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        let text = format!("unknown key {key:?} of {of} is ignored{hint}");
+        DefinitionFinding { line: Some(line), is_error: false, text }
+    });
+    errors.chain(warnings).collect()
 }
 
 fn read(text: &[u8], received: Option<&dyn Received>) -> Document {

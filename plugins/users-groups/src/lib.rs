@@ -33,6 +33,8 @@ mod stack;
 mod state;
 mod state_file;
 
+pub use document::{DefinitionFinding, check_definitions};
+
 /// Runs the plugin according to the arguments and the environment of the process.
 #[must_use]
 pub fn run() -> std::process::ExitCode {

@@ -1,6 +1,6 @@
 //! Tests of definition files and their errors.
 use super::*;
-use holo_plugin::definitions::{NothingReceived, ReceivedValue};
+use holo_plugin::definitions::ReceivedValue;
 
 fn read_definitions(text: &[u8]) -> Document {
     parse(text, &NothingReceived)
@@ -217,4 +217,19 @@ fn sensitive_values_are_not_received() {
     assert_eq!(definition.account.comment, None);
     let (_, hindrances) = receiving("receive = { uid = 'exec:x#stdout' }", &SameValue(b"hush", true));
     assert!(!hindrances[0].contains("hush"), "{hindrances:?}");
+}
+
+#[test]
+fn definitions_among_other_tables_are_checked() {
+    let text = "[package]\nname = 'x'\n[[user]]\nname = 'u'\nuid = 'x'\nhmoe = '/'\n[[group]]\ngid = 1\n";
+    let findings = check_definitions(text);
+    let shown: Vec<_> = findings.iter().map(|finding| (finding.line, finding.is_error, &*finding.text)).collect();
+    assert_eq!(
+        shown,
+        [
+            (None, true, "groups[0] is missing required 'name' attribute"),
+            (Some(5), true, "uid of users[0]: expected a whole number that is not negative, found a string"),
+            (Some(6), false, "unknown key \"hmoe\" of users[0] is ignored; did you mean home?"),
+        ]
+    );
 }

@@ -1,0 +1,532 @@
+//! Reads a description into a [`Package`]. Every mistake becomes a finding, so that all of them are shown at once.
+
+mod values;
+
+use crate::content::Contents;
+use crate::findings::{Finding, Findings};
+use crate::format::{Architecture, Format, Stage, Version};
+use crate::package::{Kind, Node, Nodes, Origin, Owner, Package, RESOURCES};
+use crate::relation::{Groups, Relation, RelationError, RelationList};
+use crate::tables::{self, ActionTable, DirectoryTable, FileTable, PackageTable, SymlinkTable, Table, When};
+use holo_definitions::reading;
+use holo_process::words::reason;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+use walkdir::WalkDir;
+
+/// A description to read, and what its package is made for.
+#[derive(Clone, Debug)]
+pub struct Source<'a> {
+    /// The name of the description in messages.
+    pub name: &'a str,
+    /// The content of the description.
+    pub text: &'a [u8],
+    /// The directory to which paths in the description are relative.
+    pub directory: &'a Path,
+    /// The format of the package.
+    pub format: Format,
+    /// The root directory whose sync databases of pacman are used.
+    pub root: &'a Path,
+    /// The time of all files, in seconds since 1970.
+    pub time: u32,
+}
+
+impl Source<'_> {
+    /// Reads the description. There is a package if no finding is an error.
+    ///
+    /// # Errors
+    /// If the contents of the files cannot be stored temporarily.
+    pub fn read(&self) -> io::Result<(Option<Package>, Vec<Finding>)> {
+        let text = match std::str::from_utf8(self.text) {
+            Ok(text) => text,
+            Err(error) => {
+                let line = 1 + self.text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
+                let mut findings = Findings::new(self.name, "");
+                findings.error(line, "is not UTF-8");
+                return Ok((None, findings.into_sorted()));
+            }
+        };
+        let mut findings = Findings::new(self.name, text);
+        let root = match DeTable::parse(text) {
+            Ok(root) => root,
+            Err(error) => {
+                let (message, offset) = reading::syntax(text, &error);
+                findings.error(findings.line(&(offset..offset)), message);
+                return Ok((None, findings.into_sorted()));
+            }
+        };
+        let mut reader = Reader {
+            source: self,
+            findings,
+            nodes: Nodes::default(),
+            contents: Contents::new()?,
+            setup: Vec::new(),
+            cleanup: Vec::new(),
+        };
+        let package = match reader.package_table(root.get_ref()) {
+            Some(table) => {
+                reader.nodes(text, root.get_ref(), &table)?;
+                reader.finish(&table)
+            }
+            None => (None, reader.findings),
+        };
+        let (package, findings) = package;
+        let package = package.filter(|_| !findings.has_errors());
+        Ok((package, findings.into_sorted()))
+    }
+}
+
+struct Reader<'a> {
+    source: &'a Source<'a>,
+    findings: Findings,
+    nodes: Nodes,
+    contents: Contents,
+    /// The scripts of actions in their order.
+    setup: Vec<String>,
+    cleanup: Vec<String>,
+}
+
+/// The default mode of files and directories.
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+impl Reader<'_> {
+    fn package_table(&mut self, root: &DeTable<'_>) -> Option<Table<PackageTable>> {
+        tables::note_unknown(root, &mut self.findings);
+        let value = tables::entry(root, "package");
+        let line = value.map(|value| self.findings.line(&value.span()));
+        match value.map(toml::Spanned::get_ref) {
+            Some(DeValue::Table(table)) => return Some(tables::read(table, line?, &mut self.findings)),
+            Some(other) => {
+                let text = format!("package: expected [package], found {}", reading::kind(other));
+                self.findings.error(line, text);
+            }
+            None => self.findings.error(None, "[package] is missing"),
+        }
+        None
+    }
+
+    /// Reads everything that is installed, and the actions.
+    fn nodes(&mut self, text: &str, root: &DeTable<'_>, package: &Table<PackageTable>) -> io::Result<()> {
+        self.files(root)?;
+        self.directories(root);
+        self.symlinks(root);
+        self.accounts(text, root, package)?;
+        self.tree(package)?;
+        self.actions(root, package);
+        for (line, error) in self.nodes.complete() {
+            self.findings.error(line, error);
+        }
+        Ok(())
+    }
+
+    /// Adds the files of the directory `tree`, which declared files replace.
+    fn tree(&mut self, package: &Table<PackageTable>) -> io::Result<()> {
+        let Some(tree) = &package.value.tree else { return Ok(()) };
+        let line = package.line_of("tree");
+        let directory = self.source.directory.join(tree);
+        for entry in WalkDir::new(&directory).min_depth(1).sort_by_file_name() {
+            let added = entry.map_err(|error| {
+                let path = error.path().unwrap_or(&directory).display().to_string();
+                let reason = error.io_error().map_or_else(|| "a loop of symlinks".to_owned(), reason);
+                format!("read {path}: {reason}")
+            });
+            let added = match added {
+                Ok(entry) => self.tree_entry(&entry, &directory, line)?,
+                Err(text) => Err(text.into()),
+            };
+            if let Err(error) = added {
+                self.findings.error(line, format!("tree: {error}"));
+            }
+        }
+        if !directory.is_dir() && directory.exists() {
+            self.findings.error(line, format!("tree: {} is not a directory", directory.display()));
+        }
+        Ok(())
+    }
+
+    fn tree_entry(
+        &mut self,
+        entry: &walkdir::DirEntry,
+        directory: &Path,
+        line: usize,
+    ) -> io::Result<Result<(), values::ValueError>> {
+        let shown = entry.path().display().to_string();
+        let path = match entry.path().strip_prefix(directory).ok().and_then(Path::to_str) {
+            Some(path) => path.to_owned(),
+            None => return Ok(Err(format!("the name of {shown} is not UTF-8").into())),
+        };
+        if let Err(error) = values::path(&format!("/{path}")) {
+            return Ok(Err(error));
+        }
+        if self.nodes.declares(&path) {
+            return Ok(Ok(()));
+        }
+        let read = |error: &io::Error| Ok(Err(format!("read {shown}: {}", reason(error)).into()));
+        let kind = entry.file_type();
+        let (kind, mode) = if kind.is_dir() {
+            match fs::read_dir(entry.path()).map(|mut entries| entries.next().is_none()) {
+                Ok(true) => (Kind::Directory, None),
+                // A directory on the way.
+                Ok(false) => return Ok(Ok(())),
+                Err(error) => return read(&error),
+            }
+        } else if kind.is_symlink() {
+            match fs::read_link(entry.path()).map(PathBuf::into_os_string) {
+                Ok(target) => match target.into_string() {
+                    Ok(target) => (Kind::Symlink { target }, Some(0o777)),
+                    Err(_) => return Ok(Err(format!("the target of {shown} is not UTF-8").into())),
+                },
+                Err(error) => return read(&error),
+            }
+        } else if kind.is_file() {
+            match File::open(entry.path()) {
+                Ok(mut file) => (Kind::File { content: self.contents.add(&mut file)?, is_config: false }, None),
+                Err(error) => return read(&error),
+            }
+        } else {
+            return Ok(Err(format!("{shown} is neither a file, a directory nor a symlink").into()));
+        };
+        let mode = match (mode, entry.path().symlink_metadata()) {
+            (Some(mode), _) => mode,
+            (None, Ok(metadata)) => metadata.permissions().mode() & 0o7777,
+            (None, Err(error)) => return read(&error),
+        };
+        let node = Node { kind, mode, owner: Owner::ROOT, group: Owner::ROOT, origin: Origin::Tree(line) };
+        Ok(self.nodes.add(path, node).map_err(|error| error.to_string().into()))
+    }
+
+    fn files(&mut self, root: &DeTable<'_>) -> io::Result<()> {
+        for (table, line) in tables::list(root, "file", &mut self.findings) {
+            let table = tables::read::<FileTable>(table, line, &mut self.findings);
+            let path = self.path(&table, table.value.path.as_deref());
+            let mode = self.mode(&table, table.value.mode.as_deref(), FILE_MODE);
+            let owner = self.account(&table, "owner", table.value.owner.as_ref());
+            let group = self.account(&table, "group", table.value.group.as_ref());
+            let content = self.content(&table)?;
+            let line = table.line_of("content");
+            if let (Some(path), Some(content)) = (path, content) {
+                let kind = Kind::File { content, is_config: table.value.config };
+                self.add(path, Node { kind, mode, owner, group, origin: Origin::Line(line) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the content of a file. Returns `None` if it has none.
+    fn content(&mut self, table: &Table<FileTable>) -> io::Result<Option<crate::content::Content>> {
+        match (&table.value.content, &table.value.content_from) {
+            (Some(_), Some(_)) => {
+                let text = "contentFrom: excludes content; remove one of them";
+                self.findings.error(table.line_of("contentFrom"), text);
+            }
+            (Some(content), None) if content.is_empty() => {
+                self.findings.error(table.line_of("content"), "content: is empty");
+            }
+            (Some(content), None) => {
+                let content = if table.value.raw { content.clone() } else { values::without_indentation(content) };
+                return self.contents.add(&mut content.as_bytes()).map(Some);
+            }
+            (None, Some(from)) => {
+                let path = self.source.directory.join(from);
+                let opened = match path.metadata() {
+                    Ok(metadata) if !metadata.is_file() => Err("it is not a file".to_owned()),
+                    Ok(_) => File::open(&path).map_err(|error| reason(&error)),
+                    Err(error) => Err(reason(&error)),
+                };
+                match opened {
+                    Ok(mut file) => return self.contents.add(&mut file).map(Some),
+                    Err(why) => {
+                        let text = format!("contentFrom: read {}: {why}", path.display());
+                        self.findings.error(table.line_of("contentFrom"), text);
+                    }
+                }
+            }
+            (None, None) => table.missing("content", &mut self.findings),
+        }
+        Ok(None)
+    }
+
+    fn directories(&mut self, root: &DeTable<'_>) {
+        for (table, line) in tables::list(root, "directory", &mut self.findings) {
+            let table = tables::read::<DirectoryTable>(table, line, &mut self.findings);
+            let path = self.path(&table, table.value.path.as_deref());
+            let mode = self.mode(&table, table.value.mode.as_deref(), DIRECTORY_MODE);
+            let owner = self.account(&table, "owner", table.value.owner.as_ref());
+            let group = self.account(&table, "group", table.value.group.as_ref());
+            if let Some(path) = path {
+                self.add(path, Node { kind: Kind::Directory, mode, owner, group, origin: Origin::Line(line) });
+            }
+        }
+    }
+
+    fn symlinks(&mut self, root: &DeTable<'_>) {
+        for (table, line) in tables::list(root, "symlink", &mut self.findings) {
+            let table = tables::read::<SymlinkTable>(table, line, &mut self.findings);
+            let path = self.path(&table, table.value.path.as_deref());
+            let target = table.value.target.as_deref();
+            match target.map(values::symlink_target) {
+                Some(Ok(target)) => {
+                    let kind = Kind::Symlink { target };
+                    let node = Node { kind, mode: 0o777, ..Node::directory(Origin::Line(line)) };
+                    path.into_iter().for_each(|path| self.add(path, node.clone()));
+                }
+                Some(Err(error)) => self.findings.error(table.line_of("target"), format!("target: {error}")),
+                None => table.missing("target", &mut self.findings),
+            }
+        }
+    }
+
+    fn add(&mut self, path: String, node: Node) {
+        let line = node.origin.line();
+        if let Err(error) = self.nodes.add(path, node) {
+            self.findings.error(line, error);
+        }
+    }
+
+    /// Checks the path of a node, and returns it without the leading slash.
+    fn path<T>(&mut self, table: &Table<T>, path: Option<&str>) -> Option<String> {
+        match path.map(values::path) {
+            Some(Ok(path)) => Some(path),
+            Some(Err(error)) => {
+                self.findings.error(table.line_of("path"), format!("path: {error}"));
+                None
+            }
+            None => {
+                table.missing("path", &mut self.findings);
+                None
+            }
+        }
+    }
+
+    fn mode<T>(&mut self, table: &Table<T>, mode: Option<&str>, default: u32) -> u32 {
+        mode.map_or(Ok(default), |mode| holo_definitions::values::mode("mode", mode)).unwrap_or_else(|error| {
+            self.findings.error(table.line_of("mode"), error);
+            default
+        })
+    }
+
+    fn account<T>(&mut self, table: &Table<T>, key: &'static str, value: Option<&tables::AccountValue>) -> Owner {
+        match value.map(|value| values::account(key, value)).transpose() {
+            Ok(owner) => owner.unwrap_or(Owner::ROOT),
+            Err(error) => {
+                self.findings.error(table.line_of(key), format!("{key}: {error}"));
+                Owner::ROOT
+            }
+        }
+    }
+
+    /// Checks the users and groups, and adds their definitions as a file.
+    fn accounts(&mut self, text: &str, root: &DeTable<'_>, package: &Table<PackageTable>) -> io::Result<()> {
+        if let Some(path) = &package.value.definition_file {
+            let line = package.line_of("definitionFile");
+            self.findings
+                .warning(line, "definitionFile: is deprecated; the file has the name of the package by default");
+            if let Err(error) = values::path(path) {
+                self.findings.error(line, format!("definitionFile: {error}"));
+                return Ok(());
+            }
+        }
+        let mut definitions = String::new();
+        let mut first_line = None;
+        for kind in ["group", "user"] {
+            let Some(value) = tables::entry(root, kind) else { continue };
+            for (_, line) in tables::list(root, kind, &mut self.findings) {
+                first_line.get_or_insert(line);
+            }
+            for table in reading::read_value::<Vec<toml::Table>>(value).unwrap_or_default() {
+                definitions += &format!("{}[[{kind}]]\n{table}", if definitions.is_empty() { "" } else { "\n" });
+            }
+        }
+        let Some(line) = first_line else { return Ok(()) };
+        for finding in holo_users_groups::check_definitions(text) {
+            let line = finding.line.or(Some(line));
+            if finding.is_error {
+                self.findings.error(line, finding.text);
+            } else {
+                self.findings.warning(line, finding.text);
+            }
+        }
+        let own = package.value.name.as_ref().map(|name| format!("{RESOURCES}users-groups/{name}.toml"));
+        let chosen = package.value.definition_file.as_ref().and_then(|path| values::path(path).ok());
+        let Some(path) = chosen.or(own) else { return Ok(()) };
+        if values::path(&format!("/{path}")).is_ok() {
+            let content = self.contents.add(&mut definitions.as_bytes())?;
+            let kind = Kind::File { content, is_config: false };
+            self.add(path, Node { kind, mode: FILE_MODE, ..Node::directory(Origin::Line(line)) });
+        }
+        Ok(())
+    }
+
+    fn actions(&mut self, root: &DeTable<'_>, package: &Table<PackageTable>) {
+        let deprecated = [
+            ("setupScript", "setup", &package.value.setup_script, &mut self.setup),
+            ("cleanupScript", "cleanup", &package.value.cleanup_script, &mut self.cleanup),
+        ];
+        for (key, on, script, scripts) in deprecated {
+            let Some(script) = script else { continue };
+            let line = package.line_of(key);
+            self.findings.warning(line, format!("{key}: is deprecated; use [[action]] with on = \"{on}\""));
+            match values::script(script) {
+                Ok(script) => scripts.extend(script),
+                Err(error) => self.findings.error(line, format!("{key}: {error}")),
+            }
+        }
+        for (table, line) in tables::list(root, "action", &mut self.findings) {
+            let table = tables::read::<ActionTable>(table, line, &mut self.findings);
+            if table.value.on.is_none() {
+                table.missing("on", &mut self.findings);
+            }
+            match table.value.script.as_deref().map(values::script) {
+                Some(Ok(Some(script))) => match table.value.on {
+                    Some(When::Setup) => self.setup.push(script),
+                    Some(When::Cleanup) => self.cleanup.push(script),
+                    None => {}
+                },
+                Some(Ok(None)) => self.findings.error(table.line_of("script"), "script: is empty"),
+                Some(Err(error)) => self.findings.error(table.line_of("script"), format!("script: {error}")),
+                None => table.missing("script", &mut self.findings),
+            }
+        }
+    }
+
+    /// Checks the attributes of the package and puts everything together.
+    fn finish(mut self, table: &Table<PackageTable>) -> (Option<Package>, Findings) {
+        let format = self.source.format;
+        let name = self.name(table);
+        let version = self.version(table);
+        let description = table.value.description.as_deref().unwrap_or_default();
+        let description = values::description(description).unwrap_or_else(|error| {
+            self.findings.error(table.line_of("description"), format!("description: {error}"));
+            String::new()
+        });
+        self.author(table);
+        let architecture = self.architecture(table);
+        let mut groups = None;
+        let mut relations = |key: &'static str, texts: &[String]| self.relations(table, key, texts, &mut groups);
+        let mut requires = relations("requires", &table.value.requires);
+        let provides = relations("provides", &table.value.provides);
+        let conflicts = relations("conflicts", &table.value.conflicts);
+        let replaces = relations("replaces", &table.value.replaces);
+        let plugins = self.nodes.plugins();
+        let apply = if plugins.is_empty() { "" } else { "holo apply\n" };
+        // Files of data have no plugin.
+        for (plugin, line) in plugins.into_iter().filter(|(plugin, _)| plugin != "data") {
+            let needed = format!("holo-{plugin}");
+            if let Err(error) = format.check_name(&needed) {
+                self.findings.error(line, format!("the plugin {plugin} cannot be required: {error}"));
+            }
+            if requires.iter().all(|relation| relation.name != needed) {
+                requires.push(Relation::named(needed));
+            }
+        }
+        let ownership = self.nodes.ownership_script(format == Format::Rpm);
+        let package = match (name, version, architecture) {
+            (Some(name), Some(version), Some(architecture)) => Some(Package {
+                format,
+                name,
+                version,
+                description,
+                author: table.value.author.clone(),
+                architecture,
+                requires,
+                provides,
+                conflicts,
+                replaces,
+                setup: format!("{apply}{ownership}{}", self.setup.concat()),
+                cleanup: format!("{apply}{}", self.cleanup.concat()),
+                nodes: self.nodes.into_inner(),
+                contents: self.contents,
+                time: self.source.time,
+            }),
+            _ => None,
+        };
+        (package, self.findings)
+    }
+
+    fn name(&mut self, table: &Table<PackageTable>) -> Option<String> {
+        let Some(name) = &table.value.name else {
+            table.missing("name", &mut self.findings);
+            return None;
+        };
+        let checked = self.source.format.check_name(name);
+        checked.map_err(|error| self.findings.error(table.line_of("name"), format!("name: {error}"))).ok()?;
+        Some(name.clone())
+    }
+
+    fn version(&mut self, table: &Table<PackageTable>) -> Option<Version> {
+        let PackageTable { version, alpha, beta, epoch, release, .. } = &table.value;
+        let prerelease = match (alpha, beta) {
+            (Some(_), Some(_)) => {
+                self.findings.error(table.line_of("beta"), "beta: excludes alpha; remove one of them");
+                None
+            }
+            (Some(alpha), None) => Some((Stage::Alpha, *alpha)),
+            (None, beta) => beta.map(|beta| (Stage::Beta, beta)),
+        };
+        if *release == Some(0) {
+            self.findings.error(table.line_of("release"), "release: is 0; releases are counted from 1");
+        }
+        let Some(number) = version.clone() else {
+            table.missing("version", &mut self.findings);
+            return None;
+        };
+        if let Err(error) = values::version(&number) {
+            self.findings.error(table.line_of("version"), format!("version: {error}"));
+        }
+        Some(Version { number, prerelease, epoch: epoch.unwrap_or(0), release: release.unwrap_or(1) })
+    }
+
+    fn author(&mut self, table: &Table<PackageTable>) {
+        match &table.value.author {
+            Some(author) => {
+                if let Err(error) = values::author(author) {
+                    self.findings.error(table.line_of("author"), format!("author: {error}"));
+                }
+            }
+            None if self.source.format == Format::Debian => table.missing("author", &mut self.findings),
+            None => {}
+        }
+    }
+
+    fn architecture(&mut self, table: &Table<PackageTable>) -> Option<Architecture> {
+        let Some(name) = &table.value.architecture else { return Some(Architecture::Any) };
+        let architecture = Architecture::parse(name);
+        if architecture.is_none() {
+            let names = Architecture::NAMES.iter().flat_map(|(_, names)| names.iter().copied());
+            let hint = match holo_definitions::did_you_mean(name, names.clone()) {
+                Some(hint) => hint,
+                None => format!("expected one of {}", names.collect::<Vec<_>>().join(", ")),
+            };
+            let text = format!("architecture: {name:?} is unknown, {hint}");
+            self.findings.error(table.line_of("architecture"), text);
+        }
+        architecture
+    }
+
+    fn relations(
+        &mut self,
+        table: &Table<PackageTable>,
+        key: &'static str,
+        texts: &[String],
+        groups: &mut Option<Groups>,
+    ) -> Vec<Relation> {
+        let mut list = RelationList::new(self.source.format, self.source.root);
+        for text in texts {
+            if let Err(error) = list.add(text, groups) {
+                self.findings.error(table.line_of(key), format!("{key}: {error}"));
+            }
+        }
+        let relations = list.finish();
+        if key == "provides" && self.source.format == Format::Debian {
+            for relation in relations.iter().filter(|relation| relation.constraint.is_some()) {
+                let error = RelationError::Provided(relation.name.clone());
+                self.findings.error(table.line_of(key), format!("provides: {error}"));
+            }
+        }
+        relations
+    }
+}

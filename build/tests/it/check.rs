@@ -1,0 +1,136 @@
+//! `--check`: mistakes in the resource files of a package.
+
+use crate::support::{BASE, Desk};
+use holo_testing::{ScratchRoot, binaries, trials};
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        valid_resources_pass_and_are_built,
+        mistakes_are_found_with_their_lines,
+        mistakes_in_a_tree_are_found,
+        check_needs_holo_and_a_build_does_not,
+        packages_without_resources_need_no_plugin,
+    ]
+}
+
+/// A desk with the built holo and its plugins in `PATH`.
+#[track_caller]
+fn desk(description: &str) -> Desk {
+    for name in ["holo-files", "holo-users-groups", "holo-run-scripts", "holo-services"] {
+        let _ = binaries::built(name);
+    }
+    let path = format!("{}:/usr/bin:/bin", binaries::built("holo").parent().unwrap().display());
+    Desk { root: ScratchRoot::new().env("PATH", path).file("p.toml", description) }
+}
+
+const VALID: &str = "
+[[file]]
+path = '/usr/share/holo/files/50-foo/etc/motd'
+content = 'x'
+[[file]]
+path = '/usr/share/holo/files/50-foo/etc/hosts.holoscript'
+content = '#!/bin/sh'
+mode = '0755'
+[[file]]
+path = '/usr/share/holo/run-scripts/50-foo.sh'
+content = '#!/bin/sh'
+mode = '0755'
+[[file]]
+path = '/usr/share/holo/services/50-foo.toml'
+content = \"\"\"
+    [[service]]
+    name = 'x'
+    enable = true
+    \"\"\"
+[[user]]
+name = 'u'
+";
+
+fn valid_resources_pass_and_are_built() {
+    let desk = desk(&format!("{BASE}{VALID}"));
+    let checked = desk.run(&["--check", "--format", "debian", "p.toml"]);
+    assert!(checked.success() && checked.stderr.is_empty(), "{checked}");
+    assert!(!desk.root.exists("foo_1.0-1_all.deb"));
+    let built = desk.run(&["--format", "debian", "p.toml"]);
+    assert!(built.success() && built.stderr.is_empty(), "{built}");
+    assert!(desk.root.exists("foo_1.0-1_all.deb"));
+}
+
+fn mistakes_are_found_with_their_lines() {
+    let desk = desk(&format!(
+        "{BASE}
+[[file]]
+path = '/usr/share/holo/files/etc/motd'
+content = 'x'
+[[file]]
+path = '/usr/share/holo/files/50-foo/etc/hosts.holoscript'
+content = '#!/bin/sh'
+[[file]]
+path = '/usr/share/holo/files/notes.txt'
+content = 'x'
+[[file]]
+path = '/usr/share/holo/readme'
+content = 'x'
+[[file]]
+path = '/usr/share/holo/file/50-foo/etc/x'
+content = 'x'
+[[file]]
+path = '/usr/share/holo/services/50-foo.toml'
+content = \"\"\"
+    [[services]]
+    name = 'x'
+    \"\"\"
+[[file]]
+path = '/usr/share/holo/run-scripts/50-foo.sh'
+content = '#!/bin/sh'
+[[file]]
+path = '/usr/share/holo/users-groups/50-foo.toml'
+content = \"[[user]]\\nname = 1\"
+"
+    ));
+    for arguments in [&["--check", "p.toml", "--format", "rpm"][..], &["p.toml", "--format", "rpm"]] {
+        let run = desk.run(arguments);
+        assert_eq!(run.status, Some(1), "{run}");
+        let shown = run.stderr_lossy().into_owned();
+        let remedy = "install it to check this file, or build with --no-check";
+        for expected in [
+            "!! p.toml:8: /usr/share/holo/files/etc/motd: has no disambiguator; insert a directory such as 50-NAME after files/".to_owned(),
+            "!! p.toml:11: /usr/share/holo/files/50-foo/etc/hosts.holoscript: is a script, but not executable; set mode = \"0755\"".to_owned(),
+            "!! p.toml:14: /usr/share/holo/files/notes.txt: the plugin files does not read this file".to_owned(),
+            "!! p.toml:17: /usr/share/holo/readme: no plugin reads a file here".to_owned(),
+            format!("!! p.toml:20: /usr/share/holo/file/50-foo/etc/x: no plugin file is installed, did you mean files?; {remedy}"),
+            "!! p.toml:23: /usr/share/holo/services/50-foo.toml:1: unknown table [[services]], did you mean [[service]]?".to_owned(),
+            "!! p.toml:29: /usr/share/holo/run-scripts/50-foo.sh: is a script, but not executable; set mode = \"0755\"".to_owned(),
+            "!! p.toml:32: File /usr/share/holo/users-groups/50-foo.toml is invalid:".to_owned(),
+        ] {
+            assert!(shown.lines().any(|line| line == expected), "{expected}\nnot in\n{shown}");
+        }
+        assert_eq!(shown.lines().filter(|line| line.starts_with("!!")).count(), 8, "{shown}");
+        assert!(!desk.root.exists("foo-1.0-1.noarch.rpm"));
+    }
+    assert!(desk.try_build("rpm").success());
+}
+
+fn mistakes_in_a_tree_are_found() {
+    let desk = desk(&format!("{BASE}\ntree = 'tree'\n"));
+    desk.root.write("tree/usr/share/holo/files/etc/motd", "x");
+    let run = desk.run(&["--check", "p.toml", "--format", "rpm"]);
+    let expected = "!! p.toml:6: /usr/share/holo/files/etc/motd: has no disambiguator; insert a directory such as 50-NAME after files/\n";
+    assert!(run.status == Some(1) && run.stderr == expected, "{run}");
+}
+
+fn check_needs_holo_and_a_build_does_not() {
+    let text = format!("{BASE}[[file]]\npath = '/usr/share/holo/files/etc/motd'\ncontent = 'x'\n");
+    let desk = Desk { root: ScratchRoot::new().env("PATH", "/bin").file("p.toml", text) };
+    let checked = desk.run(&["--check", "--format", "rpm", "p.toml"]);
+    let error = "!! holo is not installed, so the package cannot be checked\n";
+    assert!(checked.status == Some(2) && checked.stderr == error, "{checked}");
+    assert!(desk.run(&["--format", "rpm", "p.toml"]).success());
+}
+
+fn packages_without_resources_need_no_plugin() {
+    let desk = desk(&format!("{BASE}[[file]]\npath = '/etc/x'\ncontent = 'x'\n"));
+    let checked = desk.run(&["--check", "--format", "rpm", "p.toml"]);
+    assert!(checked.success() && checked.stderr.is_empty(), "{checked}");
+}
