@@ -1,7 +1,7 @@
 //! Compares holo running tasks of the plugin `ansible` with `ansible-playbook` running the same tasks, and prints a
 //! table. See the README.
-#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
-#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+#![expect(clippy::disallowed_methods, reason = "measured programs are started directly")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod common;
 
@@ -107,7 +107,7 @@ impl Site {
         command.arg(format!("ansible_python_interpreter={}", self.python.display()));
         let (took, said) = time(command)?;
         let counted = format!("changed={}", if is_first { self.size } else { 0 });
-        ensure!(said.split_whitespace().any(|word| word == counted), "the playbook did something else:\n{said}");
+        ensure!(said.split_whitespace().any(|word| word == counted), "the playbook gave a wrong result:\n{said}");
         self.is_done("theirs")?;
         Ok(took)
     }
@@ -116,7 +116,7 @@ impl Site {
         let mut command = self.command(&binaries::binary("holo")?);
         command.arg("apply").env("HOLO_ROOT_DIR", self.dir.path());
         let (took, said) = time(command)?;
-        ensure!(said.trim().is_empty() != is_first, "holo did something else:\n{said}");
+        ensure!(said.trim().is_empty() != is_first, "holo gave a wrong result:\n{said}");
         self.is_done("ours")?;
         Ok(took)
     }
@@ -125,7 +125,7 @@ impl Site {
         for number in 0..self.size {
             let path = self.path(side).join(number.to_string());
             let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-            ensure!(text == "a line\nanother line\n", "{} has no other line", path.display());
+            ensure!(text == "a line\nanother line\n", "{} lacks the added line", path.display());
         }
         Ok(())
     }

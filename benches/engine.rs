@@ -1,6 +1,6 @@
 //! Measures the dispatcher's own cost: starting with all plugins, and planning. See the README.
-#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
-#![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
+#![expect(clippy::disallowed_methods, reason = "measured programs are started directly")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod common;
 
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
 fn start(runs: usize) -> Result<()> {
     let holo = binaries::binary("holo")?;
     let plugins = plugins(holo.parent().context("find the folder of holo")?)?;
-    ensure!(!plugins.is_empty(), "no plugins are beside {}", holo.display());
+    ensure!(!plugins.is_empty(), "there are no plugins next to {}", holo.display());
     let root = TempDir::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")))?;
     for folder in ["etc", "run", "tmp"] {
         fs::create_dir_all(root.path().join(folder))?;
@@ -84,7 +84,7 @@ fn start(runs: usize) -> Result<()> {
     let ids: Vec<&str> = plugins.iter().map(|(id, _)| id.as_str()).collect();
     println!("{} plugins: {}", ids.len(), ids.join(" "));
     println!("`info` of each, one after the other: {}", show(infos));
-    println!("`holo scan -s`, nothing declared: {}", show(scans));
+    println!("`holo scan -s`, no definitions: {}", show(scans));
     println!("ratio: {:.2}", scans.as_secs_f64() / infos.as_secs_f64());
     Ok(())
 }
@@ -147,6 +147,6 @@ fn plan(reports: &[EntityReport]) -> Result<Duration> {
     let plan = Plan::new(&nodes).context("plan")?;
     let sets = plan.sets(&nodes.iter().map(|_| true).collect());
     let time = begin.elapsed();
-    ensure!(sets.iter().map(Vec::len).sum::<usize>() == nodes.len(), "the plan forgets somebody");
+    ensure!(sets.iter().map(Vec::len).sum::<usize>() == nodes.len(), "the plan lacks an entity");
     Ok(time)
 }

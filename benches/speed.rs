@@ -1,6 +1,6 @@
 //! Compares holo with programs that do the same work by hand, and prints tables. See the README.
-#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
-#![expect(clippy::print_stdout, reason = "the tables are what it is for")]
+#![expect(clippy::disallowed_methods, reason = "measured programs are started directly")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod common;
 mod timing;

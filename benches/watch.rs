@@ -1,6 +1,6 @@
 //! Measures how fast `holo watch` reacts, and what it costs while idle. See the README.
-#![expect(clippy::disallowed_methods, reason = "this starts what it measures, with nothing between")]
-#![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
+#![expect(clippy::disallowed_methods, reason = "measured programs are started directly")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod common;
 

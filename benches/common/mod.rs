@@ -17,7 +17,7 @@ impl UnderCargo {
     /// Returns true if the benchmark with this name should measure. Otherwise prints how to run it.
     pub(crate) fn measures(&self, name: &str) -> Result<bool> {
         if !self.bench {
-            println!("nothing is measured: run `cargo bench --bench {name}`");
+            println!("not measured: run `cargo bench --bench {name}`");
             return Ok(false);
         }
         ensure!(!cfg!(debug_assertions), "built without optimisation: run `cargo bench --bench {name}`");

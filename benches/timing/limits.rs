@@ -52,8 +52,8 @@ pub(crate) fn table(scene: &Scene, results: &Results) -> String {
     let counted = scene.steps.iter().find_map(|step| results.calls(scene.name, step.name));
     let Some((size, _)) = counted else { return String::new() };
     let mut text = format!(
-        "Counted for each of {} {}, and how many times the least that is:\n\n| | system calls | inodes made | KiB written | waits for the disk | \
-         the least |\n|---|--:|--:|--:|--:|---|\n",
+        "Counts for each of {} {}, and their ratio to the minimum:\n\n| | system calls | inodes created | KiB written | waits for the disk | \
+         minimum |\n|---|--:|--:|--:|--:|---|\n",
         thousands(size as u64),
         scene.entities
     );

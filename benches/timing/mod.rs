@@ -81,7 +81,7 @@ pub(crate) fn main() -> Result<()> {
 }
 
 /// Reports progress to the user.
-#[expect(clippy::print_stderr, reason = "the tables are for standard output")]
+#[expect(clippy::print_stderr, reason = "progress goes to standard error")]
 fn eprint(text: &str) {
     eprintln!("{text}");
 }

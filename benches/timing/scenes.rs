@@ -96,7 +96,7 @@ impl Step {
         words.splice(0..0, site.through());
         let output = site.output(&words)?;
         self.judge(site, &output)?;
-        serde_json::from_str(&site.read(&result)?).context("understand what was measured")
+        serde_json::from_str(&site.read(&result)?).context("parse the measurement")
     }
 
     /// Runs the step, and returns its system calls.
@@ -112,7 +112,7 @@ impl Step {
 
     fn judge(&self, site: &Site, output: &[u8]) -> Result<()> {
         let is_right = (self.is_right)(site, output)?;
-        ensure!(is_right, "what was timed did not do what it should:\n{}", String::from_utf8_lossy(output));
+        ensure!(is_right, "the timed program gave a wrong result:\n{}", String::from_utf8_lossy(output));
         Ok(())
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn replace(path: &Path, results: &Results) -> Result<()> {
 }
 
 fn summary(results: &Results) -> String {
-    let mut text = "| | holo | beside it | |\n|---|--:|--:|--:|\n".to_owned();
+    let mut text = "| | holo | other program | |\n|---|--:|--:|--:|\n".to_owned();
     for (table, size, step, peer, name) in ROWS {
         let wall = |step| results.median(table, step, size, |measured| measured.wall).map(seconds);
         if let (Some(own), Some(other), Some(ratio)) = (wall(step), wall(peer), ratio(results, table, step, peer, size))

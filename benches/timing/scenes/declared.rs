@@ -41,7 +41,7 @@ pub(super) fn scene() -> Scene {
             Step::new("scrub of all", |_| holo(&["apply"]))
                 .at_least(Least::calls(
                     10.0,
-                    "the content comes back itself, by a second name; base, record and what we made are removed",
+                    "the original file is restored through a second name; base, record and our copy are removed",
                 ))
                 .after(|site| site.remove(DEFINITIONS))
                 .checked(|site, _| is_filled(site, &site.root(), "stock"))
@@ -56,12 +56,12 @@ pub(super) fn scene() -> Scene {
 }
 
 pub(super) fn chain() -> Scene {
-    let (name, entities) = ("a chain of declared files", "files, each after the one before");
+    let (name, entities) = ("a chain of declared files", "files, each after the previous one");
     Scene { prepare: |site| prepare(site, Some("after")), ..chain_of(name, entities) }
 }
 
 pub(super) fn refreshes() -> Scene {
-    let (name, entities) = ("a chain of refreshes", "files, each of which subscribes to the one before");
+    let (name, entities) = ("a chain of refreshes", "files, each subscribing to the previous one");
     Scene { prepare: |site| prepare(site, Some("subscribes")), ..chain_of(name, entities) }
 }
 
@@ -78,7 +78,7 @@ fn chain_of(name: &'static str, entities: &'static str) -> Scene {
                 .at_least(
                     Least::calls(
                         26.0,
-                        "one change after the other is on disk: base, intent, target, record, each before the next",
+                        "each change must be on disk before the next one: base, intent, target and record, in this order",
                     )
                     .making(3.0)
                     .waiting(4.0),

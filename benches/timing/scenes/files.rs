@@ -20,8 +20,8 @@ pub(super) fn scene() -> Scene {
         system: None,
         prepare,
         steps: vec![
-            Step::new("scan", |_| holo(&["scan", "-s"])).at_least(Least::calls(0.0, "no call for a file: the names come with the directories'")).checked(is_all),
-            Step::new("first apply", |_| holo(&["apply"])).at_least(Least::calls(20.0, "target and record are two inodes: `openat`, `write`, `fchmod`, `close` each, a link for the base, two renames, and a look at all five files before and after").making(2.0))
+            Step::new("scan", |_| holo(&["scan", "-s"])).at_least(Least::calls(0.0, "no call per file: names are read with their directories")).checked(is_all),
+            Step::new("first apply", |_| holo(&["apply"])).at_least(Least::calls(20.0, "target and record are two inodes: `openat`, `write`, `fchmod`, `close` each, a link for the base, two renames, and an examination of all five files before and after").making(2.0))
                 .checked(|site, _| is_filled(site, &site.root(), "wanted"))
                 .takes_turns(),
             Step::new("`rsync -a`, to an empty directory", |site| rsync(site, "-a"))
@@ -31,7 +31,7 @@ pub(super) fn scene() -> Scene {
             Step::new("check", |_| holo(&["check"])).at_least(Least::calls(5.0, "`statx` of target, base, record and resource file, and of a stock file of the distribution")).changes_nothing(),
             Step::new("`rsync -a`, all equal", |site| rsync(site, "-a")).changes_nothing(),
             Step::new("apply --verify, nothing to do", |_| holo(&["apply", "--verify"])).at_least(Least::calls(11.0, "`statx` of target, base, record and resource file, and of a stock file of the distribution; target and resource file are opened, read and closed")).changes_nothing(),
-            Step::new("apply of one of all, nothing to do", |site| {
+            Step::new("apply of one entity, nothing to do", |site| {
                 holo(&["apply", &format!("file:/{}", target(site.size / 2))])
             }).at_least(Least::calls(0.0, "no call for the others"))
             .changes_nothing(),
@@ -46,7 +46,7 @@ pub(super) fn scene() -> Scene {
             ("apply, nothing to do", "`rsync -a`, all equal"),
             ("check", "apply, nothing to do"),
             ("apply --verify, nothing to do", "`rsync -ac`, all equal"),
-            ("apply of one of all, nothing to do", "scan"),
+            ("apply of one entity, nothing to do", "scan"),
             ("scrub of all", "first apply"),
         ],
     }
@@ -68,7 +68,7 @@ pub(super) fn records() -> Scene {
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"]))
                 .at_least(
-                    Least::calls(21.0, "as without, and a file read; records are written together")
+                    Least::calls(21.0, "as without records, and one file read; records are written together")
                         .making(2.0)
                         .writing(8.3),
                 )

@@ -11,7 +11,7 @@ const DEFINITION: &str = "usr/share/holo/packages/01-bench.toml";
 pub(super) fn scene() -> Scene {
     Scene {
         name: "packages",
-        entities: "packages that are installed",
+        entities: "installed packages",
         sizes: &[100, 500],
         needs: &[overlay::NEEDS, &[Need::Program("apt-get"), Need::Program("dpkg-query")]],
         system: Some(Overlay::new),
@@ -24,7 +24,7 @@ pub(super) fn scene() -> Scene {
                 Ok([words(&["apt-get", "-qq", "--no-upgrade", "install"]), names(site)?].concat())
             }),
             Step::new("`dpkg-query -W`", |site| Ok([words(&["dpkg-query", "-W"]), names(site)?].concat())),
-            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(0.0, "as an apply")).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(0.0, "like an apply")).changes_nothing(),
         ],
         ratios: &[
             ("apply, nothing to do", "`apt-get install`, nothing to do"),
@@ -52,6 +52,6 @@ fn prepare(site: &Site) -> Result<()> {
         definitions += &format!("[[package]]\nname = \"{name}\"\n");
     }
     site.write(DEFINITION, &definitions)?;
-    // The packages that are installed already become known.
+    // The installed packages already become known.
     site.output(&holo(&["apply"])?).map(drop)
 }

@@ -19,13 +19,13 @@ pub(super) fn scene() -> Scene {
         system: None,
         prepare,
         steps: vec![
-            Step::new("first apply", |_| holo(&["apply"])).at_least(Least::calls(10.0, "the template is opened, read and closed, the target looked at, opened, written, closed and renamed: one inode").making(1.0)).checked(is_rendered).takes_turns(),
+            Step::new("first apply", |_| holo(&["apply"])).at_least(Least::calls(10.0, "the template is opened, read and closed, the target examined, opened, written, closed and renamed: one inode").making(1.0)).checked(is_rendered).takes_turns(),
             Step::new("`rsync -a`, to an empty directory", |site| {
                 let from = site.root().join(TEMPLATES).join("");
                 Ok(vec!["rsync".into(), "-a".into(), from.into(), site.beside(COPY).into()])
             }),
-            Step::new("apply, nothing to do", |_| holo(&["apply"])).at_least(Least::calls(4.0, "`statx` of the target; the template is opened, read and closed, as what it is rendered with may have changed")).after(Site::settle).changes_nothing(),
-            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(4.0, "as an apply")).changes_nothing(),
+            Step::new("apply, nothing to do", |_| holo(&["apply"])).at_least(Least::calls(4.0, "`statx` of the target; the template is opened, read and closed, because its data may have changed")).after(Site::settle).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(4.0, "like an apply")).changes_nothing(),
             Step::new("scrub", |_| holo(&["apply"])).at_least(Least::calls(2.0, "`statx` and `unlink` of the target"))
                 .after(|site| site.remove(DEFINITION))
                 .checked(|site, _| Ok(!site.root().join("srv/site").exists()))

@@ -18,7 +18,9 @@ pub(super) fn scene() -> Scene {
         prepare,
         steps: vec![
             Step::new("first apply", |_| holo(&["apply"]))
-                .at_least(Least::words("one job of systemd each, and 200 ms for all in which a simple unit may fail"))
+                .at_least(Least::words(
+                    "one job of systemd each, and 200 ms in total to detect failures of simple units",
+                ))
                 .checked(|site, _| are_active(site, "ours"))
                 .takes_turns(),
             Step::new("`systemctl start`", |site| Ok(systemctl(site, "start")))
@@ -27,7 +29,7 @@ pub(super) fn scene() -> Scene {
                 .at_least(Least::calls(0.0, "one list of units for all"))
                 .changes_nothing(),
             Step::new("`systemctl is-active`", |site| Ok(systemctl(site, "is-active"))),
-            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(0.0, "as an apply")).changes_nothing(),
+            Step::new("check", |_| holo(&["check"])).at_least(Least::calls(0.0, "like an apply")).changes_nothing(),
             Step::new("scrub", |_| holo(&["apply"]))
                 .at_least(Least::words("one job of systemd each"))
                 .after(|site| site.remove(DEFINITION))
