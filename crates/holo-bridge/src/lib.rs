@@ -23,7 +23,7 @@ pub use digests::{DigestStore, digest};
 pub use faults::Faults;
 pub use interpreter::Interpreter;
 pub use invocation::{Invocation, StartError, examine_interpreter, set_environment};
-pub use sensitive::{HIDDEN, Sensitive};
+pub use sensitive::{HIDDEN, Sensitive, escaped};
 
 /// The reason shown for the apply of an orphan.
 pub const NO_DEFINITION: &str = "no definition is left";

@@ -31,8 +31,8 @@ impl Sensitive {
     pub fn new<'a>(names: &[String], attributes: impl IntoIterator<Item = &'a Attributes>) -> Sensitive {
         let mut sensitive = Sensitive { names: names.iter().cloned().collect(), texts: Vec::new() };
         for attributes in attributes {
-            for value in names.iter().filter_map(|name| attributes.get(name)) {
-                sensitive.add(value);
+            for (name, value) in attributes.iter() {
+                sensitive.add_named(name, value);
             }
         }
         sensitive.sort();
@@ -71,6 +71,16 @@ impl Sensitive {
         hidden
     }
 
+    /// Adds the value of a sensitive name, or those of the sensitive names in a table or list.
+    fn add_named(&mut self, name: &str, value: &Value) {
+        match value {
+            _ if self.names.contains(name) => self.add(value),
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| self.add_named(name, value)),
+            Value::Array(items) => items.iter().for_each(|value| self.add_named("", value)),
+            _ => {}
+        }
+    }
+
     fn add(&mut self, value: &Value) {
         let nested = texts(value).into_iter().map(str::to_owned);
         for secret in nested.chain(text(value)) {
@@ -90,7 +100,8 @@ impl Sensitive {
 }
 
 /// Returns the text in JSON notation without the quotes; with only ASCII if requested, like some serializers.
-fn escaped(text: &str, only_ascii: bool) -> String {
+#[must_use]
+pub fn escaped(text: &str, only_ascii: bool) -> String {
     let quoted = Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
     if !only_ascii || inner.is_ascii() {
@@ -129,6 +140,14 @@ mod tests {
         assert_eq!(hides.hide("{\"a\": \"s3cr\\\"et\"}"), "{\"a\": \"(sensitive)\"}");
         assert!(hides.hides("token") && !hides.hides("open"));
         assert!(!format!("{hides:?}").contains("s3cr"));
+    }
+
+    #[test]
+    fn sensitive_names_count_in_nested_tables() {
+        let mut attributes = Attributes::default();
+        attributes.insert("options", json!([{"token": "s3cret", "name": "open"}]));
+        let hides = Sensitive::new(&["token".to_owned()], [&attributes]);
+        assert_eq!(hides.hide("s3cret and open"), "(sensitive) and open");
     }
 
     #[test]

@@ -61,6 +61,9 @@ fn span_of(common: &Spanned<DeTable<'_>>, key: &str) -> Range<usize> {
     let table = common.get_ref().get("receive");
     let mut span = table.map_or_else(|| common.span(), Spanned::span);
     let mut table = table.and_then(|table| table.get_ref().as_table());
+    if let Some((quoted, _)) = table.and_then(|table| table.get_key_value(key)) {
+        return quoted.span();
+    }
     for part in key.split('.') {
         let Some((found, value)) = table.and_then(|table| table.get_key_value(part)) else { break };
         span = found.span();

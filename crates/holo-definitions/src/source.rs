@@ -2,6 +2,7 @@
 
 use crate::compact_table::CompactTable;
 use crate::finding::{DefinitionError, Finding};
+use crate::located_error::LocatedError;
 use crate::location::Location;
 use crate::outline::{OutlinedTable, Role, outline};
 use crate::reading::{is_duplicate, syntax};
@@ -70,6 +71,17 @@ pub(crate) struct Source {
     disguised: Option<String>,
 }
 
+/// Returns a warning for an expression in a file that is not a template.
+fn unrendered(path: &Path, text: &str, rendered: bool) -> Option<Finding> {
+    let is_expression = |line: &str| {
+        let is_comment = line.trim_start().starts_with('#');
+        !is_comment && line.split_once("{{").is_some_and(|(_, rest)| rest.contains("}}"))
+    };
+    let number = text.lines().position(is_expression).filter(|_| !rendered)? + 1;
+    let text = "{{ }} has no effect here: rename the file to .toml.jinja to make it a template";
+    Some(Finding::Doubt(LocatedError::new(path.display().to_string(), text).at(Some(number)).into()))
+}
+
 impl Sources {
     /// Reads all definition files in the order of their names, and returns findings for those that cannot be read.
     pub(crate) fn read(directories: &ResourceDirs, templates: &dyn Templates) -> (Sources, Vec<Finding>) {
@@ -89,7 +101,10 @@ impl Sources {
                 false => Ok((Rendered::new(text), state)),
             });
             match text {
-                Ok((text, state)) => sources.add(path, text, state, rendered),
+                Ok((text, state)) => {
+                    unread.extend(text.text.contains("{{").then(|| unrendered(&path, &text.text, rendered)).flatten());
+                    sources.add(path, text, state, rendered);
+                }
                 Err(finding) => unread.push(finding),
             }
         }

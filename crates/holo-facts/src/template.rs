@@ -2,8 +2,10 @@
 
 mod filters;
 mod lazy;
+mod toml_strings;
 
 pub(crate) use lazy::failed;
+pub(crate) use toml_strings::escape_in_strings;
 
 use crate::key;
 use holo_definitions::LocatedError;

@@ -17,6 +17,8 @@ pub struct Identity {
     pub group: Option<String>,
     /// The umask. By default, it is 022 for programs of another user, and is inherited otherwise.
     pub umask: Option<u32>,
+    /// True if programs of another user may gain privileges by running set-user-ID and set-group-ID programs.
+    pub may_gain_privileges: bool,
 }
 
 /// The numeric credentials of an [`Identity`].
@@ -27,6 +29,7 @@ pub(crate) struct Credentials {
     /// All groups; empty if no user is given.
     pub(crate) groups: Vec<u32>,
     pub(crate) umask: Option<u32>,
+    pub(crate) may_gain_privileges: bool,
     /// The environment variables that describe the user.
     pub(crate) environment: Vec<(&'static str, OsString)>,
 }
@@ -48,7 +51,12 @@ impl Identity {
     pub(crate) fn resolve(&self) -> Result<Credentials, IdentityError> {
         let group = self.group.as_deref().map(gid).transpose()?;
         let user = self.user.as_deref().map(user).transpose()?;
-        let mut credentials = Credentials { gid: group.map(Gid::as_raw), umask: self.umask, ..Credentials::default() };
+        let mut credentials = Credentials {
+            gid: group.map(Gid::as_raw),
+            umask: self.umask,
+            may_gain_privileges: self.may_gain_privileges,
+            ..Credentials::default()
+        };
         match user {
             None => {}
             Some(Found::Account(account)) => {
@@ -121,7 +129,7 @@ mod tests {
 
     fn resolve(user: Option<&str>, group: Option<&str>) -> Result<Credentials, String> {
         let (user, group) = (user.map(str::to_owned), group.map(str::to_owned));
-        Identity { user, group, umask: None }.resolve().map_err(|error| error.to_string())
+        Identity { user, group, ..Identity::default() }.resolve().map_err(|error| error.to_string())
     }
 
     #[test]

@@ -62,9 +62,10 @@ pub(crate) fn launch_arguments(
     let word = if is_supervised { SUPERVISE } else { LAUNCH };
     let number = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
     let groups: Vec<String> = credentials.groups.iter().map(ToString::to_string).collect();
-    let Credentials { umask, uid, gid, .. } = *credentials;
+    let Credentials { umask, uid, gid, may_gain_privileges, .. } = *credentials;
+    let may_gain = number(may_gain_privileges.then_some(1));
     let mut arguments: Vec<OsString> =
-        [word.to_owned(), number(umask), number(uid), number(gid), groups.join(",")].map(Into::into).into();
+        [word.to_owned(), number(umask), number(uid), number(gid), may_gain, groups.join(",")].map(Into::into).into();
     arguments.extend([program.into(), name.into()]);
     arguments
 }
@@ -118,7 +119,7 @@ fn start_program(
     is_supervised: bool,
 ) -> Result<(Supervisor, Child), LaunchError> {
     let mut next = || arguments.next().ok_or(LaunchError::ByHand);
-    let [umask, uid, gid] = [number(&next()?), number(&next()?), number(&next()?)];
+    let [umask, uid, gid, may_gain] = [number(&next()?), number(&next()?), number(&next()?), number(&next()?)];
     let groups = next()?;
     let groups: Vec<u32> = groups.to_string_lossy().split(',').filter_map(|group| group.parse().ok()).collect();
     let (program, name) = (next()?, next()?);
@@ -138,14 +139,14 @@ fn start_program(
     if let Some(gid) = gid {
         setgid(Gid::from_raw(gid)).map_err(failed(format!("take on group {gid}")))?;
     }
-    if is_other_user && geteuid().is_root() {
+    if is_other_user && geteuid().is_root() && may_gain.is_none() {
         empty_bounding_set().map_err(failed("empty the capability bounding set"))?;
     }
     if let Some(uid) = uid {
         setuid(Uid::from_raw(uid)).map_err(failed(format!("become user {uid}")))?;
     }
     if is_other_user {
-        give_up_privileges().map_err(failed("give up privileges"))?;
+        give_up_privileges(may_gain.is_none()).map_err(failed("give up privileges"))?;
     }
     let arguments: Vec<OsString> = arguments.collect();
     let not_started = |source: io::Error| LaunchError::Exec { program: PathBuf::from(&program), source };
@@ -187,11 +188,14 @@ fn empty_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-/// Drops the capabilities that remain after the change of user, and prevents programs from regaining any.
-fn give_up_privileges() -> io::Result<()> {
+/// Drops the capabilities that remain after the change of user, and by default prevents programs from regaining any.
+fn give_up_privileges(for_good: bool) -> io::Result<()> {
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
-    Ok(set_no_new_privs(true)?)
+    if for_good {
+        set_no_new_privs(true)?;
+    }
+    Ok(())
 }
 
 fn number(argument: &OsStr) -> Option<u32> {

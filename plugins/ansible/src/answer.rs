@@ -1,25 +1,45 @@
 //! Answers of modules and their meaning.
 
-use holo_plugin::process::{self, Status};
+use holo_plugin::process::Status;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The maximum length of a message that is used as the description of a change.
 const SHORT: usize = 100;
-/// The number of lines shown of the output of a failed command that a module has run.
-const LAST_LINES: usize = 20;
 
-/// The end of a module's process, as reported by the host.
+/// The answer of a module as prepared by the host.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Reply {
-    pub(crate) stdout: String,
-    /// The reason why it was killed, if it was.
+    /// The reason why the module was killed, if it was.
     reason: Option<Ended>,
     /// The wait status.
     status: i32,
+    /// True if there is an answer.
+    answered: bool,
+    /// The output other than the answer.
+    printed: String,
+    /// The lines after the answer.
+    stray: Vec<String>,
+    /// The arguments that the module declares as `no_log`, unless it ended before.
+    no_log: Option<Vec<String>>,
+    failed: bool,
+    skipped: bool,
+    changed: bool,
+    msg: Option<String>,
+    /// The last line of the exception.
+    exception: Option<String>,
+    /// The last lines of a failed command that the module has run.
+    details: Vec<String>,
+    warnings: Vec<String>,
+    deprecations: Vec<String>,
+    /// The requested values; `None` for lists and tables.
+    fields: BTreeMap<String, Option<String>>,
+    /// The texts before and after the change.
+    diff: Option<(String, String)>,
 }
 
 /// The reason why a module was killed.
@@ -51,7 +71,11 @@ pub(crate) struct Answer {
     pub(crate) details: Vec<String>,
     pub(crate) warnings: Vec<String>,
     pub(crate) deprecations: Vec<String>,
-    fields: Map<String, Value>,
+    /// The arguments that the module declares as `no_log`, if they are known now.
+    pub(crate) no_log: Option<Vec<String>>,
+    /// The requested values; `None` for lists and tables.
+    pub(crate) fields: BTreeMap<String, Option<String>>,
+    diff: Option<(String, String)>,
 }
 
 /// The result of a module.
@@ -68,69 +92,60 @@ pub(crate) enum End {
 }
 
 impl Answer {
-    /// Parses the output of a module. By default, the reason for a failure is its last line on standard error.
-    pub(crate) fn new(module: &str, reply: &Reply, last_error: Option<&str>, limits: Limits) -> Answer {
-        let (printed, object) = split(&reply.stdout);
-        let has_answered = object.is_some();
-        let fields = object.unwrap_or_default();
+    /// Interprets the answer of a module. By default, the reason for a failure is its last line on standard error.
+    pub(crate) fn new(module: &str, reply: Reply, last_error: Option<&str>, limits: Limits) -> Answer {
         let end = match reply.failure(module, limits) {
             Some(failure) => End::Failed(failure),
-            None if !has_answered => End::Failed(reply.silence(module, "it has not answered", last_error)),
-            None if is_true(&fields, "failed") || reply.status != 0 => End::Failed(
-                reason(&fields).unwrap_or_else(|| reply.silence(module, "it does not say why it failed", last_error)),
+            None if !reply.answered => End::Failed(reply.silence(module, "it has not answered", last_error)),
+            None if reply.failed => End::Failed(
+                reply
+                    .msg
+                    .clone()
+                    .or_else(|| reply.exception.clone())
+                    .unwrap_or_else(|| reply.silence(module, "it does not say why it failed", last_error)),
             ),
-            None if is_true(&fields, "skipped") => {
-                End::Skipped(message(&fields).unwrap_or_else(|| "skipped by the module".to_owned()))
+            None if reply.skipped => {
+                End::Skipped(reply.msg.clone().unwrap_or_else(|| "skipped by the module".to_owned()))
             }
-            None if is_true(&fields, "changed") => End::Changed(change(&fields)),
+            None if reply.changed => End::Changed(reply.change()),
             None => End::Unchanged,
         };
+        let stray = reply.stray.iter().map(|line| format!("{module} wrote after its answer: {line}"));
         Answer {
-            details: if matches!(end, End::Failed(_)) { details(&fields) } else { Vec::new() },
-            warnings: texts(&fields, "warnings"),
-            deprecations: texts(&fields, "deprecations"),
-            printed,
             end,
-            fields,
+            printed: reply.printed,
+            details: reply.details,
+            warnings: reply.warnings.into_iter().chain(stray).collect(),
+            deprecations: reply.deprecations,
+            no_log: reply.no_log,
+            fields: reply.fields,
+            diff: reply.diff,
         }
     }
 
-    /// Returns the answer of a module that was not run because no change is necessary.
-    pub(crate) fn unchanged() -> Answer {
+    /// Returns the answer of a module that was not run.
+    pub(crate) fn not_run(end: End) -> Answer {
         Answer {
-            end: End::Unchanged,
+            end,
             printed: String::new(),
             details: Vec::new(),
             warnings: Vec::new(),
             deprecations: Vec::new(),
-            fields: Map::new(),
+            no_log: None,
+            fields: BTreeMap::new(),
+            diff: None,
         }
-    }
-
-    /// Returns a top-level value of the answer.
-    pub(crate) fn field(&self, name: &str) -> Option<&Value> {
-        self.fields.get(name).filter(|value| !value.is_null())
     }
 
     /// Returns the texts before and after the change, if the module reports them.
-    pub(crate) fn difference(&self) -> Option<(String, String)> {
-        if !matches!(self.end, End::Changed(_)) {
-            return None;
-        }
-        let diff = self.fields.get("diff")?;
-        let all = diff.as_array().map_or(std::slice::from_ref(diff), Vec::as_slice);
-        let sides = |diff: &Value| Some((side(diff.get("before")?), side(diff.get("after")?)));
-        all.iter().find_map(sides).filter(|(before, after)| before != after)
+    pub(crate) fn difference(self) -> Option<(String, String)> {
+        self.diff.filter(|_| matches!(self.end, End::Changed(_)))
     }
 }
 
 impl Reply {
-    /// Describes the failure of a module that was killed, or whose line was too long.
+    /// Describes the failure of a module that was killed.
     fn failure(&self, module: &str, limits: Limits) -> Option<String> {
-        let line_limit = process::Limits::default().line;
-        if self.reason.is_none() && self.stdout.lines().any(|line| line.len() > line_limit) {
-            return Some(format!("{module} answered with a line of more than {line_limit} bytes"));
-        }
         Some(match self.reason? {
             Ended::Late => format!("{module} did not answer within {:?}", limits.time),
             Ended::Limit => format!("{module} answered with more than {} bytes", limits.output),
@@ -145,101 +160,60 @@ impl Reply {
         let last_error = last_error.map(|line| format!(": {line}")).unwrap_or_default();
         format!("{module}: {end}{last_error}")
     }
-}
 
-/// Splits output into the answer, which is the last line with an object, and the rest.
-fn split(stdout: &str) -> (String, Option<Map<String, Value>>) {
-    let lines: Vec<&str> = stdout.lines().collect();
-    let object = |line: &str| {
-        if !line.trim_start().starts_with('{') {
-            return None;
-        }
-        serde_json::from_str::<Map<String, Value>>(line).ok()
-    };
-    let found = lines.iter().enumerate().rev().find_map(|(index, line)| Some((index, object(line)?)));
-    let answer = found.as_ref().map(|(index, _)| *index);
-    let mut printed = String::new();
-    for (index, line) in lines.iter().enumerate() {
-        // Modules print an empty line before the answer.
-        if Some(index) != answer && !line.trim().is_empty() {
-            printed.push_str(line);
-            printed.push('\n');
-        }
-    }
-    (printed, found.map(|(_, object)| object))
-}
-
-fn is_true(fields: &Map<String, Value>, name: &str) -> bool {
-    match fields.get(name) {
-        Some(Value::Bool(truth)) => *truth,
-        Some(Value::String(text)) => matches!(text.to_lowercase().as_str(), "true" | "yes" | "1"),
-        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
-        _ => false,
-    }
-}
-
-/// Returns the message unless it is empty.
-fn message(fields: &Map<String, Value>) -> Option<String> {
-    let text = match fields.get("msg")? {
-        Value::Null => return None,
-        Value::String(text) => text.trim().to_owned(),
-        other => other.to_string(),
-    };
-    (!text.is_empty()).then_some(text)
-}
-
-/// Returns the reason for a failure.
-fn reason(fields: &Map<String, Value>) -> Option<String> {
-    message(fields).or_else(|| {
-        let exception = text_of(fields.get("exception")?)?;
-        exception.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
-    })
-}
-
-/// Returns the description of a change.
-fn change(fields: &Map<String, Value>) -> String {
-    let fits = |text: &String| text.len() <= SHORT && !text.contains(['\n', '\r']);
-    message(fields).filter(fits).unwrap_or_else(|| "changed".to_owned())
-}
-
-/// Returns the last lines of a command that a module has run.
-fn details(fields: &Map<String, Value>) -> Vec<String> {
-    let lines = |name: &str| -> Vec<String> {
-        let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        lines.iter().skip(lines.len().saturating_sub(LAST_LINES)).map(|line| (*line).to_owned()).collect()
-    };
-    Some(lines("stderr")).filter(|lines| !lines.is_empty()).unwrap_or_else(|| lines("stdout"))
-}
-
-fn texts(fields: &Map<String, Value>, name: &str) -> Vec<String> {
-    match fields.get(name) {
-        Some(Value::Array(all)) => all.iter().filter_map(text_of).collect(),
-        Some(one) => text_of(one).into_iter().collect(),
-        None => Vec::new(),
-    }
-}
-
-/// Returns the text of a warning or an exception, in the formats of all Ansible versions.
-fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-        Value::Object(fields) => match fields.get("msg").or_else(|| fields.get("event")) {
-            Some(inner) => text_of(inner),
-            None => Some(value.to_string()),
-        },
-        other => Some(other.to_string()),
-    }
-}
-
-/// Returns a side of a difference as text: values other than strings as JSON, with sorted names.
-fn side(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other).unwrap_or_default() + "\n",
+    /// Returns the description of a change.
+    fn change(&self) -> String {
+        let fits = |text: &&String| text.len() <= SHORT && !text.contains(['\n', '\r']);
+        self.msg.as_ref().filter(fits).cloned().unwrap_or_else(|| "changed".to_owned())
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { time: Duration::from_secs(2), output: 1 << 20 };
+
+    fn answer(text: &str) -> Answer {
+        Answer::new("m", serde_json::from_str(text).unwrap(), Some("a last line"), LIMITS)
+    }
+
+    #[test]
+    fn the_fields_of_an_answer_decide_its_end() {
+        let failed = |reason: &str| End::Failed(reason.to_owned());
+        for (text, end) in [
+            ("{\"answered\": true}", End::Unchanged),
+            ("{\"answered\": true, \"changed\": true}", End::Changed("changed".to_owned())),
+            ("{\"answered\": true, \"changed\": true, \"msg\": \"line added\"}", End::Changed("line added".to_owned())),
+            ("{\"answered\": true, \"changed\": true, \"msg\": \"a\\nb\"}", End::Changed("changed".to_owned())),
+            (
+                "{\"answered\": true, \"skipped\": true, \"changed\": true}",
+                End::Skipped("skipped by the module".to_owned()),
+            ),
+            ("{\"answered\": true, \"failed\": true, \"msg\": \"no\"}", failed("no")),
+            ("{\"answered\": true, \"failed\": true, \"exception\": \"E: x\"}", failed("E: x")),
+            ("{\"answered\": true, \"failed\": true}", failed("m: it does not say why it failed: a last line")),
+            ("{\"status\": 256}", failed("m: exit status 1: a last line")),
+            ("{}", failed("m: it has not answered: a last line")),
+            ("{\"reason\": \"late\"}", failed("m did not answer within 2s")),
+            ("{\"reason\": \"limit\"}", failed("m answered with more than 1048576 bytes")),
+            ("{\"reason\": \"told\", \"status\": 15}", failed("m was told to end")),
+        ] {
+            assert_eq!(answer(text).end, end, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_after_the_answer_are_warnings() {
+        let answer = answer("{\"answered\": true, \"stray\": [\"{}\"], \"warnings\": [\"old\"]}");
+        assert_eq!(answer.warnings, ["old", "m wrote after its answer: {}"]);
+    }
+
+    #[test]
+    fn only_a_change_has_a_difference() {
+        let of =
+            |fields: &str| answer(&format!("{{\"answered\": true, {fields}, \"diff\": [\"a\", \"b\"]}}")).difference();
+        assert_eq!(of("\"changed\": true"), Some(("a".to_owned(), "b".to_owned())));
+        assert_eq!(of("\"changed\": false"), None);
+    }
+}

@@ -8,7 +8,7 @@ const CONDITIONS: &str = "`if`, `unless` and `requires` say under which conditio
 const WAITING: &str = "`health_check` and `retries` wait, and so does the module wait_for";
 
 /// Names or prefixes, and their replacements.
-const INSTEAD: [(&str, &str); 21] = [
+const INSTEAD: [(&str, &str); 19] = [
     ("add_host", "the only host is this one"),
     ("assert", CONDITIONS),
     ("async_", "`timeout` is how long a task may take, and `before` and `after` what it waits for"),
@@ -24,10 +24,8 @@ const INSTEAD: [(&str, &str); 21] = [
     ("pause", WAITING),
     ("raw", "use the module command or shell, or the plugin exec"),
     ("reboot", "use the plugin exec"),
-    ("script", "use the plugin exec or run-scripts"),
     ("set_fact", FACTS),
     ("set_stats", "`send` tells what an answer says to the entities that are refreshed"),
-    ("template", "use a .toml.jinja, or the plugin scaffold or files"),
     ("validate_argument_spec", "the arguments of each module are looked at when it is run"),
     ("wait_for_connection", WAITING),
 ];
@@ -52,8 +50,8 @@ mod tests {
     #[test]
     fn each_names_something_to_be_used_instead() {
         assert_eq!(
-            refused("ansible.builtin.template").unwrap(),
-            "template is a part of Ansible's controller, which there is none of: use a .toml.jinja, or the plugin scaffold or files"
+            refused("ansible.builtin.raw").unwrap(),
+            "raw is a part of Ansible's controller, which there is none of: use the module command or shell, or the plugin exec"
         );
         assert!(refused("include_vars").unwrap().contains("holo-facts(7)"));
         assert!(refused("include_tasks").unwrap().contains("definition files"));
@@ -62,13 +60,13 @@ mod tests {
     #[test]
     fn all_that_are_only_actions_are_refused_and_no_others() {
         let actions = "debug set_fact include_tasks include_role import_playbook import_role import_tasks meta add_host group_by \
-            pause fail assert script fetch template raw reboot gather_facts wait_for_connection validate_argument_spec \
+            pause fail assert fetch raw reboot gather_facts wait_for_connection validate_argument_spec \
             include_vars set_stats async_status async_wrapper";
         for name in actions.split_whitespace() {
             assert!(refused(name).is_some(), "{name}");
             assert!(refused(&format!("local.test.{name}")).is_none(), "{name}");
         }
-        for name in ["copy", "command", "wait_for", "setup", "service", "shell", "failed", "tempfile"] {
+        for name in ["copy", "command", "wait_for", "setup", "service", "shell", "failed", "tempfile", "template"] {
             assert!(refused(name).is_none(), "{name}");
         }
     }

@@ -4,8 +4,9 @@ use crate::controller;
 use crate::module::ModuleName;
 use holo_bridge::{Attributes, Interpreter};
 use holo_plugin::definitions::{Declaration, Definition, Invalid, values};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The prefix of Ansible's internal arguments.
 const INTERNAL: &str = "_ansible_";
@@ -33,10 +34,126 @@ pub(crate) struct Task {
     /// The arguments whose values are never shown.
     #[serde(default)]
     pub(crate) sensitive: Vec<String>,
+    /// Whether the module has changed something: a boolean, an expression over its answer, or several that must all hold.
+    #[serde(default)]
+    pub(crate) changed_when: Option<Conditions>,
+    /// Whether the module has failed: a boolean, an expression over its answer, or several that must all hold.
+    #[serde(default)]
+    pub(crate) failed_when: Option<Conditions>,
+    /// The name of the answer in expressions. All its values can be received by other entities.
+    #[serde(default)]
+    pub(crate) register: Option<String>,
+    /// Variables for expressions and templates, in addition to data and facts.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Value>"))]
+    pub(crate) vars: Attributes,
+    /// Environment variables of the module.
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
+    /// The user who runs the module.
+    #[serde(default)]
+    pub(crate) become_user: Option<String>,
+    /// True if the module may gain privileges by running set-user-ID or set-group-ID programs, despite `become_user`.
+    #[serde(default)]
+    pub(crate) become_exec: bool,
+    /// True if the task is only applied when it is refreshed, like a handler.
+    #[serde(default)]
+    pub(crate) refresh_only: bool,
+    /// True to run the module although Ansible's controller would do a part of its work.
+    #[serde(default)]
+    pub(crate) module_only: bool,
     /// The arguments with which the module is run when the task has no definition any more.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Option<std::collections::BTreeMap<String, Value>>"))]
     pub(crate) scrub: Option<Attributes>,
+}
+
+/// The keys of a task about how its module is run and its answer interpreted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Options {
+    pub(crate) changed_when: Option<Conditions>,
+    pub(crate) failed_when: Option<Conditions>,
+    pub(crate) register: Option<String>,
+    pub(crate) vars: Attributes,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) become_user: Option<String>,
+    pub(crate) become_exec: bool,
+    pub(crate) module_only: bool,
+}
+
+/// Conditions that must all hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum Conditions {
+    One(Condition),
+    All(Vec<Condition>),
+}
+
+/// A condition on the answer of a module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub(crate) enum Condition {
+    Fixed(bool),
+    /// A Jinja expression, as in Ansible.
+    Expression(String),
+}
+
+impl Conditions {
+    pub(crate) fn all(&self) -> &[Condition] {
+        match self {
+            Conditions::One(condition) => std::slice::from_ref(condition),
+            Conditions::All(conditions) => conditions,
+        }
+    }
+
+    /// Returns true if the conditions never hold, whatever the answer is.
+    pub(crate) fn is_never(&self) -> bool {
+        self.all().contains(&Condition::Fixed(false))
+    }
+}
+
+impl Task {
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            changed_when: self.changed_when.clone(),
+            failed_when: self.failed_when.clone(),
+            register: self.register.clone(),
+            vars: self.vars.clone(),
+            environment: self.environment.clone(),
+            become_user: self.become_user.clone(),
+            become_exec: self.become_exec,
+            module_only: self.module_only,
+        }
+    }
+
+    /// Returns errors in the keys of [`Options`].
+    fn invalid_options(&self) -> Vec<Invalid> {
+        let mut invalid = self.vars.invalid_values("vars");
+        for (key, conditions) in [("changed_when", &self.changed_when), ("failed_when", &self.failed_when)] {
+            let conditions = conditions.iter().flat_map(Conditions::all);
+            if conditions
+                .clone()
+                .any(|condition| matches!(condition, Condition::Expression(text) if text.contains("{{")))
+            {
+                invalid.push(Invalid::new(key, "an expression is written without {{ }}"));
+            }
+        }
+        if let Some(name) = self.register.as_ref().filter(|name| !is_word(name)) {
+            invalid.push(Invalid::new("register", format!("{name:?} is not a name of letters, digits and _")));
+        }
+        let bad =
+            |(name, value): &(&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+        if let Some((name, _)) = self.environment.iter().find(bad) {
+            invalid.push(Invalid::new("environment", format!("{name:?} cannot be an environment variable")));
+        }
+        if self.become_exec && self.become_user.is_none() {
+            invalid.push(Invalid::new("become_exec", "only has a meaning with become_user"));
+        }
+        invalid
+    }
 }
 
 /// Python and the collections, for all tasks.
@@ -111,7 +228,7 @@ impl Definition for Task {
 
     fn invalid_values(&self) -> Vec<Invalid> {
         let module = ModuleName::parse(&self.module);
-        let mut invalid = Vec::new();
+        let mut invalid = self.invalid_options();
         let problem = match &module {
             Ok(module) => controller::refusal(module),
             Err(problem) => Some(problem.clone()),

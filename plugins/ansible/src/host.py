@@ -14,8 +14,11 @@ import importlib
 import importlib.machinery
 import json
 import os
+import re
 import runpy
 import select
+import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -35,6 +38,16 @@ SPECIAL_FILE_SYSTEMS = ["fuse", "nfs", "vboxsf", "ramfs", "9p", "vfat"]
 PR_SET_PDEATHSIG = 1
 # More than this process ever has open.
 DESCRIPTORS = 64
+# The number of last lines of a failed command that are passed on.
+LAST_LINES = 20
+# The maximum size of a file whose text is compared.
+MAX_TEXT = 1 << 20
+# In an argument, the path of the temporary file of its step.
+SOURCE = "\0"
+SURROGATES = re.compile("[\ud800-\udfff]")
+# Plugins of Ansible with the filters and tests of expressions and templates.
+FILTERS = ["core", "encryption", "mathstuff", "urls", "urlsplit"]
+TESTS = ["core", "files", "mathstuff", "uri"]
 
 
 class Collections:
@@ -84,12 +97,12 @@ class Ansible:
     def header(self):
         return {"package": self.package, "collections": self.collections.roots}
 
-    def arguments(self, task):
+    def arguments(self, task, step):
         """Returns the arguments of a module, with those of Ansible's own that this version has."""
         internal = {
             "check_mode": task["check"],
             "diff": task["diff"],
-            "module_name": task["name"],
+            "module_name": step["name"],
             "no_log": task["no_log"],
             "remote_tmp": task["directory"],
             "selinux_special_fs": SPECIAL_FILE_SYSTEMS,
@@ -98,23 +111,36 @@ class Ansible:
             "verbosity": 0,
             "version": self.version,
         }
-        arguments = dict(task["args"])
+        arguments = dict(step["args"])
         arguments.update(("_ansible_" + name, value) for name, value in internal.items() if name in self.internal)
         return arguments
 
-    def become_module(self, task):
+    def report_no_log(self, descriptor):
+        """Has the module report which arguments it declares as `no_log`, as soon as it declares them."""
+        original = self.basic.AnsibleModule.__init__
+
+        def declare(module, *args, **keywords):
+            self.basic.AnsibleModule.__init__ = original
+            write(descriptor, json.dumps(no_log_names(args[0] if args else keywords.get("argument_spec"))).encode())
+            os.close(descriptor)
+            original(module, *args, **keywords)
+
+        self.basic.AnsibleModule.__init__ = declare
+
+    def become_module(self, task, step, no_log):
         """Runs a module, which ends by an exception."""
+        self.report_no_log(no_log)
         for name, value in task["environment"].items():
             # Each character is a byte.
             os.environb[name.encode()] = value.encode("latin-1")
-        self.basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": self.arguments(task)}).encode()
+        self.basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": self.arguments(task, step)}).encode()
         if self.has_profiles():
             self.basic._ANSIBLE_PROFILE = "legacy"
-        sys.argv[:] = [task["module"]]
+        sys.argv[:] = [step["module"]]
         importlib.invalidate_caches()
         # A module that needs the distribution's own Python starts itself again with these.
-        names = {"_module_fqn": task["module"], "_modlib_path": os.path.dirname(self.package)}
-        runpy.run_module(task["module"], init_globals=names, run_name="__main__", alter_sys=True)
+        names = {"_module_fqn": step["module"], "_modlib_path": os.path.dirname(self.package)}
+        runpy.run_module(step["module"], init_globals=names, run_name="__main__", alter_sys=True)
 
 
 class Child:
@@ -124,11 +150,12 @@ class Child:
         self.deadline = time.monotonic() + task["timeout"]
         self.limit = task["limit"]
         self.said = bytearray()
+        self.no_log = bytearray()
         self.status = None
         # The reason for which it is told to end, and whether it is killed by now.
         self.reason = None
         self.is_killed = False
-        stdout, stderr = os.pipe(), os.pipe()
+        stdout, stderr, no_log = os.pipe(), os.pipe(), os.pipe()
         host = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
@@ -136,10 +163,11 @@ class Child:
             os.setpgid(0, 0)
             os.dup2(stdout[1], 1)
             os.dup2(stderr[1], 2)
+            self.no_log_descriptor = no_log[1]
             return
-        os.close(stdout[1])
-        os.close(stderr[1])
-        self.open = {stdout[0]: self.take_stdout, stderr[0]: self.take_stderr}
+        for pipe in (stdout, stderr, no_log):
+            os.close(pipe[1])
+        self.open = {stdout[0]: self.take_stdout, stderr[0]: self.take_stderr, no_log[0]: self.take_no_log}
         try:
             os.setpgid(self.pid, self.pid)
         except OSError:
@@ -153,6 +181,10 @@ class Child:
 
     def take_stderr(self, chunk):
         write(2, chunk)
+
+    def take_no_log(self, chunk):
+        if len(self.no_log) < self.limit:
+            self.no_log += chunk
 
     def end(self, reason, grace, number=signal.SIGTERM):
         """Tells it to end, with everything in its process group."""
@@ -198,11 +230,149 @@ class Child:
         del self.open[descriptor]
         os.close(descriptor)
 
-    def answer(self):
+    def result(self):
+        """Returns the answer of the module and the lines around it."""
         for descriptor in list(self.open):
             self.close(descriptor)
-        said = b"" if self.reason == "limit" else self.said
-        return {"stdout": said.decode("utf-8", "replace"), "reason": self.reason, "status": self.status}
+        return Result(b"" if self.reason == "limit" else bytes(self.said), self.reason, self.status, self.no_log)
+
+
+class Result:
+    """The answer of a module, as far as it has given one."""
+
+    def __init__(self, said, reason, status, no_log):
+        self.reason = reason
+        self.status = status
+        try:
+            self.no_log = json.loads(no_log.decode())
+        except ValueError:
+            # It has not come so far, or does not use AnsibleModule.
+            self.no_log = None
+        lines = said.decode("utf-8", "surrogateescape").split("\n")
+        objects = {number: parsed for number, parsed in enumerate(map(parse, lines)) if parsed is not None}
+        # AnsibleModule adds the invocation to each answer. A program that prints another object is not the module.
+        own = [number for number, parsed in objects.items() if "invocation" in parsed]
+        self.line = max(own or objects, default=None)
+        self.fields = objects.get(self.line)
+        self.has_answered = self.fields is not None
+        self.fields = self.fields or {}
+        # The answer begins with an empty line.
+        others = [(number, line) for number, line in enumerate(lines) if number != self.line and line.strip()]
+        self.printed = "".join(line + "\n" for number, line in others)
+        self.stray = [line for number, line in others if self.has_answered and number > self.line]
+
+    def is_success(self):
+        return self.has_answered and self.status == 0 and self.reason is None and not is_true(self.fields.get("failed"))
+
+    def add(self, earlier):
+        """Makes this the result of several modules."""
+        self.printed = earlier.printed + self.printed
+        self.stray = earlier.stray + self.stray
+        self.no_log = (earlier.no_log or []) + (self.no_log or [])
+        for name in ("warnings", "deprecations", "diff"):
+            both = as_list(earlier.fields.get(name)) + as_list(self.fields.get(name))
+            if both:
+                self.fields[name] = both
+        if is_true(earlier.fields.get("changed")):
+            self.fields["changed"] = True
+        if is_true(earlier.fields.get("skipped")) and not is_true(self.fields.get("changed")):
+            self.fields["skipped"] = True
+
+    def add_contents(self, step):
+        """Adds the difference that a copied file makes, which modules themselves do not know."""
+        dest = step["args"].get("dest")
+        if dest is None or not is_true(self.fields.get("changed")):
+            return
+        if dest.endswith("/") or os.path.isdir(dest):
+            dest = os.path.join(dest, step["args"].get("_original_basename") or "")
+        texts = [text_in(dest), text_in(step["args"]["src"])]
+        if None not in texts:
+            self.fields["diff"] = as_list(self.fields.get("diff")) + [dict(zip(("before", "after"), texts))]
+
+    def apply_conditions(self, task, expressions):
+        """Has the definition decide what counts as a change and as a failure, as Ansible does: not of what was skipped."""
+        fields = self.fields
+        if "failed" not in fields and fields.get("rc") not in (None, 0, "0"):
+            fields["failed"] = True
+        if self.reason is not None or not self.has_answered or is_true(fields.get("skipped")):
+            return
+        failed = is_true(fields.get("failed")) or self.status != 0
+        for name, conditions in (("changed", task["changed_when"]), ("failed", task["failed_when"])):
+            if conditions is None:
+                continue
+            scope = dict(task["scope"], **fields)
+            scope["result"] = fields
+            if task["register"]:
+                scope[task["register"]] = fields
+            try:
+                fields[name] = all(expressions().holds(condition, scope) for condition in conditions)
+            except Exception as error:
+                fields.update(failed=True, msg="%s_when: %s" % (name, error))
+                return
+            if name == "failed" and not fields[name] and failed:
+                # The message is the reason for a failure.
+                self.status = 0
+                fields.pop("msg", None)
+
+    def normal(self, task):
+        """Returns the small form of the answer in which the plugin receives it."""
+        fields = self.fields
+        failed = is_true(fields.get("failed")) or self.status != 0
+        wanted = [name for name in task["wanted"] if fields.get(name) is not None]
+        return {
+            "reason": self.reason,
+            "status": self.status,
+            "answered": self.has_answered,
+            "printed": self.printed,
+            "stray": self.stray,
+            "no_log": self.no_log,
+            "failed": failed,
+            "skipped": is_true(fields.get("skipped")),
+            "changed": is_true(fields.get("changed")),
+            "msg": message(fields.get("msg")),
+            "exception": last_line(text_of(fields.get("exception"))),
+            "details": last_lines(fields.get("stderr")) or last_lines(fields.get("stdout")) if failed else [],
+            "warnings": texts(fields.get("warnings")),
+            "deprecations": texts(fields.get("deprecations")),
+            "fields": {name: scalar(fields[name]) for name in wanted},
+            "diff": difference(fields.get("diff")),
+        }
+
+
+class Expressions:
+    """Evaluates expressions and templates with Ansible's own filters and tests."""
+
+    def __init__(self):
+        import jinja2
+
+        self.environment = jinja2.Environment(
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            keep_trailing_newline=True,
+            extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        )
+        for folder, names, kind, into in (
+            ("filter", FILTERS, "FilterModule", self.environment.filters),
+            ("test", TESTS, "TestModule", self.environment.tests),
+        ):
+            for name in names:
+                plugin = getattr(importlib.import_module("ansible.plugins.%s.%s" % (folder, name)), kind)()
+                found = plugin.filters() if folder == "filter" else plugin.tests()
+                into.update(found)
+                into.update(("ansible.builtin." + name, function) for name, function in found.items())
+
+    def holds(self, condition, scope):
+        if isinstance(condition, bool):
+            return condition
+        value = self.environment.compile_expression(condition, undefined_to_none=False)(**scope)
+        return bool(value)
+
+    def render(self, source, scope):
+        import jinja2
+
+        environment = self.environment.overlay(trim_blocks=source["trim"], lstrip_blocks=source["lstrip"])
+        environment.loader = jinja2.FileSystemLoader([source["folder"]])
+        return environment.from_string(source["from"]).render(**scope)
 
 
 class Host:
@@ -214,6 +384,8 @@ class Host:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         self.child = None
+        self.expressions = None
+        self.directory = None
         self.told = None
         self.pending = b""
         self.woken, waker = os.pipe()
@@ -237,7 +409,12 @@ class Host:
         os.kill(os.getpid(), number)
 
     def say(self, answer):
-        write(self.answers, json.dumps(answer).encode() + b"\n")
+        write(self.answers, json.dumps(clean(answer)).encode() + b"\n")
+
+    def get_expressions(self):
+        if self.expressions is None:
+            self.expressions = Expressions()
+        return self.expressions
 
     def request(self):
         """Returns the next request, or none at the end of the input."""
@@ -249,31 +426,54 @@ class Host:
         line, _, self.pending = self.pending.partition(b"\n")
         return json.loads(line.decode())
 
-    def next_task(self):
-        """Has children do what is asked for. In a child this returns its task, otherwise nothing."""
+    def serve(self, ansible):
         while True:
             task = self.request()
             if task is None:
-                return None
-            content = keep(task)
+                return
+            self.say(self.perform(task, ansible))
+
+    def perform(self, task, ansible):
+        """Has children run the modules of a task, one after the other, and returns the answer."""
+        directory = task["directory"] or self.get_directory()
+        task["directory"] = directory
+        result = None
+        for step in task["steps"]:
+            try:
+                source = keep(step, task, self.get_expressions)
+            except Exception as error:
+                return {"error": "%s: %s" % (type(error).__name__, error)}
             self.child = Child(task)
             if self.child.pid == 0:
                 self.forget()
-                return task
+                leave_after(lambda: ansible.become_module(task, step, no_log=3))
             self.attend(self.child)
-            if content:
-                remove(content)
-            answer, self.child = self.child.answer(), None
+            earlier, result, self.child = result, self.child.result(), None
+            if task["diff"] and step["source"]:
+                result.add_contents(step)
+            remove(source)
             if self.told:
                 self.leave(self.told)
-            self.say(answer)
+            if earlier:
+                result.add(earlier)
+            if not result.is_success():
+                break
+        result.apply_conditions(task, self.get_expressions)
+        return result.normal(task)
+
+    def get_directory(self):
+        """Returns the directory for temporary files of another user than the plugin's, which has its own."""
+        if self.directory is None:
+            self.directory = tempfile.mkdtemp()
+        return self.directory
 
     def forget(self):
-        """Makes the child an ordinary process."""
+        """Makes the child an ordinary process, which keeps the pipe for the names of secret arguments."""
         signal.set_wakeup_fd(-1)
         for number in self.ending + [signal.SIGCHLD]:
             signal.signal(number, signal.SIG_DFL)
-        os.closerange(3, DESCRIPTORS)
+        os.dup2(self.child.no_log_descriptor, 3, inheritable=False)
+        os.closerange(4, DESCRIPTORS)
 
     def attend(self, child):
         while not child.is_over():
@@ -335,24 +535,142 @@ def write(descriptor, text):
         text = text[os.write(descriptor, text) :]
 
 
-def keep(task):
-    """Puts content that a module is to copy into a file, and returns that."""
-    content = task["content"]
-    if content is None:
+def keep(step, task, expressions):
+    """Makes the temporary file of a step: from a text, a file or a template. Returns its path."""
+    source = step["source"]
+    if source is None:
         return None
-    descriptor, path = tempfile.mkstemp(dir=task["directory"])
-    with os.fdopen(descriptor, "wb") as file:
-        file.write((content if isinstance(content, str) else json.dumps(content)).encode())
-    task["args"]["src"] = path
-    return path
+    if source["kind"] == "file" and not source["copies"]:
+        path = source["from"]
+    else:
+        descriptor, path = tempfile.mkstemp(dir=task["directory"])
+        with os.fdopen(descriptor, "wb") as file:
+            if source["kind"] == "bytes":
+                # Each character is a byte.
+                file.write(source["from"].encode("latin-1"))
+            elif source["kind"] == "template":
+                file.write(expressions().render(source, task["scope"]).encode())
+            else:
+                with open(source["from"], "rb") as original:
+                    shutil.copyfileobj(original, file)
+        if source["mode"]:
+            os.chmod(path, source["mode"])
+    argument = step["args"].get(source["argument"], SOURCE)
+    quoted = shlex.quote(path) if argument != SOURCE else path
+    step["args"][source["argument"]] = argument.replace(SOURCE, quoted)
+    return path if source["kind"] != "file" or source["copies"] else None
 
 
 def remove(path):
     try:
-        os.unlink(path)
+        if path is not None:
+            os.unlink(path)
     except FileNotFoundError:
         # The module has moved it to where it belongs.
         pass
+
+
+def parse(line):
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        parsed = json.loads(line)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def no_log_names(specification):
+    """Returns the names of arguments that are declared as `no_log`, with those in nested tables."""
+    names = []
+    for name, declared in (specification or {}).items():
+        if not isinstance(declared, dict):
+            continue
+        if declared.get("no_log"):
+            names += [name] + list(declared.get("aliases") or [])
+        names += no_log_names(declared.get("options"))
+    return names
+
+
+def is_true(value):
+    if isinstance(value, str):
+        return value.lower() in ("true", "yes", "1")
+    return isinstance(value, (bool, int, float)) and value != 0
+
+
+def as_list(value):
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def text_of(value):
+    """Returns the text of a message in the formats of all versions of Ansible, or None if it is empty."""
+    if isinstance(value, dict):
+        inner = value.get("msg", value.get("event"))
+        return json.dumps(value) if inner is None else text_of(inner)
+    if value is None or isinstance(value, str):
+        return (value or "").strip() or None
+    return json.dumps(value)
+
+
+def texts(value):
+    return [text for text in map(text_of, as_list(value)) if text]
+
+
+def message(value):
+    return value.strip() or None if isinstance(value, str) else None if value is None else json.dumps(value)
+
+
+def last_line(text):
+    lines = last_lines(text)
+    return lines[-1].strip() if lines else None
+
+
+def last_lines(text):
+    if not isinstance(text, str):
+        return []
+    return [line for line in text.splitlines() if line.strip()][-LAST_LINES:]
+
+
+def scalar(value):
+    """Returns a value as text, or None for a list or table."""
+    if isinstance(value, (list, dict)):
+        return None
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def difference(diff):
+    """Returns the texts before and after a change, of all files that differ."""
+    sides = [[side(one["before"]), side(one["after"])] for one in as_list(diff)
+             if isinstance(one, dict) and "before" in one and "after" in one]
+    sides = [both for both in sides if both[0] != both[1]]
+    return ["".join(texts) for texts in zip(*sides)] if sides else None
+
+
+def text_in(path):
+    """Returns the text of a file, which is empty if there is none; None if it has no text or is too long."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MAX_TEXT + 1)
+        return content.decode() if len(content) <= MAX_TEXT and b"\0" not in content else None
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def side(value):
+    return value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def clean(value):
+    """Replaces what is no Unicode, as in names of files."""
+    if isinstance(value, str):
+        return SURROGATES.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(name): clean(item) for name, item in value.items()}
+    return value
 
 
 def main():
@@ -367,9 +685,11 @@ def main():
     host.say(ansible.header())
     # What is here now is the same in all children: they need not look through it for what is garbage.
     gc.freeze()
-    task = host.next_task()
-    if task is not None:
-        leave_after(lambda: ansible.become_module(task))
+    try:
+        host.serve(ansible)
+    finally:
+        if host.directory is not None:
+            shutil.rmtree(host.directory, ignore_errors=True)
     return 0
 
 

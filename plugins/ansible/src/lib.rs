@@ -11,6 +11,7 @@ mod definition;
 mod difference;
 mod library;
 mod module;
+mod no_log;
 mod python;
 mod record;
 mod runner;

@@ -3,6 +3,7 @@
 use crate::module::ModuleName;
 use holo_plugin::definitions::similar;
 use serde::Deserialize;
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -43,6 +44,12 @@ pub(crate) enum LibraryError {
     OtherInterface { file: PathBuf },
     #[error("cannot read {}: {reason}", file.display())]
     Unreadable { file: PathBuf, reason: String },
+    #[error("{module} was removed: {reason}")]
+    Removed { module: ModuleName, reason: String },
+    #[error(
+        "{module} has a part that Ansible's controller does, and which is missing here; `module_only = true` runs it without"
+    )]
+    HasAction { module: ModuleName },
 }
 
 fn shown(places: &[PathBuf]) -> String {
@@ -81,6 +88,34 @@ impl Library {
         }
         let has_action = self.actions(module, &plugins).join(path).with_extension("py").exists();
         Ok(Module { file, has_action })
+    }
+
+    /// Returns the module that has replaced another one, as far as Ansible or the collection has a record of that.
+    ///
+    /// # Errors
+    /// If it was removed without a replacement, or the record cannot be read.
+    pub(crate) fn redirected(&self, module: &ModuleName) -> Result<Option<ModuleName>, LibraryError> {
+        let plugins = self.plugins(module)?;
+        let file = match module.collection() {
+            None => plugins.join("config/ansible_builtin_runtime.yml"),
+            Some(_) => plugins.with_file_name("meta").join("runtime.yml"),
+        };
+        let Ok(text) = fs::read(&file) else { return Ok(None) };
+        let unreadable = |reason: String| LibraryError::Unreadable { file: file.clone(), reason };
+        let routing =
+            holo_plugin::facts::from_yaml(file.display(), &text).map_err(|error| unreadable(error.to_string()))?;
+        let name = module.path().display().to_string().replace('/', ".");
+        let entry = routing.get("plugin_routing").and_then(|routing| routing.get("modules")?.get(&name));
+        let text_at = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let redirect = entry.and_then(|entry| text_at(entry, "redirect"));
+        match (redirect, entry.and_then(|entry| entry.get("tombstone"))) {
+            (Some(name), _) => ModuleName::parse(&name).map(Some).map_err(unreadable),
+            (None, Some(tombstone)) => {
+                let reason = text_at(tombstone, "warning_text").unwrap_or_else(|| "it has no replacement".to_owned());
+                Err(LibraryError::Removed { module: module.clone(), reason })
+            }
+            (None, None) => Ok(None),
+        }
     }
 
     /// Returns the folder that contains those of modules and actions.
@@ -173,6 +208,25 @@ mod tests {
         assert_eq!(said("a.b.only_here"), "there is no a.b.only_here in /one/ansible_collections/a/b/plugins/modules");
         assert_eq!(said("copi"), "there is no ansible.builtin.copi in /ansible/modules, did you mean copy?");
         assert_eq!(said("a.d.x"), "there is no collection a.d in /one, /two");
+    }
+
+    #[test]
+    fn renamed_modules_are_found_by_the_records_of_ansible_and_collections() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let routing = "plugin_routing:\n  modules:\n    sysctl:\n      redirect: ansible.posix.sysctl\n    old:\n      \
+            tombstone:\n        removal_version: '1'\n        warning_text: Use new.\n";
+        write(folder, "ansible/config/ansible_builtin_runtime.yml", routing);
+        write(folder, "one/ansible_collections/a/b/meta/runtime.yml", &routing.replace("ansible.posix", "a.b"));
+        write(folder, "one/ansible_collections/a/b/plugins/modules/x.py", MODULE);
+        let redirected = |name: &str| {
+            let found = library(folder).redirected(&ModuleName::parse(name).unwrap());
+            found.map(|module| module.map(|module| module.to_string())).map_err(|error| error.to_string())
+        };
+        assert_eq!(redirected("sysctl"), Ok(Some("ansible.posix.sysctl".to_owned())));
+        assert_eq!(redirected("a.b.sysctl"), Ok(Some("a.b.sysctl".to_owned())));
+        assert_eq!(redirected("copy"), Ok(None));
+        assert_eq!(redirected("old"), Err("ansible.builtin.old was removed: Use new.".to_owned()));
     }
 
     #[test]

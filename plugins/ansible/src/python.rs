@@ -1,12 +1,13 @@
 //! The Python process that runs modules: it is started once, and receives one task after the other.
 
 use crate::answer::{Limits, Reply};
-use crate::definition::PythonTable;
+use crate::arrangement::{Content, Step};
+use crate::definition::{Condition, PythonTable};
 use crate::library::Library;
 use holo_bridge::{StartError, examine_interpreter, limits, set_environment};
 use holo_change::{OnDisk, Tree};
 use holo_plugin::Host;
-use holo_plugin::process::{self, Conversation, ConversationError, Deadline, Program};
+use holo_plugin::process::{self, Conversation, ConversationError, Deadline, Identity, Program};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -26,8 +27,8 @@ const LATER: Duration = Duration::from_secs(15);
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// The maximum output of a module in bytes.
 pub(crate) const MAX_OUTPUT: usize = 16 << 20;
-/// The maximum length of an answer, in which a byte of output takes up to six.
-const MAX_ANSWER: usize = 6 * MAX_OUTPUT + (1 << 20);
+/// The maximum length of an answer, in which a byte of output takes up to six, and texts may occur twice.
+const MAX_ANSWER: usize = 12 * MAX_OUTPUT + (1 << 20);
 
 /// The Python process.
 #[derive(Debug)]
@@ -35,24 +36,84 @@ pub(crate) struct Python {
     conversation: Conversation,
     name: String,
     pub(crate) library: Library,
-    directory: PathBuf,
+    directory: Option<PathBuf>,
+}
+
+/// The user of a process, and whether it may gain privileges by running programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Become {
+    pub(crate) user: Option<String>,
+    pub(crate) may_gain_privileges: bool,
 }
 
 /// A task.
 #[derive(Debug, Serialize)]
 pub(crate) struct Request<'a> {
-    /// The name for importing the module in Python.
-    pub(crate) module: &'a str,
-    /// The name for users.
-    pub(crate) name: &'a str,
-    pub(crate) args: &'a Map<String, Value>,
-    pub(crate) content: Option<&'a Value>,
+    pub(crate) steps: Vec<StepRequest>,
     pub(crate) check: bool,
     pub(crate) diff: bool,
     /// True if the arguments must not be written to the system's log.
     pub(crate) no_log: bool,
     /// Environment variables, with a character for each byte.
-    pub(crate) environment: BTreeMap<&'static str, String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) changed_when: Option<&'a [Condition]>,
+    pub(crate) failed_when: Option<&'a [Condition]>,
+    pub(crate) register: Option<&'a str>,
+    /// The values of the answer to return.
+    pub(crate) wanted: Vec<String>,
+    /// The variables of expressions and templates.
+    pub(crate) scope: Map<String, Value>,
+}
+
+/// A module to run.
+#[derive(Debug, Serialize)]
+pub(crate) struct StepRequest {
+    /// The name for importing the module in Python.
+    module: String,
+    /// The name for users.
+    name: String,
+    args: Map<String, Value>,
+    source: Option<SourceRequest>,
+}
+
+/// A temporary file.
+#[derive(Debug, Default, Serialize)]
+struct SourceRequest {
+    kind: &'static str,
+    from: String,
+    folder: PathBuf,
+    argument: &'static str,
+    mode: Option<u32>,
+    /// False if the module does not move the file, so that the original can be used.
+    copies: bool,
+    trim: bool,
+    lstrip: bool,
+}
+
+impl StepRequest {
+    pub(crate) fn new(step: Step, check: bool) -> StepRequest {
+        let source = step.source.map(|source| {
+            let request = SourceRequest { argument: source.argument, mode: source.mode, ..SourceRequest::default() };
+            match source.content {
+                Content::Bytes(bytes) => SourceRequest { kind: "bytes", from: as_characters(&bytes), ..request },
+                Content::File(path) => SourceRequest {
+                    kind: "file",
+                    from: path.display().to_string(),
+                    copies: !check || source.mode.is_some(),
+                    ..request
+                },
+                Content::Template { text, folder, trims, lstrips } => {
+                    SourceRequest { kind: "template", from: text, folder, trim: trims, lstrip: lstrips, ..request }
+                }
+            }
+        });
+        StepRequest { module: step.module.in_python(), name: step.module.to_string(), args: step.args, source }
+    }
+}
+
+/// Returns a text with a character for each byte.
+pub(crate) fn as_characters(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
 }
 
 /// A request with the fields that are the same for all.
@@ -60,7 +121,8 @@ pub(crate) struct Request<'a> {
 struct Whole<'a> {
     #[serde(flatten)]
     request: &'a Request<'a>,
-    directory: &'a Path,
+    /// `None` for a process of another user, which makes its own.
+    directory: Option<&'a Path>,
     /// In seconds.
     timeout: f64,
     limit: usize,
@@ -74,6 +136,14 @@ enum Header {
     Error { error: String },
 }
 
+/// An answer of the process.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answered {
+    Error { error: String },
+    Reply(Box<Reply>),
+}
+
 /// The reason why the process cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PythonError {
@@ -83,6 +153,9 @@ pub(crate) enum PythonError {
     /// Other users may modify it.
     #[error(transparent)]
     Untrusted(holo_bridge::trust::TrustError),
+    /// A template or source of a task cannot be used. The process is still alive.
+    #[error("{0}")]
+    Task(String),
     /// It failed during a task.
     #[error("{0}")]
     Fault(String),
@@ -93,7 +166,12 @@ impl Python {
     ///
     /// # Errors
     /// If it does not start, or cannot import the modules' dependencies.
-    pub(crate) fn start(host: &Host, table: &PythonTable, heard: &mut dyn FnMut(&[u8])) -> Result<Python, PythonError> {
+    pub(crate) fn start(
+        host: &Host,
+        table: &PythonTable,
+        who: &Become,
+        heard: &mut dyn FnMut(&[u8]),
+    ) -> Result<Python, PythonError> {
         examine_interpreter(&table.python).map_err(|error| match error {
             StartError::Untrusted(error) => PythonError::Untrusted(error),
             impossible @ StartError::Impossible { .. } => PythonError::Unusable(impossible.to_string()),
@@ -102,7 +180,14 @@ impl Python {
         let words = table.python.words();
         let name = words.first().cloned().unwrap_or_default();
         let mut program = Program::new(&name);
-        program.args(words.iter().skip(1)).arg(directory.join(SCRIPT_FILE));
+        program.args(words.iter().skip(1));
+        match who.user.clone() {
+            None => program.arg(directory.join(SCRIPT_FILE)),
+            // It can read nothing in the cache directory.
+            user => program
+                .identity(Identity { user, may_gain_privileges: who.may_gain_privileges, ..Identity::default() })
+                .args(["-c", SCRIPT]),
+        };
         program.args(table.collections.iter().map(|path| absolute(&host.below_root(Path::new(path)))));
         program.current_dir(if table.respects_root { absolute(host.root()) } else { PathBuf::from("/") });
         set_environment(&mut program, host);
@@ -117,7 +202,7 @@ impl Python {
         })?;
         match serde_json::from_slice(&line) {
             Ok(Header::Library(library)) => {
-                let directory = directory.join(DIRECTORY);
+                let directory = who.user.is_none().then(|| directory.join(DIRECTORY));
                 Ok(Python { conversation, name, library, directory })
             }
             Ok(Header::Error { error }) => Err(unusable(format!("{name}: {error}"))),
@@ -128,23 +213,26 @@ impl Python {
     /// Runs a task.
     ///
     /// # Errors
-    /// If there is no answer; the process has then ended.
+    /// If there is no answer; unless a part of the task is invalid, the process has ended.
     pub(crate) fn ask(
         &mut self,
         request: &Request<'_>,
         limits: Limits,
         heard: &mut dyn FnMut(&[u8]),
     ) -> Result<Reply, PythonError> {
-        let whole =
-            Whole { request, directory: &self.directory, timeout: limits.time.as_secs_f64(), limit: limits.output };
+        let directory = self.directory.as_deref();
+        let whole = Whole { request, directory, timeout: limits.time.as_secs_f64(), limit: limits.output };
         let fault = |name: &str, error: &dyn std::fmt::Display| PythonError::Fault(format!("{name} {error}"));
         let mut line = serde_json::to_vec(&whole).map_err(|error| fault(&self.name, &error))?;
         line.push(b'\n');
         self.conversation.send(&line);
         let deadline = Deadline::after(limits.time.saturating_add(LATER));
         let answer = self.conversation.line(deadline, heard).map_err(|error| fault(&self.name, &error))?;
-        serde_json::from_slice(&answer)
-            .map_err(|error| fault(&self.name, &format!("answered with what is none: {error}")))
+        match serde_json::from_slice(&answer) {
+            Ok(Answered::Reply(reply)) => Ok(*reply),
+            Ok(Answered::Error { error }) => Err(PythonError::Task(error)),
+            Err(error) => Err(fault(&self.name, &format!("sent an invalid answer: {error}"))),
+        }
     }
 
     /// Ends the process.

@@ -1,5 +1,6 @@
 //! Records of tasks: how to undo them when they have no definition any more.
 
+use crate::definition::Options;
 use crate::module::ModuleName;
 use holo_bridge::Attributes;
 use holo_change::base_store::{BaseStore, Remembered};
@@ -17,6 +18,12 @@ pub(crate) struct Record {
     pub(crate) sensitive: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<Duration>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) options: Options,
+}
+
+fn is_default(options: &Options) -> bool {
+    *options == Options::default()
 }
 
 impl Record {
@@ -26,8 +33,9 @@ impl Record {
         scrub: Attributes,
         sensitive: &[String],
         timeout: Option<Duration>,
+        options: Options,
     ) -> Record {
-        Record { module: module.to_string(), scrub, sensitive: sensitive.to_vec(), timeout }
+        Record { module: module.to_string(), scrub, sensitive: sensitive.to_vec(), timeout, options }
     }
 
     /// Returns the module.

@@ -1,19 +1,25 @@
 //! Runs modules sequentially: finds them, checks their permissions, and passes them to Python.
 
-use crate::answer::{Answer, Limits};
-use crate::arrangement::{Call, Facts};
-use crate::definition::PythonTable;
+use crate::answer::{Answer, End, Limits};
+use crate::arrangement::{ArrangementError, Call, Content, Facts, Source, Step};
+use crate::definition::{Condition, Conditions, Options, PythonTable};
 use crate::library::{LibraryError, Module};
 use crate::module::ModuleName;
-use crate::python::{MAX_OUTPUT, Python, PythonError, Request};
+use crate::no_log::NoLog;
+use crate::python::{Become, MAX_OUTPUT, Python, PythonError, Request, StepRequest, as_characters};
 use holo_bridge::trust::{TrustError, Trusted};
 use holo_bridge::{Attributes, Faults, Sensitive};
+use holo_plugin::facts::LocatedError;
 use holo_plugin::{Host, Mode, Output, Stream};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+/// The maximum number of times that a module's name was changed.
+const MAX_REDIRECTS: usize = 5;
 
 /// The single process, and cached modules.
 #[derive(Debug, Default)]
@@ -21,11 +27,11 @@ pub(crate) struct Runner(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    python: Option<Python>,
+    /// A process for each user.
+    processes: BTreeMap<Become, Python>,
     faults: Faults,
     modules: BTreeMap<ModuleName, (Module, Trusted)>,
-    /// The modules for which the missing controller was reported already.
-    told: BTreeSet<ModuleName>,
+    no_log: NoLog,
 }
 
 /// A module to run.
@@ -34,6 +40,9 @@ pub(crate) struct Job<'a> {
     pub(crate) module: &'a ModuleName,
     pub(crate) args: &'a Attributes,
     pub(crate) sensitive: &'a Sensitive,
+    pub(crate) options: &'a Options,
+    /// The values of the answer that are sent.
+    pub(crate) send: &'a [String],
     pub(crate) timeout: Duration,
     /// True for check mode.
     pub(crate) check: bool,
@@ -48,6 +57,15 @@ pub(crate) enum RunError {
     /// The definition names a module that cannot be run.
     #[error("module: {0}")]
     Library(#[from] LibraryError),
+    /// Its arguments are invalid.
+    #[error("args: {0}")]
+    Arguments(#[from] ArrangementError),
+    /// The data that its expressions and templates use cannot be read.
+    #[error(transparent)]
+    Data(#[from] LocatedError),
+    /// A template or source of it cannot be used.
+    #[error("{0}")]
+    Task(String),
     /// Other users may modify it.
     #[error(transparent)]
     Untrusted(TrustError),
@@ -78,53 +96,76 @@ impl Runner {
         output: &mut Output<'_>,
     ) -> Result<Answer, RunError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let call = Call::new(job.module, job.args, &Facts::new(host));
-        for remark in &call.remarks {
-            output.warning(remark);
+        let who = Become { user: job.options.become_user.clone(), may_gain_privileges: job.options.become_exec };
+        let facts = Facts::new(host, who.user.is_some());
+        let mut call = Call::new(job.module, job.args, &facts)?;
+        let mut python = state.python(host, table, &call.module, (&who, job.sensitive), output)?;
+        let answer = state.run(host, &mut python, &mut call, &facts, job, output);
+        match &answer {
+            Err(RunError::Fault(_)) => state.faults.add(),
+            _ => {
+                state.processes.insert(who, python);
+            }
         }
-        if call.creates.as_ref().is_some_and(|path| path.exists()) {
-            return Ok(Answer::unchanged());
-        }
-        let mut python = state.python(host, table, &call.module, job.sensitive, output)?;
-        let found = state.find(host, &python, &call, output);
-        if let Err(error) = found {
-            state.python = Some(python);
-            return Err(error);
-        }
-        let answer = ask(&mut python, &call, job, output);
         if answer.is_ok() {
-            state.python = Some(python);
             state.faults.forgive();
-        } else {
-            state.faults.add();
         }
         answer
     }
 
-    /// Ends the process.
+    /// Ends the processes.
     pub(crate) fn end(&self) {
-        let python = self.0.lock().unwrap_or_else(PoisonError::into_inner).python.take();
-        if let Some(python) = python {
-            python.end();
-        }
+        let processes = std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).processes);
+        processes.into_values().for_each(Python::end);
     }
 }
 
 impl State {
+    /// Runs the module, or those that have replaced it.
+    fn run(
+        &mut self,
+        host: &Host,
+        python: &mut Python,
+        call: &mut Call,
+        facts: &Facts<'_>,
+        job: Job<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Answer, RunError> {
+        let mut files = self.find(host, python, call, job.options);
+        for _ in 0..MAX_REDIRECTS {
+            let Err(RunError::Library(LibraryError::NoModule { module, .. })) = &files else { break };
+            let Some(other) = python.library.redirected(module)? else { break };
+            *call = Call::new(&other, job.args, facts)?;
+            files = self.find(host, python, call, job.options);
+        }
+        let files = files?;
+        for remark in &call.remarks {
+            output.warning(remark);
+        }
+        if call.creates.as_ref().is_some_and(|path| path.exists()) {
+            return Ok(Answer::not_run(End::Unchanged));
+        }
+        let answer = ask(host, python, call, job, output)?;
+        if let Some(names) = &answer.no_log {
+            self.no_log.learn(host, &job.module.to_string(), &files, names);
+        }
+        Ok(answer)
+    }
+
     /// Returns the process, which is started if necessary, or restarted if the module has changed since.
     fn python(
         &mut self,
         host: &Host,
         table: &PythonTable,
         module: &ModuleName,
-        sensitive: &Sensitive,
+        (who, sensitive): (&Become, &Sensitive),
         output: &mut Output<'_>,
     ) -> Result<Python, RunError> {
         let has_changed = self.modules.get(module).is_some_and(|(_, trusted)| trusted.has_changed());
         if has_changed {
             self.modules.remove(module);
         }
-        match self.python.take() {
+        match self.processes.remove(who) {
             Some(python) if has_changed => python.end(),
             Some(python) => return Ok(python),
             None => {}
@@ -133,8 +174,11 @@ impl State {
             let name = table.python.words().first().cloned().unwrap_or_default();
             return Err(RunError::GivenUp(Faults::message(&name)));
         }
+        if self.processes.is_empty() {
+            self.no_log = NoLog::read(host);
+        }
         let mut last = None;
-        let started = Python::start(host, table, &mut |line| relay(line, sensitive, &mut last, output));
+        let started = Python::start(host, table, who, &mut |line| relay(line, sensitive, &mut last, output));
         started.map_err(|error| match error {
             PythonError::Untrusted(error) => RunError::Untrusted(error),
             error => {
@@ -144,40 +188,80 @@ impl State {
         })
     }
 
-    /// Finds the module and checks its permissions.
-    fn find(&mut self, host: &Host, python: &Python, call: &Call, output: &mut Output<'_>) -> Result<(), RunError> {
-        if self.modules.contains_key(&call.module) {
-            return Ok(());
+    /// Finds the modules of a call, checks their permissions, and returns their files.
+    fn find(&mut self, host: &Host, python: &Python, call: &Call, options: &Options) -> Result<Vec<PathBuf>, RunError> {
+        let mut files = Vec::new();
+        for Step { module: name, .. } in call.steps() {
+            if !self.modules.contains_key(&name) {
+                let module = python.library.find(&name)?;
+                let root = std::path::absolute(host.root()).unwrap_or_else(|_| host.root().to_owned());
+                let trusted = Trusted::examine(&module.file, &root).map_err(RunError::Untrusted)?;
+                self.modules.insert(name.clone(), (module, trusted));
+            }
+            let Some((module, _)) = self.modules.get(&name) else { continue };
+            if module.has_action && !call.is_complete && !options.module_only {
+                return Err(LibraryError::HasAction { module: name }.into());
+            }
+            if !files.contains(&module.file) {
+                files.push(module.file.clone());
+            }
         }
-        let module = python.library.find(&call.module)?;
-        let root = std::path::absolute(host.root()).unwrap_or_else(|_| host.root().to_owned());
-        let trusted = Trusted::examine(&module.file, &root).map_err(RunError::Untrusted)?;
-        self.modules.insert(call.module.clone(), (module.clone(), trusted));
-        if module.has_action && !call.is_complete && self.told.insert(call.module.clone()) {
-            output.warning(format!("{}: the part of it that Ansible's controller has is not done", call.module));
-        }
-        Ok(())
+        Ok(files)
     }
 }
 
-fn ask(python: &mut Python, call: &Call, job: Job<'_>, output: &mut Output<'_>) -> Result<Answer, RunError> {
-    let (name, module) = (call.module.to_string(), call.module.in_python());
-    let bytes = |value: &OsStr| value.as_bytes().iter().copied().map(char::from).collect();
+/// Returns the variables of expressions and templates: facts, data, and the task's own.
+fn scope(host: &Host, call: &Call, options: &Options) -> Result<Map<String, Value>, RunError> {
+    let is_expression = |conditions: &Option<Conditions>| {
+        conditions.iter().flat_map(Conditions::all).any(|condition| matches!(condition, Condition::Expression(_)))
+    };
+    let is_template = matches!(&call.source, Some(Source { content: Content::Template { .. }, .. }));
+    if !is_template && !is_expression(&options.changed_when) && !is_expression(&options.failed_when) {
+        return Ok(Map::new());
+    }
+    let knowledge = host.knowledge();
+    let data = knowledge.data()?;
+    let opened = data.open("", data.value())?;
+    let mut scope = opened.as_object().cloned().unwrap_or_default();
+    scope.insert("data".to_owned(), opened);
+    scope.insert("facts".to_owned(), knowledge.facts().value().clone());
+    scope.insert("ansible_managed".to_owned(), "Ansible managed".into());
+    scope.extend(options.vars.iter().map(|(name, value)| (name.to_owned(), value.clone())));
+    Ok(scope)
+}
+
+fn ask(
+    host: &Host,
+    python: &mut Python,
+    call: &Call,
+    job: Job<'_>,
+    output: &mut Output<'_>,
+) -> Result<Answer, RunError> {
+    let name = call.module.to_string();
+    let refresh =
+        job.mode.variables().into_iter().map(|(name, value)| (name.to_owned(), as_characters(value.as_bytes())));
+    let own = job.options.environment.iter().map(|(name, value)| (name.clone(), as_characters(value.as_bytes())));
+    let received = job.mode.wanted.iter().filter(|_| job.options.register.is_some());
     let request = Request {
-        module: &module,
-        name: &name,
-        args: &call.args,
-        content: call.content.as_ref(),
+        steps: call.steps().into_iter().map(|step| StepRequest::new(step, job.check)).collect(),
         check: job.check,
         diff: job.diff,
         no_log: !job.sensitive.is_empty(),
-        environment: job.mode.variables().into_iter().map(|(name, value)| (name, bytes(&value))).collect(),
+        environment: refresh.chain(own).collect(),
+        changed_when: job.options.changed_when.as_ref().map(Conditions::all),
+        failed_when: job.options.failed_when.as_ref().map(Conditions::all),
+        register: job.options.register.as_deref(),
+        wanted: job.send.iter().cloned().chain(received.map(ToString::to_string)).collect(),
+        scope: scope(host, call, job.options)?,
     };
     let limits = Limits { time: job.timeout, output: MAX_OUTPUT };
     let mut last = None;
     let reply = python.ask(&request, limits, &mut |line| relay(line, job.sensitive, &mut last, output));
-    let reply = reply.map_err(|error| RunError::Fault(error.to_string()))?;
-    Ok(Answer::new(&name, &reply, last.as_deref(), limits))
+    let reply = reply.map_err(|error| match error {
+        PythonError::Task(reason) => RunError::Task(reason),
+        error => RunError::Fault(error.to_string()),
+    })?;
+    Ok(Answer::new(&name, reply, last.as_deref(), limits))
 }
 
 /// Shows a line, and stores it unless it is empty.

@@ -2,15 +2,16 @@
 
 use crate::definition::{self, PythonTable};
 use crate::module::ModuleName;
+use crate::no_log::NoLog;
 use crate::record::Record;
 use crate::task::{Defined, Origin, Shared, Task};
-use holo_bridge::{Sensitive, order};
+use holo_bridge::{Attributes, Sensitive, order};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Common};
 use holo_plugin::{Entity, EntityReport, Host, Job, Output, Plugin, ScanError, SetAnswers};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The plugin.
 #[derive(Debug, Default)]
@@ -30,12 +31,13 @@ impl Plugin for Ansible {
         }
         let table = Arc::new(tables.valid.remove("").map(|(table, _)| table).unwrap_or_default());
         let mut kept = records(host, output);
+        let no_log = NoLog::read(host);
         let mut tasks = Vec::new();
         for (id, defined) in std::mem::take(&mut definitions.valid) {
             // Validated with the definition.
             let Ok(module) = ModuleName::parse(&defined.definition.module) else { continue };
             let kept = kept.remove(&id);
-            let task = self.task(id, module, defined.definition, &defined.common, kept, &table);
+            let task = self.task(id, module, defined.definition, &defined.common, kept, (&table, &no_log));
             tasks.push(Declared::new(task, defined.common));
         }
         for (id, remembered) in kept.into_iter().filter(|(id, _)| definitions.is_orphan(id)) {
@@ -65,20 +67,24 @@ impl Ansible {
         definition: definition::Task,
         common: &Common,
         kept: Option<Remembered<Record>>,
-        table: &Arc<PythonTable>,
+        (table, no_log): (&Arc<PythonTable>, &NoLog),
     ) -> Task {
-        let definition::Task { args, check_mode, send, sensitive, scrub, .. } = definition;
+        let options = definition.options();
+        let definition::Task { args, check_mode, send, mut sensitive, scrub, refresh_only, .. } = definition;
+        let arguments: Vec<&Attributes> = [Some(&args), scrub.as_ref()].into_iter().flatten().collect();
+        sensitive.extend(no_log.names(&module.to_string(), &arguments));
         let timeout = common.keys.timeout;
         let hidden = Sensitive::new(&sensitive, [Some(&args), scrub.as_ref()].into_iter().flatten());
-        let record = scrub.map(|scrub| Record::new(&module, scrub, &sensitive, timeout));
+        let record = scrub.map(|scrub| Record::new(&module, scrub, &sensitive, timeout, options.clone()));
         let location = common.location_of("module").to_string();
         let full_report = EntityReport::new(id.as_str());
-        let defined = Defined { location, check_mode, send, record, kept, full_report };
+        let defined = Defined { location, check_mode, refresh_only, send, record, kept, full_report };
         let mut task = Task {
             id,
             module,
             args,
-            sensitive: hidden,
+            sensitive: Mutex::new(hidden),
+            options,
             timeout,
             table: Arc::clone(table),
             shared: Arc::clone(&self.shared),
@@ -93,12 +99,13 @@ impl Ansible {
     }
 
     fn orphan(&self, remembered: Remembered<Record>, table: &Arc<PythonTable>) -> Result<Task, String> {
-        let Record { scrub, sensitive, timeout, .. } = &remembered.base;
+        let Record { scrub, sensitive, timeout, options, .. } = &remembered.base;
         Ok(Task {
             id: remembered.id.clone(),
             module: remembered.base.module()?,
             args: scrub.clone(),
-            sensitive: Sensitive::new(sensitive, [scrub]),
+            sensitive: Mutex::new(Sensitive::new(sensitive, [scrub])),
+            options: options.clone(),
             timeout: *timeout,
             table: Arc::clone(table),
             shared: Arc::clone(&self.shared),

@@ -1,16 +1,21 @@
 //! A task as an entity.
 
 use crate::answer::{Answer, End};
-use crate::definition::PythonTable;
+use crate::definition::{Conditions, Options, PythonTable};
 use crate::difference;
 use crate::module::ModuleName;
 use crate::record::Record;
 use crate::runner::{Job, RunError, Runner};
-use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, limits, shown, text};
+use holo_bridge::{Attributes, DigestStore, NO_DEFINITION, Sensitive, digest, limits, shown};
 use holo_change::base_store::Remembered;
+use holo_change::{OnDisk, Tree};
 use holo_plugin::{Action, Applied, Asset, Entity, EntityReport, FilePair, Host, Mode, Output, Sink, Stream, Verdict};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// The maximum length of a module's output that is shown.
+const LONGEST: usize = 8 << 10;
 
 /// State shared by all tasks.
 #[derive(Debug)]
@@ -31,7 +36,9 @@ pub(crate) struct Task {
     pub(crate) id: String,
     pub(crate) module: ModuleName,
     pub(crate) args: Attributes,
-    pub(crate) sensitive: Sensitive,
+    /// Once the module was run, also with the arguments that it declares as `no_log`.
+    pub(crate) sensitive: Mutex<Sensitive>,
+    pub(crate) options: Options,
     pub(crate) timeout: Option<Duration>,
     pub(crate) table: Arc<PythonTable>,
     pub(crate) shared: Arc<Shared>,
@@ -52,6 +59,7 @@ pub(crate) struct Defined {
     /// The file and line that name the module.
     pub(crate) location: String,
     pub(crate) check_mode: bool,
+    pub(crate) refresh_only: bool,
     pub(crate) send: Vec<String>,
     /// How to undo it.
     pub(crate) record: Option<Record>,
@@ -79,12 +87,18 @@ impl Entity for Task {
             report.action = Action::because("Scrubbing", NO_DEFINITION);
         }
         report.inform("module", self.module.to_string());
-        shown::inform(&mut report, &self.args, &self.sensitive);
+        if let Some(user) = &self.options.become_user {
+            report.inform("as", user.as_str());
+        }
+        shown::inform(&mut report, &self.args, &self.sensitive());
         self.add_needs(&mut report);
         report
     }
 
     fn apply(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Applied {
+        if self.waits_for_refresh(mode) {
+            return Applied::Unchanged;
+        }
         if self.is_mocked(host) {
             return self.mock(host, output);
         }
@@ -92,7 +106,7 @@ impl Entity for Task {
             Ok(answer) => answer,
             Err(error) => return self.refuse(&error, output),
         };
-        self.show(&answer, output);
+        self.show(host, &answer, output);
         let applied = match &answer.end {
             End::Failed(reason) => {
                 output.error(self.hide(reason));
@@ -104,14 +118,25 @@ impl Entity for Task {
                 self.send(&answer, output);
                 Applied::Changed(vec![self.hide(change)])
             }
-            End::Unchanged => Applied::Unchanged,
+            End::Unchanged => {
+                if self.options.register.is_some() {
+                    self.send(&answer, output);
+                }
+                Applied::Unchanged
+            }
         };
         self.finish(host, applied, output)
     }
 
     fn check(&self, host: &Host, mode: Mode<'_>, output: &mut Output<'_>) -> Verdict {
+        if self.waits_for_refresh(mode) {
+            return Verdict::InDesiredState;
+        }
         if self.is_mocked(host) {
             return self.check_mock(host, output);
+        }
+        if self.never_changes() {
+            return Verdict::InDesiredState;
         }
         if !self.can_check() {
             return Verdict::Unknown;
@@ -123,7 +148,7 @@ impl Entity for Task {
                 return Verdict::Failed;
             }
         };
-        self.show(&answer, output);
+        self.show(host, &answer, output);
         match &answer.end {
             End::Failed(reason) => {
                 output.error(self.hide(reason));
@@ -136,7 +161,7 @@ impl Entity for Task {
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        if self.is_mocked(host) || !self.can_check() {
+        if self.is_mocked(host) || !self.can_check() || self.waits_for_refresh(Mode::default()) {
             return None;
         }
         // Output is discarded here, as a check shows it.
@@ -148,16 +173,38 @@ impl Entity for Task {
 
 impl Task {
     fn run(&self, host: &Host, purpose: Purpose, mode: Mode<'_>, output: &mut Output<'_>) -> Result<Answer, RunError> {
+        let send: &[String] = if let Origin::Defined(defined) = &self.origin { &defined.send } else { &[] };
+        let sensitive = self.sensitive().clone();
         let job = Job {
             module: &self.module,
             args: &self.args,
-            sensitive: &self.sensitive,
+            sensitive: &sensitive,
+            options: &self.options,
+            send,
             timeout: limits::work(self.timeout),
             check: purpose != Purpose::Apply,
             diff: purpose == Purpose::Diff,
             mode,
         };
-        self.shared.runner.run(host, &self.table, job, output)
+        let answer = self.shared.runner.run(host, &self.table, job, output)?;
+        if let Some(names) = &answer.no_log {
+            self.sensitive().unite(&Sensitive::new(names, [&self.args]));
+        }
+        Ok(answer)
+    }
+
+    fn sensitive(&self) -> MutexGuard<'_, Sensitive> {
+        self.sensitive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if the task has nothing to do, as it is not refreshed.
+    fn waits_for_refresh(&self, mode: Mode<'_>) -> bool {
+        matches!(&self.origin, Origin::Defined(defined) if defined.refresh_only) && !mode.refresh
+    }
+
+    /// Returns true if the task only reads, according to its definition.
+    fn never_changes(&self) -> bool {
+        self.options.changed_when.as_ref().is_some_and(Conditions::is_never)
     }
 
     /// Returns true if the module supports check mode.
@@ -169,7 +216,7 @@ impl Task {
     }
 
     fn hide(&self, text: &str) -> String {
-        self.sensitive.hide(text).into_owned()
+        self.sensitive().hide(text).into_owned()
     }
 
     /// Reports why the module was not run to completion.
@@ -178,7 +225,7 @@ impl Task {
             output.warning(self.hide(reason));
         }
         match (error, &self.origin) {
-            (RunError::Library(_), Origin::Defined(defined)) => {
+            (RunError::Library(_) | RunError::Arguments(_), Origin::Defined(defined)) => {
                 output.error(format!("{}: {}: {error}", defined.location, self.id));
             }
             _ => output.error(self.hide(&error.to_string())),
@@ -187,16 +234,35 @@ impl Task {
     }
 
     /// Shows an answer except for its result.
-    fn show(&self, answer: &Answer, output: &mut Output<'_>) {
+    fn show(&self, host: &Host, answer: &Answer, output: &mut Output<'_>) {
         // Without output, there is no line for the task.
         if !answer.printed.is_empty() {
-            output.print(self.hide(&answer.printed));
+            output.print(self.cut(host, &self.hide(&answer.printed)));
         }
         for line in &answer.details {
             output.relay(Stream::Stderr, format!("{}\n", self.hide(line)).as_bytes());
         }
         answer.warnings.iter().for_each(|warning| output.warning(self.hide(warning)));
         answer.deprecations.iter().for_each(|text| output.warning(format!("deprecated: {}", self.hide(text))));
+    }
+
+    /// Returns the beginning of a text that is too long for a terminal. The whole is then in a file.
+    fn cut(&self, host: &Host, text: &str) -> String {
+        if text.len() <= LONGEST {
+            return text.to_owned();
+        }
+        let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or_default();
+        let name = format!("output/{}.txt", digest(&self.id));
+        let written = Tree::open(host.state_dir()).and_then(|state| {
+            let place = state.place(Path::new(&name));
+            place.create_folder()?;
+            place.replace(text.as_bytes(), 0o600, OnDisk::Nothing)
+        });
+        let rest = match written {
+            Ok(_) => format!("the rest is in {}", host.state_dir().join(name).display()),
+            Err(error) => error.to_string(),
+        };
+        format!("{}…\n{} bytes more: {rest}\n", text.get(..end).unwrap_or_default(), text.len() - end)
     }
 
     /// Runs the module in check mode, to report if it would make the same changes again.
@@ -212,10 +278,9 @@ impl Task {
 
     /// Sends the requested values of the answer to the entities that the change refreshes.
     fn send(&self, answer: &Answer, output: &mut Output<'_>) {
-        let Origin::Defined(defined) = &self.origin else { return };
-        for name in &defined.send {
-            let Some(value) = answer.field(name) else { continue };
-            match text(value).map(|text| output.send(name, self.hide(&text))) {
+        for name in answer.fields.keys() {
+            let Some(value) = answer.fields.get(name) else { continue };
+            match value.as_ref().map(|text| output.send(name, self.hide(text))) {
                 Some(true) => {}
                 Some(false) => output.warning(format!("{name} is too long to be sent, or more than a line")),
                 None => output.warning(format!("{name} is a list or table, and is not sent")),
@@ -267,7 +332,7 @@ impl Task {
             if is_done && !is_orphan {
                 return Ok(Applied::Unchanged);
             }
-            let line = shown::mock(&["task", &self.module.to_string()], &self.args, &self.sensitive);
+            let line = shown::mock(&["task", &self.module.to_string()], &self.args, &self.sensitive());
             output.print(format!("{line}\n"));
             match is_orphan {
                 true => self.shared.mocks.forget(host, &self.id)?,

@@ -143,7 +143,7 @@ impl Exec {
 
     /// Returns the user and group that run it.
     pub(crate) fn identity(&self) -> Identity {
-        Identity { user: self.user.clone(), group: self.group.clone(), umask: self.umask() }
+        Identity { user: self.user.clone(), group: self.group.clone(), umask: self.umask(), ..Identity::default() }
     }
 
     fn umask(&self) -> Option<u32> {

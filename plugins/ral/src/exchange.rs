@@ -60,7 +60,10 @@ pub(crate) enum CallError {
     Start(#[from] StartError),
     #[error("cannot start {program}: {error}")]
     Program { program: String, error: ProgramError },
-    /// The provider reported an error, or its answer is invalid.
+    /// The provider reported an error.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer is invalid, or the provider did not end normally.
     #[error("{0}")]
     Answer(String),
 }

@@ -88,17 +88,14 @@ impl Provider {
         let called = run(&self.invocation, host, call, limit, own, heard);
         let called = called.and_then(|captured| match &captured.failure {
             None => Ok(captured.stdout),
-            // Only a provider with the simple convention can report an error in its output.
-            Some(failure) => Err(CallError::Answer(
-                match self.metadata.invoke {
-                    Invoke::Simple => convention::simple::error_in(&captured.stdout),
-                    Invoke::Json => None,
-                }
-                .unwrap_or_else(|| captured.complaint(self.invocation.file(), failure)),
-            )),
+            Some(failure) => Err(match self.metadata.invoke {
+                Invoke::Simple => convention::simple::error_in(&captured.stdout).map(CallError::Answer),
+                Invoke::Json => convention::json::error_in(&captured.stdout).map(CallError::Refused),
+            }
+            .unwrap_or_else(|| CallError::Answer(captured.complaint(self.invocation.file(), failure)))),
         });
         match &called {
-            Ok(_) => self.faults().forgive(),
+            Ok(_) | Err(CallError::Refused(_)) => self.faults().forgive(),
             Err(_) => self.faults().add(),
         }
         called

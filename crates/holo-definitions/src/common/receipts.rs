@@ -85,7 +85,11 @@ fn collect(within: &str, written: BTreeMap<String, Written>, receipts: &mut Vec<
         return Err(ReceiptError::Empty(table));
     }
     for (part, written) in written {
-        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) {
+        // A key in quotes can be the path of a key in a nested table.
+        let is_key = |key: &str| {
+            !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+        };
+        if !part.split('.').all(is_key) {
             return Err(ReceiptError::Key(part));
         }
         let key = format!("{within}{part}");

@@ -137,6 +137,8 @@ fn mistakes_in_receive_are_reported_with_line() {
         ("receive = { needed = 'exec:a#b#stdout' }", ": needed is also set in the definition"),
         ("receive = { needed.x = 'exec:a#b#stdout' }", ": needed.x is in nothing that is a table"),
         ("receive = { name = 'exec:a#b#stdout' }", ": name is also set in the definition"),
+        ("receive = { 'table.' = 'exec:a#b#stdout' }", ": \"table.\" is not a key of letters, digits, _ and -"),
+        ("receive = { 'needed.x' = 'exec:a#b#stdout' }", ": needed.x is in nothing that is a table"),
     ] {
         assert!(said(receive).starts_with(&format!("{place}{problem}")), "{receive}: {}", said(receive));
     }

@@ -101,3 +101,20 @@ fn a_line_is_counted_wherever_it_is_in_a_long_file() {
         }
     });
 }
+
+#[test]
+fn expressions_in_plain_files_are_doubtful() {
+    let findings = |name: &str, text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(name), text).unwrap();
+        let (_, findings) = Sources::read(&folder.path().to_owned().into(), &crate::testing::NoTemplates);
+        let shown = |finding: &Finding| match finding {
+            Finding::Doubt(doubt) => doubt.to_string().replace(&folder.path().display().to_string(), ""),
+            other => format!("{other:?}"),
+        };
+        findings.iter().map(shown).collect::<Vec<_>>()
+    };
+    let doubt = "/x.toml:3: {{ }} has no effect here: rename the file to .toml.jinja to make it a template";
+    assert_eq!(findings("x.toml", "# {{ a }}\n[[thing]]\nname = \"{{ port }}\"\n"), [doubt]);
+    assert!(findings("x.toml", "name = '{{'\n").is_empty());
+}

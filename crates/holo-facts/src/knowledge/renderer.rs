@@ -1,7 +1,7 @@
 //! Templates and conditions that detect whether results contain encrypted data.
 
 use super::Knowledge;
-use crate::template::Templates;
+use crate::template::{Templates, escape_in_strings};
 use holo_definitions::{LocatedError, Rendered};
 use serde_json::{Map, Value};
 use std::sync::OnceLock;
@@ -54,7 +54,7 @@ impl Renderer {
 
 impl holo_definitions::Templates for Renderer {
     fn render(&self, name: &str, text: &str) -> Result<Rendered, LocatedError> {
-        Renderer::render(self, name, text, &Map::new())
+        Renderer::render(self, name, &escape_in_strings(text), &Map::new())
     }
 
     fn holds(&self, condition: &str) -> Result<bool, LocatedError> {

@@ -1,5 +1,6 @@
 //! Filters for configuration files, in addition to the built-in ones.
 
+use super::toml_strings;
 use data_encoding::{BASE64, HEXLOWER};
 use minijinja::value::{Kwargs, Rest, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
@@ -21,6 +22,9 @@ pub(super) fn add(environment: &mut Environment<'static>) {
     environment.add_filter("combine", combine);
     environment.add_filter("hash", hash);
     environment.add_filter("ipaddr", ipaddr);
+    let [basic, literal] = toml_strings::FILTERS;
+    environment.add_filter(basic, toml_basic);
+    environment.add_filter(literal, toml_strings::literal);
     environment.add_test("matching", |text: &str, pattern: &str| regex(pattern).map(|pattern| pattern.is_match(text)));
     environment.add_test("ipaddr", |text: &str| ipaddr(text, None).is_ok());
     environment.set_formatter(show);
@@ -80,6 +84,16 @@ fn toml(value: &Value) -> Result<Value, Error> {
         Ok(value) => Ok(Value::from(value.to_string())),
         Err(error) => Err(Error::new(ErrorKind::BadSerialization, format!("this is nothing that TOML has: {error}"))),
     }
+}
+
+/// Escapes a value for a TOML string in double quotes. Undefined values remain, as they are errors later.
+fn toml_basic(value: Value) -> Result<Value, Error> {
+    Ok(match value.kind() {
+        ValueKind::Undefined | ValueKind::Invalid => value,
+        ValueKind::Bool | ValueKind::None | ValueKind::Number => value,
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => Value::from(toml_strings::basic(&json(&value)?)),
+        _ => Value::from(toml_strings::basic(&value.to_string())),
+    })
 }
 
 /// Quotes a value as a shell word, or a list as several.

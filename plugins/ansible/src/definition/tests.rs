@@ -44,7 +44,7 @@ fn what_cannot_be_is_named() {
         ("args = { since = 1979-05-27 }", "args.since: a date or time has to be written in quotes"),
         (
             "become = true",
-            "unknown field `become`, expected one of `name`, `module`, `args`, `check_mode`, `send`, `sensitive`, `scrub`",
+            "unknown field `become`, expected one of `name`, `module`, `args`, `check_mode`, `send`, `sensitive`, `changed_when`, `failed_when`, `register`, `vars`, `environment`, `become_user`, `become_exec`, `refresh_only`, `module_only`, `scrub`",
         ),
     ] {
         assert_eq!(wrong(lines), [problem], "{lines}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// An Ansible version.
 #[derive(Clone, Copy)]
 pub(crate) struct Version {
-    name: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) need: Need,
     python: fn() -> PathBuf,
 }
@@ -23,9 +23,10 @@ pub(crate) const VERSIONS: [Version; 2] = [
     },
 ];
 
-/// The collections ansible.posix and community.general.
-pub(crate) const COLLECTIONS: Need =
-    Need::Trial("target/ansible-collections, which .ci/ansible makes", || collections().exists());
+/// The collections ansible.posix, community.crypto and community.general.
+pub(crate) const COLLECTIONS: Need = Need::Trial("target/ansible-collections, which .ci/ansible makes", || {
+    collections().join("ansible_collections/community/crypto").exists()
+});
 
 fn newer_python() -> PathBuf {
     target().join("ansible-2.19/bin/python3")

@@ -54,7 +54,7 @@ const CASES: [Case; 12] = [
         args: "dest = 'ROOT/work/y', content = \"hi\\n\", mode = '0640'",
         before: &[],
         change: "changed",
-        difference: None,
+        difference: Some("-hi"),
         after: &[("y", "hi\n")],
     },
     Case {
@@ -62,7 +62,7 @@ const CASES: [Case; 12] = [
         args: "dest = 'ROOT/work/y', content = { a = [1, 'b'] }",
         before: &[("y", "old\n")],
         change: "changed",
-        difference: None,
+        difference: Some("-{\"a\": [1, \"b\"]}"),
         after: &[("y", "{\"a\": [1, \"b\"]}")],
     },
     Case {
@@ -70,7 +70,7 @@ const CASES: [Case; 12] = [
         args: "src = 'ROOT/work/x', dest = 'ROOT/work/y'",
         before: &[("x", "a\n"), ("y", "b\n")],
         change: "changed",
-        difference: None,
+        difference: Some("-a"),
         after: &[("x", "a\n"), ("y", "a\n")],
     },
     Case {
@@ -78,7 +78,7 @@ const CASES: [Case; 12] = [
         args: "src = '../../../../work/tree', dest = 'ROOT/work/copy'",
         before: &[("tree/a", "a\n"), ("tree/b/c", "c\n")],
         change: "changed",
-        difference: None,
+        difference: Some("-a"),
         after: &[("copy/tree/a", "a\n"), ("copy/tree/b/c", "c\n"), ("tree/a", "a\n")],
     },
     Case {

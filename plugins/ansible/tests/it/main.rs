@@ -1,8 +1,14 @@
 //! Integration tests of the plugin `ansible`: one module per topic.
 
-#![expect(clippy::unwrap_used, reason = "a test says by panicking what is wrong")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says by panicking what is wrong"
+)]
 
 mod ansible;
+mod controller;
 mod faults;
 mod files;
 mod systems;
@@ -11,6 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("controller", controller::trials()),
         ("faults", faults::trials()),
         ("files", files::trials()),
         ("systems", systems::trials()),

@@ -7,8 +7,25 @@ use holo_bridge::shown::compact;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Reads these resources; without names, the provider may list all.
+/// Reads these resources; without names, the provider may list all. If the provider refuses them, they are read one by
+/// one, so that only those fail that it refuses.
 pub(crate) fn get(names: &[&str], call: &mut Caller<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
+    match get_at_once(names, call) {
+        Err(CallError::Refused(_)) if names.len() > 1 => {}
+        answer => return answer,
+    }
+    let mut readings = BTreeMap::new();
+    for &name in names {
+        match get_at_once(&[name], call) {
+            Ok(answer) => readings.extend(answer),
+            Err(CallError::Refused(reason)) => drop(readings.insert(name.to_owned(), Reading::Failed(reason))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(readings)
+}
+
+fn get_at_once(names: &[&str], call: &mut Caller<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
     let answer = ask("get", &json!({ "names": names }), call)?;
     let resources = answer.get("resources").and_then(Value::as_array);
     let resources = resources.ok_or_else(|| malformed("get", "there are no resources in its answer"))?;
@@ -107,10 +124,16 @@ fn ask(action: &str, request: &Value, call: &mut Caller<'_>) -> Result<Value, Ca
     let answer: Value = serde_json::from_slice(&stdout)
         .map_err(|error| malformed(action, &format!("its answer is not JSON: {error}")))?;
     match answer.get("error") {
-        Some(error) if !error.is_null() => Err(CallError::Answer(message(error))),
+        Some(error) if !error.is_null() => Err(CallError::Refused(message(error))),
         _ if answer.is_object() => Ok(answer),
         _ => Err(malformed(action, "its answer is not an object")),
     }
+}
+
+/// Returns the error in an answer, which counts whatever the exit status is.
+pub(crate) fn error_in(stdout: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(stdout).ok()?;
+    answer.get("error").filter(|error| !error.is_null()).map(message)
 }
 
 fn malformed(action: &str, problem: &str) -> CallError {

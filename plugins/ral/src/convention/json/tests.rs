@@ -95,3 +95,26 @@ fn what_is_null_is_not_reported() {
     assert_eq!(readings["one"], Reading::Known(values(&json!({"b": 1}))));
     assert_eq!(readings["two"], Reading::Unknown);
 }
+
+#[test]
+fn only_refused_resources_fail() {
+    let mut calls = 0;
+    let readings = get(&["good", "bad"], &mut |call: &Call| {
+        calls += 1;
+        let input = String::from_utf8_lossy(call.input.as_deref().unwrap()).into_owned();
+        let refusal = r#"{"error": {"message": "bad name", "kind": "failed"}}"#;
+        let answer = r#"{"resources": [{"name": "good", "a": 1}]}"#;
+        Ok(if input.contains("bad") { refusal } else { answer }.into())
+    })
+    .unwrap();
+    assert_eq!(calls, 3);
+    assert_eq!(readings["bad"], Reading::Failed("bad name".into()));
+    assert!(matches!(readings["good"], Reading::Known(_)));
+}
+
+#[test]
+fn an_error_counts_as_an_answer_whatever_the_exit_status() {
+    assert_eq!(error_in(br#"{"error": {"message": "not implemented"}}"#).as_deref(), Some("not implemented"));
+    assert_eq!(error_in(br#"{"resources": []}"#), None);
+    assert_eq!(error_in(b"Traceback"), None);
+}

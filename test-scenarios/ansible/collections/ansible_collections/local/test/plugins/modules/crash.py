@@ -42,10 +42,17 @@ def end_late():
 def main():
     how = [
         "raise", "exit", "no answer", "fail quietly", "kill", "kill parent", "flood", "sleep", "deaf", "leave", "words",
-        "change always", "write to parent", "end late",
+        "change always", "write to parent", "end late", "not a number", "surrogate", "long answer", "long output",
+        "object after answer", "hidden",
     ]
     module = AnsibleModule(
-        argument_spec={"how": {"type": "str", "choices": how}, "secret": {"type": "str"}}, supports_check_mode=True
+        argument_spec={
+            "how": {"type": "str", "choices": how},
+            "secret": {"type": "str"},
+            "hidden": {"type": "str", "no_log": True},
+            "password": {"type": "str", "no_log": False},
+        },
+        supports_check_mode=True,
     )
     how, secret = module.params["how"], module.params["secret"]
     if how == "raise":
@@ -90,6 +97,22 @@ def main():
             except OSError:
                 continue
             module.fail_json(msg="descriptor %d is open" % descriptor)
+    if how == "not a number":
+        print('{"changed": true, "msg": "not a number", "ratio": NaN, "size": 1%s, "invocation": {}}' % ("0" * 400))
+        sys.exit(0)
+    if how == "surrogate":
+        print('{"changed": true, "msg": "a lone \\udce9", "invocation": {}}')
+        sys.exit(0)
+    if how == "long answer":
+        module.exit_json(changed=True, msg="long", all="x" * 3000000)
+    if how == "long output":
+        print("x" * 3000000)
+        module.exit_json(changed=True, msg="done")
+    if how == "object after answer":
+        atexit.register(print, '{"failed": true}')
+        module.exit_json(changed=True, msg="the answer")
+    if how == "hidden":
+        print("hidden: %s" % module.params["hidden"])
     if how == "end late":
         global cycle
         cycle = Cycle()

@@ -1,0 +1,1 @@
+# Not part of the tests: modules with an action plugin are refused.
