@@ -285,50 +285,6 @@ fn files_begin_with_their_purpose() {
     }
 }
 
-/// Words that make a comment a question rather than a statement.
-const QUESTIONS: [&str; 7] = ["What", "Who", "Where", "How", "Whether", "Why", "Which"];
-
-/// Returns the number of comments in a source, and the line numbers of those that begin with a question word.
-fn comments(source: &str) -> (usize, Vec<usize>) {
-    let (mut count, mut questions, mut goes_on) = (0, Vec::new(), false);
-    for (line, number) in source.lines().zip(1..) {
-        let text = line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']));
-        let first_word = text.and_then(|text| text.split_whitespace().next());
-        if let Some(word) = first_word.filter(|_| !goes_on) {
-            count += 1;
-            let word = word.trim_end_matches(|letter: char| !letter.is_alphanumeric());
-            questions.extend(QUESTIONS.contains(&word).then_some(number));
-        }
-        goes_on = first_word.is_some();
-    }
-    (count, questions)
-}
-
-#[test]
-fn comments_tell_and_do_not_ask() {
-    assert_eq!(
-        comments("//! What?\n\n/// How it is\n/// Why\nfn f() {}\n    // Whatever\n    // Who\n"),
-        (3, vec![1, 3])
-    );
-    let mut files = Vec::new();
-    for folder in ["src", "agent", "build", "crates", "plugins", "tests", "benches"] {
-        collect(&repository().join(folder), &mut files);
-    }
-    let (mut all, mut questions) = (0, Vec::new());
-    for file in files {
-        let (count, lines) = comments(&read(&file));
-        all += count;
-        questions.extend(lines.iter().map(|line| format!("{}:{line}", file.display())));
-    }
-    assert!(all > 5000, "{all}");
-    // One in fifty is tolerated.
-    assert!(
-        questions.len() * 50 < all,
-        "{} of {all} comments begin with a question word: {questions:#?}",
-        questions.len()
-    );
-}
-
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.map(|entry| entry.unwrap().path()) {
