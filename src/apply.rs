@@ -196,7 +196,7 @@ impl<'a> Walk<'a> {
             && let Err(error) = write(values)
         {
             self.values = None;
-            reporter.warning(format!("Not keeping what is known of entities for a rollback: {error}"));
+            reporter.warning(format!("Not storing the values of entities for a rollback: {error}"));
             reporter.end_paragraph();
         }
     }

@@ -57,9 +57,7 @@ pub fn discover(
     match inventory {
         Ok(inventory) if !failed.iter().any(|failed| inventory.needs(failed, purpose, selectors)) => {
             for Failed { plugin_id, .. } in failed {
-                reporter.warning(format!(
-                    "Going on without plugin {plugin_id}, as nothing that is selected is of it or needs it"
-                ));
+                reporter.warning(format!("Continuing without plugin {plugin_id}, which no selected entity needs"));
             }
             held.into_iter().for_each(|remark| reporter.remark(remark));
             reporter.end_paragraph();
@@ -89,7 +87,7 @@ pub fn discover_what_answers(
     let discovered = Discovery::run(settings, purpose, interest, Tolerance::Everything, interrupt, reporter);
     let Discovered { inventory, failed, held } = discovered;
     for Failed { plugin_id, .. } in &failed {
-        reporter.warning(format!("Going on without plugin {plugin_id}"));
+        reporter.warning(format!("Continuing without plugin {plugin_id}"));
     }
     if let Some(held) = held {
         held.into_iter().for_each(|remark| reporter.remark(remark));
@@ -342,7 +340,7 @@ impl<'a> Discovery<'a> {
         };
         let plan = Plan::for_selected(nodes, &selected).map_err(FatalError::could_not_run)?;
         self.remarks.error(cycle.to_string());
-        self.remarks.warning("Going on, as nothing that is selected is in the cycle or waits for it");
+        self.remarks.warning("Continuing, because no selected entity is in the cycle or depends on it");
         self.remarks.end_paragraph();
         Ok(plan)
     }

@@ -83,7 +83,7 @@ pub struct ChildId(pub u64);
 
 /// Output of a child, or its end, which comes last.
 #[derive(Debug)]
-pub enum Said {
+pub enum ChildEvent {
     /// A line of `--json`.
     Line(Box<Line<'static>>),
     /// Other standard output, with the reason why it is not a line.
@@ -120,7 +120,7 @@ pub trait Launcher {
         &mut self,
         task: &Task,
         id: ChildId,
-        said: Sender<(ChildId, Said)>,
+        said: Sender<(ChildId, ChildEvent)>,
     ) -> Result<Box<dyn Running>, StartError>;
 
     /// Sets the program to start; `None` for the default.
@@ -156,7 +156,7 @@ impl Launcher for Holo {
         &mut self,
         task: &Task,
         id: ChildId,
-        said: Sender<(ChildId, Said)>,
+        said: Sender<(ChildId, ChildEvent)>,
     ) -> Result<Box<dyn Running>, StartError> {
         let mut program = Program::new(self.program());
         program.args(task.arguments()).env("HOLO_TRIGGER", TRIGGER);
@@ -200,7 +200,7 @@ impl Running for Handle {
 }
 
 /// Forwards the output of a child until it ends. Blocks without polling while there is no output.
-fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, Said)>) {
+fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, ChildEvent)>) {
     let (mut lines, mut diagnostics) = (Lines::default(), BString::default());
     loop {
         let mut end = None;
@@ -222,7 +222,7 @@ fn listen(mut process: Process, id: ChildId, said: &Sender<(ChildId, Said)>) {
         if is_over {
             heard.extend(lines.rest());
             let diagnostics = diagnostics.trim().to_str_lossy().into_owned();
-            heard.push(Said::Ended(Ended { status: end, diagnostics }));
+            heard.push(ChildEvent::Ended(Ended { status: end, diagnostics }));
         }
         // The receiver is gone if the agent itself has ended.
         if heard.into_iter().any(|heard| said.blocking_send((id, heard)).is_err()) || is_over {

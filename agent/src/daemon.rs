@@ -20,7 +20,7 @@ mod window;
 pub use parts::{Clock, Input, Parts, SystemClock};
 
 use crate::agenda::Rhythm;
-use crate::child::{ChildId, Launcher, Running, Said, StartError, Task};
+use crate::child::{ChildEvent, ChildId, Launcher, Running, StartError, Task};
 use crate::config::{Config, ConfigSource, Mode};
 use crate::event::What;
 use crate::service;
@@ -53,8 +53,8 @@ pub struct Daemon<'a> {
     config_error: Option<String>,
     started: Timestamp,
     /// The channel for the output of children: its sender and receiver.
-    sayings: mpsc::Sender<(ChildId, Said)>,
-    said: mpsc::Receiver<(ChildId, Said)>,
+    sayings: mpsc::Sender<(ChildId, ChildEvent)>,
+    said: mpsc::Receiver<(ChildId, ChildEvent)>,
     next_id: u64,
     /// The time of the next complete run.
     next_run: Instant,
@@ -244,7 +244,7 @@ impl<'a> Daemon<'a> {
         (id, self.launcher.start(task, id, self.sayings.clone()))
     }
 
-    fn hear(&mut self, id: ChildId, said: Said) {
+    fn hear(&mut self, id: ChildId, said: ChildEvent) {
         if self.catch_up.as_ref().is_some_and(|catch_up| catch_up.id == id) {
             self.hear_history(said);
         } else if self.run.as_ref().is_some_and(|run| run.id == id) {

@@ -52,7 +52,7 @@ pub(crate) fn edit(arguments: &Edit, root: &Path) -> Result<(), SecretError> {
     }
     let encrypted = sealed.replaced_by(&recipients::encrypt(&recipients, &edited)?);
     if fs::read_to_string(&path).map_err(|error| words(&shown, &error))? != text {
-        return Err(SecretError(format!("{shown}: this has been changed by somebody else meanwhile; edit it again")));
+        return Err(SecretError(format!("{shown}: the file was changed in the meantime; edit it again")));
     }
     replace(&path, &encrypted).map_err(|error| words(&shown, &error))
 }

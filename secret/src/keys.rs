@@ -59,13 +59,13 @@ impl Keys {
     /// # Errors
     /// If no key matches, or the value is damaged.
     pub(crate) fn decrypt(&self, armored: &[u8]) -> Result<Vec<u8>, SecretError> {
-        let damaged = |error: &dyn std::fmt::Display| SecretError(format!("what is encrypted is damaged: {error}"));
+        let damaged = |error: &dyn std::fmt::Display| SecretError(format!("the encrypted value is damaged: {error}"));
         // Text after the armor would be an error, and TOML strings may end with more white space than files.
         let reader = ArmoredReader::new(armored.trim_ascii());
         let decryptor = Decryptor::new_buffered(reader).map_err(|error| damaged(&error))?;
         if decryptor.is_scrypt() {
             return Err(SecretError(
-                "it is encrypted with a passphrase, for which nobody can be asked; encrypt it for a key".to_owned(),
+                "it is encrypted with a passphrase, which cannot be requested here; encrypt it for a key".to_owned(),
             ));
         }
         let identities = self.identities.iter().map(|identity| &**identity);
@@ -76,7 +76,7 @@ impl Keys {
         let mut content = Vec::new();
         opened.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(|error| damaged(&reason(&error)))?;
         if content.len() as u64 > MAX_SIZE {
-            return Err(SecretError("what is encrypted is too large".to_owned()));
+            return Err(SecretError("the encrypted value is too large".to_owned()));
         }
         Ok(content)
     }
@@ -84,7 +84,7 @@ impl Keys {
     fn no_key(&self) -> SecretError {
         let others = (!self.files.is_empty()).then(|| {
             let files = self.files.join(" and ");
-            format!("it is not encrypted for {files}; encrypt it anew with holo-secret encrypt")
+            format!("it is not encrypted for {files}; encrypt it again with holo-secret encrypt")
         });
         SecretError(others.into_iter().chain(self.problems.iter().cloned()).collect::<Vec<_>>().join("; "))
     }
@@ -99,8 +99,8 @@ fn age(content: &[u8]) -> Result<Vec<Box<dyn Identity>>, &'static str> {
 fn ssh(content: &[u8]) -> Result<Vec<Box<dyn Identity>>, &'static str> {
     match ssh::Identity::from_buffer(content, None) {
         Ok(ssh::Identity::Unencrypted(key)) => Ok(vec![Box::new(ssh::Identity::from(key))]),
-        Ok(ssh::Identity::Encrypted(_)) => Err("this key has a passphrase, for which nobody can be asked"),
-        Ok(ssh::Identity::Unsupported(_)) => Err("this is a kind of key that nothing can be encrypted for"),
+        Ok(ssh::Identity::Encrypted(_)) => Err("this key has a passphrase, which cannot be requested here"),
+        Ok(ssh::Identity::Unsupported(_)) => Err("this type of key does not support encryption"),
         Err(_) => Err("this is not a private key of SSH"),
     }
 }

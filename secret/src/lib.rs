@@ -70,7 +70,7 @@ fn decrypt_all(keys: &Keys, input: &[u8]) -> Result<Vec<u8>, SecretError> {
         serde_json::from_slice(input).map_err(|error| SecretError(format!("input: not a list of texts: {error}")))?;
     let decrypt = |text: &String| {
         let bytes = keys.decrypt(text.as_bytes())?;
-        String::from_utf8(bytes).map_err(|_| SecretError("what is encrypted is not UTF-8".to_owned()))
+        String::from_utf8(bytes).map_err(|_| SecretError("the encrypted value is not UTF-8".to_owned()))
     };
     let each = texts.iter().map(|text| match decrypt(text) {
         Ok(text) => json!({ "text": text }),

@@ -80,9 +80,9 @@ impl Hold {
     /// Returns the remark about an entity that would have been changed.
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Hold::Noop => "only checked, as its definition says noop",
+            Hold::Noop => "only checked, because its definition has noop",
             Hold::Schedule => "not changed now, as its schedule is for other times",
-            Hold::Requirement => "not changed now, as something that it requires is not",
+            Hold::Requirement => "not changed now, because a requirement was not met",
             Hold::Inputs => "not scrubbed now, as the inputs have changed since they were read; the next apply does it",
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn open(settings: &crate::settings::Settings, reporter: &mut dyn Repo
         let is_denied = error.is_denied();
         reporter.error(error.to_string());
         if is_denied {
-            reporter.advise("records show what is in files, so root alone may read them");
+            reporter.advise("records contain file contents, so only root can read them");
         }
         FatalError::Reported
     })

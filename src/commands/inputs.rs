@@ -47,7 +47,7 @@ enum Change {
 
 /// The inputs changed during every attempt to read them.
 #[derive(Debug, thiserror::Error)]
-#[error("the inputs keep changing while they are read: {0}; run holo again when nothing changes them any more")]
+#[error("the inputs keep changing while they are read: {0}; run holo again when they no longer change")]
 struct InputsKeepChangingError(Change);
 
 impl fmt::Display for Change {

@@ -51,7 +51,7 @@ pub enum PinError {
     },
     /// The inputs of the generation are missing.
     #[error(
-        "cannot use generation {number}: {}: {reason}; `holo rollback {number}` writes its inputs anew, `holo rollback --release` uses today's",
+        "cannot use generation {number}: {}: {reason}; `holo rollback {number}` restores its inputs, `holo rollback --release` uses today's",
         path.display()
     )]
     NoInputs {

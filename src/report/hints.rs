@@ -32,8 +32,7 @@ fn missing_interpreter(program: &Path) -> Option<String> {
         return Some(format!("the lines of {program} end as on Windows, with carriage returns: remove them"));
     }
     let interpreter = line.split_whitespace().next()?;
-    (!Path::new(interpreter).exists())
-        .then(|| format!("{program} wants to be run by {interpreter}, which does not exist"))
+    (!Path::new(interpreter).exists()).then(|| format!("{program} requires {interpreter}, which does not exist"))
 }
 
 #[cfg(test)]
@@ -53,7 +52,7 @@ mod tests {
         let hint = |program: &str, reason: &str| for_error(&format!("it failed: fork/exec {program}: {reason}"));
         assert_eq!(hint(&plain, "permission denied"), Some(format!("to make it executable: chmod +x {plain}")));
         let missing = "no such file or directory";
-        let expected = format!("{lost} wants to be run by /no/such/sh, which does not exist");
+        let expected = format!("{lost} requires /no/such/sh, which does not exist");
         assert_eq!(hint(&lost, missing), Some(expected));
         assert!(hint(&windows, missing).unwrap().contains("carriage returns"));
         assert_eq!(hint(&plain, missing), None);

@@ -64,7 +64,7 @@ fn expect(run: &Run, status: i32, stdout: &[&str], stderr: &[&str]) {
 
 fn noop_entity_is_never_changed() {
     let root = root("ENTITY: x:a\nNOOP: yes\nENTITY: x:b\n");
-    let noop = ">> only checked, as its definition says noop";
+    let noop = ">> only checked, because its definition has noop";
     let run = root.holo(&["apply"]);
     expect(&run, 3, &["Working on x:a", "create", "Working on x:b", "created"], &[noop]);
     assert_eq!(log(&root), "apply x:b \n");

@@ -135,7 +135,7 @@ const CASES: &[Case] = &[
     case(
         "a plugin that cannot say what is wrong",
         |root| root.write("fails", "doctor\n"),
-        "error demo the plugin could not say what is wrong: exit status 4",
+        "error demo the plugin's diagnosis failed: exit status 4",
         "holo plugin check",
     ),
     case(

@@ -777,7 +777,7 @@ fn check_fatal(root: &ScratchRoot, arguments: &[&str], errors: &str) {
 fn check_goes_on(root: &ScratchRoot, arguments: &[&str], status: i32, errors: &str, stdout: &[&str]) {
     let run = root.holo(arguments);
     assert_eq!(run.status, Some(status), "{arguments:?}: {run}");
-    let warning = ">> Going on without plugin bad, as nothing that is selected is of it or needs it";
+    let warning = ">> Continuing without plugin bad, which no selected entity needs";
     assert_eq!(run.stderr_lossy(), format!("{errors}{warning}\ngood scans\n"), "{arguments:?}: {run}");
     assert_eq!(lines(&run.stdout_lossy()), stdout, "{arguments:?}: {run}");
 }
@@ -913,7 +913,7 @@ fn cycle_blocks_only_entities_that_follow_it() {
             check_fatal(&root, &[&[verb], selection].concat(), cycle);
         }
     }
-    let warning = ">> Going on, as nothing that is selected is in the cycle or waits for it\n";
+    let warning = ">> Continuing, because no selected entity is in the cycle or depends on it\n";
     let run = root.holo(&["apply", "x:c", "x:f"]);
     assert_eq!(run.stderr_lossy(), format!("{cycle}{warning}"), "{run}");
     assert_eq!(stdout_lines(&run), ["Working on x:f", "f", "Working on x:c", "c"]);

@@ -152,7 +152,7 @@ fn values_come_from_the_environment() {
     let wrong = format!("!! $WEB_PORT: web.port: 70000 is not valid by {rule}: it does not hold");
     complains(&root.holo(&["data"]), 255, &wrong);
     let root = root.env("WEB_PORT", "").env("SERVER", "x");
-    let wrong = "!! $SERVER: servers.x: a part of this key is no table in data, so that nothing can be put there";
+    let wrong = "!! $SERVER: servers.x: a part of this key is not a table in data, so no value can be added";
     complains(&root.holo(&["data"]), 255, wrong);
 }
 

@@ -108,7 +108,7 @@ fn unusable_generation_is_reported_without_changes() {
     std::fs::remove_dir_all(root.join("var/lib/holo/.engine/inputs")).unwrap();
     let run = root.holo(&["apply"]);
     assert_eq!(run.status, Some(255), "{run}");
-    assert!(run.stderr_lossy().contains("`holo rollback 1` writes its inputs anew"), "{run}");
+    assert!(run.stderr_lossy().contains("`holo rollback 1` restores its inputs"), "{run}");
     assert!(root.holo(&["rollback", "1"]).success() && root.holo(&["apply"]).success());
 }
 

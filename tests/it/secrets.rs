@@ -291,9 +291,9 @@ fn refused() {
     let said = applied.stderr_lossy().into_owned() + &applied.stdout_lossy();
     for words in [
         "10-files.toml.jinja:2 as rendered: [[file]]: path: an encrypted value cannot be used here",
-        "file:/etc/a: owner: something is wrong that cannot be shown",
+        "file:/etc/a: owner: the error is not shown",
         "file:/etc/b: if: an encrypted value cannot be used here",
-        "file:/etc/c: mode: something is wrong that cannot be shown",
+        "file:/etc/c: mode: the error is not shown",
         "d.holotemplate: the template contains an encrypted value; set sensitive = true",
         "overlaid.conf.holotemplate: the template contains an encrypted value; set [[overlay]] path = \
          \"/etc/overlaid.conf\", sensitive = true",

@@ -127,12 +127,7 @@ fn hints_about_programs() {
         &format!("to make it executable: chmod +x {}", root.join(script).display()),
     );
     let root = files().file("etc/motd", "stock\n").script(script, "#!/usr/bin/no-such-python\n");
-    hint(
-        &root,
-        "apply",
-        "no such file or directory",
-        "wants to be run by /usr/bin/no-such-python, which does not exist",
-    );
+    hint(&root, "apply", "no such file or directory", "requires /usr/bin/no-such-python, which does not exist");
     let generator = "usr/share/holo/generators/10-lost";
     let root = files().script(generator, "#!/usr/bin/no-such-python\n");
     hint(&root, "scan", "!! could not run", "/usr/bin/no-such-python, which does not exist");

@@ -1,6 +1,6 @@
 //! Splits the output of a child into lines.
 
-use super::Said;
+use super::ChildEvent;
 use bstr::ByteSlice;
 use holo_events::Line;
 
@@ -15,7 +15,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn take(&mut self, bytes: &[u8], seen: &mut dyn FnMut(Said)) {
+    pub(super) fn take(&mut self, bytes: &[u8], seen: &mut dyn FnMut(ChildEvent)) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             if self.begun.len() + piece.len() > MAX_LINE {
                 self.is_too_long = true;
@@ -30,18 +30,18 @@ impl Lines {
         }
     }
 
-    fn end_line(&mut self) -> Said {
+    fn end_line(&mut self) -> ChildEvent {
         if std::mem::take(&mut self.is_too_long) {
-            return Said::Garbage(format!("a line of more than {MAX_LINE} bytes"));
+            return ChildEvent::Garbage(format!("a line of more than {MAX_LINE} bytes"));
         }
         let line = std::mem::take(&mut self.begun);
         match Line::parse(&line) {
-            Ok(line) => Said::Line(Box::new(line)),
-            Err(error) => Said::Garbage(format!("{error}: {}", beginning(&line))),
+            Ok(line) => ChildEvent::Line(Box::new(line)),
+            Err(error) => ChildEvent::Garbage(format!("{error}: {}", beginning(&line))),
         }
     }
 
-    pub(super) fn rest(&mut self) -> Option<Said> {
+    pub(super) fn rest(&mut self) -> Option<ChildEvent> {
         (!self.begun.is_empty() || self.is_too_long).then(|| self.end_line())
     }
 }
@@ -64,7 +64,9 @@ mod tests {
             lines.take(&[*byte], &mut |line| said.push(line));
         }
         said.extend(lines.rest());
-        let [Said::Line(line), Said::Garbage(garbage), Said::Garbage(rest)] = &said[..] else { panic!("{said:?}") };
+        let [ChildEvent::Line(line), ChildEvent::Garbage(garbage), ChildEvent::Garbage(rest)] = &said[..] else {
+            panic!("{said:?}")
+        };
         assert!(matches!(**line, Line::Watching { entities: 3 }));
         assert!(garbage.ends_with(": nonsense") && rest.contains("EOF"), "{garbage} {rest}");
     }
@@ -78,6 +80,6 @@ mod tests {
             assert!(lines.begun.len() <= MAX_LINE);
         }
         lines.take(b"x\n{\"version\":1,\"event\":\"watching\",\"entities\":3}\n", &mut |line| said.push(line));
-        assert!(matches!(&said[..], [Said::Garbage(_), Said::Line(_)]), "{said:?}");
+        assert!(matches!(&said[..], [ChildEvent::Garbage(_), ChildEvent::Line(_)]), "{said:?}");
     }
 }

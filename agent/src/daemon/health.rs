@@ -7,7 +7,7 @@
 use super::Daemon;
 use super::repairs::Repairs;
 use crate::agenda::retry_after;
-use crate::child::{ChildId, Ended, Running, Said, Task};
+use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
 use crate::journal::{Level, say};
 use holo_events::{HealthState, Line};
 use holo_process::Status;
@@ -190,11 +190,11 @@ impl Daemon<'_> {
         }
     }
 
-    pub(super) fn hear_health(&mut self, said: Said) {
+    pub(super) fn hear_health(&mut self, said: ChildEvent) {
         match said {
-            Said::Line(line) => self.health.round.iter_mut().for_each(|round| round.hear(&line)),
-            Said::Garbage(text) => say(Level::Warning, format_args!("holo health said what is {text}")),
-            Said::Ended(ended) => {
+            ChildEvent::Line(line) => self.health.round.iter_mut().for_each(|round| round.hear(&line)),
+            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo health: {text}")),
+            ChildEvent::Ended(ended) => {
                 if let Some(round) = self.health.round.take().filter(|round| !round.is_abandoned) {
                     self.finish_health_round(round, &ended);
                 }

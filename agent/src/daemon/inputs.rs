@@ -38,7 +38,7 @@ impl Daemon<'_> {
                 self.config = config;
                 self.look_at_window(Instant::now());
                 self.config_error = None;
-                say(Level::Info, "the configuration was read anew");
+                say(Level::Info, "the configuration was reloaded");
                 self.use_config();
             }
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use super::{Daemon, TIME_TO_END};
 use crate::agenda::retry_after;
-use crate::child::{ChildId, Ended, Running, Said, Task};
+use crate::child::{ChildEvent, ChildId, Ended, Running, Task};
 use crate::journal::{Level, say};
 use holo_events::Line;
 use holo_process::Status;
@@ -157,15 +157,15 @@ impl Daemon<'_> {
         }
     }
 
-    pub(super) fn hear_watch(&mut self, said: Said) {
+    pub(super) fn hear_watch(&mut self, said: ChildEvent) {
         match said {
-            Said::Line(line) => {
+            ChildEvent::Line(line) => {
                 let news = self.known.hear_watch(&line, self.clock.now());
                 self.watch.hear(&line);
                 self.publish(news);
             }
-            Said::Garbage(text) => say(Level::Warning, format_args!("holo watch said what is {text}")),
-            Said::Ended(ended) => self.watch.ended(&ended, Instant::now()),
+            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo watch: {text}")),
+            ChildEvent::Ended(ended) => self.watch.ended(&ended, Instant::now()),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::catch_up::{self, CatchUp};
 use super::run::{self, CurrentRun};
 use super::{Daemon, Task};
 use crate::agenda::retry_after;
-use crate::child::Said;
+use crate::child::ChildEvent;
 use crate::event::{RunEvent, RunResult, What};
 use crate::journal::{Level, say};
 use std::time::Duration;
@@ -46,11 +46,11 @@ impl Daemon<'_> {
         }
     }
 
-    pub(super) fn hear_run(&mut self, said: Said) {
+    pub(super) fn hear_run(&mut self, said: ChildEvent) {
         match said {
-            Said::Line(line) => self.run.iter_mut().for_each(|run| run.hear(&line)),
-            Said::Garbage(text) => say(Level::Warning, format_args!("holo said what is {text}")),
-            Said::Ended(ended) => {
+            ChildEvent::Line(line) => self.run.iter_mut().for_each(|run| run.hear(&line)),
+            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo: {text}")),
+            ChildEvent::Ended(ended) => {
                 if let Some(run) = self.run.take() {
                     self.finish(run.finish(Some(&ended)));
                 }
@@ -112,11 +112,11 @@ impl Daemon<'_> {
         }
     }
 
-    pub(super) fn hear_history(&mut self, said: Said) {
+    pub(super) fn hear_history(&mut self, said: ChildEvent) {
         match said {
-            Said::Line(line) => self.catch_up.iter_mut().for_each(|catch_up| catch_up.hear(&line)),
-            Said::Garbage(text) => say(Level::Warning, format_args!("holo history said what is {text}")),
-            Said::Ended(_) => match self.catch_up.take().and_then(CatchUp::finish) {
+            ChildEvent::Line(line) => self.catch_up.iter_mut().for_each(|catch_up| catch_up.hear(&line)),
+            ChildEvent::Garbage(text) => say(Level::Warning, format_args!("unexpected output of holo history: {text}")),
+            ChildEvent::Ended(_) => match self.catch_up.take().and_then(CatchUp::finish) {
                 Some(runs) => self.caught_up(runs),
                 // The run is in progress, and holds the lock.
                 None => self.next_run = Instant::now() + catch_up::LOOK_AGAIN,

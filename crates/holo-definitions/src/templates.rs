@@ -4,7 +4,7 @@ use crate::located_error::LocatedError;
 use std::ops::Range;
 
 /// The message for an error that must not be shown.
-pub(crate) const MISTAKE: &str = "something is wrong that cannot be shown, as it is about a value that is encrypted";
+pub(crate) const MISTAKE: &str = "the error is not shown, because it concerns an encrypted value";
 
 /// Renders definition files and evaluates conditions.
 pub trait Templates {

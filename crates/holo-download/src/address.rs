@@ -40,7 +40,7 @@ pub enum AddressError {
     #[error("it has a user without a password")]
     NoPassword,
     /// The redirect cannot be parsed.
-    #[error("a redirect to what is not a URL")]
+    #[error("a redirect to an invalid URL")]
     RedirectToMalformed,
     /// The redirect leads to an invalid address.
     #[error("a redirect to what cannot be: {0}")]

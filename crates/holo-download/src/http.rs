@@ -170,13 +170,13 @@ impl<'a> Client<'a> {
             }
             StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => return Ok(Response::Unsatisfiable),
             _ if is_transient(status) => {
-                let problem = format!("the server says {status}");
+                let problem = format!("the server reports {status}");
                 return Err(match text(headers, header::RETRY_AFTER).and_then(|text| retry_after(&text)) {
                     Some(after) => TransferError::Later { problem, after },
                     None => TransferError::Transient(problem),
                 });
             }
-            _ => return Err(TransferError::Permanent(format!("the server says {status}"))),
+            _ => return Err(TransferError::Permanent(format!("the server reports {status}"))),
         };
         // If the server announces a body that is too large, it is not read.
         if let Some(total) = total {

@@ -101,7 +101,7 @@ impl Templates {
         self.environment.add_function(name, move |state: &State<'_, '_>, arguments: Rest<Value>| {
             let invalid = |problem: String| Error::new(ErrorKind::InvalidOperation, problem);
             let plain = |argument: &Value| match argument.kind() {
-                ValueKind::Undefined => Err(invalid(format!("{name} is given what is undefined"))),
+                ValueKind::Undefined => Err(invalid(format!("{name} received an undefined value"))),
                 _ => serde_json::to_value(argument).map_err(|error| invalid(error.to_string())),
             };
             let arguments = arguments.iter().map(plain).collect::<Result<Vec<_>, _>>()?;

@@ -281,7 +281,7 @@ mod tests {
             ("a: 1\n---\nb: 1\n", "2: this is a second document"),
             ("a: 1\n? [b]\n: 2\n", "2: a key is a list or a table"),
             ("a: !mine 1\n", "1: the tag !mine has no meaning here"),
-            ("a: !!int x\n", "1: \"x\" is not what its tag says"),
+            ("a: !!int x\n", "1: \"x\" does not match its tag"),
             ("a: 1\nb: .nan\n", "2: .nan is not a usable number"),
             ("a: 99999999999999999999\n", "1: 99999999999999999999 is too large a number"),
             ("x: &x 1\n<<: *x\n", "2: <<: expected a table, or a list of tables"),

@@ -48,7 +48,8 @@ fn say_all(findings: Vec<Finding>, is_complete: bool, host: &Host, output: &mut 
     say(findings, output);
     host.knowledge().take_warnings().iter().for_each(|warning| output.warning(warning.to_string()));
     if !is_complete {
-        output.warning("no entity is scrubbed until this is mended, as its definition may be what is missing");
+        output
+            .warning("scrubbing is suspended until this is fixed, because the definition of an entity may be missing");
     }
 }
 

@@ -140,7 +140,7 @@ impl<'a> Output<'a> {
 
 impl Notices for Output<'_> {
     fn unreadable_record(&mut self, error: &PathError) {
-        self.error(format!("cannot use what is remembered: {error}"));
+        self.error(format!("cannot use the stored state: {error}"));
     }
 
     fn taken_over(&mut self, by: &str, from: &str) {

@@ -57,7 +57,7 @@ impl Validation<'_> {
         let removed = place.remove();
         place.remove_empty_folders(Path::new(""));
         removed?;
-        let silence = if sensitive { "; what it says is not shown, as the file is sensitive" } else { "" };
+        let silence = if sensitive { "; its output is not shown, because the file is sensitive" } else { "" };
         match ended?.failure() {
             None => Ok(()),
             Some(failure) => {

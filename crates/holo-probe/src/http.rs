@@ -26,10 +26,10 @@ pub(crate) fn ask(url: &str, status: Option<u16>, contains: Option<&str>, limit:
     let found = response.status();
     match status {
         Some(expected) if found != expected => {
-            return Err(Answer::critical(format!("the server says {found}, where {expected} is expected")));
+            return Err(Answer::critical(format!("the server reports {found}, where {expected} is expected")));
         }
         None if !(200..400).contains(&found.as_u16()) => {
-            return Err(Answer::critical(format!("the server says {found}")));
+            return Err(Answer::critical(format!("the server reports {found}")));
         }
         _ => {}
     }
@@ -45,7 +45,7 @@ pub(crate) fn ask(url: &str, status: Option<u16>, contains: Option<&str>, limit:
 }
 
 fn good(status: StatusCode) -> Answer {
-    Answer::ok(format!("the server says {status}"))
+    Answer::ok(format!("the server reports {status}"))
 }
 
 fn failure(error: &Error, limit: Duration) -> Answer {

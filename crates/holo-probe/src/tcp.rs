@@ -15,7 +15,7 @@ pub(crate) fn connect(address: &str, deadline: Instant) -> Result<Answer, Answer
     for address in addresses {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Answer::critical("nobody answers in time"));
+            return Err(Answer::critical("no response in time"));
         }
         match TcpStream::connect_timeout(&address, left) {
             Ok(_) => return Ok(Answer::ok(format!("{address} takes connections"))),

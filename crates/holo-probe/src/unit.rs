@@ -15,7 +15,7 @@ pub(crate) fn look(name: &str, limit: Duration) -> Result<Answer, Answer> {
         "activating" | "reloading" | "refreshing" => Err(Answer::warning(format!("{name} is {state}"))),
         "" => {
             let reason = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-            Err(Answer::unknown(if reason.is_empty() { "systemctl says nothing".to_owned() } else { reason }))
+            Err(Answer::unknown(if reason.is_empty() { "systemctl printed no output".to_owned() } else { reason }))
         }
         _ => Err(Answer::critical(format!("{name} is {state}"))),
     }

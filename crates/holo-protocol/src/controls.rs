@@ -68,7 +68,7 @@ pub enum ControlError {
     #[error("expected a number, a slash and a duration, as in \"3/10m\"")]
     Limit,
     /// A limit of zero repairs.
-    #[error("at least one repair has to be allowed; what is never to be changed has \"noop\"")]
+    #[error("at least one repair has to be allowed; to prevent changes, use \"noop\"")]
     NoRepair,
     /// An invalid semaphore.
     #[error("expected a name, a colon and a number of entities, at least 1, as in \"db:2\"")]

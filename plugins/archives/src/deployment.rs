@@ -209,12 +209,12 @@ impl Deployment<'_> {
         let mut problems = Vec::new();
         problems.extend(self.archive.creates.iter().map(|path| format!("{path} was not created")));
         if !matches!(state.download, DownloadState::Present | DownloadState::CleanedUp) {
-            problems.push(format!("{} is not what was downloaded", self.archive.path));
+            problems.push(format!("{} differs from the downloaded file", self.archive.path));
         }
         problems.extend(self.attributes_to_change(&state).iter().map(|what| format!("{what} could not be changed")));
         if self.must_extract(&state) {
             let directory = self.archive.extract_to.as_deref().unwrap_or_default();
-            problems.push(format!("{directory} is not what was extracted"));
+            problems.push(format!("{directory} differs from the extracted files"));
             warn_of_changes(&state.drift.changed, "/", output);
         }
         if problems.is_empty() { Ok(()) } else { Err(ArchiveError::NotAsDesired(problems)) }

@@ -60,7 +60,7 @@ pub(crate) enum ArchiveError {
     Contradictory { list: String, first: usize, second: usize, name: String },
     #[error("the archive brings this path itself")]
     ContainsItself,
-    #[error("the server says that what is missing is unmodified")]
+    #[error("the server reports a missing file as unmodified")]
     MissingIsUnmodified,
     /// The state is not the desired one after all operations.
     #[error("{}", .0.join("; "))]

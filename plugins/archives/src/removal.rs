@@ -217,7 +217,7 @@ impl Removal<'_> {
             let RemovedTree { has_changed, waits } =
                 remove_tree(self.store, (self.id, record), &directory, force, output)?;
             if has_changed {
-                changes.push(format!("removed what was extracted to {directory}"));
+                changes.push(format!("removed the files extracted to {directory}"));
             }
             record.trees.retain(|tree| waits || *tree != directory);
         }

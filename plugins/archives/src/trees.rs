@@ -52,7 +52,7 @@ pub(crate) fn would_remove_tree(
     }
     let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?, &store.claims())?;
     if losses.is_empty() {
-        return Ok(Some(format!("would remove what was extracted to {directory}")));
+        return Ok(Some(format!("would remove the files extracted to {directory}")));
     }
     Err(explain(TreeError::LosesChanges(losses), directory, output))
 }

@@ -107,7 +107,7 @@ impl Definition for Exec {
             account("group", &self.group),
             self.umask.iter().try_for_each(|umask| values::umask("umask", umask).map(drop)),
             match self.returns[..] {
-                [] => Err(Invalid::new("returns", "is empty, so nothing would be a success")),
+                [] => Err(Invalid::new("returns", "is empty, so no exit status would be a success")),
                 _ => Ok(()),
             },
         ])

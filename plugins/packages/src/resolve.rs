@@ -66,7 +66,7 @@ pub(crate) enum Resolved {
 /// A package or version that is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OfferError {
-    #[error("{manager} knows no package {key}")]
+    #[error("{manager} has no package {key}")]
     Package { manager: &'static str, key: Key },
     #[error("{manager} has no {key} {asked}, only {}", offered.join(", "))]
     Version { manager: &'static str, key: Key, asked: String, offered: Vec<String> },

@@ -162,7 +162,7 @@ impl Task<'_> {
                 DryRun::Kept
             }
             Some("not_kept") if logs.warnings.is_empty() => {
-                output.warning(format!("{} would change something, and should say what", self.module.shown()));
+                output.warning(format!("{} would make a change, but does not describe it", self.module.shown()));
                 DryRun::Unknown
             }
             Some("not_kept") => DryRun::Would(logs.warnings.iter().map(|warning| without_end(warning)).collect()),

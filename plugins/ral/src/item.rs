@@ -173,7 +173,7 @@ impl<'e> Item<'e> {
     }
 
     fn unknown(&self, provider: &Provider) -> String {
-        format!("{}: provider {} knows nothing of it", self.entity.name, provider.metadata.qualified_name())
+        format!("{}: provider {} has no information about it", self.entity.name, provider.metadata.qualified_name())
     }
 
     /// Decides whether changes are permitted, and saves the previous state before any.

@@ -168,7 +168,7 @@ fn resource(host: &Host, provider: &Provider, name: &str, is_json: bool) -> Resu
         Some(Reading::Known(values)) => Ok(table(provider, name, values)),
         Some(Reading::Failed(reason)) => Err(ShowError::Failed(format!("{} {reason}", provider.label()))),
         Some(Reading::Unknown) | None => Err(ShowError::NotFound(format!(
-            "{name}: provider {} knows nothing of it",
+            "{name}: provider {} has no information about it",
             provider.metadata.qualified_name()
         ))),
     }

@@ -151,7 +151,7 @@ fn validate_validation(validation: &FileCommand) -> Result<(), Invalid> {
 fn validate_source(source: &str) -> Result<(), Invalid> {
     let path = Path::new(source);
     if source.contains("://") {
-        Err(Invalid::new("source", format!("{source:?} is a URL; what is not here yet can be fetched by archives")))
+        Err(Invalid::new("source", format!("{source:?} is a URL; use archives to download files")))
     } else if path.is_absolute() {
         values::target("source", source).map(drop)
     } else if values::is_below(path) {

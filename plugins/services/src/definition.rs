@@ -86,10 +86,10 @@ impl Definition for Service {
         }
         if self.mask == Some(true) {
             if self.ensure == Some(Ensure::Running) {
-                return Err(Invalid::new("ensure", "what is masked cannot be started"));
+                return Err(Invalid::new("ensure", "a masked unit cannot be started"));
             }
             if self.enable == Some(true) {
-                return Err(Invalid::new("enable", "what is masked cannot be enabled"));
+                return Err(Invalid::new("enable", "a masked unit cannot be enabled"));
             }
         }
         let is_name = |level: &&String| {
@@ -100,7 +100,7 @@ impl Definition for Service {
             return Err(Invalid::new("runlevels", format!("{level:?} is not a valid name of a runlevel")));
         }
         if !self.runlevels.is_empty() && self.enable != Some(true) {
-            return Err(Invalid::new("runlevels", "only what is enabled is in runlevels; enable = true enables it"));
+            return Err(Invalid::new("runlevels", "only enabled services are in runlevels; set enable = true"));
         }
         Ok(())
     }

@@ -165,7 +165,7 @@ impl Planner<'_> {
     fn without_user(&mut self) {
         let wanted = self.wanted;
         if wanted.ensure == Some(Ensure::Running) || [wanted.enable, wanted.mask].contains(&Some(true)) {
-            self.problem("belongs to nobody: there is no such user");
+            self.problem("belongs to a user that does not exist");
         }
     }
 

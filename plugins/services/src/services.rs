@@ -72,7 +72,7 @@ impl Plugin for Services {
                     names.insert(id.clone(), name.clone());
                     known.push((name, orphan));
                 }
-                Err(problem) => output.error(format!("cannot use what is remembered of {id}: {problem}")),
+                Err(problem) => output.error(format!("cannot use the stored state of {id}: {problem}")),
             }
         }
         let bases = |legacy: &Legacy<Record>| legacy.base().cloned().unwrap_or_default();

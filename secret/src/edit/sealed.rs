@@ -17,8 +17,8 @@ pub(super) enum SealedError {
 impl Display for SealedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => f.write_str(": nothing is encrypted in it; holo-secret encrypt makes a value"),
-            Self::NotAt(line) => write!(f, ":{line}: nothing is encrypted there"),
+            Self::None => f.write_str(": it contains no encrypted values; create one with holo-secret encrypt"),
+            Self::NotAt(line) => write!(f, ":{line}: there is no encrypted value"),
             Self::Several(lines) => {
                 let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
                 write!(f, ": several values are encrypted in it; name one with --line: {}", lines.join(", "))

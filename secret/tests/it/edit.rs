@@ -108,7 +108,7 @@ fn only_the_value_of_a_file_of_data_changes() {
     assert_eq!(machine.secret(&["decrypt"], data["a"]["one"].as_str().unwrap()).0, "1\n");
     machine.write("plain.toml", "a = 1\n");
     let wrong = edit(&machine, "true", &["plain.toml"]);
-    assert_eq!(wrong, "!! plain.toml: nothing is encrypted in it; holo-secret encrypt makes a value\n");
+    assert_eq!(wrong, "!! plain.toml: it contains no encrypted values; create one with holo-secret encrypt\n");
 }
 
 fn nobody_else_can_look_at_it() {

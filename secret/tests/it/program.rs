@@ -52,7 +52,7 @@ fn what_cannot_be_decrypted_is_said_with_the_reason() {
         "!! this machine has no key for it: there is neither /etc/holo/age.key nor /etc/ssh/ssh_host_ed25519_key\n";
     assert_eq!(wrong(&Machine::without_keys(), &armored), no_key);
     let other = Machine::with_age();
-    let not_ours = "!! it is not encrypted for /etc/holo/age.key; encrypt it anew with holo-secret encrypt\n";
+    let not_ours = "!! it is not encrypted for /etc/holo/age.key; encrypt it again with holo-secret encrypt\n";
     assert_eq!(wrong(&other, &armored), not_ours);
     other.write("etc/ssh/ssh_host_ed25519_key", "nonsense\n");
     let both = format!("{}; /etc/ssh/ssh_host_ed25519_key: this is not a private key of SSH\n", not_ours.trim_end());
@@ -70,7 +70,7 @@ fn what_cannot_be_decrypted_is_said_with_the_reason() {
     for text in [letters.into_iter().collect::<String>(), shorter, "secret".to_owned(), String::new()] {
         let wrong = wrong(&machine, &text);
         assert!(
-            wrong.starts_with("!! what is encrypted is damaged: ") || wrong.contains("not encrypted for"),
+            wrong.starts_with("!! the encrypted value is damaged: ") || wrong.contains("not encrypted for"),
             "{wrong}"
         );
     }
@@ -100,7 +100,7 @@ fn programs_ask_for_many_at_once() {
     let (answer, wrong) = machine.secret(&["decrypt", "--json"], &asked);
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     assert_eq!((&answer[0]["text"], &answer[2]["text"], wrong.as_str()), (&"one".into(), &"one".into(), ""));
-    assert!(answer[1]["error"].as_str().unwrap().starts_with("what is encrypted is damaged: "), "{answer}");
+    assert!(answer[1]["error"].as_str().unwrap().starts_with("the encrypted value is damaged: "), "{answer}");
     assert!(machine.secret(&["decrypt", "--json"], "{").1.starts_with("!! input: not a list of texts: "));
 }
 

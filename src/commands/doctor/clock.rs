@@ -10,7 +10,7 @@ pub(super) const CHECK: Check =
 
 /// Tolerated difference between the clocks of machines that share a file system.
 const TOLERATED: Duration = Duration::from_secs(60);
-const REMEDY: &str = "what is known to be unchanged may be wrong: apply with --verify, which reads everything";
+const REMEDY: &str = "the records of unchanged files may be wrong: apply with --verify to read everything";
 
 /// File systems with coarse timestamps, or timestamps set by other machines, by the magic numbers in statfs(2).
 const UNRELIABLE: [(u64, &str); 9] = [

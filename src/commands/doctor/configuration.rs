@@ -26,7 +26,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
             }
             if configuration.plugins.is_empty() {
                 let remedy = "plugins are asked for by lines `plugin ID`, mostly in files that their packages install in holorc.d";
-                findings.warn("no plugin is asked for, so there is nothing to manage", remedy);
+                findings.warn("no plugin is configured, so no entities are managed", remedy);
             }
         }
         Err(error) => {

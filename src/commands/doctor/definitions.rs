@@ -6,7 +6,7 @@ use bstr::ByteSlice;
 use holo_protocol::session::Stream;
 
 pub(super) const CHECK: Check =
-    Check { name: "definitions", fine: "nothing is wrong with what is defined", needs_plugins: true, look };
+    Check { name: "definitions", fine: "all definitions are valid", needs_plugins: true, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     for remark in &scene.remarks {

@@ -6,7 +6,7 @@ use crate::history::{History, RunResult, RunState};
 use std::time::{Duration, SystemTime};
 
 pub(super) const CHECK: Check =
-    Check { name: "interrupted", fine: "no run was killed and has left something behind", needs_plugins: false, look };
+    Check { name: "interrupted", fine: "no interrupted run has left files behind", needs_plugins: false, look };
 
 /// A run whose cache directory has not been touched for this time is unlikely to be running.
 const LONG_AGO: Duration = Duration::from_secs(24 * 60 * 60);

@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 
 pub(super) const CHECK: Check = Check {
     name: "permissions",
-    fine: "nobody else may write what is applied, or read what is kept",
+    fine: "only their owner can write definitions and read the state",
     needs_plugins: false,
     look,
 };

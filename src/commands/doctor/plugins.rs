@@ -27,7 +27,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         match severity {
             Severity::Error => findings.fail(text, advice),
             // The preceding error has been reported.
-            Severity::Warning if text.starts_with(b"Going on without ") || text.starts_with(b"Skipping plugin") => {}
+            Severity::Warning if text.starts_with(b"Continuing without ") || text.starts_with(b"Skipping plugin") => {}
             Severity::Warning => findings.warn(text, advice),
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<
         match answer {
             Ok(lines) => lines.lines().for_each(|line| add(understand(line))),
             Err(OperationError::Failed(error)) => {
-                let title = format!("the plugin could not say what is wrong: {error}");
+                let title = format!("the plugin's diagnosis failed: {error}");
                 add(Diagnosis::new(Level::Error, title, "holo plugin check says where a plugin breaks the interface"));
             }
             Err(OperationError::Fatal(fatal)) => return Err(fatal),

@@ -1,7 +1,7 @@
 //! A simulation of the agent with fake children and a fake clock.
 
 use crate::agenda::Rhythm;
-use crate::child::{ChildId, Ended, Launcher, Running, Said, StartError, Task};
+use crate::child::{ChildEvent, ChildId, Ended, Launcher, Running, StartError, Task};
 use crate::config::{Config, ConfigSource};
 use crate::daemon::{Clock, Daemon, Input, Parts};
 use crate::event::{Event, EventSink, What};
@@ -100,7 +100,7 @@ impl Launcher for Actors {
         &mut self,
         task: &Task,
         id: ChildId,
-        said: mpsc::Sender<(ChildId, Said)>,
+        said: mpsc::Sender<(ChildId, ChildEvent)>,
     ) -> Result<Box<dyn Running>, StartError> {
         let word = match task {
             Task::Watch { apply: true } => "watch --apply".to_owned(),
@@ -158,13 +158,13 @@ impl Launcher for Actors {
             }
             for line in lines {
                 let line = Line::parse(&line).unwrap();
-                said.send((id, Said::Line(Box::new(line)))).await.unwrap();
+                said.send((id, ChildEvent::Line(Box::new(line)))).await.unwrap();
             }
             if !is_health {
                 running.replace(0);
             }
             let ended = Ended { status: Some(status), diagnostics: String::new() };
-            said.send((id, Said::Ended(ended))).await.unwrap();
+            said.send((id, ChildEvent::Ended(ended))).await.unwrap();
         });
         Ok(Box::new(actor))
     }

@@ -113,7 +113,7 @@ fn at(place: &str, line: Option<usize>) -> String {
 pub(super) enum VariableError {
     #[error("this is not {0}, as the value that it replaces is; correct the variable, or unset it")]
     Type(&'static str),
-    #[error("a part of this key is no table in data, so that nothing can be put there")]
+    #[error("a part of this key is not a table in data, so no value can be added")]
     NoTable,
 }
 

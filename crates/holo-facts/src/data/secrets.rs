@@ -64,7 +64,7 @@ impl Secrets {
         texts.dedup();
         let found = decrypt(&self.root, &texts).unwrap_or_else(|problem| vec![Err(problem); texts.len()]);
         opened.extend(texts.into_iter().zip(found));
-        opened.get(text).cloned().unwrap_or_else(|| Err(SecretError(format!("{PROGRAM} says nothing of it"))))
+        opened.get(text).cloned().unwrap_or_else(|| Err(SecretError(format!("{PROGRAM} returned no result for it"))))
     }
 }
 
@@ -142,7 +142,7 @@ fn decrypt(root: &Path, texts: &[String]) -> Result<Vec<Opened>, SecretError> {
     let opened = answer.iter().map(|each| match (each.get("text"), each.get("error")) {
         (Some(Value::String(text)), _) => Ok(without_newline(text).to_owned()),
         (_, Some(Value::String(error))) => Err(SecretError(error.clone())),
-        _ => Err(SecretError(format!("{PROGRAM} says nothing of it"))),
+        _ => Err(SecretError(format!("{PROGRAM} returned no result for it"))),
     });
     Ok(opened.collect())
 }

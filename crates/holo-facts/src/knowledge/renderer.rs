@@ -73,6 +73,6 @@ pub fn shown(error: LocatedError, disguised: Option<&LocatedError>) -> LocatedEr
     if disguised == Some(&error) {
         return error;
     }
-    let text = "something is wrong that cannot be shown, as it is about a value that is encrypted in data";
+    let text = "the error is not shown, because it concerns an encrypted value in data";
     LocatedError { text: text.to_owned(), ..error }
 }

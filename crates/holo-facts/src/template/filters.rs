@@ -52,7 +52,7 @@ fn json(value: &Value) -> Result<String, Error> {
 /// Refuses undefined values, which would become `null`.
 fn defined(value: &Value) -> Result<(), Error> {
     match value.kind() {
-        ValueKind::Undefined => Err(Error::new(ErrorKind::UndefinedError, "what is to be written is undefined")),
+        ValueKind::Undefined => Err(Error::new(ErrorKind::UndefinedError, "the value is undefined")),
         ValueKind::Seq => value.try_iter()?.try_for_each(|item| defined(&item)),
         ValueKind::Map => value.try_iter()?.try_for_each(|key| defined(&value.get_item(&key)?)),
         _ => Ok(()),
@@ -82,7 +82,9 @@ fn toml(value: &Value) -> Result<Value, Error> {
     defined(value)?;
     match toml::Value::try_from(value) {
         Ok(value) => Ok(Value::from(value.to_string())),
-        Err(error) => Err(Error::new(ErrorKind::BadSerialization, format!("this is nothing that TOML has: {error}"))),
+        Err(error) => {
+            Err(Error::new(ErrorKind::BadSerialization, format!("this cannot be represented in TOML: {error}")))
+        }
     }
 }
 
@@ -136,7 +138,7 @@ fn b64encode(text: &str) -> String {
 
 fn b64decode(text: &str) -> Result<String, Error> {
     let bytes = BASE64.decode(text.as_bytes()).map_err(|error| invalid(format!("this is not base 64: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| invalid("this decodes to what is not text"))
+    String::from_utf8(bytes).map_err(|_| invalid("the decoded value is not text"))
 }
 
 fn regex(pattern: &str) -> Result<Regex, Error> {
@@ -180,7 +182,7 @@ fn table(value: &Value) -> Result<serde_json::Map<String, serde_json::Value>, Er
     defined(value)?;
     match serde_json::to_value(value).map_err(|error| bad(&error))? {
         serde_json::Value::Object(table) => Ok(table),
-        _ => Err(invalid("combine wants tables")),
+        _ => Err(invalid("combine requires tables")),
     }
 }
 
@@ -204,7 +206,7 @@ fn hash(text: &str, algorithm: Option<&str>) -> Result<String, Error> {
     let bytes = match algorithm.unwrap_or("sha256") {
         "sha256" => Sha256::digest(text.as_bytes()).to_vec(),
         "sha512" => Sha512::digest(text.as_bytes()).to_vec(),
-        other => return Err(invalid(format!("hash knows sha256 and sha512, and not {other:?}"))),
+        other => return Err(invalid(format!("hash supports sha256 and sha512, not {other:?}"))),
     };
     Ok(HEXLOWER.encode(&bytes))
 }
@@ -239,7 +241,7 @@ fn ipaddr(text: &str, part: Option<&str>) -> Result<Value, Error> {
         Some("version") => Value::from(if bits == 32 { 4 } else { 6 }),
         Some(other) => {
             let known = "address, prefix, network, netmask, broadcast and version";
-            return Err(invalid(format!("ipaddr knows {known}, and not {other:?}")));
+            return Err(invalid(format!("ipaddr supports {known}, not {other:?}")));
         }
     })
 }

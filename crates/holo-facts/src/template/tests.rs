@@ -94,7 +94,7 @@ fn filters_write_what_configuration_files_want() {
     assert!(render("{{ {} | quote }}").unwrap_err().starts_with("x.jinja:1: "));
     for source in ["data.x | quote", "data.x | tojson", "[[data.x]] | tojson", "{'a': data.x} | toml", "[data.x]"] {
         let fault = render(&format!("{{{{ {source} }}}}")).unwrap_err();
-        assert_eq!(fault, "x.jinja:1: what is to be written is undefined", "{source}");
+        assert_eq!(fault, "x.jinja:1: the value is undefined", "{source}");
     }
 }
 
@@ -182,10 +182,10 @@ fn filters_for_configuration_files() {
     for (template, words) in [
         ("{{ '?' | b64decode }}", "not base 64"),
         ("{{ 'a' | regex_replace('(', '') }}", "is not a valid pattern"),
-        ("{{ 1 | combine({}) }}", "combine wants tables"),
+        ("{{ 1 | combine({}) }}", "combine requires tables"),
         ("{{ 'a' | hash('md5') }}", "sha256 and sha512"),
         ("{{ '1.2.3.4/33' | ipaddr }}", "is not an address"),
-        ("{{ net | ipaddr('size') }}", "ipaddr knows address"),
+        ("{{ net | ipaddr('size') }}", "ipaddr supports address"),
         ("{{ nothing | to_yaml }}", "undefined"),
     ] {
         let error = render(template).unwrap_err();

@@ -30,7 +30,7 @@ pub(super) fn value(text: &str, style: ScalarStyle, tag: Option<&Tag>, line: usi
         Some("float") => value.is_number(),
         Some(other) => return wrong(format!("the tag !!{other} has no meaning here")),
     };
-    if is_wanted { Ok(value) } else { wrong(format!("{text:?} is not what its tag says")) }
+    if is_wanted { Ok(value) } else { wrong(format!("{text:?} does not match its tag")) }
 }
 
 /// Returns the value of a plain scalar.

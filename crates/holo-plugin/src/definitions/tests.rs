@@ -47,7 +47,10 @@ fn mistakes_are_said_and_keep_orphans_from_being_scrubbed() {
     assert_eq!(missing, "!! b.toml:1: [[thing]]: name: is missing");
     let (doubt, rest) = rest.split_once('\n').unwrap();
     assert!(doubt.starts_with(">> a.toml:3: thing:a: health_check: no shell is called, and \"|\""), "{doubt}");
-    assert_eq!(rest, ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n");
+    assert_eq!(
+        rest,
+        ">> scrubbing is suspended until this is fixed, because the definition of an entity may be missing\n"
+    );
 }
 
 #[test]

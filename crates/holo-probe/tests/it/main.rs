@@ -35,14 +35,14 @@ fn statuses() {
         path => Reply::new(path.trim_start_matches('/').parse().unwrap()),
     });
     for (path, options, expected) in [
-        ("good", &[][..], (0, "the server says 200 OK")),
-        ("good", &["--contains", "<b>well"], (0, "the server says 200 OK")),
+        ("good", &[][..], (0, "the server reports 200 OK")),
+        ("good", &["--contains", "<b>well"], (0, "the server reports 200 OK")),
         ("good", &["--contains", "ill"], (2, "the answer does not contain \"ill\"")),
-        ("good", &["--status", "204"], (2, "the server says 200 OK, where 204 is expected")),
-        ("301", &[], (0, "the server says 301 Moved Permanently")),
-        ("404", &[], (2, "the server says 404 Not Found")),
-        ("404", &["--status=404"], (0, "the server says 404 Not Found")),
-        ("503", &[], (2, "the server says 503 Service Unavailable")),
+        ("good", &["--status", "204"], (2, "the server reports 200 OK, where 204 is expected")),
+        ("301", &[], (0, "the server reports 301 Moved Permanently")),
+        ("404", &[], (2, "the server reports 404 Not Found")),
+        ("404", &["--status=404"], (0, "the server reports 404 Not Found")),
+        ("503", &[], (2, "the server reports 503 Service Unavailable")),
     ] {
         let url = server.url(&format!("/{path}"));
         let answer = probe(&[&["http"], options, &[&url]].concat());

@@ -170,7 +170,7 @@ impl Deployment<'_> {
                 let own = (self.id, &state.record);
                 let RemovedTree { has_changed, waits } = remove_tree(self.store, own, &directory, force, output)?;
                 if has_changed {
-                    changes.push(format!("removed what was extracted to {directory}"));
+                    changes.push(format!("removed the files extracted to {directory}"));
                 }
                 state.record.trees.retain(|tree| waits || *tree != directory);
             }

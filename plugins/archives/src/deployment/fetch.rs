@@ -95,7 +95,7 @@ impl Deployment<'_> {
             Ok(Download::Complete(complete)) => Ok(Some(complete)),
             Err(error) if error.is_too_large() => Err(error.into()),
             Err(error) => {
-                output.warning(format!("{error}; going on with what is there"));
+                output.warning(format!("{error}; keeping the existing file"));
                 Ok(None)
             }
         }

@@ -15,7 +15,7 @@ pub(crate) enum ExtractError {
         "it is a compressed file and no archive, and its path does not end in .gz, .xz, .zst or .bz2, which would name it"
     )]
     UnnamedFile,
-    #[error("it has nothing that include names")]
+    #[error("it contains no file that include matches")]
     NothingIncluded,
     #[error("cannot read it: {}", reason(.0))]
     Unreadable(io::Error),
@@ -41,19 +41,19 @@ pub(crate) enum EntryError {
     Io(#[from] io::Error),
     #[error("{}", reason(&.0.error))]
     Path(#[from] PathError),
-    #[error("it is below what is not a directory")]
+    #[error("its parent is not a directory")]
     ParentNotDirectory,
     #[error("it is a directory too")]
     AlsoDirectory,
     #[error("it ends after {actual} of {size} bytes")]
     Truncated { actual: u64, size: u64 },
-    #[error("it is a symlink to nothing")]
+    #[error("it is a dangling symlink")]
     EmptySymlink,
     #[error("it is a symlink that leads out, to {:?}", .0.as_bstr())]
     LeadsOut(BString),
     #[error("it is a hard link to no file of the archive")]
     HardLinkToMissing,
-    #[error("it is a hard link to what is not extracted")]
+    #[error("it is a hard link to a file that is not extracted")]
     HardLinkToStripped,
     #[error("it is a hard link, and of its target {0}")]
     HardLinkName(NameError),

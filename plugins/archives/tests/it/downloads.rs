@@ -243,7 +243,7 @@ fn a_server_that_says_no_is_asked_once() {
     for status in [403, 404, 410, 206, 204, 304] {
         let server = Server::new(move |_| Reply::new(status));
         let root = root(&format!("url = {:?}", server.url("/a")));
-        fails(&root, if status == 206 { "206" } else { "the server says" });
+        fails(&root, if status == 206 { "206" } else { "the server reports" });
         assert_eq!(server.asked().len(), 1, "{status}");
         assert!(!root.exists("srv/app.tar"));
     }
@@ -374,7 +374,7 @@ fn what_is_there_is_kept_while_nobody_answers() {
     apply(&root);
     is_up.store(false, Ordering::Relaxed);
     let run = apply(&root);
-    assert!(run.stderr_lossy().contains("going on with what is there"), "{run}");
+    assert!(run.stderr_lossy().contains("keeping the existing file"), "{run}");
     assert_eq!(root.read("srv/app.tar"), BODY);
 }
 
@@ -507,7 +507,7 @@ fn files_of_this_machine_are_below_the_root() {
     settled(&root);
     fs::remove_file(root.join("usr/share/a b")).unwrap();
     let run = apply(&root);
-    assert!(run.stderr_lossy().contains("going on with what is there"), "{run}");
+    assert!(run.stderr_lossy().contains("keeping the existing file"), "{run}");
 }
 
 fn a_persons_file_is_kept_and_comes_back() {

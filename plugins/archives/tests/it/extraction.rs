@@ -187,7 +187,7 @@ fn what_was_there_before_comes_back() {
     apply(&root);
     fs::remove_file(root.join("usr/share/holo/archives/10-test.toml")).unwrap();
     let check = root.holo(&["check"]);
-    assert!(check.stdout_lossy().contains("would remove what was extracted to /opt/app"), "{check}");
+    assert!(check.stdout_lossy().contains("would remove the files extracted to /opt/app"), "{check}");
     apply(&root);
     assert_eq!(listing(&root, "opt"), before);
     assert_eq!(root.read("opt/app/etc/app.conf"), "a person's\n");
@@ -401,7 +401,7 @@ fn another_directory_is_another_tree() {
     apply(&root);
     define(&root, "url = \"file:///usr/share/app\"\nextract_to = \"/opt/other/deep\"");
     let check = root.holo(&["check"]);
-    assert!(check.stdout_lossy().contains("would remove what was extracted to /opt/app"), "{check}");
+    assert!(check.stdout_lossy().contains("would remove the files extracted to /opt/app"), "{check}");
     apply(&root);
     assert!(!root.exists("opt/app"));
     assert_eq!(root.read("opt/other/deep/app-1/etc/app.conf"), "one\n");

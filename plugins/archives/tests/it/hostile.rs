@@ -99,10 +99,10 @@ fn symlinks_that_lead_out() {
 
 fn writing_through_symlinks() {
     for target in ["/etc", "../beside", "etc"] {
-        refused(&Tar::new().symlink("s", target).file("s/passwd", "x").end(), "it is below what is not a directory");
+        refused(&Tar::new().symlink("s", target).file("s/passwd", "x").end(), "its parent is not a directory");
         refused(
             &zip(&[(b"s", 0o120_777, target.as_bytes()), (b"s/passwd", 0o644, b"x")]),
-            "it is below what is not a directory",
+            "its parent is not a directory",
         );
     }
     refused(&Tar::new().symlink("s", "../beside").directory("s").end(), "file exists");
@@ -242,7 +242,7 @@ fn names_that_come_twice() {
     apply(&root);
     assert_eq!(root.read("opt/app/x"), "last");
     settled(&root);
-    refused(&Tar::new().file("x", "x").file("x/y", "y").end(), "it is below what is not a directory");
+    refused(&Tar::new().file("x", "x").file("x/y", "y").end(), "its parent is not a directory");
     refused(&Tar::new().file("x/y", "y").file("x", "x").end(), "it is a directory too");
     refused(&Tar::new().file("x", "x").directory("x").end(), "file exists");
 }

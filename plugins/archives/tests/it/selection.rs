@@ -76,7 +76,7 @@ fn what_is_included_is_extracted_and_what_is_excluded_is_not() {
 fn a_part_that_the_archive_does_not_have_is_an_error() {
     let root = root(&format!("{DEFINITION}\ninclude = [\"sbin\"]")).file("usr/share/app", tar("1").end());
     fails(&root, "cannot extract");
-    fails(&root, "it has nothing that include names");
+    fails(&root, "it contains no file that include matches");
     assert!(!root.exists("opt/app"));
     for (key, words) in [
         ("include = [\"/bin\"]", "\"/bin\" is for no path"),
@@ -93,7 +93,7 @@ fn a_part_that_the_archive_does_not_have_is_an_error() {
 fn a_link_to_what_is_left_out_is_an_error() {
     let root = root(&format!("{DEFINITION}\nexclude = [\"bin/app\"]"));
     root.write("usr/share/app", tar("1").hard_link("app-1/bin/alias", "app-1/bin/app").end());
-    fails(&root, "\"app-1/bin/alias\": it is a hard link to what is not extracted");
+    fails(&root, "\"app-1/bin/alias\": it is a hard link to a file that is not extracted");
 }
 
 fn what_is_excluded_need_not_be_supported() {
@@ -125,7 +125,7 @@ fn a_kept_file_is_a_persons_as_soon_as_it_is_changed() {
     assert!(root.holo(&["apply", "--force"]).success());
     undefine(&root);
     let check = root.holo(&["check"]);
-    assert!(check.stdout_lossy().contains("would remove what was extracted to /opt/app"), "{check}");
+    assert!(check.stdout_lossy().contains("would remove the files extracted to /opt/app"), "{check}");
     apply(&root);
     assert_eq!(files(&root), ["etc/app.conf", "etc/more/other.conf"]);
     assert_eq!(root.read("opt/app/etc/app.conf"), "a person's\n");

@@ -393,7 +393,10 @@ fn sensitive() {
         let run = quiet(arguments);
         assert_eq!(run.status, Some(1), "{run}");
         let said = run.stdout_lossy().into_owned() + &run.stderr_lossy();
-        assert!(said.contains("failed: exit status 1; what it says is not shown, as the file is sensitive"), "{run}");
+        assert!(
+            said.contains("failed: exit status 1; its output is not shown, because the file is sensitive"),
+            "{run}"
+        );
     }
     assert!(!root.exists("etc/other"));
     for entry in walk(&root, "var/lib/holo") {

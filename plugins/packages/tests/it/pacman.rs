@@ -95,7 +95,7 @@ fn culprits(root: &ScratchRoot) {
     let run = apply(root, &["baz", "foo", "needy", "nosuch", "rival"], &[], 1);
     assert_eq!(changes_of(&run), ["installed baz 1.0-1", "installed foo 1.1-1"], "{run}");
     let stderr = run.stderr_lossy();
-    assert!(stderr.contains("!! pacman knows no package nosuch\n"), "{run}");
+    assert!(stderr.contains("!! pacman has no package nosuch\n"), "{run}");
     assert!(stderr.contains("nothing-there") && stderr.contains("conflict"), "{run}");
     // A conflicting package is removed if its removal is declared.
     let run = apply(root, &["baz ensure=\"absent\"", "foo", "rival"], &[], 0);

@@ -105,7 +105,7 @@ fn culprits(root: &ScratchRoot) {
     let run = apply(root, &wanted, &[], 1);
     assert_eq!(changes_of(&run), ["installed baz 1.0-1", "installed foo 2:0.9-1"], "{run}");
     let stderr = run.stderr_lossy();
-    assert!(stderr.contains("knows no package nosuch\n"), "{run}");
+    assert!(stderr.contains("has no package nosuch\n"), "{run}");
     assert!(stderr.contains("has no old 2.0, only 1.0-1\n"), "{run}");
     // The output of the package manager is shown.
     assert!(

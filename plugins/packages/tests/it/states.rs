@@ -78,7 +78,7 @@ fn fetch_index(root: &ScratchRoot) {
     must(root, "sh $D/build-deb.sh index");
     define(root, &packages(&["no-such"]));
     let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("apt knows no package no-such"), "{run}");
+    assert!(run.stderr_lossy().contains("apt has no package no-such"), "{run}");
 }
 
 fn state(root: &ScratchRoot) -> String {

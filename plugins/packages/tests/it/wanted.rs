@@ -129,10 +129,10 @@ fn unknown_names(root: &ScratchRoot) {
     let run = root.holo(&["check"]);
     assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
     let run = root.holo(&["apply"]);
-    assert!(run.stderr_lossy().contains("!! apt knows no package rivla, did you mean rival?\n"), "{run}");
+    assert!(run.stderr_lossy().contains("!! apt has no package rivla, did you mean rival?\n"), "{run}");
     let run = root.holo(&["check"]);
     assert_eq!(run.status, Some(1), "{run}");
-    assert!(run.stderr_lossy().contains("!! apt knows no package rivla, did you mean rival?\n"), "{run}");
+    assert!(run.stderr_lossy().contains("!! apt has no package rivla, did you mean rival?\n"), "{run}");
     // A new source may have the package.
     must(root, "sleep 0.01; echo >>$R/etc/apt/sources.list");
     let run = root.holo(&["check"]);
@@ -180,7 +180,7 @@ fn unknown_names_of(root: &ScratchRoot, manager: Manager) {
     define(root, &packages(&["rivla"]));
     let run = root.holo(&["check"]);
     assert_eq!(changes_of(&run), ["would fetch the index of packages, and install rivla"], "{run}");
-    let words = format!("!! {} knows no package rivla, did you mean rival?\n", manager.name);
+    let words = format!("!! {} has no package rivla, did you mean rival?\n", manager.name);
     for verb in ["apply", "check"] {
         let run = root.holo(&[verb]);
         assert_eq!(run.status, Some(1), "{run}");

@@ -5,7 +5,8 @@ use holo_plugin::definitions;
 
 /// Returns the findings for definitions.
 fn said(text: &str) -> String {
-    let incomplete = ">> no entity is scrubbed until this is mended, as its definition may be what is missing\n";
+    let incomplete =
+        ">> scrubbing is suspended until this is fixed, because the definition of an entity may be missing\n";
     definitions_said::<Resource, DeclaredProvider>(text).replace(incomplete, "")
 }
 

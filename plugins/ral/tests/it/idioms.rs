@@ -137,7 +137,10 @@ fn packages() {
         machine.errors(&ends, "package:bad"),
         "!! [package::apt] the tool has failed: there is no version 6.6.6 of bad\n"
     );
-    assert_eq!(machine.errors(&ends, "package:unheard"), "!! unheard: provider package::apt knows nothing of it\n");
+    assert_eq!(
+        machine.errors(&ends, "package:unheard"),
+        "!! unheard: provider package::apt has no information about it\n"
+    );
     // It reports "absent" for purged packages, like a provider that does nothing.
     assert_eq!(
         machine.errors(&ends, "package:gone"),
@@ -210,7 +213,10 @@ fn services() {
         machine.errors(&ends, "service:stuck"),
         format!("!! [service::systemd] providers/systemd.prov: exit status 3; {job}\n")
     );
-    assert_eq!(machine.errors(&ends, "service:hidden"), "!! hidden: provider service::systemd knows nothing of it\n");
+    assert_eq!(
+        machine.errors(&ends, "service:hidden"),
+        "!! hidden: provider service::systemd has no information about it\n"
+    );
     // All of them were listed at once, except for the one that is not in the list.
     assert_eq!(machine.root.read("etc/lists"), "listed\nlisted\n");
     assert_eq!(machine.root.read("etc/finds"), "hidden\n");

@@ -74,9 +74,9 @@ fn unreadable() {
     let machine = Machine::new(&["table.py"], &cells);
     for ends in [machine.check(), machine.apply()] {
         for (name, message) in [
-            ("unknown", "!! unknown: provider cell::table knows nothing of it\n"),
+            ("unknown", "!! unknown: provider cell::table has no information about it\n"),
             ("broken", "!! [cell::table] {\"code\":5}\n"),
-            ("missing", "!! missing: provider cell::table knows nothing of it\n"),
+            ("missing", "!! missing: provider cell::table has no information about it\n"),
         ] {
             let id = format!("cell:{name}");
             assert_eq!((end(&ends, &id).0, machine.errors(&ends, &id).as_str()), ("failed", message), "{name}");

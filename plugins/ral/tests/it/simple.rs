@@ -122,7 +122,10 @@ fn failures() {
     let machine = Machine::new(&["table"], &definitions);
     let ends = machine.apply();
     assert_eq!(machine.errors(&ends, "row:locked-1"), "!! [row::table] the row is locked by somebody\n");
-    assert_eq!(machine.errors(&ends, "row:impossible"), "!! impossible: provider row::table knows nothing of it\n");
+    assert_eq!(
+        machine.errors(&ends, "row:impossible"),
+        "!! impossible: provider row::table has no information about it\n"
+    );
     assert_eq!(end(&ends, "row:fine").0, "changed", "{}", ends.run);
     machine.define(&resource("row", "impossible", "ensure = \"absent\""));
     assert_eq!(end(&machine.apply(), "row:impossible").0, "unchanged");

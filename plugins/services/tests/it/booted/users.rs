@@ -212,7 +212,7 @@ fn all_users(host: &Host) {
 fn nobody(host: &Host) {
     host.service("sync", "scope = 'user'\nuser = 'ghost'\nenable = true");
     let said = host.apply_fails();
-    assert!(said.contains("sync.service of ghost belongs to nobody: there is no such user"), "{said}");
+    assert!(said.contains("sync.service of ghost belongs to a user that does not exist"), "{said}");
     assert_eq!(host.check().status, Some(1));
     host.service("sync", "scope = 'user'\nuser = 'ghost'\nensure = 'stopped'\nenable = false\nmask = false");
     host.nothing_to_do();
