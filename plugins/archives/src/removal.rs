@@ -22,7 +22,7 @@ pub(crate) struct Removal<'a> {
 
 /// The file at the path of the download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum DownloadState {
     Nothing,
     /// Our download.
     Ours,
@@ -40,16 +40,16 @@ impl Removal<'_> {
         let mut record = self.record()?;
         let file = self.location();
         let found = self.found(&file, &record)?;
-        if found == Found::Changed && !force {
+        if found == DownloadState::Changed && !force {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
-        if found == Found::Foreign {
+        if found == DownloadState::Foreign {
             self.store.trees.reject_edited(&self.canonical()?)?;
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
-        if found != Found::Nothing {
+        if found != DownloadState::Nothing {
             self.save_record(&record)?;
-            if found == Found::Foreign {
+            if found == DownloadState::Foreign {
                 self.store.trees.bases().save([(&*self.canonical()?, file.clone())])?;
             }
             self.store.has_changed.set(true);
@@ -65,8 +65,8 @@ impl Removal<'_> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
         match self.found(&self.location(), &record)? {
-            Found::Nothing => {}
-            Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
+            DownloadState::Nothing => {}
+            DownloadState::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
             _ => changes.push(format!("would remove {}", self.path)),
         }
         Ok(changes)
@@ -79,22 +79,22 @@ impl Removal<'_> {
         let has_another = self.has_another()?;
         // A file that another archive has created there, or taken over from us, belongs to that archive, together with
         // its base.
-        let found = if has_another { Found::Foreign } else { self.found(&file, &record)? };
-        if found == Found::Changed && !force {
+        let found = if has_another { DownloadState::Foreign } else { self.found(&file, &record)? };
+        if found == DownloadState::Changed && !force {
             return Err(ArchiveError::NeedsForce(ForceTo::Overwrite));
         }
         let mut changes = self.remove_trees(&mut record, force, output)?;
         let has_base = self.store.trees.bases().has(&path)?;
         self.store.has_changed.set(true);
         match found {
-            Found::Base | Found::Foreign => {}
+            DownloadState::Base | DownloadState::Foreign => {}
             _ if has_base => {
                 self.store.trees.bases().restore(&path, &file)?;
                 Durability::Each.sync([], [&file])?;
                 changes.push(format!("restored {}", self.path));
             }
-            Found::Nothing => {}
-            Found::Ours | Found::Changed => {
+            DownloadState::Nothing => {}
+            DownloadState::Ours | DownloadState::Changed => {
                 file.remove()?;
                 Durability::Each.sync([], [&file])?;
                 changes.push(format!("removed {}", self.path));
@@ -123,13 +123,13 @@ impl Removal<'_> {
         let record = self.record()?;
         let mut changes = self.would_remove_trees(&record, output)?;
         let has_base = self.store.trees.bases().has(&self.canonical()?)?;
-        let found = if self.has_another()? { Found::Foreign } else { self.found(&self.location(), &record)? };
+        let found = if self.has_another()? { DownloadState::Foreign } else { self.found(&self.location(), &record)? };
         match found {
-            Found::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
-            Found::Base | Found::Foreign => {}
+            DownloadState::Changed => return Err(ArchiveError::NeedsForce(ForceTo::Overwrite)),
+            DownloadState::Base | DownloadState::Foreign => {}
             _ if has_base => changes.push(format!("would restore {}", self.path)),
-            Found::Nothing => {}
-            Found::Ours => changes.push(format!("would remove {}", self.path)),
+            DownloadState::Nothing => {}
+            DownloadState::Ours => changes.push(format!("would remove {}", self.path)),
         }
         if changes.is_empty() && !self.waits(&record)? {
             changes.push(format!("would forget {}", self.id));
@@ -146,8 +146,12 @@ impl Removal<'_> {
                 .for_each(|pending| listing.add(pending));
         }
         let (file, path) = (self.location(), self.canonical()?);
-        let found = if scrubs && self.has_another()? { Found::Foreign } else { self.found(&file, &record)? };
-        let stays = if scrubs { matches!(found, Found::Base | Found::Foreign) } else { found == Found::Nothing };
+        let found = if scrubs && self.has_another()? { DownloadState::Foreign } else { self.found(&file, &record)? };
+        let stays = if scrubs {
+            matches!(found, DownloadState::Base | DownloadState::Foreign)
+        } else {
+            found == DownloadState::Nothing
+        };
         if !stays {
             let bases = self.store.trees.bases();
             let is_restored = scrubs && bases.has(&path)?;
@@ -184,8 +188,8 @@ impl Removal<'_> {
         self.store.trees.root().place(Path::new(self.path))
     }
 
-    fn found(&self, file: &PathHandle, record: &ArchiveRecord) -> Result<Found, ArchiveError> {
-        let Some(stat) = file.stat()? else { return Ok(Found::Nothing) };
+    fn found(&self, file: &PathHandle, record: &ArchiveRecord) -> Result<DownloadState, ArchiveError> {
+        let Some(stat) = file.stat()? else { return Ok(DownloadState::Nothing) };
         match stat.kind {
             Kind::File | Kind::Symlink => {}
             Kind::Directory | Kind::Other => {
@@ -196,13 +200,13 @@ impl Removal<'_> {
             && record.has_download()
             && record.knows(&self.store.checksums.digests(file, None)?.sha256)
         {
-            Ok(Found::Ours)
+            Ok(DownloadState::Ours)
         } else if self.store.trees.bases().is_base(&self.canonical()?, file)? {
-            Ok(Found::Base)
+            Ok(DownloadState::Base)
         } else if record.has_download() {
-            Ok(Found::Changed)
+            Ok(DownloadState::Changed)
         } else {
-            Ok(Found::Foreign)
+            Ok(DownloadState::Foreign)
         }
     }
 

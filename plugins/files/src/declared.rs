@@ -18,7 +18,7 @@ use access::Accesses;
 pub(crate) use definition::FileDefinition;
 pub(crate) use entity::DeclaredFile;
 pub(crate) use executor::{apply, remove_empty_folder, tidy};
-pub(crate) use found::{Contradicted, Found};
+pub(crate) use found::{Contradicted, DeclaredScan};
 
 use holo_change::Image;
 use holo_change::tracked::Digest;
@@ -26,7 +26,7 @@ use holo_plugin::declared::Declared;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict, apply_one};
 use inspection::Inspection;
 use std::path::Path;
-use unchanged::Known;
+use unchanged::UnchangedFiles;
 use wanted::DeclaredError;
 
 impl DeclaredFile {
@@ -85,13 +85,13 @@ impl Entity for DeclaredFile {
 }
 
 /// Checks declared files.
-pub(crate) struct Checks<'a>(Result<(Inspection<'a>, Known), DeclaredError>);
+pub(crate) struct Checks<'a>(Result<(Inspection<'a>, UnchangedFiles), DeclaredError>);
 
 impl<'a> Checks<'a> {
     /// Opens the host's files. With enough files, the record of unchanged files is used.
     pub(crate) fn open(host: &'a Host, recorded: usize) -> Checks<'a> {
         Checks(Inspection::open(host).map(|inspection| {
-            let known = Known::open(host, &inspection, recorded);
+            let known = UnchangedFiles::open(host, &inspection, recorded);
             (inspection, known)
         }))
     }

@@ -222,7 +222,7 @@ impl Plugin for Files {
     }
 
     fn adopt(&self, host: &Host, adoption: Adoption<'_>, output: &mut Output<'_>) -> Adopted {
-        let edits = || self.scan(host, &mut Output::new(&mut Unheard)).unwrap_or_default();
+        let edits = || self.scan(host, &mut Output::new(&mut DiscardOutput)).unwrap_or_default();
         adoption::adopt(host, adoption, output, |id, output| self.find(host, id, output), &edits)
     }
 
@@ -233,15 +233,15 @@ impl Plugin for Files {
     fn end(&self, host: &Host) {
         if self.tidying.is_due.load(Ordering::Relaxed) {
             // The output is no longer read. The next apply finds and reports what cannot be removed.
-            tidy_up(host, |_| true, &mut Output::new(&mut Unheard));
+            tidy_up(host, |_| true, &mut Output::new(&mut DiscardOutput));
         }
     }
 }
 
 /// A sink that discards the output.
-struct Unheard;
+struct DiscardOutput;
 
-impl Sink for Unheard {
+impl Sink for DiscardOutput {
     fn write(&mut self, _: Stream, _: &[u8]) {}
 }
 

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// The definitions of all types, and the records of earlier ones.
 pub(crate) struct Read {
-    pub(crate) declared: declared::Found,
+    pub(crate) declared: declared::DeclaredScan,
     overlays: Definitions<OverlayDefinition>,
     pub(crate) edits: edits::Found,
 }
@@ -25,7 +25,7 @@ impl Read {
     pub(crate) fn new(host: &Host, known: &ScannedFiles<'_>, output: &mut Output<'_>) -> Read {
         let (declared, (overlays, edits)): (_, (_, EditTables)) =
             definitions::read_some_of_several(host, known, output);
-        let declared = declared::Found::new(declared, host, known, output);
+        let declared = declared::DeclaredScan::new(declared, host, known, output);
         Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
     }
 
@@ -44,7 +44,7 @@ impl Read {
 
 fn with_declared(
     host: &Host,
-    (found, defined): (declared::Found, Definitions<OverlayDefinition>),
+    (found, defined): (declared::DeclaredScan, Definitions<OverlayDefinition>),
     mut overlays: Vec<FileEntity>,
     output: &mut Output<'_>,
 ) -> Vec<ManagedFile> {

@@ -22,7 +22,7 @@ pub(crate) struct PromiseEntity {
     pub(crate) location: String,
     /// True if it never changes the system.
     pub(crate) warn_only: bool,
-    pub(crate) past: Past,
+    pub(crate) records: EntityRecords,
     pub(crate) context: Arc<Context>,
     /// The assets without which the module cannot be started.
     pub(crate) needs: Vec<Asset>,
@@ -30,7 +30,7 @@ pub(crate) struct PromiseEntity {
 
 /// The existing and the required record of a promise.
 #[derive(Debug)]
-pub(crate) enum Past {
+pub(crate) enum EntityRecords {
     Living {
         /// The required record, if the definition has a `scrub` table.
         scrub: Option<Box<Scrub>>,
@@ -84,9 +84,9 @@ impl Entity for PromiseEntity {
 impl PromiseEntity {
     /// Returns the report without the module and the attributes.
     fn own_report(&self) -> EntityReport {
-        let mut report = match &self.past {
-            Past::Living { .. } => EntityReport::new(self.id.as_str()),
-            Past::Orphan(remembered) => {
+        let mut report = match &self.records {
+            EntityRecords::Living { .. } => EntityReport::new(self.id.as_str()),
+            EntityRecords::Orphan(remembered) => {
                 let mut report = remembered.orphan_report();
                 report.action = Action::because("Scrubbing", NO_DEFINITION);
                 return report;
@@ -142,21 +142,21 @@ impl PromiseEntity {
 
     /// Saves the record of the promise, or removes it.
     fn remember(&self, host: &Host, applied: Applied, output: &mut Output<'_>) -> Applied {
-        let done = match &self.past {
-            Past::Living { scrub: None, remembered: None } => return applied,
-            Past::Living { scrub: Some(scrub), remembered } => {
+        let done = match &self.records {
+            EntityRecords::Living { scrub: None, remembered: None } => return applied,
+            EntityRecords::Living { scrub: Some(scrub), remembered } => {
                 let now = Remembered::new(&self.own_report(), (**scrub).clone());
                 if remembered.as_deref() == Some(&now) {
                     return applied;
                 }
                 BaseStore::open(host.locations()).and_then(|store| store.keep(&now))
             }
-            Past::Living { scrub: None, remembered: Some(_) } => {
+            EntityRecords::Living { scrub: None, remembered: Some(_) } => {
                 BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id))
             }
-            Past::Orphan(_) => BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id)),
+            EntityRecords::Orphan(_) => BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id)),
         };
-        if let (Past::Orphan(_), true) = (&self.past, self.module.invocation.is_mocked(host))
+        if let (EntityRecords::Orphan(_), true) = (&self.records, self.module.invocation.is_mocked(host))
             && let Err(error) = self.context.mocks.forget(host, &self.id)
         {
             output.warning(error);

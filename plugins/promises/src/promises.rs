@@ -2,7 +2,7 @@
 
 use crate::context::{Context, DeclaredModule};
 use crate::definition::{ActionPolicy, Module, Promise};
-use crate::entity::{Past, PromiseEntity};
+use crate::entity::{EntityRecords, PromiseEntity};
 use crate::record::Scrub;
 use crate::subject::Subject;
 use holo_bridge::{Invocation, Sensitive, order};
@@ -104,7 +104,7 @@ impl Promises {
             timeout: common.keys.timeout,
             location: common.location.to_string(),
             warn_only: promise.action_policy != ActionPolicy::Fix,
-            past: Past::Living { scrub, remembered: remembered.map(Box::new) },
+            records: EntityRecords::Living { scrub, remembered: remembered.map(Box::new) },
             context: Arc::clone(&self.context),
             needs: needs(host, &module),
             module,
@@ -125,7 +125,7 @@ impl Promises {
             warn_only: false,
             context: Arc::clone(&self.context),
             needs: Vec::new(),
-            past: Past::Orphan(Box::new(remembered)),
+            records: EntityRecords::Orphan(Box::new(remembered)),
         })
     }
 }

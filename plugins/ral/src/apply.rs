@@ -1,7 +1,7 @@
 //! Brings resources into their desired states: those of the same provider are read, changed and read again together.
 
 use crate::catalog::ChoiceError;
-use crate::entity::{Past, ResourceEntity};
+use crate::entity::{EntityRecords, ResourceEntity};
 use crate::exchange::{CallError, Outcome, Request};
 use crate::item::{Item, read_all, say_choice};
 use crate::notes::Note;
@@ -46,8 +46,8 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, ResourceEntity>], answers: &mut 
 
 /// Removes the record of an orphan that only existed in test mode.
 fn finish_mock(host: &Host, entity: &ResourceEntity, applied: Applied, place: usize, answers: &mut dyn SetAnswers) {
-    let forgotten = match (&entity.past, &applied) {
-        (Past::Orphan(_), Applied::Unchanged) => {
+    let forgotten = match (&entity.records, &applied) {
+        (EntityRecords::Orphan(_), Applied::Unchanged) => {
             BaseStore::open(host.locations()).and_then(|store| store.forget(&entity.id))
         }
         _ => Ok(()),

@@ -44,7 +44,7 @@ pub(crate) struct ResourceEntity {
     pub(crate) timeout: Option<Duration>,
     /// The location of the definition; `None` for an orphan.
     pub(crate) location: Option<Location>,
-    pub(crate) past: Past,
+    pub(crate) records: EntityRecords,
     pub(crate) context: Arc<Context>,
     /// The assets without which the provider cannot be started.
     pub(crate) needs: Vec<Asset>,
@@ -52,7 +52,7 @@ pub(crate) struct ResourceEntity {
 
 /// The records of a resource.
 #[derive(Debug)]
-pub(crate) enum Past {
+pub(crate) enum EntityRecords {
     Living(Option<Box<Remembered<Record>>>),
     Orphan(Box<Remembered<Record>>),
 }
@@ -60,7 +60,7 @@ pub(crate) enum Past {
 impl ResourceEntity {
     /// Returns the report without the provider and the attributes.
     pub(crate) fn own_report(&self) -> EntityReport {
-        if let Past::Orphan(remembered) = &self.past {
+        if let EntityRecords::Orphan(remembered) = &self.records {
             let mut report = remembered.orphan_report();
             report.action = Action::because("Scrubbing", NO_DEFINITION);
             return report;
@@ -82,14 +82,14 @@ impl ResourceEntity {
 
     /// Returns the record.
     pub(crate) fn record(&self) -> Option<&Record> {
-        match &self.past {
-            Past::Living(remembered) => remembered.as_deref().map(|remembered| &remembered.base),
-            Past::Orphan(remembered) => Some(&remembered.base),
+        match &self.records {
+            EntityRecords::Living(remembered) => remembered.as_deref().map(|remembered| &remembered.base),
+            EntityRecords::Orphan(remembered) => Some(&remembered.base),
         }
     }
 
     pub(crate) fn is_orphan(&self) -> bool {
-        matches!(self.past, Past::Orphan(_))
+        matches!(self.records, EntityRecords::Orphan(_))
     }
 
     /// Returns true if no provider may be run for it, because it would change another system than the one below the

@@ -4,11 +4,11 @@ use crate::attribute::{Access, ValueType, Values};
 use crate::catalog::ChoiceError;
 use crate::compare::{Difference, ENSURE, differences, is_gone, same, wants_latest, wants_nothing};
 use crate::convention::json::change_of;
-use crate::entity::{Past, ResourceEntity};
+use crate::entity::{EntityRecords, ResourceEntity};
 use crate::exchange::{Change, Reading, Request};
 use crate::metadata::Metadata;
 use crate::notes::Note;
-use crate::provider::{Heard, Provider};
+use crate::provider::{NoteHandler, Provider};
 use crate::record::Record;
 use holo_bridge::HIDDEN;
 use holo_bridge::shown::compact;
@@ -254,10 +254,10 @@ impl<'e> Item<'e> {
 
     /// Saves the resulting state, or removes the record of a restored resource.
     pub(crate) fn remember(&mut self, provider: &Provider, store: &BaseStore) {
-        let done = match &self.entity.past {
-            Past::Orphan(_) if self.has_failed() => return,
-            Past::Orphan(_) => store.forget(&self.entity.id).map_err(|error| error.to_string()),
-            Past::Living(_) => {
+        let done = match &self.entity.records {
+            EntityRecords::Orphan(_) if self.has_failed() => return,
+            EntityRecords::Orphan(_) => store.forget(&self.entity.id).map_err(|error| error.to_string()),
+            EntityRecords::Living(_) => {
                 let mut record = self.known_record(provider);
                 for name in self.desired.keys() {
                     record.left.insert(name.clone(), self.is.get(name).cloned().unwrap_or_default());
@@ -309,7 +309,7 @@ pub(crate) fn say_choice(error: &ChoiceError, output: &mut Output<'_>) {
 }
 
 /// Reads the states of all unfinished items.
-pub(crate) fn read_all(host: &Host, provider: &Provider, items: &mut [Item<'_>], heard: &mut Heard<'_>) {
+pub(crate) fn read_all(host: &Host, provider: &Provider, items: &mut [Item<'_>], heard: &mut NoteHandler<'_>) {
     let names: Vec<&str> = items.iter().filter(|item| item.is_open()).map(|item| item.entity.name.as_str()).collect();
     if names.is_empty() {
         return;

@@ -16,7 +16,7 @@ use std::time::Duration;
 const LAST_LINES: usize = 20;
 
 /// Receives messages of a provider's standard error, line by line.
-pub(crate) type Heard<'h> = dyn FnMut(Note) + 'h;
+pub(crate) type NoteHandler<'h> = dyn FnMut(Note) + 'h;
 
 /// A provider with its metadata.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Provider {
         &self,
         host: &Host,
         names: &[&str],
-        heard: &mut Heard<'_>,
+        heard: &mut NoteHandler<'_>,
     ) -> Result<BTreeMap<String, Reading>, CallError> {
         let mut call = |call: &Call| self.call(host, call, limits::LOOK, heard);
         let answers = match self.metadata.invoke {
@@ -55,7 +55,11 @@ impl Provider {
     }
 
     /// Reads all resources that the provider lists.
-    pub(crate) fn list(&self, host: &Host, heard: &mut Heard<'_>) -> Result<BTreeMap<String, Reading>, CallError> {
+    pub(crate) fn list(
+        &self,
+        host: &Host,
+        heard: &mut NoteHandler<'_>,
+    ) -> Result<BTreeMap<String, Reading>, CallError> {
         let mut call = |call: &Call| self.call(host, call, limits::LOOK, heard);
         match self.metadata.invoke {
             Invoke::Json => convention::json::get(&[], &mut call),
@@ -69,7 +73,7 @@ impl Provider {
         host: &Host,
         requests: &[Request<'_>],
         limit: Duration,
-        heard: &mut Heard<'_>,
+        heard: &mut NoteHandler<'_>,
     ) -> Result<Update, CallError> {
         let mut call = |call: &Call| self.call(host, call, limit, heard);
         match self.metadata.invoke {
@@ -79,7 +83,13 @@ impl Provider {
     }
 
     /// Calls the provider and returns its standard output.
-    fn call(&self, host: &Host, call: &Call, limit: Duration, heard: &mut Heard<'_>) -> Result<Vec<u8>, CallError> {
+    fn call(
+        &self,
+        host: &Host,
+        call: &Call,
+        limit: Duration,
+        heard: &mut NoteHandler<'_>,
+    ) -> Result<Vec<u8>, CallError> {
         if self.faults().is_enough() {
             return Err(CallError::Answer(Faults::message(&self.invocation.file().display())));
         }
@@ -143,7 +153,7 @@ fn run(
     call: &Call,
     limit: Duration,
     is_own_variable: impl Fn(&str) -> bool,
-    heard: &mut Heard<'_>,
+    heard: &mut NoteHandler<'_>,
 ) -> Result<Captured, CallError> {
     let (mut program, _) = invocation.program(host)?;
     set_environment(&mut program, host);

@@ -2,7 +2,7 @@
 
 use crate::apply;
 use crate::definition::{DeclaredProvider, Resource};
-use crate::entity::{Context, Past, ResourceEntity};
+use crate::entity::{Context, EntityRecords, ResourceEntity};
 use crate::known::KnownProviders;
 use crate::record::Record;
 use holo_bridge::{Attributes, Invocation, Sensitive};
@@ -74,7 +74,7 @@ fn living(
         sensitive_names: resource.sensitive,
         timeout: common.keys.timeout,
         location: Some(common.location.clone()),
-        past: Past::Living(remembered.map(Box::new)),
+        records: EntityRecords::Living(remembered.map(Box::new)),
         context: Arc::clone(context),
     };
     Declared::new(entity, common)
@@ -100,7 +100,7 @@ fn orphan(context: &Arc<Context>, remembered: Remembered<Record>) -> Declared<Re
         location: None,
         context: Arc::clone(context),
         needs: Vec::new(),
-        past: Past::Orphan(Box::new(remembered)),
+        records: EntityRecords::Orphan(Box::new(remembered)),
     })
 }
 

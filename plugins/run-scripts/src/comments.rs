@@ -126,9 +126,9 @@ mod tests {
     use super::*;
     use holo_plugin::{Sink, Stream};
 
-    struct Said(String);
+    struct OutputBuffer(String);
 
-    impl Sink for Said {
+    impl Sink for OutputBuffer {
         fn write(&mut self, _: Stream, bytes: &[u8]) {
             self.0.push_str(&String::from_utf8_lossy(bytes));
         }
@@ -139,7 +139,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("script");
         std::fs::write(&path, text).unwrap();
-        let mut said = Said(String::new());
+        let mut said = OutputBuffer(String::new());
         let comments = read(&path, &mut Output::new(&mut said));
         (comments.edges, said.0.replace(&format!("{}/", folder.path().display()), ""))
     }

@@ -1,7 +1,7 @@
 //! The interface to a template language.
 
-use crate::reach::Reach;
 use crate::renderer::Render;
+use crate::template_context::TemplateContext;
 use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::Provider;
 use std::sync::Arc;
@@ -32,5 +32,5 @@ pub(crate) trait Engine: Provider {
     ///
     /// # Errors
     /// If the delimiters are not valid.
-    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError>;
+    fn renderer(&self, context: Arc<TemplateContext>, form: &Form) -> Result<Box<dyn Render>, LocatedError>;
 }

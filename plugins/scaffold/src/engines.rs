@@ -5,8 +5,8 @@ pub(crate) mod jet;
 mod jinja;
 
 use crate::engine::{Engine, Form};
-use crate::reach::Reach;
 use crate::renderer::Render;
+use crate::template_context::TemplateContext;
 use holo_plugin::facts::LocatedError;
 use holo_plugin::provider::{Provider, Providers};
 use serde::de::{EnumAccess, Error, Visitor};
@@ -22,11 +22,11 @@ static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| ALL.iter().map(Prov
 /// Returns a renderer for the language of this name, or `None` if there is no such language.
 pub(crate) fn renderer(
     name: &str,
-    reach: Arc<Reach>,
+    context: Arc<TemplateContext>,
     delimiters: Option<&[String; 2]>,
 ) -> Option<Result<Box<dyn Render>, LocatedError>> {
     let form = Form { delimiters: delimiters.cloned(), ..Form::default() };
-    Some(ALL.named(name).ok()?.renderer(reach, &form))
+    Some(ALL.named(name).ok()?.renderer(context, &form))
 }
 
 /// The language that a definition names.

@@ -1,7 +1,7 @@
 //! Expressions in the data of a definition, such as `{{ Facts.version }}`.
 
 use crate::engines::jet::{self, EvalError};
-use crate::reach::Reach;
+use crate::template_context::TemplateContext;
 use holo_plugin::facts::LocatedError;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -26,34 +26,34 @@ enum ExpressionError {
 pub(crate) fn evaluate(
     shown: &str,
     data: Map<String, Value>,
-    reach: &Arc<Reach>,
+    context: &Arc<TemplateContext>,
 ) -> Result<Map<String, Value>, LocatedError> {
-    let each = |(key, value)| match evaluated(value, reach) {
+    let each = |(key, value)| match evaluated(value, context) {
         Ok(value) => Ok((key, value)),
         Err(reason) => Err(LocatedError::new(format!("{shown}.{key}"), reason)),
     };
     data.into_iter().map(each).collect()
 }
 
-fn evaluated(value: Value, reach: &Arc<Reach>) -> Result<Value, ExpressionError> {
+fn evaluated(value: Value, context: &Arc<TemplateContext>) -> Result<Value, ExpressionError> {
     Ok(match value {
-        Value::String(text) => text_of(text, reach)?,
-        Value::Array(list) => list.into_iter().map(|value| evaluated(value, reach)).collect::<Result<_, _>>()?,
+        Value::String(text) => text_of(text, context)?,
+        Value::Array(list) => list.into_iter().map(|value| evaluated(value, context)).collect::<Result<_, _>>()?,
         Value::Object(table) => {
-            let entries = table.into_iter().map(|(key, value)| Ok((key, evaluated(value, reach)?)));
+            let entries = table.into_iter().map(|(key, value)| Ok((key, evaluated(value, context)?)));
             Value::Object(entries.collect::<Result<_, ExpressionError>>()?)
         }
         other => other,
     })
 }
 
-fn text_of(text: String, reach: &Arc<Reach>) -> Result<Value, ExpressionError> {
+fn text_of(text: String, context: &Arc<TemplateContext>) -> Result<Value, ExpressionError> {
     let (mut rest, mut result) = (text.as_str(), String::new());
     while let Some((at, open, close)) = first(rest) {
         let (before, after) = rest.split_at(at);
         let within = &after[open.len()..];
         let end = end(within, close).ok_or(ExpressionError::Open(open))?;
-        let value = jet::evaluate(within[..end].trim(), reach)
+        let value = jet::evaluate(within[..end].trim(), context)
             .map_err(|error| ExpressionError::Value(format!("{open}{}{close}", &within[..end]), error))?;
         rest = &within[end + close.len()..];
         if result.is_empty() && before.is_empty() && rest.is_empty() {

@@ -17,12 +17,12 @@ mod plan;
 mod post;
 mod preview;
 mod purge;
-mod reach;
 mod record;
 mod render;
 mod renderer;
 mod scaffolds;
 mod source;
+mod template_context;
 mod together;
 
 /// Runs the plugin, as specified by the arguments and the environment.

@@ -4,9 +4,9 @@ use crate::definition::ScaffoldDefinition;
 use crate::engines;
 use crate::error::{Result, ScaffoldError};
 use crate::expressions;
-use crate::reach::Reach;
 use crate::renderer::{Dot, Render};
 use crate::source::{Entry, Item, Source};
+use crate::template_context::TemplateContext;
 use bstr::ByteSlice;
 use holo_plugin::Host;
 use holo_plugin::facts::{self, Knowledge};
@@ -24,15 +24,15 @@ pub(crate) type Rendered = BTreeMap<PathBuf, Item>;
 pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) -> Result<(Rendered, Vec<String>)> {
     let rendered = render_with(host.knowledge(), definition, (file, host), &mut |_, _| {});
     let Some(disguised) = host.knowledge().disguised() else {
-        return rendered.map(|(rendered, reach)| (rendered, reach.take_warnings()));
+        return rendered.map(|(rendered, context)| (rendered, context.take_warnings()));
     };
     let others = render_with(disguised, definition, (file, host), &mut |_, _| {});
     match (rendered, others) {
-        (Ok((mut rendered, reach)), Err(_)) => {
+        (Ok((mut rendered, context)), Err(_)) => {
             hide(&mut rendered, |_, _| true);
-            Ok((rendered, reach.take_warnings()))
+            Ok((rendered, context.take_warnings()))
         }
-        (Ok((mut rendered, reach)), Ok((others, _))) => {
+        (Ok((mut rendered, context)), Ok((others, _))) => {
             if rendered.keys().ne(others.keys()) {
                 let problem = "the names of its files depend on a value that is encrypted in data, and would be shown";
                 return Err(ScaffoldError::Never(problem.to_owned()));
@@ -41,7 +41,7 @@ pub(crate) fn render(definition: &ScaffoldDefinition, file: &Path, host: &Host) 
                 &mut rendered,
                 |path, bytes| !matches!(others.get(path), Some(Item::File { bytes: other, .. }) if other == bytes),
             );
-            Ok((rendered, reach.take_warnings()))
+            Ok((rendered, context.take_warnings()))
         }
         (Err(error), Err(other)) if error == other => Err(error),
         (Err(_), _) => {
@@ -68,7 +68,7 @@ pub(crate) fn trace(
     wanted: &Path,
 ) -> Result<Option<Traced>> {
     let mut template = None;
-    let (rendered, reach) = render_with(host.knowledge(), definition, (file, host), &mut |path, entry| {
+    let (rendered, context) = render_with(host.knowledge(), definition, (file, host), &mut |path, entry| {
         if path == wanted
             && let Item::File { bytes, .. } = &entry.item
         {
@@ -80,7 +80,7 @@ pub(crate) fn trace(
         return Ok(None);
     }
     let delimiters = definition.delimiters.as_ref().map(|[open, close]| (open.as_str(), close.as_str()));
-    Ok(Some(template.trace(&reach.take_included(), delimiters, bytes.clone())))
+    Ok(Some(template.trace(&context.take_included(), delimiters, bytes.clone())))
 }
 
 /// Renders all templates. Calls `observe` for each entry of the source with its path below the target, before its
@@ -90,12 +90,12 @@ fn render_with(
     definition: &ScaffoldDefinition,
     (file, host): (&Path, &Host),
     observe: &mut dyn FnMut(&Path, &Entry),
-) -> Result<(Rendered, Arc<Reach>)> {
+) -> Result<(Rendered, Arc<TemplateContext>)> {
     let source = Source::open(definition.source(), definition.ignore.as_deref(), host)?;
-    let reach = reach(knowledge, definition, file, &source, host)?;
-    let engine = definition.engine.0.renderer(Arc::clone(&reach), &definition.form())?;
+    let context = context(knowledge, definition, file, &source, host)?;
+    let engine = definition.engine.0.renderer(Arc::clone(&context), &definition.form())?;
     let mut rendered = Vec::new();
-    let is_opened = || reach.knowledge().take_unopened().map_or(Ok(()), Err);
+    let is_opened = || context.knowledge().take_unopened().map_or(Ok(()), Err);
     // The paths of the source's directories in the target, or `None` if the directory is omitted.
     let mut directories = BTreeMap::from([(PathBuf::new(), Some(PathBuf::new()))]);
     let mut made_of: HashMap<PathBuf, PathBuf> = HashMap::new();
@@ -121,37 +121,37 @@ fn render_with(
     }
     // They are nearly always sorted already.
     let mut rendered = Rendered::from_iter(rendered);
-    add_written(&mut rendered, &made_of, &reach)?;
+    add_written(&mut rendered, &made_of, &context)?;
     if definition.skip_empty {
         leave_out_empty_directories(&mut rendered);
     }
-    Ok((rendered, reach))
+    Ok((rendered, context))
 }
 
 /// Returns the values and files that templates can access. The definition's own data have its file, as displayed to the
 /// user, as their origin.
-fn reach(
+fn context(
     knowledge: &Knowledge,
     definition: &ScaffoldDefinition,
     file: &Path,
     source: &Source,
     host: &Host,
-) -> Result<Arc<Reach>> {
+) -> Result<Arc<TemplateContext>> {
     let mut knowledge = knowledge.clone();
     if !definition.data.is_empty() {
         let shown = format!("{}: data", file.display());
         let own = facts::from_toml(&shown, definition.data.clone())?;
-        let reach = Arc::new(Reach::new(knowledge.clone(), source.files(host)?, engines::renderer));
-        let own = expressions::evaluate(&shown, own, &reach)?;
+        let context = Arc::new(TemplateContext::new(knowledge.clone(), source.files(host)?, engines::renderer));
+        let own = expressions::evaluate(&shown, own, &context)?;
         knowledge =
             if definition.data_merge { knowledge.with_layer(file, own) } else { knowledge.with_data(file, own) };
     }
-    Ok(Arc::new(Reach::new(knowledge, source.files(host)?, engines::renderer)))
+    Ok(Arc::new(TemplateContext::new(knowledge, source.files(host)?, engines::renderer)))
 }
 
 /// Adds the files that templates have written, with their directories.
-fn add_written(rendered: &mut Rendered, made_of: &HashMap<PathBuf, PathBuf>, reach: &Reach) -> Result<()> {
-    for (path, written) in reach.take_written() {
+fn add_written(rendered: &mut Rendered, made_of: &HashMap<PathBuf, PathBuf>, context: &TemplateContext) -> Result<()> {
+    for (path, written) in context.take_written() {
         if let Some(other) = made_of.get(&path) {
             let (other, path) = (other.display(), path.display());
             return Err(ScaffoldError::Never(format!("{} writes {path}, which {other} becomes", written.by)));

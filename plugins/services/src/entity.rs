@@ -40,7 +40,7 @@ pub(crate) struct Unit {
     pub(crate) name: UnitName,
     /// The name in its definition, which may be an alias.
     pub(crate) given: UnitName,
-    pub(crate) past: Past,
+    pub(crate) records: EntityRecords,
     pub(crate) wanted: Wanted,
     /// The timeout for one attempt.
     pub(crate) timeout: Option<Duration>,
@@ -52,7 +52,7 @@ pub(crate) struct Unit {
 
 /// The records of a unit.
 #[derive(Debug)]
-pub(crate) enum Past {
+pub(crate) enum EntityRecords {
     /// It is defined, and may have records under other names.
     Living(Legacy<Record>),
     /// It is an orphan.
@@ -68,7 +68,7 @@ pub(crate) struct AllUnits {
     wanted: BTreeMap<String, Wanted>,
     /// Records of units that are not stored under their current IDs yet.
     elsewhere: BTreeMap<String, Record>,
-    found: Mutex<Option<Found>>,
+    found: Mutex<Option<CachedStates>>,
     /// The names of files that belong to none of the units, and were reloaded without having been reported.
     read: Mutex<BTreeSet<String>>,
 }
@@ -82,7 +82,7 @@ impl std::fmt::Debug for AllUnits {
 type States = BTreeMap<String, Result<UnitState, ManagerError>>;
 
 #[derive(Debug)]
-struct Found {
+struct CachedStates {
     last_used: Instant,
     states: Result<(States, BTreeSet<String>), ManagerError>,
 }
@@ -142,7 +142,7 @@ impl AllUnits {
             None => self.states(host),
         };
         let picked = states.as_ref().map(pick).map_err(Clone::clone);
-        *found = Some(Found { last_used: Instant::now(), states });
+        *found = Some(CachedStates { last_used: Instant::now(), states });
         picked
     }
 

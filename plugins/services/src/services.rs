@@ -3,7 +3,7 @@
 use crate::adoption::{self, UnitStates};
 use crate::apply;
 use crate::definition;
-use crate::entity::{AllUnits, FilesStep, Past, Service, Unit};
+use crate::entity::{AllUnits, EntityRecords, FilesStep, Service, Unit};
 use crate::names::{main_name, name_of, things};
 use crate::plan::Wanted;
 use crate::provider::{FOLDER, ServiceProvider};
@@ -101,9 +101,9 @@ impl Plugin for Services {
             definitions::complete(&common, &mut full_report);
             // The record contains them.
             full_report.edges.owns.clear();
-            let past = Past::Living(legacies.remove(&id).unwrap_or_default());
+            let records = EntityRecords::Living(legacies.remove(&id).unwrap_or_default());
             let timeout = common.keys.timeout;
-            let unit = Unit { id, name, given, wanted, timeout, full_report, past, all: all.clone() };
+            let unit = Unit { id, name, given, wanted, timeout, full_report, records, all: all.clone() };
             entities.push(Declared::new(Service::Unit(Box::new(unit)), common));
         }
         for (name, orphan) in known {
@@ -111,8 +111,8 @@ impl Plugin for Services {
             let mut full_report = orphan.remembered.orphan_report();
             full_report.edges.owns = [Asset::new("unit", name.qualified())].into();
             let (id, wanted, given) = (id.clone(), base.restored(), name.clone());
-            let past = Past::Orphan(Box::new(orphan));
-            let unit = Unit { id, name, given, wanted, timeout: None, full_report, past, all: all.clone() };
+            let records = EntityRecords::Orphan(Box::new(orphan));
+            let unit = Unit { id, name, given, wanted, timeout: None, full_report, records, all: all.clone() };
             entities.push(Declared::orphan(Service::Unit(Box::new(unit))));
         }
         Ok(entities)

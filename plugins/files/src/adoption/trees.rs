@@ -34,9 +34,9 @@ mod tests {
     use super::*;
     use holo_plugin::{Sink, Stream};
 
-    struct Said(String);
+    struct OutputBuffer(String);
 
-    impl Sink for Said {
+    impl Sink for OutputBuffer {
         fn write(&mut self, _: Stream, bytes: &[u8]) {
             self.0.push_str(&bytes.to_str_lossy());
         }
@@ -47,7 +47,7 @@ mod tests {
         let ids = (0..51).map(|number| format!("file:/usr/local/libexec/x/{number}"));
         let ids = ids.chain((0..50).map(|number| format!("file:/usr/local/bin/{number}")));
         let mut found: Vec<Candidate> = ids.map(|id| Candidate::new(id, "a file of no package")).collect();
-        let mut said = Said(String::new());
+        let mut said = OutputBuffer(String::new());
         leave_out(&mut found, &mut Output::new(&mut said));
         assert_eq!(found.len(), 50);
         assert!(found.iter().all(|candidate| candidate.id.starts_with(b"file:/usr/local/bin/")));

@@ -6,7 +6,7 @@ mod with_access;
 use super::access::{self, Accesses};
 use super::entity::DeclaredFile;
 use super::inspection::{Inspection, bases, has_folder};
-use super::unchanged::Known;
+use super::unchanged::UnchangedFiles;
 use super::wanted::DeclaredError;
 use super::words;
 use holo_change::base_store::Remembered;
@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 3;
 struct Executor<'a> {
     inspection: Inspection<'a>,
     store: TrackStore<Tracks>,
-    known: Known,
+    known: UnchangedFiles,
     /// True if there may be permission records.
     has_access: bool,
 }
@@ -86,7 +86,7 @@ impl<'a> Executor<'a> {
     fn open(host: &'a Host, recorded: usize) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?.with_threads(host.jobs());
-        let known = Known::open(host, &inspection, recorded);
+        let known = UnchangedFiles::open(host, &inspection, recorded);
         let has_access = access::has_records(host);
         Ok(Executor { inspection, store, known, has_access })
     }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 /// The declarations and records of a scan.
-pub(crate) struct Found {
+pub(crate) struct DeclaredScan {
     definitions: Definitions<FileDefinition>,
     records: Records,
 }
@@ -41,14 +41,14 @@ pub(crate) struct Files {
     pub(crate) contradicted: Vec<Contradicted>,
 }
 
-impl Found {
+impl DeclaredScan {
     /// Combines declarations and records.
     pub(crate) fn new(
         definitions: Definitions<FileDefinition>,
         host: &Host,
         known: &ScannedFiles<'_>,
         output: &mut Output<'_>,
-    ) -> Found {
+    ) -> DeclaredScan {
         let records = inspection::bases(host).and_then(|bases| {
             let folder = bases.folder_stamp()?;
             // With many records, even listing their names takes most of the time.
@@ -68,7 +68,7 @@ impl Found {
             output.error(error.to_string());
             Records::All(BTreeMap::new())
         });
-        Found { definitions, records }
+        DeclaredScan { definitions, records }
     }
 
     /// Returns the locations of declarations by entity ID.

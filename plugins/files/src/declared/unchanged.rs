@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 const WORTH_READING: u64 = 4096;
 
 /// The record of unchanged files.
-pub(super) struct Known {
+pub(super) struct UnchangedFiles {
     record: RefCell<UnchangedRecord>,
     /// The location of the record, or `None` if it is not used.
     layout: Option<Layout>,
@@ -26,9 +26,9 @@ pub(super) struct Deciding {
     files: [Option<Stamp>; 2],
 }
 
-impl Known {
+impl UnchangedFiles {
     /// Opens the record, unless it is too large for the number of files or a killed run has to be recovered first.
-    pub(super) fn open(host: &Host, inspection: &Inspection<'_>, files: usize) -> Known {
+    pub(super) fn open(host: &Host, inspection: &Inspection<'_>, files: usize) -> UnchangedFiles {
         let is_in_order = inspection.bases.has_journal().is_ok_and(|has_journal| !has_journal);
         let layout = if files > 0 && is_in_order { Layout::open(host).ok() } else { None };
         let is_worth_it = |layout: &Layout| {
@@ -37,7 +37,7 @@ impl Known {
         };
         let layout = layout.filter(is_worth_it);
         let record = layout.as_ref().map_or_else(UnchangedRecord::none, |layout| record::open(host, layout));
-        Known { record: RefCell::new(record), layout }
+        UnchangedFiles { record: RefCell::new(record), layout }
     }
 
     /// Returns the fingerprint of everything that determines the result for a file, or `None` if this cannot be determined from metadata.

@@ -8,7 +8,7 @@ use crate::overlay::evaluation::EvaluationError;
 use crate::overlay::hint;
 use crate::overlay::layout::Layout;
 use crate::overlay::patch;
-use crate::overlay::preparation::{Indexed, Said};
+use crate::overlay::preparation::{BufferedOutput, Indexed};
 use crate::overlay::provision::is_ours;
 use crate::overlay::scrub;
 use holo_change::{Image, Unmanageable};
@@ -17,7 +17,7 @@ use holo_plugin::{ForceTo, Host, Job, Output, Verdict};
 /// The result for an entity that was checked together with others, and its output.
 pub(crate) struct Checked {
     verdict: Verdict,
-    said: Said,
+    said: BufferedOutput,
 }
 
 impl Checked {
@@ -39,11 +39,12 @@ pub(crate) fn check_many(host: &Host, set: &[Job<'_, FileEntity>], records: bool
     context.in_shares(&seen, |&(job, is_unchanged), layout| {
         let entity = job.entity;
         if is_unchanged {
-            return Some(Checked { verdict: Verdict::InDesiredState, said: Said::default() });
+            return Some(Checked { verdict: Verdict::InDesiredState, said: BufferedOutput::default() });
         }
-        let mut said = Said::default();
+        let mut said = BufferedOutput::default();
         let is_plain = entity.is_orphan() || entity.deciding_resources().is_some();
-        let check = |said: &mut Said| check_in(entity, (layout, &context.distribution), &mut Output::new(said));
+        let check =
+            |said: &mut BufferedOutput| check_in(entity, (layout, &context.distribution), &mut Output::new(said));
         is_plain.then(|| check(&mut said)).map(|verdict| Checked { verdict, said })
     })
 }

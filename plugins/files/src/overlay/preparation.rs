@@ -15,7 +15,7 @@ pub(crate) type Indexed<'a, 'e> = (usize, &'a Job<'e, FileEntity>);
 /// A change that was prepared concurrently, and its output.
 pub(crate) struct Prepared {
     pub(crate) change: Change,
-    said: Said,
+    said: BufferedOutput,
 }
 
 impl Prepared {
@@ -28,20 +28,20 @@ impl Prepared {
 
 /// Buffered output.
 #[derive(Default)]
-pub(crate) struct Said {
+pub(crate) struct BufferedOutput {
     printed: Vec<(Stream, Vec<u8>)>,
     /// The replaced file, for the history of the run.
     replaced: Option<String>,
 }
 
-impl Said {
+impl BufferedOutput {
     pub(crate) fn repeat(&self, output: &mut Output<'_>) {
         self.printed.iter().for_each(|(stream, bytes)| output.relay(*stream, bytes));
         self.replaced.iter().for_each(|text| output.replaced_text(text));
     }
 }
 
-impl Sink for Said {
+impl Sink for BufferedOutput {
     fn write(&mut self, stream: Stream, bytes: &[u8]) {
         self.printed.push((stream, bytes.to_vec()));
     }
@@ -98,7 +98,7 @@ impl Context<'_> {
         }
         answers.flush();
         let prepare = |&(index, job): &Indexed<'_, '_>, layout: &Layout| {
-            let mut said = Said::default();
+            let mut said = BufferedOutput::default();
             let change = self.prepare_in(index, job, layout, &mut Output::new(&mut said));
             Prepared { change, said }
         };

@@ -12,8 +12,8 @@ mod tree;
 mod values;
 
 use crate::engine::{Engine, Form};
-use crate::reach::Reach;
 use crate::renderer::{Dot, Render};
+use crate::template_context::TemplateContext;
 use gotmpl::{MissingKey, Template, TemplateError, Value};
 use holo_plugin::Host;
 use holo_plugin::facts::LocatedError;
@@ -40,17 +40,17 @@ impl Engine for Go {
         &SUFFIXES
     }
 
-    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
+    fn renderer(&self, context: Arc<TemplateContext>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
         let own = || ["{{".to_owned(), "}}".to_owned()];
         let all = Arc::default();
-        Ok(Box::new(Templates { reach, delimiters: form.delimiters.clone().unwrap_or_else(own), all }))
+        Ok(Box::new(Templates { context, delimiters: form.delimiters.clone().unwrap_or_else(own), all }))
     }
 }
 
 /// Renders templates.
 #[derive(Clone)]
 struct Templates {
-    reach: Arc<Reach>,
+    context: Arc<TemplateContext>,
     delimiters: [String; 2],
     /// All values, once they have been requested.
     all: Arc<OnceLock<Value>>,
@@ -88,8 +88,8 @@ impl Templates {
             return Ok(all.clone());
         }
         let mut globals = std::collections::BTreeMap::new();
-        for name in Reach::GLOBALS {
-            if let Some(value) = self.reach.global(name)? {
+        for name in TemplateContext::GLOBALS {
+            if let Some(value) = self.context.global(name)? {
                 globals.insert(Arc::from(name), values::of_json(value));
             }
         }

@@ -12,8 +12,8 @@ mod values;
 mod words;
 
 use crate::engine::{Engine, Form};
-use crate::reach::{Reach, ReachError};
 use crate::renderer::{Dot, Render};
+use crate::template_context::{TemplateContext, TemplateContextError};
 use holo_plugin::Host;
 use holo_plugin::facts::LocatedError;
 use holo_plugin::facts::key::KeyError;
@@ -41,11 +41,11 @@ impl Engine for Jet {
         &SUFFIXES
     }
 
-    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
+    fn renderer(&self, context: Arc<TemplateContext>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
         let own = || ("[[".to_owned(), "]]".to_owned());
         Ok(Box::new(Jets {
             delimiters: form.delimiters.clone().map_or_else(own, |[open, close]| (open, close)),
-            reach,
+            context,
         }))
     }
 }
@@ -54,8 +54,8 @@ impl Engine for Jet {
 ///
 /// # Errors
 /// The reason if the expression has no value.
-pub(crate) fn evaluate(text: &str, reach: &Arc<Reach>) -> Result<Value, EvalError> {
-    let jets = Jets { delimiters: (String::new(), String::new()), reach: Arc::clone(reach) };
+pub(crate) fn evaluate(text: &str, context: &Arc<TemplateContext>) -> Result<Value, EvalError> {
+    let jets = Jets { delimiters: (String::new(), String::new()), context: Arc::clone(context) };
     let expression = lexer::words(text).and_then(parser::expression).map_err(|wrong| EvalError(wrong.text))?;
     eval::value(&jets, &expression)
 }
@@ -102,8 +102,8 @@ impl From<LocatedError> for EvalError {
     }
 }
 
-impl From<ReachError> for EvalError {
-    fn from(error: ReachError) -> EvalError {
+impl From<TemplateContextError> for EvalError {
+    fn from(error: TemplateContextError) -> EvalError {
         EvalError(error.to_string())
     }
 }
@@ -111,7 +111,7 @@ impl From<ReachError> for EvalError {
 /// Renders templates.
 struct Jets {
     delimiters: (String, String),
-    reach: Arc<Reach>,
+    context: Arc<TemplateContext>,
 }
 
 impl Render for Jets {

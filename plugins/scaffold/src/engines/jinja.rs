@@ -1,8 +1,8 @@
 //! The language Jinja, which is also that of templates in facts and data.
 
 use crate::engine::{Engine, Form};
-use crate::reach::{Reach, ReachError};
 use crate::renderer::{Dot, Render};
+use crate::template_context::{TemplateContext, TemplateContextError};
 use holo_plugin::Host;
 use holo_plugin::facts::{FunctionError, LocatedError, Templates};
 use holo_plugin::provider::Provider;
@@ -34,66 +34,66 @@ impl Engine for Jinja {
         true
     }
 
-    fn renderer(&self, reach: Arc<Reach>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
-        let mut templates = reach.knowledge().templates();
+    fn renderer(&self, context: Arc<TemplateContext>, form: &Form) -> Result<Box<dyn Render>, LocatedError> {
+        let mut templates = context.knowledge().templates();
         if let Some([open, close]) = &form.delimiters {
             templates = templates.with_delimiters(open, close)?;
         }
         templates = templates.with_trimmed_blocks(form.trim_blocks, form.lstrip_blocks)?;
         // The templates already provide facts and data.
-        for name in Reach::GLOBALS.into_iter().filter(|name| !["facts", "data"].contains(name)) {
-            let reach = Arc::clone(&reach);
-            templates = templates.with_value(name, move || Ok(reach.global(name)?.cloned().unwrap_or_default()));
+        for name in TemplateContext::GLOBALS.into_iter().filter(|name| !["facts", "data"].contains(name)) {
+            let context = Arc::clone(&context);
+            templates = templates.with_value(name, move || Ok(context.global(name)?.cloned().unwrap_or_default()));
         }
         for (name, call) in FUNCTIONS {
-            let (reach, form) = (Arc::clone(&reach), form.clone());
-            templates = templates.with_function(name, move |by, arguments| call(&reach, &form, by, arguments));
+            let (context, form) = (Arc::clone(&context), form.clone());
+            templates = templates.with_function(name, move |by, arguments| call(&context, &form, by, arguments));
         }
-        Ok(Box::new(templates.with_partials(move |name| reach.partial(name, &SUFFIXES).map_err(io::Error::other))))
+        Ok(Box::new(templates.with_partials(move |name| context.partial(name, &SUFFIXES).map_err(io::Error::other))))
     }
 }
 
-type Call = fn(&Arc<Reach>, &Form, &str, &[Value]) -> Result<Value, FunctionError>;
+type Call = fn(&Arc<TemplateContext>, &Form, &str, &[Value]) -> Result<Value, FunctionError>;
 
 const FUNCTIONS: [(&str, Call); 6] = [
-    ("lookup", |reach, _, _, arguments| match arguments {
-        [Value::String(key)] => reach.lookup(key, None).map_err(words),
-        [Value::String(key), default] => reach.lookup(key, Some(default.clone())).map_err(words),
+    ("lookup", |context, _, _, arguments| match arguments {
+        [Value::String(key)] => context.lookup(key, None).map_err(words),
+        [Value::String(key), default] => context.lookup(key, Some(default.clone())).map_err(words),
         _ => Err("a key is wanted, and what counts if there is nothing".into()),
     }),
     ("readFile", read_file),
     ("file", read_file),
-    ("render", |reach, form, _, arguments| {
+    ("render", |context, form, _, arguments| {
         let (path, dot) = match arguments {
             [Value::String(path)] => (path, Dot::All),
             [Value::String(path), values] => (path, Dot::Value(values)),
             _ => return Err("a path is wanted, and values for it".into()),
         };
-        let engine = Jinja.renderer(Arc::clone(reach), form).map_err(|error| FunctionError(error.to_string()))?;
-        Ok(reach.render_file(&*engine, path, dot).map_err(words)?.into())
+        let engine = Jinja.renderer(Arc::clone(context), form).map_err(|error| FunctionError(error.to_string()))?;
+        Ok(context.render_file(&*engine, path, dot).map_err(words)?.into())
     }),
-    ("write", |reach, _, by, arguments| match arguments {
+    ("write", |context, _, by, arguments| match arguments {
         [Value::String(path), Value::String(content)] => {
-            reach.write(by, path, content).map_err(words)?;
+            context.write(by, path, content).map_err(words)?;
             Ok("".into())
         }
         _ => Err("a path and its content are wanted".into()),
     }),
-    ("template", |reach, _, _, arguments| match arguments {
-        [Value::String(text)] => Ok(reach.render_in("go", None, text).map_err(words)?.into()),
+    ("template", |context, _, _, arguments| match arguments {
+        [Value::String(text)] => Ok(context.render_in("go", None, text).map_err(words)?.into()),
         _ => Err("a text or the name of a file is wanted".into()),
     }),
 ];
 
-fn read_file(reach: &Arc<Reach>, _: &Form, _: &str, arguments: &[Value]) -> Result<Value, FunctionError> {
+fn read_file(context: &Arc<TemplateContext>, _: &Form, _: &str, arguments: &[Value]) -> Result<Value, FunctionError> {
     match arguments {
-        [Value::String(path)] => Ok(reach.read_file(path).map_err(words)?.into()),
+        [Value::String(path)] => Ok(context.read_file(path).map_err(words)?.into()),
         _ => Err("a path is wanted".into()),
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "this is for map_err")]
-fn words(error: ReachError) -> FunctionError {
+fn words(error: TemplateContextError) -> FunctionError {
     FunctionError(error.to_string())
 }
 

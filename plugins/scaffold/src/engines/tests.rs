@@ -1,8 +1,8 @@
 //! Templates of Jet and Go, with their results.
 use super::*;
-use crate::reach::Reach;
 use crate::renderer::Dot;
 use crate::source::Files;
+use crate::template_context::TemplateContext;
 use holo_plugin::facts::Knowledge;
 use serde_json::{Value, json};
 use std::fs;
@@ -46,16 +46,16 @@ fn files(root: &Path) {
     }
 }
 
-fn reach(root: &Path) -> Arc<Reach> {
+fn context(root: &Path) -> Arc<TemplateContext> {
     let Value::Object(table) = data() else { panic!() };
     let knowledge = Knowledge::new(root, None).with_layer(Path::new("x.toml"), table);
-    Arc::new(Reach::new(knowledge, Files::below_directory(root), renderer))
+    Arc::new(TemplateContext::new(knowledge, Files::below_directory(root), renderer))
 }
 
 fn render_with(language: &str, delimiters: Option<&[String; 2]>, template: &str) -> Result<String, String> {
     let root = tempfile::tempdir().unwrap();
     files(root.path());
-    let engine = renderer(language, reach(root.path()), delimiters).unwrap().unwrap();
+    let engine = renderer(language, context(root.path()), delimiters).unwrap().unwrap();
     // In files that serve both languages, only one of them is used.
     let rendered = engine.render("a.conf", template, Dot::All);
     rendered.map_err(|fault| fault.to_string())
@@ -265,7 +265,7 @@ fn all_languages_have_the_same_functions() {
 fn expressions_of_data_have_values() {
     let root = tempfile::tempdir().unwrap();
     files(root.path());
-    let reach = reach(root.path());
+    let context = context(root.path());
     for (text, expected) in [
         ("Facts.kernel.name", json!("Linux")),
         ("lookup('data.missing', 'y')", json!("y")),
@@ -273,10 +273,10 @@ fn expressions_of_data_have_values() {
         ("'a' + \"b\" == 'ab' || false", json!(true)),
         ("data.hosts", data()["hosts"].clone()),
     ] {
-        assert_eq!(jet::evaluate(text, &reach).ok(), Some(expected), "{text}");
+        assert_eq!(jet::evaluate(text, &context).ok(), Some(expected), "{text}");
     }
     for wrong in ["", "data.", "missing", "data.port +", "lookup('data.missing')"] {
-        assert!(jet::evaluate(wrong, &reach).is_err(), "{wrong}");
+        assert!(jet::evaluate(wrong, &context).is_err(), "{wrong}");
     }
 }
 
@@ -320,7 +320,7 @@ fn no_text_makes_it_panic() {
     let root = tempfile::tempdir().unwrap();
     files(root.path());
     let engines = [("go", "{{"), ("jet", "[[")]
-        .map(|(language, open)| (renderer(language, reach(root.path()), None).unwrap().unwrap(), open));
+        .map(|(language, open)| (renderer(language, context(root.path()), None).unwrap().unwrap(), open));
     let mut random = holo_testing::Random::new(7);
     for _ in 0..20_000 {
         let template: String = (0..12).map(|_| *random.pick(&pieces)).collect();

@@ -2,7 +2,7 @@
 
 use super::item::Item;
 use super::{ItemIndex, Run};
-use crate::entity::Past;
+use crate::entity::EntityRecords;
 use crate::names::{name_of, things};
 use crate::record::Record;
 use holo_change::base_store::{Orphan, Remembered};
@@ -34,7 +34,7 @@ impl Run<'_, '_> {
         let main_name = |record: &Record| name_of(provider, &root, record);
         for index in self.indexes(|_| true) {
             let unit = self.items[index].unit;
-            let Past::Living(legacy) = &unit.past else { continue };
+            let EntityRecords::Living(legacy) = &unit.records else { continue };
             if legacy.is_empty() {
                 continue;
             }
@@ -47,9 +47,9 @@ impl Run<'_, '_> {
 
     /// Removes the records of restored units.
     pub(super) fn forget_orphans(&mut self, indexes: &[ItemIndex]) {
-        let orphan = |&index: &ItemIndex| match &self.items[index].unit.past {
-            Past::Orphan(orphan) => Some((index, &**orphan)),
-            Past::Living(_) => None,
+        let orphan = |&index: &ItemIndex| match &self.items[index].unit.records {
+            EntityRecords::Orphan(orphan) => Some((index, &**orphan)),
+            EntityRecords::Living(_) => None,
         };
         let orphans: Vec<(ItemIndex, &Orphan<Record>)> = indexes.iter().filter_map(orphan).collect();
         if self.forget(orphans.iter().map(|(_, orphan)| *orphan)).is_ok() {

@@ -2,8 +2,8 @@
 
 use super::sprig::{self, Arguments};
 use super::{Place, Templates, hidden, values};
-use crate::reach::ReachError;
 use crate::renderer::Dot;
+use crate::template_context::TemplateContextError;
 use gotmpl::{TemplateError, Value, ValueFunc};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -26,10 +26,10 @@ pub(super) fn is_known(name: &str) -> bool {
 pub(super) fn all(templates: &Templates, name: &str, place: &Place) -> BTreeMap<String, ValueFunc> {
     let mut functions: BTreeMap<String, ValueFunc> = BTreeMap::new();
     for function in sprig::all() {
-        let reach = Arc::clone(&templates.reach);
+        let context = Arc::clone(&templates.context);
         let call = move |arguments: &[Value]| {
             if let Some(warning) = function.warning {
-                reach.warn(format!("{}: {warning}", function.name));
+                context.warn(format!("{}: {warning}", function.name));
             }
             (function.call)(&Arguments { name: function.name, values: arguments })
         };
@@ -106,15 +106,15 @@ fn common(templates: &Templates, name: &str, functions: &mut BTreeMap<String, Va
     };
     add("lookup", |templates, _, arguments| {
         arguments.between(1, 2)?;
-        match templates.reach.lookup(arguments.text(0)?, None) {
-            Err(ReachError::Missing(_)) if arguments.values.len() == 2 => Ok(arguments.value(1)?.clone()),
+        match templates.context.lookup(arguments.text(0)?, None) {
+            Err(TemplateContextError::Missing(_)) if arguments.values.len() == 2 => Ok(arguments.value(1)?.clone()),
             found => Ok(values::of_json(&found?)),
         }
     });
     for function in ["readFile", "file"] {
         add(function, |templates, _, arguments| {
             arguments.exactly(1)?;
-            Ok(Value::String(templates.reach.read_file(arguments.text(0)?)?.into()))
+            Ok(Value::String(templates.context.read_file(arguments.text(0)?)?.into()))
         });
     }
     add("render", |templates, _, arguments| {
@@ -126,17 +126,17 @@ fn common(templates: &Templates, name: &str, functions: &mut BTreeMap<String, Va
             _ => false,
         };
         let rendered = match arguments.values.get(1).filter(|value| !is_all(value)) {
-            None => templates.reach.render_file(templates, path, Dot::All)?,
+            None => templates.context.render_file(templates, path, Dot::All)?,
             Some(value) => {
                 let value = values::to_json(value).ok_or_else(|| arguments.error("cannot hand a function over"))?;
-                templates.reach.render_file(templates, path, Dot::Value(&value))?
+                templates.context.render_file(templates, path, Dot::Value(&value))?
             }
         };
         Ok(Value::String(rendered.into()))
     });
     add("write", |templates, by, arguments| {
         arguments.exactly(2)?;
-        templates.reach.write(by, arguments.text(0)?, arguments.text(1)?)?;
+        templates.context.write(by, arguments.text(0)?, arguments.text(1)?)?;
         Ok(Value::String("".into()))
     });
     add("jet", |templates, _, arguments| {
@@ -145,7 +145,7 @@ fn common(templates: &Templates, name: &str, functions: &mut BTreeMap<String, Va
             3 => Some([arguments.text(1)?.to_owned(), arguments.text(2)?.to_owned()]),
             _ => return Err(arguments.error("wants a text, and two delimiters if others than [[ and ]]").into()),
         };
-        Ok(Value::String(templates.reach.render_in("jet", delimiters.as_ref(), arguments.text(0)?)?.into()))
+        Ok(Value::String(templates.context.render_in("jet", delimiters.as_ref(), arguments.text(0)?)?.into()))
     });
 }
 
@@ -158,8 +158,8 @@ impl From<TemplateError> for Failure {
     }
 }
 
-impl From<ReachError> for Failure {
-    fn from(error: ReachError) -> Failure {
+impl From<TemplateContextError> for Failure {
+    fn from(error: TemplateContextError) -> Failure {
         Failure(TemplateError::Exec(error.to_string()))
     }
 }

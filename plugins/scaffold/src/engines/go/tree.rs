@@ -26,7 +26,7 @@ pub(super) fn all(templates: &Templates, name: &str, text: &str) -> Result<BTree
             continue;
         }
         let wrong = |text: String| LocatedError::new(&place, text).at(Some(line));
-        let found = templates.reach.partial(&missing, &SUFFIXES).map_err(|error| wrong(error.to_string()))?;
+        let found = templates.context.partial(&missing, &SUFFIXES).map_err(|error| wrong(error.to_string()))?;
         let text = found
             .ok_or_else(|| wrong(format!("there is no template {missing:?}, neither defined nor in _partials")))?;
         let mut defined = BTreeMap::new();

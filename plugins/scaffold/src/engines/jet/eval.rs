@@ -2,8 +2,8 @@
 
 use super::syntax::{Expression, Names, Node, Operator};
 use super::{EvalError, Jets, SUFFIXES, TemplateError, functions};
-use crate::reach::ReachError;
 use crate::renderer::Dot;
+use crate::template_context::TemplateContextError;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -154,7 +154,7 @@ impl<'a> Rendering<'a> {
         if self.includes == MAX_INCLUDES {
             return Err(wrong(format!("templates include each other deeper than {MAX_INCLUDES}")));
         }
-        let text = self.jets.reach.partial(&name, &SUFFIXES).map_err(|error| wrong(error.to_string()))?;
+        let text = self.jets.context.partial(&name, &SUFFIXES).map_err(|error| wrong(error.to_string()))?;
         let text = text.ok_or_else(|| wrong(format!("there is no template {name:?} in _partials")))?;
         let within = |wrong: TemplateError| TemplateError {
             place: wrong.place.or_else(|| Some(format!("_partials/{name}"))),
@@ -224,7 +224,7 @@ impl<'a> Rendering<'a> {
     }
 
     fn call(&self, name: &str, arguments: &[Expression], dot: &Item<'a>) -> Result<Item<'a>, EvalError> {
-        let reach = &self.jets.reach;
+        let context = &self.jets.context;
         match (name, arguments) {
             ("isset", _) => return self.is_set(arguments, dot),
             ("lookup", _) => return self.lookup(arguments, dot),
@@ -232,8 +232,8 @@ impl<'a> Rendering<'a> {
                 let path = self.text_of("the path", path, dot)?;
                 let with = with.first().map(|with| self.item(with, dot)).transpose()?;
                 let rendered = match with {
-                    None | Some(Item::Root) => reach.render_file(self.jets, &path, Dot::All)?,
-                    Some(Item::Value(value)) => reach.render_file(self.jets, &path, Dot::Value(&value))?,
+                    None | Some(Item::Root) => context.render_file(self.jets, &path, Dot::All)?,
+                    Some(Item::Value(value)) => context.render_file(self.jets, &path, Dot::Value(&value))?,
                 };
                 return Ok(Item::owned(rendered.into()));
             }
@@ -241,17 +241,17 @@ impl<'a> Rendering<'a> {
             ("write", [path, content]) => {
                 let (path, content) =
                     (self.text_of("the path", path, dot)?, self.text_of("the content", content, dot)?);
-                reach.write(self.name, &path, &content)?;
+                context.write(self.name, &path, &content)?;
                 return Ok(Item::owned("".into()));
             }
             ("write", _) => return Err("write wants a path and its content".into()),
             ("readFile" | "file", [path]) => {
-                return Ok(Item::owned(reach.read_file(&self.text_of("the path", path, dot)?)?.into()));
+                return Ok(Item::owned(context.read_file(&self.text_of("the path", path, dot)?)?.into()));
             }
             ("readFile" | "file", _) => return Err(EvalError(format!("{name} wants a path"))),
             ("template", [text]) => {
                 let text = self.text_of("the template", text, dot)?;
-                return Ok(Item::owned(reach.render_in("go", None, &text)?.into()));
+                return Ok(Item::owned(context.render_in("go", None, &text)?.into()));
             }
             ("template", _) => return Err("template wants a text, or the name of a file".into()),
             _ => {}
@@ -288,8 +288,8 @@ impl<'a> Rendering<'a> {
         }
         let wanted = self.text_of("the key", wanted, dot)?;
         // The default is not evaluated unless it is needed.
-        match (self.jets.reach.lookup(&wanted, None), default.first()) {
-            (Err(ReachError::Missing(_)), Some(default)) => self.item(default, dot),
+        match (self.jets.context.lookup(&wanted, None), default.first()) {
+            (Err(TemplateContextError::Missing(_)), Some(default)) => self.item(default, dot),
             (found, _) => Ok(Item::owned(found?)),
         }
     }
@@ -304,7 +304,7 @@ impl<'a> Rendering<'a> {
 
     /// Returns a predefined variable.
     fn global(&self, name: &str) -> Result<Option<&'a Value>, EvalError> {
-        Ok(self.jets.reach.global(name)?)
+        Ok(self.jets.context.global(name)?)
     }
 }
 

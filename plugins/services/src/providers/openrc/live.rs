@@ -66,23 +66,23 @@ fn run(name: &str, arguments: &[&str], limit: Option<Duration>) -> Result<String
 }
 
 /// The states of all services on the host.
-struct Known {
+struct LiveStates {
     statuses: HashMap<String, Result<Status, ManagerError>>,
     levels: Runlevels,
 }
 
 impl Live {
-    fn known(&self) -> Result<Known, ManagerError> {
+    fn known(&self) -> Result<LiveStates, ManagerError> {
         let statuses = if self.runs {
             let first = |lines: Vec<String>| ManagerError::Failed(lines.into_iter().next().unwrap_or_default());
             status::parse(&run("rc-status", &["--servicelist"], Some(QUESTION_LIMIT)).map_err(first)?)
         } else {
             HashMap::new()
         };
-        Ok(Known { statuses, levels: Runlevels::read(&self.root) })
+        Ok(LiveStates { statuses, levels: Runlevels::read(&self.root) })
     }
 
-    fn state(&self, subject: &Subject<'_>, known: &Known) -> Result<UnitState, ManagerError> {
+    fn state(&self, subject: &Subject<'_>, known: &LiveStates) -> Result<UnitState, ManagerError> {
         let name = subject.unit.as_str();
         let script = self.root.text(Path::new(SCRIPTS).join(name));
         let unlisted = || script.as_ref().map(|_| unlisted(subject.unit));

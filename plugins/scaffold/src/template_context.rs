@@ -17,10 +17,10 @@ const MAX_CHAIN: usize = 10;
 
 /// A function that returns a renderer for the language of this name, or `None` if there is no such language.
 pub(crate) type FindRenderer =
-    fn(&str, Arc<Reach>, Option<&[String; 2]>) -> Option<Result<Box<dyn Render>, LocatedError>>;
+    fn(&str, Arc<TemplateContext>, Option<&[String; 2]>) -> Option<Result<Box<dyn Render>, LocatedError>>;
 
 /// The facts, data, environment and files that the templates of one scaffold can access, and the files that they write.
-pub(crate) struct Reach {
+pub(crate) struct TemplateContext {
     knowledge: Knowledge,
     files: Files,
     renderers: FindRenderer,
@@ -46,7 +46,7 @@ pub(crate) struct Written {
 
 /// The reason why a request of a template fails.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReachError {
+pub(crate) enum TemplateContextError {
     #[error(transparent)]
     Key(#[from] KeyError),
     #[error(transparent)]
@@ -69,9 +69,9 @@ pub(crate) enum ReachError {
     NoLanguage(String),
 }
 
-impl Reach {
-    pub(crate) fn new(knowledge: Knowledge, files: Files, renderers: FindRenderer) -> Reach {
-        Reach {
+impl TemplateContext {
+    pub(crate) fn new(knowledge: Knowledge, files: Files, renderers: FindRenderer) -> TemplateContext {
+        TemplateContext {
             knowledge,
             files,
             renderers,
@@ -103,17 +103,17 @@ impl Reach {
 
     /// Returns the value at a key that begins with `facts`, `data` or `environ`; any other key is one of the data. The
     /// default is used if there is no such value.
-    pub(crate) fn lookup(&self, key: &str, default: Option<Value>) -> Result<Value, ReachError> {
-        self.find(key)?.or(default).ok_or_else(|| ReachError::Missing(key.to_owned()))
+    pub(crate) fn lookup(&self, key: &str, default: Option<Value>) -> Result<Value, TemplateContextError> {
+        self.find(key)?.or(default).ok_or_else(|| TemplateContextError::Missing(key.to_owned()))
     }
 
-    fn find(&self, key: &str) -> Result<Option<Value>, ReachError> {
+    fn find(&self, key: &str) -> Result<Option<Value>, TemplateContextError> {
         let (key, counts) = match key.strip_suffix(".#") {
             Some(key) => (key, true),
             None => (key, false),
         };
         if is_query(key) {
-            return Err(ReachError::Query(key.to_owned()));
+            return Err(TemplateContextError::Query(key.to_owned()));
         }
         let (first, rest) = key.split_once('.').unwrap_or((key, ""));
         if matches!(first, "data" | "Data") && !rest.is_empty() {
@@ -128,7 +128,7 @@ impl Reach {
     }
 
     /// Returns the value at a key of the data. Encrypted values at other keys are not opened.
-    fn find_data(&self, key: &str, counts: bool) -> Result<Option<Value>, ReachError> {
+    fn find_data(&self, key: &str, counts: bool) -> Result<Option<Value>, TemplateContextError> {
         let data = self.knowledge.data()?;
         let found = key::find(data.sealed(), key)?.map(|value| data.open(key, value)).transpose()?;
         Ok(counted(found.as_ref(), counts))
@@ -143,14 +143,15 @@ impl Reach {
     }
 
     /// Returns the text of a file below the source directory, or at an absolute path.
-    pub(crate) fn read_file(&self, path: &str) -> Result<String, ReachError> {
-        let read = self.files.read(path).map_err(|error| ReachError::File(path.to_owned(), error))?;
-        read.map(|partial| self.take_in(partial)).ok_or_else(|| ReachError::NoFile(path.to_owned()))
+    pub(crate) fn read_file(&self, path: &str) -> Result<String, TemplateContextError> {
+        let read = self.files.read(path).map_err(|error| TemplateContextError::File(path.to_owned(), error))?;
+        read.map(|partial| self.take_in(partial)).ok_or_else(|| TemplateContextError::NoFile(path.to_owned()))
     }
 
     /// Returns the text of a template that other templates include by name.
-    pub(crate) fn partial(&self, name: &str, suffixes: &[&str]) -> Result<Option<String>, ReachError> {
-        let found = self.files.partial(name, suffixes).map_err(|error| ReachError::File(name.to_owned(), error))?;
+    pub(crate) fn partial(&self, name: &str, suffixes: &[&str]) -> Result<Option<String>, TemplateContextError> {
+        let found =
+            self.files.partial(name, suffixes).map_err(|error| TemplateContextError::File(name.to_owned(), error))?;
         Ok(found.map(|partial| self.take_in(partial)))
     }
 
@@ -168,7 +169,12 @@ impl Reach {
     }
 
     /// Renders a file of the source directory.
-    pub(crate) fn render_file(&self, engine: &dyn Render, path: &str, dot: Dot<'_>) -> Result<String, ReachError> {
+    pub(crate) fn render_file(
+        &self,
+        engine: &dyn Render,
+        path: &str,
+        dot: Dot<'_>,
+    ) -> Result<String, TemplateContextError> {
         let text = self.read_file(path)?;
         self.render_text(engine, path, &text, dot)
     }
@@ -180,11 +186,11 @@ impl Reach {
         name: &str,
         text: &str,
         dot: Dot<'_>,
-    ) -> Result<String, ReachError> {
+    ) -> Result<String, TemplateContextError> {
         {
             let mut chain = lock(&self.chain);
             if chain.len() == MAX_CHAIN {
-                return Err(ReachError::TooDeep(chain.join(", ")));
+                return Err(TemplateContextError::TooDeep(chain.join(", ")));
             }
             chain.push(name.to_owned());
         }
@@ -195,18 +201,18 @@ impl Reach {
 
     /// Renders a text in a language. If the text is the name of a template file, that file is rendered.
     pub(crate) fn render_in(
-        self: &Arc<Reach>,
+        self: &Arc<TemplateContext>,
         language: &str,
         delimiters: Option<&[String; 2]>,
         text: &str,
-    ) -> Result<String, ReachError> {
+    ) -> Result<String, TemplateContextError> {
         let (language, named) = match text.rsplit_once('.') {
             Some((_, "jet")) => ("jet", true),
             Some((_, "templ")) => (language, true),
             _ => (language, false),
         };
         let engine = (self.renderers)(language, Arc::clone(self), delimiters);
-        let engine = engine.ok_or_else(|| ReachError::NoLanguage(language.to_owned()))??;
+        let engine = engine.ok_or_else(|| TemplateContextError::NoLanguage(language.to_owned()))??;
         if named && !text.contains('\n') {
             return self.render_file(&*engine, text, Dot::All);
         }
@@ -214,18 +220,18 @@ impl Reach {
     }
 
     /// Adds a file to the target.
-    pub(crate) fn write(&self, by: &str, path: &str, content: &str) -> Result<(), ReachError> {
+    pub(crate) fn write(&self, by: &str, path: &str, content: &str) -> Result<(), TemplateContextError> {
         let name = Path::new(path);
         if path.is_empty()
             || path.contains(char::is_control)
             || !name.components().all(|part| matches!(part, Component::Normal(_)))
         {
-            return Err(ReachError::Outside(path.to_owned()));
+            return Err(TemplateContextError::Outside(path.to_owned()));
         }
         let name: PathBuf = name.components().collect();
         let mut written = lock(&self.written);
         if let Some(other) = written.get(&name) {
-            return Err(ReachError::WrittenTwice(other.by.clone(), by.to_owned(), path.to_owned()));
+            return Err(TemplateContextError::WrittenTwice(other.by.clone(), by.to_owned(), path.to_owned()));
         }
         written.insert(name, Written { by: by.to_owned(), content: content.to_owned() });
         Ok(())
