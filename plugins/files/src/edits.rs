@@ -19,15 +19,15 @@ mod text;
 pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
 pub(crate) use entity::EditEntity;
 pub(crate) use executor::apply;
+pub(crate) use inspection::{check, tell_checked};
 pub(crate) use record::remove_empty_folder;
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
 use definition::{Ensure, SharedKeys};
 use holo_change::tracked::Digest;
 use holo_plugin::definitions::Invalid;
-use holo_plugin::{Applied, Entity, EntityReport, FilePair, ForceTo, Host, Mode, Output, Span, Verdict, apply_one};
-use inspection::{FileError, Inspection};
-use ledger::Plan;
+use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict, apply_one};
+use ledger::{Draft, Plan, Spot};
 use std::path::Path;
 
 /// An edit as it is defined.
@@ -40,20 +40,20 @@ pub(crate) enum EditDefinition {
 
 impl EditDefinition {
     /// Returns true if the lines of a file are as they should be.
-    fn holds(&self, lines: &[&[u8]]) -> Result<bool, Invalid> {
+    fn holds(&self, draft: &mut Draft) -> Result<bool, Invalid> {
         match self {
-            EditDefinition::Line(line) => line.holds(lines),
-            EditDefinition::Block(block) => Ok(block.holds(lines)),
-            EditDefinition::Ini(ini) => Ok(ini.holds(lines)),
+            EditDefinition::Line(line) => line.holds(draft),
+            EditDefinition::Block(block) => Ok(block.holds(draft)),
+            EditDefinition::Ini(ini) => Ok(ini.holds(draft)),
         }
     }
 
     /// Returns the change that makes them so.
-    fn plan(&self, lines: &[&[u8]], before: Option<usize>) -> Result<Plan, Invalid> {
+    fn plan(&self, draft: &mut Draft, before: Option<Spot>) -> Result<Plan, Invalid> {
         match self {
-            EditDefinition::Line(line) => line.plan(lines, before),
-            EditDefinition::Block(block) => block.plan(lines, before),
-            EditDefinition::Ini(ini) => Ok(ini.plan(lines, before)),
+            EditDefinition::Line(line) => line.plan(draft, before),
+            EditDefinition::Block(block) => block.plan(draft, before),
+            EditDefinition::Ini(ini) => Ok(ini.plan(draft, before)),
         }
     }
 
@@ -91,25 +91,18 @@ impl Entity for EditEntity {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        let verdict = Inspection::open(host).and_then(|inspection| inspection.verdict(self));
-        verdict.unwrap_or_else(|error| match error {
-            FileError::Changed => Verdict::NeedsForce(ForceTo::Overwrite),
-            error => {
-                output.error(format!("skipping target: {error}"));
-                Verdict::Failed
-            }
-        })
+        check(host, &[self]).pop().map_or(Verdict::Failed, |checked| tell_checked(checked, output))
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        Inspection::open(host).ok()?.difference(self).ok()?
+        self.run.look(self, host, |inspection, file| inspection.difference(file, self)).ok()?.ok()?
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        Inspection::open(host).ok()?.preview(self).ok()?
+        self.run.look(self, host, |inspection, file| inspection.preview(file, self)).ok()?.ok()?
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
-        Inspection::open(host).ok()?.blame(self).ok()?
+        self.run.look(self, host, |inspection, file| inspection.blame(file, self)).ok()?
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::adoption;
 use crate::declared;
-use crate::edits;
+use crate::edits::{self, EditEntity};
 use crate::known_files::{News, ScannedFiles};
 use crate::managed::{ManagedFile, tidy_up};
 use crate::overlay::{self, FileEntity};
@@ -156,6 +156,14 @@ impl Plugin for Files {
             .collect();
         let mut checked = overlay::check_many(host, &overlays, self.records(host)).into_iter();
         let declared = declared::Checks::open(host, if self.records(host) { set.len() - overlays.len() } else { 0 });
+        let edits: Vec<&EditEntity> = set
+            .iter()
+            .filter_map(|job| match job.entity {
+                ManagedFile::Edit(edit) if edit.common.skipped.is_none() => Some(&edit.entity),
+                _ => None,
+            })
+            .collect();
+        let mut edits = edits::check(host, &edits).into_iter();
         let mut with_scripts = Vec::new();
         for (place, job) in set.iter().enumerate() {
             let verdict = match job.entity {
@@ -171,6 +179,10 @@ impl Plugin for Files {
                     }
                 },
                 ManagedFile::Declared(entity) => declared.check(entity, &mut answers.output(place)),
+                ManagedFile::Edit(edit) if edit.common.skipped.is_none() => {
+                    let checked = edits.next();
+                    checked.map_or(Verdict::Failed, |checked| edits::tell_checked(checked, &mut answers.output(place)))
+                }
                 _ => job.entity.check(host, job.mode, &mut answers.output(place)),
             };
             answers.end(place, verdict);

@@ -1,9 +1,8 @@
 //! Lines between two marker lines.
 
 use super::definition::{BlockDefinition, Ensure};
-use super::ledger::Plan;
+use super::ledger::{Draft, ItemIndex, Plan, Spot};
 use holo_plugin::definitions::Invalid;
-use std::ops::Range;
 
 impl BlockDefinition {
     /// Returns the block, with its marker lines; nothing if it is not to be there.
@@ -17,32 +16,36 @@ impl BlockDefinition {
         lines.map(|line| line.as_bytes().to_vec()).collect()
     }
 
-    /// Returns the lines from the last marker that begins the block to the one that ends it.
-    fn find(&self, lines: &[&[u8]]) -> Option<Range<usize>> {
+    /// Returns the lines from the last marker that begins the block to the one that ends it; none if there is no block.
+    fn find(&self, draft: &mut Draft) -> Vec<ItemIndex> {
         let [begin, end] = self.markers();
-        let start = lines.iter().rposition(|line| line.trim_ascii() == begin.as_bytes())?;
-        let length = lines.iter().skip(start).position(|line| line.trim_ascii() == end.as_bytes())?;
-        Some(start..start + length + 1)
+        let begins = draft.like(begin.as_bytes());
+        let begin = begins.into_iter().rfind(|&index| draft.line(index).trim_ascii() == begin.as_bytes());
+        let block = begin.and_then(|begin| Some((begin, draft.first_from(begin, end.as_bytes())?)));
+        block.map(|(begin, end)| draft.between(begin, end)).unwrap_or_default()
     }
 
     /// Returns true if the lines of a file are as they should be.
-    pub(super) fn holds(&self, lines: &[&[u8]]) -> bool {
-        let found = self.find(lines).and_then(|range| lines.get(range)).unwrap_or_default();
-        self.wanted() == found
+    pub(super) fn holds(&self, draft: &mut Draft) -> bool {
+        let found = self.find(draft);
+        self.is_wanted(draft, &found)
+    }
+
+    fn is_wanted(&self, draft: &Draft, found: &[ItemIndex]) -> bool {
+        self.wanted().iter().map(Vec::as_slice).eq(found.iter().map(|&index| draft.line(index)))
     }
 
     /// Returns the change that makes them so. A new block comes to `before`, if that is given, and else to its anchor.
-    pub(super) fn plan(&self, lines: &[&[u8]], before: Option<usize>) -> Result<Plan, Invalid> {
-        let (found, wanted) = (self.find(lines), self.wanted());
-        if self.holds(lines) {
+    pub(super) fn plan(&self, draft: &mut Draft, before: Option<Spot>) -> Result<Plan, Invalid> {
+        let (found, wanted) = (self.find(draft), self.wanted());
+        if self.is_wanted(draft, &found) {
             return Ok(Plan::default());
         }
-        let at = match (&found, before) {
-            (Some(found), _) => found.start,
+        let at = match (found.first(), before) {
+            (Some(&first), _) => Spot::Before(first),
             (None, Some(before)) => before,
-            (None, None) => self.shared().anchors.place(lines)?,
+            (None, None) => self.shared().anchors.place(draft)?,
         };
-        let insert = (!wanted.is_empty()).then_some((at, wanted));
-        Ok(Plan { hide: found.map(Iterator::collect).unwrap_or_default(), insert })
+        Ok(Plan { hide: found, insert: (!wanted.is_empty()).then_some((at, wanted)) })
     }
 }

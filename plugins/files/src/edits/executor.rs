@@ -1,30 +1,38 @@
-//! Makes edits, those of one file that follow one another together. The new content is on disk before it replaces the file in one step, with the
-//! same owner and mode.
+//! Applies edits. All edits of one file in a set are applied together: the file is read once, and replaced once. The new content is on disk
+//! before it replaces the file in one step, with the same owner and mode.
 
-mod group;
-
+use super::EditDefinition;
 use super::entity::EditEntity;
-use super::inspection::{FileError, Inspection, MAX_SIZE, Subject, mode_of};
-use super::outcome::{self, Outcome};
-use super::record::{FileRecord, Version};
+use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, Subject, mode_of, would_leave};
+use super::ledger::{Draft, Ledger};
+use super::outcome;
+use super::record::Version;
+use crate::overlay::Said;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Durability, Tree};
 use holo_plugin::Validation;
 use holo_plugin::{Applied, ForceTo, Host, Job, Output, SetAnswers, Shown};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-/// The suffix of a new file beside the one whose place it is going to take.
+/// The suffix of the new file until it replaces the old one.
 const TEMPORARY: &str = ".holonew";
-/// The mode of a file that is made.
+/// The mode of a file that did not exist.
 const NEW_MODE: u32 = 0o644;
 const NEW_SENSITIVE_MODE: u32 = 0o600;
-/// The maximal number of attempts to edit a file that is changed by others each time.
+/// The maximum number of attempts to edit a file that another process changes each time.
 const ATTEMPTS: usize = 5;
 
-/// Applies edits, in their order.
+/// An edit with its index in the set.
+type Indexed<'e> = (usize, Job<'e, EditEntity>);
+/// An edit with its result. Several edits may share an error.
+type Ended<'e> = (Indexed<'e>, Result<Applied, Rc<FileError>>);
+
+/// Applies edits, those of one file in the order of the set. If an attempt is repeated, edits are begun again.
 pub(crate) fn apply(host: &Host, set: &[Job<'_, EditEntity>], answers: &mut dyn SetAnswers) {
     match Executor::open(host) {
-        Ok(executor) => group::apply(&executor, set, answers),
+        Ok(executor) => executor.apply(set, answers),
         Err(error) => {
             for index in 0..set.len() {
                 answers.begin(index);
@@ -35,7 +43,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, EditEntity>], answers: &mut dyn 
     }
 }
 
-/// Says an error, and returns the end of an apply that it is the end of.
+/// Reports an error, and returns the result of the apply that it ended.
 fn tell(error: &FileError, output: &mut Output<'_>) -> Applied {
     if matches!(error, FileError::Changed) {
         return Applied::NeedsForce(ForceTo::Overwrite);
@@ -49,11 +57,30 @@ struct Executor<'a> {
     _held: std::os::fd::OwnedFd,
 }
 
-/// What has become of a file.
+/// The operation on an edit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    /// Makes it, or takes it back if it is an orphan.
+    Apply,
+    /// Takes it back in the file that it was made in before its path led to another one.
+    Leave,
+}
+
+/// The result of replacing a file.
 enum Replaced {
     Done,
-    /// Others have changed it since it was looked at.
+    /// The file was not replaced, because another process had changed it since it was read.
     Meanwhile,
+}
+
+/// The new state of a file.
+struct Wanted<'e> {
+    ledger: Ledger,
+    version: Version,
+    in_place: bool,
+    sensitive: bool,
+    /// The programs that must accept the content.
+    validations: BTreeMap<&'e [String], Validation<'e>>,
 }
 
 impl<'a> Executor<'a> {
@@ -64,100 +91,194 @@ impl<'a> Executor<'a> {
         Ok(Executor { inspection, _held: held })
     }
 
-    fn apply(&self, entity: &EditEntity, force: bool, output: &mut Output<'_>) -> Result<Applied, FileError> {
-        for _ in 0..ATTEMPTS {
-            let path = self.inspection.canonical(&entity.path)?;
-            self.recover(&path)?;
-            let subject = self.inspection.look_at(&path)?;
-            let left = self.inspection.would_leave(entity, &subject);
-            if let Some(left) = &left
-                && matches!(self.take_back(entity, left, force, output)?, Replaced::Meanwhile)
-            {
-                continue;
+    fn apply(&self, set: &[Job<'_, EditEntity>], answers: &mut dyn SetAnswers) {
+        let mut paths = CanonicalFiles::default();
+        let mut files: BTreeMap<PathBuf, Vec<Indexed<'_>>> = BTreeMap::new();
+        for (index, job) in set.iter().copied().enumerate() {
+            match paths.of(&job.entity.path, &self.inspection) {
+                Ok(path) => files.entry(path).or_default().push((index, job)),
+                Err(error) => {
+                    answers.begin(index);
+                    let applied = tell(&FileError::from(error), &mut answers.output(index));
+                    answers.end(index, applied);
+                }
             }
-            let Some(outcome) = self.inspection.outcome(&subject, entity)? else {
-                return self.without_file(entity, &subject);
+        }
+        for (path, group) in files {
+            self.apply_in(&path, group, answers);
+        }
+    }
+
+    /// Applies the edits of a file. Edits that were made in another file are taken back there first.
+    fn apply_in(&self, path: &Path, mut group: Vec<Indexed<'_>>, answers: &mut dyn SetAnswers) {
+        let mut leaving: BTreeMap<&Path, Vec<Indexed<'_>>> = BTreeMap::new();
+        for (index, job) in &group {
+            if let Some(other) = would_leave(job.entity, path) {
+                leaving.entry(other).or_default().push((*index, *job));
+            }
+        }
+        let mut left = BTreeMap::new();
+        for (other, leaving) in leaving {
+            let ended = self.edit(other, &leaving, Task::Leave, answers);
+            left.extend(ended.into_iter().map(|((index, _), end)| (index, end)));
+        }
+        let mut ended = Vec::new();
+        group.retain(|&indexed| match left.get(&indexed.0) {
+            Some(Err(error)) => {
+                ended.push((indexed, Err(Rc::clone(error))));
+                false
+            }
+            _ => true,
+        });
+        ended.extend(self.edit(path, &group, Task::Apply, answers));
+        for ((index, job), end) in ended {
+            let applied = match end {
+                Ok(Applied::Unchanged) if left.contains_key(&index) => self.applied(job.entity, path, true, true),
+                Ok(applied) => applied,
+                Err(error) => tell(&error, &mut answers.output(index)),
             };
-            if outcome.needs_force && !force {
-                return Err(FileError::Changed);
+            answers.end(index, applied);
+        }
+    }
+
+    /// Edits a file. Returns the result of each edit.
+    fn edit<'e>(&self, path: &Path, group: &[Indexed<'e>], task: Task, answers: &mut dyn SetAnswers) -> Vec<Ended<'e>> {
+        let failed = |error: FileError| -> Vec<Ended<'e>> {
+            let error = Rc::new(error);
+            group.iter().map(|&indexed| (indexed, Err(Rc::clone(&error)))).collect()
+        };
+        for _ in 0..ATTEMPTS {
+            let (mut ended, replaced) = match self.attempt(path, group, task, answers) {
+                Ok(attempted) => attempted,
+                Err(error) => return failed(error),
+            };
+            let error = match replaced {
+                Ok(Replaced::Done) => return ended,
+                Ok(Replaced::Meanwhile) => continue,
+                // Only the edits with which the content is rejected may fail, so they are searched for by halving.
+                Err(FileError::Invalid(_)) if group.len() > 1 => {
+                    let (first, second) = group.split_at(group.len() / 2);
+                    let mut ended = self.edit(path, first, task, answers);
+                    ended.extend(self.edit(path, second, task, answers));
+                    return ended;
+                }
+                Err(error) => Rc::new(error),
+            };
+            for (_, end) in ended.iter_mut().filter(|(_, end)| end.is_ok()) {
+                *end = Err(Rc::clone(&error));
             }
-            let changes = outcome.ledger.text() != subject.ledger.text();
-            let version = version(&subject, &outcome, entity);
-            if let Replaced::Done = self.put(entity, &subject, version, &outcome, output)? {
-                return Ok(self.told(entity, &subject, changes || left.is_some()));
-            }
+            return ended;
         }
-        Err(FileError::Changed)
+        failed(FileError::Changed)
     }
 
-    /// Removes what a killed run has left beside a file: a part of what it was about to be, or what it was. If it is neither, others have
-    /// saved it at the moment when it was replaced, and it comes back.
-    fn recover(&self, path: &Path) -> Result<(), FileError> {
-        let Some(record) = self.inspection.records.of(path)?.filter(FileRecord::has_intent) else { return Ok(()) };
-        let place = self.inspection.root.place(path);
-        let temporary = place.temporary(TEMPORARY);
-        let Some(left) = Snapshot::of_any_owner(&temporary, MAX_SIZE)? else { return Ok(()) };
-        if record.has_begun(&left.content) || record.now.content() == left.content {
-            temporary.remove()?;
-        } else {
-            temporary.rename_to(&place)?;
-        }
-        Ok(Durability::Each.sync([], [&place])?)
-    }
-
-    /// Returns the end of an entity whose file does not exist and is not to be made.
-    fn without_file(&self, entity: &EditEntity, subject: &Subject) -> Result<Applied, FileError> {
-        if entity.definition.as_ref().is_some_and(super::EditDefinition::is_absence) {
-            return Ok(Applied::Unchanged);
-        }
-        Err(FileError::Missing(self.inspection.shown(&subject.path)))
-    }
-
-    fn told(&self, entity: &EditEntity, subject: &Subject, changes: bool) -> Applied {
-        let shown = self.inspection.shown(&subject.path);
-        match (&entity.definition, &subject.found) {
-            (None, _) if !changes => Applied::Changed(vec![format!("forgot {}", entity.id)]),
-            (None, _) => Applied::Changed(vec![format!("took back the edit of {shown}")]),
-            (Some(_), _) if !changes => Applied::Unchanged,
-            (Some(_), None) => Applied::Changed(vec![format!("made {shown}")]),
-            (Some(_), Some(_)) => Applied::Changed(vec![format!("edited {shown}")]),
-        }
-    }
-
-    /// Takes an edit back in a file that it is not about any more.
-    fn take_back(
+    /// Makes one attempt to edit a file. Returns the result of each edit if the file is replaced, and whether it was.
+    fn attempt<'e>(
         &self,
-        entity: &EditEntity,
         path: &Path,
-        force: bool,
-        output: &mut Output<'_>,
-    ) -> Result<Replaced, FileError> {
-        self.recover(path)?;
-        let subject = self.inspection.look_at(path)?;
-        let outcome = outcome::take_back(&subject.ledger, &entity.id);
-        if outcome.needs_force && !force {
-            return Err(FileError::Changed);
+        group: &[Indexed<'e>],
+        task: Task,
+        answers: &mut dyn SetAnswers,
+    ) -> Result<(Vec<Ended<'e>>, Result<Replaced, FileError>), FileError> {
+        let subject = self.recovered(path)?;
+        let (mut draft, mut made) = (Draft::from(&subject.ledger), subject.record.now.made());
+        let mut exists = subject.found.is_some();
+        let (mut in_place, mut sensitive) = (false, false);
+        let mut validations = BTreeMap::new();
+        let mut ended: Vec<Ended<'_>> = Vec::with_capacity(group.len());
+        for &(index, job) in group {
+            let entity = job.entity;
+            (in_place, sensitive) = (in_place || entity.in_place, sensitive || entity.sensitive);
+            let outcome = match task {
+                Task::Apply => self.inspection.edit(&mut draft, &FileState { path, exists, made: &made }, entity),
+                Task::Leave => Ok(Some(outcome::take_back(&mut draft, &entity.id))),
+            };
+            let end = match outcome {
+                Ok(Some(outcome)) if outcome.needs_force && !job.mode.force => {
+                    draft.roll_back();
+                    Err(FileError::Changed)
+                }
+                Ok(Some(outcome)) => {
+                    draft.commit();
+                    if task == Task::Apply && entity.definition.is_some() {
+                        made.add(entity);
+                    }
+                    if let Some(validation) = validation(entity).filter(|_| outcome.changes) {
+                        validations.insert(validation.command.words(), validation);
+                    }
+                    let applied = self.applied(entity, path, outcome.changes, exists);
+                    exists |= outcome.changes;
+                    Ok(applied)
+                }
+                Ok(None) if entity.definition.as_ref().is_some_and(EditDefinition::is_absence) => {
+                    Ok(Applied::Unchanged)
+                }
+                Ok(None) => Err(FileError::Missing(self.inspection.shown(path))),
+                Err(error) => Err(error),
+            };
+            ended.push(((index, job), end.map_err(Rc::new)));
         }
-        let version = subject.record.now.with(&outcome.ledger, None);
-        self.put(entity, &subject, version, &outcome, output)
+        if ended.iter().all(|(_, end)| end.is_err()) {
+            return Ok((ended, Ok(Replaced::Done)));
+        }
+        let changing = ended.iter().filter(|(_, end)| end.as_ref().is_ok_and(|end| *end != Applied::Unchanged));
+        let changing: Vec<usize> = changing.map(|((index, _), _)| *index).collect();
+        answers.hold_back();
+        changing.iter().for_each(|&index| answers.begin(index));
+        answers.flush();
+        let ledger = Ledger::from(&draft);
+        let version = Version::new(subject.record.now.created, made, &ledger);
+        let wanted = Wanted { ledger, version, in_place, sensitive, validations };
+        // The output of programs belongs to the first edit that makes a change.
+        let mut said = Said::default();
+        let replaced = self.put(&subject, wanted, &mut Output::new(&mut said));
+        let is_repeated = matches!(replaced, Err(FileError::Invalid(_))) && group.len() > 1;
+        if let Some(&first) = changing.first().filter(|_| !is_repeated) {
+            said.repeat(&mut answers.output(first));
+        }
+        Ok((ended, replaced))
     }
 
-    /// Puts what a file is to be in its place, and records that.
-    fn put(
-        &self,
-        entity: &EditEntity,
-        subject: &Subject,
-        version: Version,
-        outcome: &Outcome,
-        output: &mut Output<'_>,
-    ) -> Result<Replaced, FileError> {
+    /// Reads a file, after removing the temporary file that a killed run left next to it: a part of the new content, or the old content. Any
+    /// other content was saved by another process at the moment of the replacement, and is restored.
+    fn recovered(&self, path: &Path) -> Result<Subject, FileError> {
+        let kept = self.inspection.records.of(path)?;
+        if let Some(record) = kept.as_ref().filter(|record| record.has_intent()) {
+            let place = self.inspection.root.place(path);
+            let temporary = place.temporary(TEMPORARY);
+            if let Some(left) = Snapshot::of_any_owner(&temporary, MAX_SIZE)? {
+                if record.has_begun(&left.content) || record.now.content() == left.content {
+                    temporary.remove()?;
+                } else {
+                    temporary.rename_to(&place)?;
+                }
+                Durability::Each.sync([], [&place])?;
+            }
+        }
+        self.inspection.look_at_recorded(path, kept)
+    }
+
+    /// Returns the result of an edit that could be applied.
+    fn applied(&self, entity: &EditEntity, path: &Path, changes: bool, exists: bool) -> Applied {
+        let shown = self.inspection.shown(path);
+        match (&entity.definition, changes) {
+            (None, false) => Applied::Changed(vec![format!("forgot {}", entity.id)]),
+            (None, true) => Applied::Changed(vec![format!("took back the edit of {shown}")]),
+            (Some(_), false) => Applied::Unchanged,
+            (Some(_), true) if !exists => Applied::Changed(vec![format!("made {shown}")]),
+            (Some(_), true) => Applied::Changed(vec![format!("edited {shown}")]),
+        }
+    }
+
+    /// Replaces a file with its new content, and updates its record.
+    fn put(&self, subject: &Subject, wanted: Wanted<'_>, output: &mut Output<'_>) -> Result<Replaced, FileError> {
         let records = &self.inspection.records;
         let mut record = subject.record.clone();
-        let content = outcome.ledger.text().content();
+        let content = wanted.ledger.text().content();
         let is_same = subject.found.as_ref().is_some_and(|found| found.content == content);
-        let goes = version.is_untouched() && version.created && content.is_empty();
-        if (is_same && !goes) || (subject.found.is_none() && version.is_untouched()) {
-            record.settle(version);
+        let goes = wanted.version.is_untouched() && wanted.version.created && content.is_empty();
+        if (is_same && !goes) || (subject.found.is_none() && wanted.version.is_untouched()) {
+            record.settle(wanted.version);
             let is_kept = match &subject.kept {
                 Some(kept) => *kept == record,
                 None => record.now.is_untouched(),
@@ -168,56 +289,45 @@ impl<'a> Executor<'a> {
             return Ok(Replaced::Done);
         }
         if !goes {
-            self.validate(entity, subject, &content, output)?;
+            for validation in wanted.validations.values() {
+                let validation = Validation { sensitive: wanted.sensitive, ..*validation };
+                let validated = validation.run(&subject.path, &content, self.inspection.host, output);
+                validated.map_err(FileError::Invalid)?;
+            }
         }
-        self.keep_replaced(entity, subject, output);
-        record.intend(&subject.ledger, version.clone());
+        if !wanted.sensitive {
+            self.keep_replaced(subject, output);
+        }
+        record.intend(&subject.ledger, wanted.version.clone());
         records.keep(&record)?;
-        if !self.replace(entity, subject, &content, goes)? {
+        if !self.replace(subject, &wanted, &content, goes)? {
             record.settle(subject.record.now.clone());
             records.keep(&record)?;
             return Ok(Replaced::Meanwhile);
         }
-        record.settle(version);
+        record.settle(wanted.version);
         records.keep(&record)?;
         Ok(Replaced::Done)
     }
 
-    /// Replaces a file, or removes it; returns false if it is another one than was found.
-    fn replace(&self, entity: &EditEntity, subject: &Subject, content: &[u8], goes: bool) -> Result<bool, FileError> {
+    /// Replaces or removes a file. Returns false if another process has changed it since it was read.
+    fn replace(&self, subject: &Subject, wanted: &Wanted<'_>, content: &[u8], goes: bool) -> Result<bool, FileError> {
         let absent = Snapshot::absent(rustix::process::geteuid().as_raw());
         let found = subject.found.as_ref().unwrap_or(&absent);
         if goes {
             return Ok(found.remove(&subject.place)?);
         }
-        if entity.in_place && subject.found.is_some() {
+        if wanted.in_place && subject.found.is_some() {
             return Ok(found.overwrite(&subject.place, content)?);
         }
-        let new_mode = if entity.sensitive { NEW_SENSITIVE_MODE } else { NEW_MODE };
+        let new_mode = if wanted.sensitive { NEW_SENSITIVE_MODE } else { NEW_MODE };
         let mode = if subject.found.is_some() { mode_of(subject) } else { new_mode };
         let temporary = subject.place.temporary(TEMPORARY);
         Ok(found.replace(&subject.place, &temporary, content, mode)?.is_some())
     }
 
-    fn validate(
-        &self,
-        entity: &EditEntity,
-        subject: &Subject,
-        content: &[u8],
-        output: &mut Output<'_>,
-    ) -> Result<(), FileError> {
-        let Some(command) = entity.definition.as_ref().and_then(|edit| edit.shared().validate) else {
-            return Ok(());
-        };
-        let validation = Validation { command, sensitive: entity.sensitive, timeout: entity.timeout };
-        validation.run(&subject.path, content, self.inspection.host, output).map_err(FileError::Invalid)
-    }
-
-    /// Keeps the file as it was for the record of the run.
-    fn keep_replaced(&self, entity: &EditEntity, subject: &Subject, output: &mut Output<'_>) {
-        if entity.sensitive {
-            return;
-        }
+    /// Keeps the old file for the history of the run.
+    fn keep_replaced(&self, subject: &Subject, output: &mut Output<'_>) {
         let before = || {
             let shown = |found: &Snapshot| Shown::File { content: found.content.clone(), mode: mode_of(subject) };
             Ok::<_, FileError>(subject.found.as_ref().map(shown))
@@ -226,7 +336,8 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Returns what is known of a file once an entity is applied.
-fn version(subject: &Subject, outcome: &Outcome, entity: &EditEntity) -> Version {
-    subject.record.now.with(&outcome.ledger, entity.definition.as_ref().map(|_| entity))
+/// Returns the program that must accept the new content, if the edit names one.
+fn validation(entity: &EditEntity) -> Option<Validation<'_>> {
+    let command = entity.definition.as_ref()?.shared().validate?;
+    Some(Validation { command, sensitive: entity.sensitive, timeout: entity.timeout })
 }

@@ -1,15 +1,16 @@
 //! Looking at edited files: what is known of them, what has to be done, and what others have changed.
 
 use super::entity::EditEntity;
-use super::ledger::Ledger;
+use super::ledger::{Draft, Ledger};
 use super::outcome::{self, EditError, Outcome};
-use super::record::{FileRecord, Records, Version};
+use super::record::{FileRecord, MadeEdits, Records, Version};
 use super::text::Text;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Links, PathError, PathHandle, Tree};
 use holo_plugin::ValidationError;
 use holo_plugin::origins::Traced;
-use holo_plugin::{FilePair, ForceTo, Host, Origin, Preview, SENSITIVE, Shown, Span, Verdict};
+use holo_plugin::{FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, Verdict};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ pub(super) struct Inspection<'a> {
 }
 
 /// A file as it is, and what is known of its lines.
+#[derive(Debug)]
 pub(super) struct Subject {
     /// The path without symlinks.
     pub(super) path: PathBuf,
@@ -57,6 +59,35 @@ pub(super) struct Subject {
     pub(super) kept: Option<FileRecord>,
     /// The lines, with what others have changed.
     pub(super) ledger: Ledger,
+}
+
+/// A file that is looked at for several edits.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) subject: Subject,
+    made: MadeEdits,
+    draft: Draft,
+    /// The same without the edits that nothing defines any more, as soon as that is needed.
+    without_orphans: Option<Draft>,
+}
+
+impl From<Subject> for Looked {
+    fn from(subject: Subject) -> Looked {
+        let (made, draft) = (subject.record.now.made(), Draft::from(&subject.ledger));
+        Looked { subject, made, draft, without_orphans: None }
+    }
+}
+
+/// What decides about the next edit of a file, beside its lines.
+pub(super) struct FileState<'a> {
+    pub(super) path: &'a Path,
+    pub(super) exists: bool,
+    pub(super) made: &'a MadeEdits,
+}
+
+/// Returns the file in which an edit was made, if that is another one than it is about now.
+pub(super) fn would_leave<'e>(entity: &'e EditEntity, path: &Path) -> Option<&'e Path> {
+    entity.made_in.as_deref().filter(|made_in| *made_in != path)
 }
 
 impl<'a> Inspection<'a> {
@@ -72,12 +103,16 @@ impl<'a> Inspection<'a> {
 
     /// Looks at a file, given its path without symlinks.
     pub(super) fn look_at(&self, path: &Path) -> Result<Subject, FileError> {
+        self.look_at_recorded(path, self.records.of(path)?)
+    }
+
+    /// Looks at a file with this record.
+    pub(super) fn look_at_recorded(&self, path: &Path, kept: Option<FileRecord>) -> Result<Subject, FileError> {
         let place = self.root.place(path);
         let found = Snapshot::of_any_owner(&place, MAX_SIZE)?;
         let text = Text::parse(found.as_ref().map(|found| found.content.as_slice()).unwrap_or_default());
         let untouched = || FileRecord::new(path, &Ledger::new(&text), found.is_none());
         // Of a file that was removed, nothing is left to be put back.
-        let kept = self.records.of(path)?;
         let record = kept.clone().filter(|_| found.is_some()).unwrap_or_else(untouched);
         let is_torn = found.as_ref().is_some_and(|found| record.is_torn(&found.content));
         let record = recovered(record, if is_torn { None } else { Some(&text) });
@@ -88,25 +123,37 @@ impl<'a> Inspection<'a> {
         Ok(Subject { path: path.to_owned(), place, found, record, kept, ledger })
     }
 
-    /// Returns the lines that a file has once an entity is applied; nothing if there is no file, and none is to be made.
-    pub(super) fn outcome(&self, subject: &Subject, entity: &EditEntity) -> Result<Option<Outcome>, FileError> {
+    /// Makes an edit in a draft of a file, or takes it back; nothing if there is no file, and none is to be made. An edit that cannot be made
+    /// leaves the draft as it was.
+    pub(super) fn edit(
+        &self,
+        draft: &mut Draft,
+        file: &FileState<'_>,
+        entity: &EditEntity,
+    ) -> Result<Option<Outcome>, FileError> {
         let Some(definition) = &entity.definition else {
-            return Ok(Some(outcome::take_back(&subject.ledger, &entity.id)));
+            return Ok(Some(outcome::take_back(draft, &entity.id)));
         };
-        if let Some(claim) = entity.run.claims(self.host).conflict(&subject.path, false) {
-            return Err(FileError::Claimed(self.shown(&subject.path), entity.id.clone(), claim.shown()));
+        if let Some(claim) = entity.run.claims(self.host).conflict(file.path, false) {
+            return Err(FileError::Claimed(self.shown(file.path), entity.id.clone(), claim.shown()));
         }
-        if subject.found.is_none() && !definition.shared().create {
+        if !file.exists && !definition.shared().create {
             return Ok(None);
         }
-        let is_known = subject.record.now.knows(&entity.id, &entity.fingerprint());
-        let made = outcome::make(&subject.ledger, &entity.id, definition, is_known);
-        Ok(Some(made.map_err(|error| FileError::Edit(self.shown(&subject.path), error))?))
+        let made = outcome::make(draft, &entity.id, definition, file.made.knows(entity));
+        made.map(Some).map_err(|error| {
+            draft.roll_back();
+            FileError::Edit(self.shown(file.path), error)
+        })
     }
 
-    pub(super) fn verdict(&self, entity: &EditEntity) -> Result<Verdict, FileError> {
-        let (subject, outcome) = self.expected(entity)?;
-        let shown = self.shown(&subject.path);
+    /// Returns the effect of applying an entity.
+    pub(super) fn verdict(&self, looked: &mut Looked, entity: &EditEntity) -> Result<Verdict, FileError> {
+        let is_missing = looked.subject.found.is_none();
+        let moves = would_leave(entity, &looked.subject.path).is_some();
+        let shown = self.shown(&looked.subject.path);
+        let (draft, outcome) = self.expected(looked, entity)?;
+        draft.roll_back();
         let Some(outcome) = outcome else {
             let ensures_absence = entity.definition.as_ref().is_some_and(super::EditDefinition::is_absence);
             return Ok(match ensures_absence {
@@ -115,94 +162,147 @@ impl<'a> Inspection<'a> {
                 false => Verdict::WouldChange(vec![format!("would edit {shown}, which does not exist yet")]),
             });
         };
-        let moves = self.would_leave(entity, &subject);
         if outcome.needs_force {
             return Ok(Verdict::NeedsForce(ForceTo::Overwrite));
         }
-        if outcome.ledger.text() == subject.ledger.text() && moves.is_none() {
+        if !outcome.changes && !moves {
             return Ok(if entity.definition.is_none() {
                 Verdict::WouldChange(vec![format!("would forget {}", entity.id)])
             } else {
                 Verdict::InDesiredState
             });
         }
-        let word = match (&entity.definition, &subject.found) {
-            (None, _) => "take back the edit of",
-            (_, None) => "make",
-            _ => "edit",
+        let word = match &entity.definition {
+            None => "take back the edit of",
+            Some(_) if is_missing => "make",
+            Some(_) => "edit",
         };
         Ok(Verdict::WouldChange(vec![format!("would {word} {shown}")]))
     }
 
-    /// Returns the file in which the edit was made and is not to be any more.
-    pub(super) fn would_leave(&self, entity: &EditEntity, subject: &Subject) -> Option<PathBuf> {
-        entity.made_in.clone().filter(|path| *path != subject.path)
-    }
-
-    /// Returns the file and its lines once an entity is applied, and those before it that nothing defines any more.
-    fn expected(&self, entity: &EditEntity) -> Result<(Subject, Option<Outcome>), FileError> {
-        let mut subject = self.look_at(&self.canonical(&entity.path)?)?;
-        for orphan in &entity.orphans {
-            let without = outcome::take_back(&subject.ledger, orphan);
-            if !without.needs_force {
-                subject.ledger = without.ledger;
-            }
-        }
-        let outcome = self.outcome(&subject, entity)?;
-        Ok((subject, outcome))
+    /// Returns the draft of a file in which an entity is applied, after those that nothing defines any more. It has to be rolled back.
+    fn expected<'l>(
+        &self,
+        looked: &'l mut Looked,
+        entity: &EditEntity,
+    ) -> Result<(&'l mut Draft, Option<Outcome>), FileError> {
+        let Looked { subject, made, draft, without_orphans } = looked;
+        let draft = match &*entity.orphans {
+            [] => draft,
+            orphans => without_orphans.get_or_insert_with(|| {
+                let mut draft = Draft::from(&subject.ledger);
+                for orphan in orphans {
+                    match outcome::take_back(&mut draft, orphan).needs_force {
+                        true => draft.roll_back(),
+                        false => draft.commit(),
+                    }
+                }
+                draft
+            }),
+        };
+        let file = FileState { path: &subject.path, exists: subject.found.is_some(), made };
+        let outcome = self.edit(draft, &file, entity)?;
+        Ok((draft, outcome))
     }
 
     /// Returns what the edit's lines were when it was made, and what is there.
-    pub(super) fn difference(&self, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
-        let subject = self.look_at(&self.canonical(&entity.path)?)?;
-        let made = subject.ledger.with_own_lines(&entity.id).text();
-        if entity.sensitive || made == subject.ledger.text() {
+    pub(super) fn difference(&self, looked: &mut Looked, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
+        let Looked { subject, draft, .. } = looked;
+        if entity.sensitive || !draft.has_lost(&entity.id) {
             return Ok(None);
         }
+        draft.restore_own(&entity.id);
+        let made = draft.changes_text().then(|| draft.text());
+        draft.roll_back();
+        let Some(made) = made else { return Ok(None) };
         let preview = Preview::new(self.host, entity.id.as_bytes())?;
         let copy = preview.from(Path::new("file"));
-        Shown::File { content: made.content(), mode: mode_of(&subject) }.write(&copy)?;
+        Shown::File { content: made.content(), mode: mode_of(subject) }.write(&copy)?;
         Ok(Some(FilePair::new(copy, self.host.below_root(&subject.path)).with_applied_label(&entity.id)))
     }
 
-    pub(super) fn preview(&self, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
-        let (subject, outcome) = self.expected(entity)?;
-        let Some(outcome) = outcome.filter(|outcome| outcome.ledger.text() != subject.ledger.text()) else {
-            return Ok(None);
-        };
+    pub(super) fn preview(&self, looked: &mut Looked, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
+        let (mode, exists) = (mode_of(&looked.subject), looked.subject.found.is_some());
+        let live = self.host.below_root(&looked.subject.path);
+        let (draft, outcome) = self.expected(looked, entity)?;
+        let after = outcome.filter(|outcome| outcome.changes).map(|_| draft.text());
+        draft.roll_back();
+        let Some(after) = after else { return Ok(None) };
         let (preview, below) = (Preview::new(self.host, entity.id.as_bytes())?, Path::new("file"));
-        let live = self.host.below_root(&subject.path);
         let shown = |content: Vec<u8>| match entity.sensitive {
             true => Shown::File { content: SENSITIVE.to_vec(), mode: 0 },
-            false => Shown::File { content, mode: mode_of(&subject) },
+            false => Shown::File { content, mode },
         };
-        shown(outcome.ledger.text().content()).write(&preview.to(below))?;
-        if subject.found.is_some() {
-            shown(subject.ledger.text().content()).write(&preview.from(below))?;
+        shown(after.content()).write(&preview.to(below))?;
+        if exists {
+            shown(draft.text().content()).write(&preview.from(below))?;
         }
         Ok(Some(FilePair::new(preview.from(below), preview.to(below)).with_from_label(live.as_os_str().as_bytes())))
     }
 
     /// Returns the origins of all lines of the file, in whichever edits they are.
-    pub(super) fn blame(&self, entity: &EditEntity) -> Result<Option<Vec<Span>>, FileError> {
-        let subject = self.look_at(&self.canonical(&entity.path)?)?;
-        let Some(found) = subject.found.filter(|_| !entity.sensitive) else { return Ok(None) };
-        let makers = subject.ledger.makers();
+    pub(super) fn blame(&self, looked: &Looked, entity: &EditEntity) -> Option<Vec<Span>> {
+        let Subject { found, ledger, .. } = &looked.subject;
+        let found = found.as_ref().filter(|_| !entity.sensitive)?;
+        let makers = ledger.makers();
         let origin = |edit: &str| match entity.run.locations.get(edit) {
             Some(location) => Origin::Resource { path: location.path().to_owned(), line: location.line() },
             None => Origin::Other(edit.into()),
         };
-        let changed: Vec<bool> = subject.ledger.changed();
-        let traced = Traced::new(found.content, |index, _| match makers.get(index).copied().flatten() {
+        let changed: Vec<bool> = ledger.changed();
+        let traced = Traced::new(found.content.clone(), |index, _| match makers.get(index).copied().flatten() {
             Some(edit) => origin(edit),
             None if changed.get(index) == Some(&true) => Origin::Edited,
             None => Origin::Base,
         });
-        Ok(Some(traced.into_spans()))
+        Some(traced.into_spans())
     }
 
     pub(super) fn shown(&self, path: &Path) -> String {
         self.host.below_root(path).display().to_string()
+    }
+}
+
+/// Returns the effect of applying each of several edits, or an error. Each file is read once.
+pub(crate) fn check(host: &Host, entities: &[&EditEntity]) -> Vec<Result<Verdict, String>> {
+    let inspection = match Inspection::open(host) {
+        Ok(inspection) => inspection,
+        Err(error) => return entities.iter().map(|_| Err(error.to_string())).collect(),
+    };
+    let mut files: HashMap<PathBuf, Result<Looked, String>> = HashMap::new();
+    let mut paths = CanonicalFiles::default();
+    let check = |entity: &&EditEntity| {
+        let path = paths.of(&entity.path, &inspection).map_err(|error| error.to_string())?;
+        let file = files
+            .entry(path.clone())
+            .or_insert_with(|| inspection.look_at(&path).map(Looked::from).map_err(|error| error.to_string()));
+        let verdict = inspection.verdict(file.as_mut().map_err(|error| error.clone())?, entity);
+        verdict.map_err(|error| error.to_string())
+    };
+    entities.iter().map(check).collect()
+}
+
+/// Says what is wrong on `output`, and returns the effect of applying an edit.
+pub(crate) fn tell_checked(checked: Result<Verdict, String>, output: &mut Output<'_>) -> Verdict {
+    checked.unwrap_or_else(|error| {
+        output.error(format!("skipping target: {error}"));
+        Verdict::Failed
+    })
+}
+
+/// The paths without symlinks of the files that a set of edits is about.
+#[derive(Default)]
+pub(super) struct CanonicalFiles(HashMap<PathBuf, PathBuf>);
+
+impl CanonicalFiles {
+    /// Returns that of a path.
+    pub(super) fn of(&mut self, path: &Path, inspection: &Inspection<'_>) -> Result<PathBuf, PathError> {
+        if let Some(found) = self.0.get(path) {
+            return Ok(found.clone());
+        }
+        let found = inspection.canonical(path)?;
+        self.0.insert(path.to_owned(), found.clone());
+        Ok(found)
     }
 }
 

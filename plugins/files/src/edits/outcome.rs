@@ -1,8 +1,7 @@
 //! The lines that a file has once an edit is made in it, or taken back.
 
 use super::EditDefinition;
-use super::ini;
-use super::ledger::{Ledger, Place, SharedLine};
+use super::ledger::{Draft, Ledger, SharedLine, Spot};
 use super::text::Text;
 use holo_plugin::definitions::Invalid;
 
@@ -20,10 +19,11 @@ pub(super) enum EditError {
     Shared(SharedLine),
 }
 
-/// The lines of a file as an edit leaves them.
-#[derive(Debug, PartialEq, Eq)]
+/// The effect of an edit on a draft. It can be [reverted](Draft::roll_back) until it is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    pub(super) ledger: Ledger,
+    /// True if the text of the file is another one.
+    pub(super) changes: bool,
     /// True if something would be lost that others have made of the edit's own lines.
     pub(super) needs_force: bool,
 }
@@ -33,42 +33,42 @@ pub(super) fn follow(ledger: &mut Ledger, current: &Text) {
     ledger.follow(current, &|edit| edit.starts_with(WHOLE));
 }
 
-/// Returns the lines once an edit is made; `is_known` says that it was made so before.
+/// Makes an edit; `is_known` says that it was made so before.
 ///
 /// # Errors
 /// If another edit is in the way.
 pub(super) fn make(
-    ledger: &Ledger,
+    draft: &mut Draft,
     id: &str,
     definition: &EditDefinition,
     is_known: bool,
 ) -> Result<Outcome, EditError> {
-    if is_known && definition.holds(&ledger.lines())? {
-        return Ok(Outcome { ledger: ledger.clone(), needs_force: false });
+    if is_known && definition.holds(draft)? {
+        return Ok(Outcome::default());
     }
-    let mut made = ledger.clone();
-    let before = undo(&mut made, id);
-    let plan = definition.plan(&made.lines(), before.map(|before| before.line))?;
-    made.make(id, plan, before).map_err(EditError::Shared)?;
-    Ok(outcome(ledger, made, id))
+    let was_changed = draft.is_changed(id);
+    let before = undo(draft, id);
+    let visible = before.map(|before| draft.visible_from(before));
+    let plan = definition.plan(draft, visible)?;
+    draft.make(id, plan, before).map_err(EditError::Shared)?;
+    Ok(outcome(draft, was_changed))
 }
 
-/// Returns the lines once an edit is taken back.
-pub(super) fn take_back(ledger: &Ledger, id: &str) -> Outcome {
-    let mut without = ledger.clone();
-    undo(&mut without, id);
-    outcome(ledger, without, id)
+/// Takes an edit back.
+pub(super) fn take_back(draft: &mut Draft, id: &str) -> Outcome {
+    let was_changed = draft.is_changed(id);
+    undo(draft, id);
+    outcome(draft, was_changed)
 }
 
-/// Takes an edit back with what others have made of its lines; returns the place where it was.
-fn undo(ledger: &mut Ledger, id: &str) -> Option<Place> {
-    ledger.drop_changes(id);
-    ledger.take_back(id, &|line, below| if id.starts_with(LED) { ini::led(line, below) } else { None })
+/// Takes an edit back with what others have made of its lines; returns the position where it was.
+fn undo(draft: &mut Draft, id: &str) -> Option<Spot> {
+    draft.take_back(id, id.starts_with(LED))
 }
 
-fn outcome(before: &Ledger, after: Ledger, id: &str) -> Outcome {
-    let needs_force = before.is_changed(id) && before.text() != after.text();
-    Outcome { ledger: after, needs_force }
+fn outcome(draft: &Draft, was_changed: bool) -> Outcome {
+    let changes = draft.changes_text();
+    Outcome { changes, needs_force: was_changed && changes }
 }
 
 #[cfg(test)]

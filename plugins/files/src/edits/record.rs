@@ -4,9 +4,10 @@ use super::entity::EditEntity;
 use super::ledger::{Ledger, Segments};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::tracked::EditedFiles;
-use holo_change::{PathError, Tree, is_between};
+use holo_change::{PathError, Stamp, Tree, is_between};
 use holo_plugin::{EntityReport, Host, Output, Text};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The record of a file.
@@ -48,6 +49,44 @@ struct MadeEdit {
     in_place: bool,
 }
 
+/// The edits that are made in a file, by their IDs.
+#[derive(Clone, Debug)]
+pub(super) struct MadeEdits(BTreeMap<String, Remembered<MadeEdit>>);
+
+impl MadeEdits {
+    /// Returns true if an edit was made by its definition as it is.
+    pub(super) fn knows(&self, entity: &EditEntity) -> bool {
+        self.0.get(&entity.id).is_some_and(|edit| edit.base.definition == entity.fingerprint())
+    }
+
+    /// Adds an edit that is made now.
+    pub(super) fn add(&mut self, entity: &EditEntity) {
+        let (definition, sensitive, in_place) = (entity.fingerprint().to_owned(), entity.sensitive, entity.in_place);
+        let made = MadeEdit { definition, sensitive, in_place };
+        if self.0.get(&entity.id).is_some_and(|known| known.base == made) {
+            return;
+        }
+        let mut report = entity.to_report();
+        // The entities that it came after are gone.
+        report.edges.after.clear();
+        self.0.insert(entity.id.clone(), Remembered::new(&report, made));
+    }
+}
+
+/// The record of an edit.
+pub(super) struct RecordedEdit<'a>(&'a Remembered<MadeEdit>);
+
+impl RecordedEdit<'_> {
+    pub(super) fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// Returns its report, as of an orphan.
+    pub(super) fn report(&self) -> EntityReport {
+        self.0.orphan_report()
+    }
+}
+
 /// The records of all edited files.
 pub(super) struct Records(BaseStore);
 
@@ -63,6 +102,11 @@ impl Records {
 
     pub(super) fn of(&self, path: &Path) -> Result<Option<FileRecord>, PathError> {
         Ok(self.0.recall::<FileRecord>(&EditedFiles::record_id(path))?.map(|remembered| remembered.base))
+    }
+
+    /// Returns the stamp of a file's record, by which a change of it is seen.
+    pub(super) fn stamp(&self, path: &Path) -> Result<Option<Stamp>, PathError> {
+        self.0.stamp(&EditedFiles::record_id(path))
     }
 
     /// Removes what killed runs have left.
@@ -112,7 +156,7 @@ impl FileRecord {
 
     /// Says that the file, which has these lines, is about to become this.
     pub(super) fn intend(&mut self, ledger: &Ledger, next: Version) {
-        (self.now, self.next) = (self.now.with(ledger, None), Some(next));
+        (self.now, self.next) = (Version::new(self.now.created, self.now.made(), ledger), Some(next));
     }
 
     /// Says that the file is this.
@@ -129,15 +173,13 @@ impl FileRecord {
         self.next.is_some()
     }
 
-    /// Returns the reports of the edits, as of orphans.
-    pub(super) fn reports(&self) -> Vec<EntityReport> {
-        let mut reports: Vec<EntityReport> = Vec::new();
-        for report in self.versions().flat_map(|version| &version.edits).map(Remembered::orphan_report) {
-            if reports.iter().all(|known| known.id != report.id) {
-                reports.push(report);
-            }
+    /// Returns the edits, each once.
+    pub(super) fn edits(&self) -> impl Iterator<Item = RecordedEdit<'_>> {
+        let mut edits: BTreeMap<&str, &Remembered<MadeEdit>> = BTreeMap::new();
+        for edit in self.versions().flat_map(|version| &version.edits) {
+            edits.entry(&edit.id).or_insert(edit);
         }
-        reports
+        edits.into_values().map(RecordedEdit)
     }
 
     /// Returns true if the file is written to, and not replaced.
@@ -167,22 +209,16 @@ impl Version {
         self.lines.clone().into()
     }
 
-    /// Returns true if an edit was made by this definition.
-    pub(super) fn knows(&self, id: &str, definition: &str) -> bool {
-        self.edits.iter().any(|edit| edit.id == id && edit.base.definition == definition)
+    /// Returns the edits that are made, by their IDs.
+    pub(super) fn made(&self) -> MadeEdits {
+        MadeEdits(self.edits.iter().map(|edit| (edit.id.clone(), edit.clone())).collect())
     }
 
-    /// Returns the same with other lines: all edits that have to do with one of them stay known, and one that is made.
-    pub(super) fn with(&self, ledger: &Ledger, made: Option<&EditEntity>) -> Version {
-        let mut edits = self.edits.clone();
-        if let Some(entity) = made {
-            let (definition, sensitive, in_place) = (entity.fingerprint(), entity.sensitive, entity.in_place);
-            edits.retain(|known| known.id != entity.id);
-            edits.push(Remembered::new(&entity.to_report(), MadeEdit { definition, sensitive, in_place }));
-        }
-        edits.retain(|edit| ledger.knows(&edit.id));
-        edits.sort_by(|one, other| one.id.cmp(&other.id));
-        Version { created: self.created, edits, lines: ledger.into() }
+    /// Creates a version of a file with these lines: of the edits that were made, those are known that have to do with one of them.
+    pub(super) fn new(created: bool, made: MadeEdits, ledger: &Ledger) -> Version {
+        let with_lines = ledger.edits();
+        let edits = made.0.into_values().filter(|edit| with_lines.contains(&*edit.id)).collect();
+        Version { created, edits, lines: ledger.into() }
     }
 
     /// Returns true if no edit is made.

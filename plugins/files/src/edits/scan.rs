@@ -9,9 +9,9 @@ use holo_change::claims::Layers;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, Defined, Definitions, Location};
 use holo_plugin::{EntityReport, Host, Output};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The definitions of all types of edits.
 pub(crate) type EditTables =
@@ -60,13 +60,13 @@ impl Found {
         let is_orphan = |id: &str| lines.is_orphan(id) && blocks.is_orphan(id) && inis.is_orphan(id);
         let (mut orphans, mut made_in, mut kept) = (Vec::new(), BTreeMap::new(), Layers::new());
         for record in &records {
-            for report in record.reports() {
-                let id = report.id.to_string();
-                made_in.insert(id.clone(), record.path());
-                if is_orphan(&id) {
-                    orphans.push((report, record.path()));
-                } else {
-                    kept.insert(record.path(), Some(id));
+            let path = record.path();
+            for edit in record.edits() {
+                made_in.insert(edit.id().to_owned(), path.clone());
+                if is_orphan(edit.id()) {
+                    orphans.push((edit.report(), path.clone()));
+                } else if !kept.contains_key(&path) {
+                    kept.insert(path.clone(), Some(edit.id().to_owned()));
                 }
             }
         }
@@ -91,9 +91,14 @@ impl Found {
     /// The entities, given what else there is by path. A file that is made as a whole, or has resource files, is not edited.
     pub(crate) fn into_entities(self, neighbours: &BTreeMap<PathBuf, Vec<Neighbour>>, host: &Host) -> Vec<FoundEdit> {
         let inspection = Inspection::open(host).ok();
-        let canonical = |path: &Path| {
+        // Most edits are in few files.
+        let mut paths: HashMap<PathBuf, PathBuf> = HashMap::new();
+        let mut canonical = |path: &Path| {
+            if let Some(found) = paths.get(path) {
+                return found.clone();
+            }
             let found = inspection.as_ref().and_then(|inspection| inspection.canonical(path).ok());
-            found.unwrap_or_else(|| path.to_owned())
+            paths.entry(path.to_owned()).or_insert_with(|| found.unwrap_or_else(|| path.to_owned())).clone()
         };
         let locations: BTreeMap<String, Location> =
             self.defined.iter().map(|(id, defined)| (id.clone(), defined.common.location.clone())).collect();
@@ -110,47 +115,69 @@ impl Found {
             }
             defined.push((id, path, edit));
         }
+        let mut orphans: HashMap<PathBuf, Vec<String>> = HashMap::new();
+        for (report, path) in &self.orphans {
+            orphans.entry(path.clone()).or_default().push(report.id.to_string());
+        }
+        let mut files: HashMap<PathBuf, File> = HashMap::new();
         let mut edits = Vec::new();
-        for (id, path, Defined { definition, common }) in &defined {
-            let around = neighbours.get(path).map(Vec::as_slice).unwrap_or_default();
+        for (id, path, Defined { definition, common }) in defined {
+            let around = neighbours.get(&path).map(Vec::as_slice).unwrap_or_default();
             let living = around.iter().find(|other| !other.is_orphan && common.skipped.is_none());
-            let shown = || shown(id, common);
             let problem = living.map(|other| {
-                format!("{} edits the file that {} is about; one of both has to go", shown(), other.shown)
+                let shown = shown(&id, &common);
+                format!("{shown} edits the file that {} is about; one of both has to go", other.shown)
             });
-            let gone = around.iter().filter(|other| other.is_orphan).map(|other| other.id.clone());
-            let of_file =
-                self.orphans.iter().filter(|(_, other)| other == path).map(|(report, _)| report.id.to_string());
+            let file = files.entry(path.clone()).or_insert_with(|| {
+                let gone: Vec<String> =
+                    around.iter().filter(|other| other.is_orphan).map(|other| other.id.clone()).collect();
+                let orphans = orphans.get(&path).map(Vec::as_slice).unwrap_or_default();
+                File {
+                    orphans: gone.iter().chain(orphans).cloned().collect(),
+                    after: gone.iter().chain(orphans.last()).cloned().collect(),
+                    sensitive: secret.contains(&path),
+                    in_place: in_place.contains(&path),
+                }
+            });
             let entity = EditEntity {
-                id: id.clone(),
                 path: definition.path().to_owned(),
                 file: path.clone(),
-                definition: Some(definition.clone()),
+                definition: Some(definition),
                 timeout: common.keys.timeout,
-                made_in: self.made_in.get(id).cloned(),
-                orphans: gone.chain(of_file).collect(),
+                made_in: self.made_in.get(&id).cloned(),
+                orphans: Arc::clone(&file.orphans),
+                after: file.after.clone(),
                 report: None,
-                sensitive: secret.contains(path),
-                in_place: in_place.contains(path),
+                sensitive: file.sensitive,
+                in_place: file.in_place,
                 run: Arc::clone(&run),
+                fingerprint: OnceLock::new(),
+                id,
             };
-            edits.push(FoundEdit { edit: Declared::new(entity, common.clone()), path: path.clone(), problem });
+            edits.push(FoundEdit { edit: Declared::new(entity, common), path, problem });
         }
         for (mut report, path) in self.orphans {
             let around = neighbours.get(&path).into_iter().flatten().filter(|other| !other.is_orphan);
-            let others = defined.iter().filter(|(_, other, _)| *other == path).map(|(id, ..)| id);
-            report.edges.before.extend(around.map(|other| &other.id).chain(others).map(|id| id.as_str().into()));
+            report.edges.before.extend(around.map(|other| other.id.as_str().into()));
+            // What is defined comes after the last one alone: an edge between any two would take more than linear time.
+            if let Some((last, others)) = orphans.get(&path).and_then(|orphans| orphans.split_last())
+                && report.id == *last
+            {
+                report.edges.before.extend(others.iter().map(|id| id.as_str().into()));
+            }
             report.inform("take back in", host.below_root(&path).display().to_string());
             let entity = EditEntity {
                 id: report.id.to_string(),
                 definition: None,
                 timeout: None,
                 made_in: Some(path.clone()),
-                orphans: Vec::new(),
+                orphans: Arc::default(),
+                after: Vec::new(),
                 report: Some(report),
                 sensitive: secret.contains(&path),
                 in_place: in_place.contains(&path),
                 run: Arc::clone(&run),
+                fingerprint: OnceLock::new(),
                 path: path.clone(),
                 file: path.clone(),
             };
@@ -158,6 +185,14 @@ impl Found {
         }
         edits
     }
+}
+
+/// The properties that all edits of a file share.
+struct File {
+    orphans: Arc<[String]>,
+    after: Vec<String>,
+    sensitive: bool,
+    in_place: bool,
 }
 
 /// The entity with the files that define it.

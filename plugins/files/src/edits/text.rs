@@ -81,6 +81,16 @@ pub(super) fn bare(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+/// Returns true for white space, and for a character that begins a comment in most configuration files.
+pub(super) fn is_lead(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '#' | ';')
+}
+
+/// Returns a line without the white space and comment characters at its beginning, and without white space at its end.
+pub(super) fn uncommented(line: &[u8]) -> &[u8] {
+    line.trim_end().trim_start_with(is_lead)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

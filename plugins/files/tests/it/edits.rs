@@ -12,8 +12,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 type Case = (&'static str, &'static [Need], fn());
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 25] = [
+    let cases: [Case; 28] = [
         ("several edits of one file are made at once", &[Need::Program("strace")], together),
+        ("a file is read and replaced once for all of its edits", &[Need::Program("strace")], once_for_all),
+        ("an edit that validation rejects does not keep the others from being made", &[], rejected),
+        ("a selected edit is applied without the others of its file", &[], selected),
         ("the examples of the man page do what it says", &[], manual),
         ("a change of our lines is refused, shown, and overwritten by force", &[], changed_by_person),
         ("a change elsewhere stays, and needs no force", &[], changed_elsewhere),
@@ -469,8 +472,11 @@ struct Kill {
     definitions: &'static str,
     /// The expected content of the file.
     edited: &'static str,
+    /// True if `/etc/link` leads to `/etc/y` before, and to `/etc/x` afterwards.
+    moves: bool,
 }
 
+const OTHER: &str = "b\n#Port 2\n";
 const STOCK: &str = "a\n#Port 1\n[s]\nk = 1\n";
 const SEVERAL: &str = "[[line]]\npath = \"/etc/x\"\nline = \"Port 22\"\nmatch = \"^#?Port \"\n\
     [[block]]\npath = \"/etc/x\"\ncontent = \"in\"\ninsert_after = \"^a\"\n\
@@ -483,31 +489,55 @@ const CREATED: &str = "[[line]]\npath = \"/etc/new\"\nline = \"x\"\ncreate = tru
 const IN_PLACE: &str =
     "[[line]]\npath = \"/etc/x\"\nline = \"Port 22, and more\"\nmatch = \"^#?Port \"\nin_place = true\n";
 
-const KILLS: [Kill; 6] = [
-    Kill { name: "several edits of a file are made", before: "", definitions: SEVERAL, edited: EDITED },
+const LINKED: &str = "[[line]]\npath = \"/etc/link\"\nline = \"Port 22\"\nmatch = \"^#?Port \"\n\
+    [[block]]\npath = \"/etc/x\"\ncontent = \"in\"\ninsert_after = \"^a\"\n\
+    [[ini]]\npath = \"/etc/link\"\nsection = \"s\"\nkey = \"k\"\nvalue = \"2\"\n";
+
+const KILLS: [Kill; 8] = [
+    Kill {
+        name: "edits by two names of a file are made",
+        before: "",
+        definitions: LINKED,
+        edited: EDITED,
+        moves: false,
+    },
+    Kill {
+        name: "edits follow a symlink to another file",
+        before: LINKED,
+        definitions: LINKED,
+        edited: EDITED,
+        moves: true,
+    },
+    Kill { name: "several edits of a file are made", before: "", definitions: SEVERAL, edited: EDITED, moves: false },
     Kill {
         name: "edits become others",
         before: SEVERAL,
         definitions: OTHERWISE,
         edited: "a\nPort 33\n[s]\nk = 1\nl = 2\n",
+        moves: false,
     },
-    Kill { name: "edits are taken back", before: SEVERAL, definitions: "", edited: STOCK },
+    Kill { name: "edits are taken back", before: SEVERAL, definitions: "", edited: STOCK, moves: false },
     Kill {
         name: "a file is edited in place",
         before: "",
         definitions: IN_PLACE,
         edited: "a\nPort 22, and more\n[s]\nk = 1\n",
+        moves: false,
     },
-    Kill { name: "an edit is taken back in place", before: IN_PLACE, definitions: "", edited: STOCK },
-    Kill { name: "a file that was made goes", before: CREATED, definitions: "", edited: STOCK },
+    Kill { name: "an edit is taken back in place", before: IN_PLACE, definitions: "", edited: STOCK, moves: false },
+    Kill { name: "a file that was made goes", before: CREATED, definitions: "", edited: STOCK, moves: false },
 ];
 
 impl Kill {
     fn root(&self) -> ScratchRoot {
         let root = disturb::configure(ScratchRoot::new().file("etc/os-release", "ID=debian\n"), "files");
         let root = root.file("etc/x", STOCK).dir("tmp").dir("var/lib/holo/files");
+        root.write("etc/y", OTHER);
+        symlink(if self.moves { "y" } else { "x" }, root.join("etc/link")).unwrap();
         root.write("usr/share/holo/files/a.toml", self.before);
         applied(&root);
+        fs::remove_file(root.join("etc/link")).unwrap();
+        symlink("x", root.join("etc/link")).unwrap();
         root.write("usr/share/holo/files/a.toml", self.definitions);
         root
     }
@@ -521,8 +551,11 @@ impl Kill {
         assert!(is_whole || may_be_torn, "{when}: torn: {content}");
         let run = root.holo(&["apply"]);
         assert_eq!(run.status, Some(0), "{when}: {run}");
-        assert_eq!(root.read("etc/x"), self.edited, "{when}");
-        assert!(!root.exists("etc/x.holonew") && !root.exists("etc/new.holonew"), "{when}");
+        assert_eq!((root.read("etc/x"), root.read("etc/y")), (self.edited.into(), OTHER.into()), "{when}");
+        assert!(
+            !root.exists("etc/x.holonew") && !root.exists("etc/y.holonew") && !root.exists("etc/new.holonew"),
+            "{when}"
+        );
         let run = root.holo(&["apply"]);
         assert_eq!(run.stdout_lossy(), "", "{when}");
         // Empty directories are removed by an apply with a change.
@@ -586,4 +619,91 @@ fn together() {
     let log = fs::read_to_string(log).unwrap();
     let of_records = log.lines().filter(|line| line.contains(".json\"")).count();
     assert_eq!(of_records, 2, "{log}");
+}
+
+/// Returns the numbers of system calls that open, sync, rename or remove the file, and its record: of a first apply, a check, an apply with
+/// nothing to do, one in which all edits are different, and one that takes them back; and those of a diff.
+fn calls_for(edits: usize) -> (Vec<[usize; 2]>, [usize; 2]) {
+    let root = root().file("etc/edited", "one\n");
+    let define = |value: &str| {
+        let edit = |number| {
+            let line = format!("line {number} {value}");
+            format!("[[line]]\npath = \"/etc/edited\"\nname = \"{number}\"\nline = \"{line}\"\n")
+        };
+        declare(&root, &(0..edits).map(edit).collect::<String>());
+    };
+    let traced = |command: &str| {
+        let log = root.join("tmp/strace");
+        let holo = holo_testing::binaries::built("holo");
+        let calls = "trace=open,openat,openat2,rename,renameat,renameat2,unlink,unlinkat,fsync,fdatasync";
+        let strace = ["-f", "-qq", "-y", "-o", log.to_str().unwrap(), "-e", calls];
+        let run = root.run("strace", &[&strace[..], &[holo.to_str().unwrap(), command]].concat());
+        assert!(run.success(), "{run}");
+        let log = fs::read(&log).unwrap();
+        let calls = |name: &str| log.lines().filter(|line| line.contains_str(name)).count();
+        [calls("/edited"), calls("%2fetc%2fedited")]
+    };
+    define("1");
+    let first = traced("apply");
+    assert_eq!(root.read("etc/edited").lines().count(), edits + 1);
+    let (check, diff, again) = (traced("check"), traced("diff"), traced("apply"));
+    define("2");
+    let changed = traced("apply");
+    assert_eq!(root.read("etc/edited").lines().filter(|line| line.ends_with(b" 2")).count(), edits);
+    undefine(&root);
+    let gone = traced("apply");
+    assert_eq!(root.read("etc/edited"), "one\n");
+    (vec![first, check, again, changed, gone], diff)
+}
+
+fn once_for_all() {
+    let ((few, few_of_diff), (many, many_of_diff)) = (calls_for(20), calls_for(80));
+    assert_eq!(few, many);
+    // Before each difference is shown, the file is opened once to see that it has not changed.
+    assert!(
+        many_of_diff[0] - few_of_diff[0] <= 60 && few_of_diff[1] == many_of_diff[1],
+        "{few_of_diff:?} {many_of_diff:?}"
+    );
+}
+
+fn rejected() {
+    let edit = |name: &str| {
+        format!(
+            "[[line]]\npath = \"/etc/x\"\nname = \"{name}\"\nline = \"{name}\"\n\
+            validate = \"grep -v -z -q wrong {{}}\"\n"
+        )
+    };
+    let root = root().file("etc/x", "a\n");
+    let all = ["1", "2", "3 is wrong", "4", "5"];
+    declare(&root, &all.map(edit).concat());
+    let run = root.holo(&["apply"]);
+    assert_eq!(run.status, Some(1), "{run}");
+    assert_eq!(run.stderr_lossy().matches("validation by `grep -v -z -q wrong {}` failed").count(), 1, "{run}");
+    assert_eq!(root.read("etc/x"), "a\n1\n2\n4\n5\n");
+    let run = root.holo(&["apply"]);
+    assert_eq!((run.status, root.read("etc/x")), (Some(1), "a\n1\n2\n4\n5\n".into()), "{run}");
+    declare(&root, &["1", "5"].map(edit).concat());
+    applied(&root);
+    assert_eq!(root.read("etc/x"), "a\n1\n5\n");
+    unchanged(&root);
+}
+
+fn selected() {
+    let root = root().file("etc/x", STOCK).symlink("etc/link", "x");
+    declare(&root, LINKED);
+    let apply = |id: &str| assert!(root.holo(&["apply", id]).success());
+    apply("ini:/etc/link#s.k");
+    assert_eq!(root.read("etc/x"), "a\n#Port 1\n[s]\nk = 2\n");
+    apply("line:/etc/link");
+    assert_eq!(root.read("etc/x"), "a\nPort 22\n[s]\nk = 2\n");
+    applied(&root);
+    assert_eq!(root.read("etc/x"), EDITED);
+    // Orphans, one by one.
+    undefine(&root);
+    apply("line:/etc/link");
+    assert_eq!(root.read("etc/x"), EDITED.replace("Port 22", "#Port 1"));
+    apply("block:/etc/x");
+    assert_eq!(root.read("etc/x"), "a\n#Port 1\n[s]\nk = 2\n");
+    applied(&root);
+    assert_eq!(root.read("etc/x"), STOCK);
 }

@@ -1,6 +1,7 @@
 //! The place in a file where something new comes.
 
-use super::{Ensure, compile, not_absent};
+use super::{Ensure, Pattern, compile, not_absent};
+use crate::edits::ledger::{Draft, Spot};
 use holo_plugin::definitions::Invalid;
 
 /// The words for the beginning and the end of a file, where an anchor can be a regular expression.
@@ -15,21 +16,20 @@ pub(in crate::edits) struct Anchors<'a> {
 }
 
 impl Anchors<'_> {
-    /// Returns the index of the line before which something new comes: the end, if there is no such anchor.
-    pub(in crate::edits) fn place(&self, lines: &[&[u8]]) -> Result<usize, Invalid> {
-        let found = match (self.after, self.before) {
-            (Some(BEGINNING), _) | (_, Some(BEGINNING)) => Some(0),
-            (Some(END), _) | (_, Some(END)) | (None, None) => None,
+    /// Returns the position where something new comes: the end, if there is no such anchor.
+    pub(in crate::edits) fn place(&self, draft: &mut Draft) -> Result<Spot, Invalid> {
+        Ok(match (self.after, self.before) {
+            (Some(BEGINNING), _) | (_, Some(BEGINNING)) => draft.beginning(),
+            (Some(END), _) | (_, Some(END)) | (None, None) => Spot::End,
             (Some(after), _) => {
-                let after = compile("insert_after", after)?;
-                lines.iter().rposition(|line| after.is_match(line)).map(|index| index + 1)
+                let after = Pattern::new("insert_after", after)?;
+                draft.last_match(&after).map_or(Spot::End, |last| draft.behind(last))
             }
             (_, Some(before)) => {
-                let before = compile("insert_before", before)?;
-                lines.iter().position(|line| before.is_match(line))
+                let before = Pattern::new("insert_before", before)?;
+                draft.first_match(&before).map_or(Spot::End, Spot::Before)
             }
-        };
-        Ok(found.unwrap_or(lines.len()))
+        })
     }
 
     /// Checks each by itself.

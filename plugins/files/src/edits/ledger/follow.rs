@@ -3,8 +3,11 @@
 use super::super::text::{Text, bare};
 use super::{Item, Ledger, Mark};
 use holo_plugin::diff::{Change, Comparison};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
+
+/// The maximum number of new lines that a line is compared with, where many were replaced at once.
+const COMPARED: usize = 500;
 
 impl Ledger {
     /// Brings in what others have made of the file. `is_whole` tells of an edit if its lines belong together, so that nobody else writes
@@ -46,8 +49,10 @@ impl Ledger {
         let mut index = 0;
         for item in &self.items {
             if !item.mark.is_visible() {
-                let is_obsolete = |(gap, fate): &(Range<usize>, &Fate)| gap.contains(&index) && !fate.knows(&item.mark);
-                if matches!(item.mark, Mark::Lost(_)) || !rewritten.iter().any(is_obsolete) {
+                // The gaps are in their order.
+                let gap = rewritten.get(rewritten.partition_point(|(gap, _)| gap.end <= index));
+                let is_obsolete = gap.is_some_and(|(gap, fate)| gap.contains(&index) && !fate.knows(&item.mark));
+                if matches!(item.mark, Mark::Lost(_)) || !is_obsolete {
                     items.push(item.clone());
                 }
                 continue;
@@ -92,33 +97,35 @@ impl Ledger {
 
     /// Takes lines that others have moved, or brought back, for those that were lost.
     fn find_lost(&mut self) {
-        let mut found = Vec::new();
+        if !self.items.iter().any(|item| matches!(item.mark, Mark::Lost(_))) {
+            return;
+        }
+        // The lines that can be those that were lost: of others, and in the place of an edit's.
+        let mut candidates: HashMap<(Option<&str>, &[u8]), VecDeque<usize>> = HashMap::new();
+        for (index, item) in self.items.iter().enumerate() {
+            let edit = match &item.mark {
+                Mark::Instead(edit) => Some(edit.as_str()),
+                Mark::Theirs if !bare(&item.line).is_empty() => None,
+                _ => continue,
+            };
+            candidates.entry((edit, bare(&item.line))).or_default().push_back(index);
+        }
+        let (mut found, mut gone) = (Vec::new(), BTreeSet::new());
         for (index, item) in self.items.iter().enumerate() {
             let Mark::Lost(edit) = &item.mark else { continue };
-            let is_it = |(place, other): &(usize, &Item)| {
-                let may_be = match &other.mark {
-                    Mark::Instead(instead) => instead == edit,
-                    Mark::Theirs => !bare(&other.line).is_empty(),
-                    _ => false,
-                };
-                may_be && bare(&other.line) == bare(&item.line) && !found.iter().any(|(_, taken, _)| taken == place)
-            };
-            let instead = |(_, other): &(usize, &Item)| matches!(other.mark, Mark::Instead(_));
-            let mut candidates = self.items.iter().enumerate().filter(is_it);
-            let first = candidates.next();
-            let other = first.filter(instead).or_else(|| candidates.find(instead)).or(first);
-            found.extend(other.map(|(place, _)| (index, place, edit.clone())));
-        }
-        for (_, place, edit) in &found {
-            if let Some(item) = self.items.get_mut(*place) {
-                item.mark = Mark::Made(edit.clone());
+            let keys = [(Some(edit.as_str()), bare(&item.line)), (None, bare(&item.line))];
+            if let Some(place) = keys.iter().find_map(|key| candidates.get_mut(key)?.pop_front()) {
+                found.push((place, edit.clone()));
+                gone.insert(index);
             }
         }
-        let mut index = 0;
-        self.items.retain(|_| {
-            index += 1;
-            !found.iter().any(|(lost, ..)| lost + 1 == index)
-        });
+        for (place, edit) in found {
+            if let Some(item) = self.items.get_mut(place) {
+                item.mark = Mark::Made(edit);
+            }
+        }
+        let mut indexes = 0..;
+        self.items.retain(|_| indexes.next().is_none_or(|index| !gone.contains(&index)));
     }
 }
 
@@ -128,12 +135,14 @@ struct Fate {
     marks: Vec<Mark>,
     /// For each line that is gone the index of the new one, in the whole text, before which it was, and before which is what followed it.
     around: Vec<(usize, usize)>,
+    /// The edits that they have to do with.
+    edits: HashSet<String>,
 }
 
 impl Fate {
     /// Returns true if a line has come that was made of one of the edit's.
     fn knows(&self, mark: &Mark) -> bool {
-        self.marks.iter().any(|other| other.edit().is_some() && other.edit() == mark.edit())
+        mark.edit().is_some_and(|edit| self.edits.contains(edit))
     }
 }
 
@@ -151,16 +160,15 @@ fn fate(visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&s
     let neighbours = before.and_then(edit_of).zip(visible.get(change.old.end).and_then(edit_of));
     let within = neighbours.filter(|(before, behind)| before == behind && is_whole(before)).map(|(edit, _)| edit);
     let are_ours = gone.iter().all(|item| edit_of(item).is_some());
-    let mut is_taken = vec![false; come.len()];
+    let mut free: BTreeSet<usize> = (0..come.len()).collect();
     let mut around = Vec::new();
     for (index, item) in gone.iter().enumerate() {
-        let is_free = |place: &usize| is_taken.get(*place) == Some(&false);
         let resembles = |place: &usize| come.get(*place).is_some_and(|line| resemble(bare(&item.line), bare(line)));
-        let similar = (0..come.len()).filter(is_free).find(resembles);
+        let similar = free.iter().copied().take(COMPARED).find(resembles);
         let edit = edit_of(item);
-        let found = similar.or_else(|| Some(index).filter(|place| (are_ours || edit.is_none()) && is_free(place)));
-        if let Some((taken, mark)) = found.and_then(|found| Some((is_taken.get_mut(found)?, marks.get_mut(found)?))) {
-            *taken = true;
+        let found = similar.or_else(|| Some(index).filter(|at| (are_ours || edit.is_none()) && free.contains(at)));
+        if let Some((found, mark)) = found.and_then(|found| Some((found, marks.get_mut(found)?))) {
+            free.remove(&found);
             *mark = edit.clone().map_or(Mark::Theirs, Mark::Instead);
         }
         let before = change.new.start + found.unwrap_or(index.min(come.len()));
@@ -170,7 +178,8 @@ fn fate(visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&s
     if let Some(edit) = within {
         marks.fill(Mark::Instead(edit));
     }
-    Fate { marks, around }
+    let edits = marks.iter().filter_map(Mark::edit).map(str::to_owned).collect();
+    Fate { marks, around, edits }
 }
 
 /// Returns the gaps before lines, by their indexes, between which others have written everything anew: what an edit has taken out there is

@@ -1,5 +1,6 @@
 //! Edits of all kinds in texts.
 
+mod growth;
 mod random;
 
 use super::super::definition::{BlockDefinition, IniDefinition, LineDefinition};
@@ -35,10 +36,22 @@ impl File {
         File { ledger: Ledger::new(&Text::parse(&content)), content }
     }
 
-    fn take(&mut self, outcome: Outcome) -> bool {
-        self.content = outcome.ledger.text().content();
-        self.ledger = outcome.ledger;
+    /// Takes what was made of a draft; returns if that needs force.
+    fn take(&mut self, (draft, outcome): (Draft, Outcome)) -> bool {
+        self.ledger = Ledger::from(&draft);
+        self.content = self.ledger.text().content();
         outcome.needs_force
+    }
+
+    fn knows(&self, id: &str) -> bool {
+        Draft::from(&self.ledger).knows(id)
+    }
+
+    fn made(&self, id: &str, definition: &EditDefinition, is_known: bool) -> Result<(Draft, Outcome), EditError> {
+        let mut draft = Draft::from(&self.ledger);
+        let outcome = make(&mut draft, id, definition, is_known)?;
+        draft.commit();
+        Ok((draft, outcome))
     }
 
     /// Makes an edit; returns if that needs force.
@@ -46,15 +59,16 @@ impl File {
     fn make(&mut self, id: &str, keys: &Value) -> bool {
         follow(&mut self.ledger, &Text::parse(&self.content));
         let definition = definition(id, keys);
-        let outcome = make(&self.ledger, id, &definition, self.ledger.knows(id)).unwrap();
-        assert!(definition.holds(&outcome.ledger.lines()).unwrap(), "{:?}", outcome.ledger);
-        self.take(outcome)
+        let mut made = self.made(id, &definition, self.knows(id)).unwrap();
+        assert!(definition.holds(&mut made.0).unwrap(), "{:?}", made.0);
+        self.take(made)
     }
 
     fn take_back(&mut self, id: &str) -> bool {
         follow(&mut self.ledger, &Text::parse(&self.content));
-        let outcome = take_back(&self.ledger, id);
-        self.take(outcome)
+        let mut draft = Draft::from(&self.ledger);
+        let outcome = take_back(&mut draft, id);
+        self.take((draft, outcome))
     }
 
     #[track_caller]
@@ -239,8 +253,8 @@ fn another_definition_takes_the_place_of_the_first() {
     file.make("line:a", &json!({"line": "Port 22", "match": "^#?Port "}));
     follow(&mut file.ledger, &Text::parse(&file.content));
     let other = definition("line:a", &json!({"line": "Listen 1", "insert_before": "BOF"}));
-    let outcome = make(&file.ledger, "line:a", &other, false).unwrap();
-    assert!(!file.take(outcome));
+    let made = file.made("line:a", &other, false).unwrap();
+    assert!(!file.take(made));
     file.is("a\nListen 1\n#Port 1\nb\n");
     file.take_back("line:a");
     file.is("a\n#Port 1\nb\n");
@@ -251,7 +265,7 @@ fn two_edits_of_one_line_are_refused() {
     let mut file = File::new("a\n");
     file.make("line:a", &json!({"line": "Port 1"}));
     let other = definition("line:b", &json!({"line": "Port 2", "match": "^Port"}));
-    let error = make(&file.ledger, "line:b", &other, false).unwrap_err();
+    let error = file.made("line:b", &other, false).unwrap_err();
     assert_eq!(error.to_string(), "a line of it is that of line:a, too; one of both has to go");
 }
 

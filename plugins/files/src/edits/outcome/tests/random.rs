@@ -1,5 +1,6 @@
 //! Random edits of random texts.
 
+use super::super::super::ledger::model;
 use super::*;
 use holo_testing::random::{Random, cases};
 
@@ -57,14 +58,14 @@ fn random_edits_in_random_order_leave_what_others_have_written() {
         let mut edits: Vec<(String, EditDefinition)> = (0..=random.below(5)).map(|n| random_edit(random, n)).collect();
         for _ in 0..=random.below(12) {
             let (id, definition) = random.pick(&edits).clone();
-            let is_known = file.ledger.knows(&id);
+            let is_known = file.knows(&id);
             if random.chance(70) {
                 // Two may be about one line.
-                let Ok(outcome) = make(&file.ledger, &id, &definition, is_known) else { continue };
-                assert!(definition.holds(&outcome.ledger.lines()).unwrap(), "{id} {definition:?} {:?}", outcome.ledger);
-                assert!(!file.take(outcome));
-                let again = make(&file.ledger, &id, &definition, file.ledger.knows(&id)).unwrap();
-                assert_eq!(again.ledger, file.ledger, "{id} is made once");
+                let Ok(mut made) = file.made(&id, &definition, is_known) else { continue };
+                assert!(definition.holds(&mut made.0).unwrap(), "{id} {definition:?} {:?}", made.0);
+                assert!(!file.take(made));
+                let (again, _) = file.made(&id, &definition, file.knows(&id)).unwrap();
+                assert_eq!(Ledger::from(&again), file.ledger, "{id} is made once");
             } else {
                 assert!(!file.take_back(&id));
             }
@@ -125,9 +126,8 @@ fn what_others_change_meanwhile_stays() {
             follow(&mut file.ledger, &Text::parse(&file.content));
             let Some((id, definition)) = (!edits.is_empty()).then(|| random.pick(&edits).clone()) else { continue };
             if random.chance(70) {
-                let is_known = file.ledger.knows(&id);
-                let Ok(outcome) = make(&file.ledger, &id, &definition, is_known) else { continue };
-                assert!(!file.take(outcome), "{:?}", file.ledger);
+                let Ok(made) = file.made(&id, &definition, file.knows(&id)) else { continue };
+                assert!(!file.take(made), "{:?}", file.ledger);
             } else {
                 assert!(!file.take_back(&id));
             }
@@ -146,5 +146,91 @@ fn what_others_change_meanwhile_stays() {
         let known: Vec<&String> = visible_in_order.iter().filter(|line| !line.starts_with("theirs")).collect();
         let in_base: Vec<&String> = base.iter().filter(|line| !line.starts_with("theirs")).collect();
         assert_eq!(known, in_base, "what was there keeps its order");
+    });
+}
+
+/// Patterns that begin with a text, with white space, or with neither.
+const PATTERNS: [&str; 15] = [
+    "^a",
+    "^k",
+    "^\\s*k",
+    "^#?\\s*(k|Port) ",
+    "Port",
+    "^own \\d",
+    "^(?i)port",
+    "^\\[s",
+    "^$",
+    "^\\s+",
+    "^ +k = 3",
+    "2$",
+    "^b|x",
+    "\\ba\\b",
+    "none",
+];
+
+fn random_pattern(random: &mut Random) -> String {
+    (*random.pick(&PATTERNS)).to_owned()
+}
+
+fn random_rival(random: &mut Random, number: usize) -> (String, EditDefinition) {
+    let (id, definition) = random_edit(random, number);
+    let EditDefinition::Line(mut line) = definition else { return (id, definition) };
+    line.matches = (line.line.is_none() || random.chance(60)).then(|| random_pattern(random));
+    if line.line.is_some() {
+        line.line = Some((*random.pick(&["own 1", "own 2", "k = 2", "x", "", "[t]", "  k = 3"])).to_owned());
+        line.insert_before = random.chance(30).then(|| random_pattern(random));
+        line.insert_after = (line.insert_before.is_none() && random.chance(40)).then(|| random_pattern(random));
+    }
+    (id, EditDefinition::Line(line))
+}
+
+#[test]
+fn a_draft_does_what_is_done_in_plain_lists() {
+    cases(1500, |random| {
+        let mut content = random_content(random);
+        let mut ledger = Ledger::new(&Text::parse(&content));
+        let edits: Vec<(String, EditDefinition)> = (0..=random.below(7)).map(|n| random_rival(random, n)).collect();
+        for _ in 0..=random.below(3) {
+            // Several edits of one draft.
+            let mut draft = Draft::from(&ledger);
+            for _ in 0..=random.below(8) {
+                let (id, definition) = random.pick(&edits);
+                let is_known = random.chance(50);
+                let (expected, outcome) = match random.chance(75) {
+                    true => (
+                        model::make(&ledger, id, definition, is_known),
+                        make(&mut draft, id, definition, is_known).ok(),
+                    ),
+                    false => (Some(model::take_back(&ledger, id)), Some(take_back(&mut draft, id))),
+                };
+                let Some((after, changes, needs_force)) = expected else {
+                    assert_eq!(outcome, None, "{id} {definition:?} {ledger:?}");
+                    draft.roll_back();
+                    continue;
+                };
+                assert_eq!(Ledger::from(&draft), after, "{id} {definition:?} {ledger:?}");
+                assert_eq!(outcome, Some(Outcome { changes, needs_force }), "{id} {definition:?} {ledger:?}");
+                assert_eq!(draft.text(), after.text());
+                if random.chance(70) {
+                    draft.commit();
+                    ledger = after;
+                } else {
+                    draft.roll_back();
+                    assert_eq!(Ledger::from(&draft), ledger);
+                }
+            }
+            // Others change lines, be they ours or theirs.
+            let mut text = ledger.text();
+            for _ in 0..random.below(3) {
+                let at = random.below(text.lines.len() + 1);
+                match random.below(3) {
+                    0 => text.lines.insert(at, b"theirs".to_vec()),
+                    1 if at < text.lines.len() => drop(text.lines.remove(at)),
+                    _ => text.lines.get_mut(at).into_iter().for_each(|line| line.extend_from_slice(b" changed")),
+                }
+            }
+            content = text.content();
+            follow(&mut ledger, &Text::parse(&content));
+        }
     });
 }
