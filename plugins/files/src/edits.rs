@@ -1,7 +1,7 @@
 //! Edits: lines, blocks and values in files that others own.
 //!
-//! The [`ledger`] of a file knows which of its lines are whose; [`outcome`] is what an edit makes of them. [`scan`] finds the edits,
-//! [`inspection`] what has to be done, and [`executor`] has it done; [`record`] is what is remembered.
+//! The [`ledger`] of a file records the owner of each line, and [`outcome`] applies an edit to it. [`scan`] finds the edits, [`inspection`]
+//! compares them with the file, [`executor`] changes the file, and [`record`] is the form on disk.
 
 mod block;
 mod definition;
@@ -12,14 +12,16 @@ mod inspection;
 mod ledger;
 mod line;
 mod outcome;
+mod pattern;
 mod record;
 mod scan;
+mod subject;
 mod text;
 
 pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
 pub(crate) use entity::EditEntity;
 pub(crate) use executor::apply;
-pub(crate) use inspection::{check, tell_checked};
+pub(crate) use inspection::check;
 pub(crate) use record::remove_empty_folder;
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
@@ -27,10 +29,11 @@ use definition::{Ensure, SharedKeys};
 use holo_change::tracked::Digest;
 use holo_plugin::definitions::Invalid;
 use holo_plugin::{Applied, Entity, EntityReport, FilePair, Host, Mode, Output, Span, Verdict, apply_one};
+use inspection::look;
 use ledger::{Draft, Plan, Spot};
 use std::path::Path;
 
-/// An edit as it is defined.
+/// The definition of an edit.
 #[derive(Clone, Debug)]
 pub(crate) enum EditDefinition {
     Line(LineDefinition),
@@ -39,7 +42,7 @@ pub(crate) enum EditDefinition {
 }
 
 impl EditDefinition {
-    /// Returns true if the lines of a file are as they should be.
+    /// Returns true if the edit is present in the file.
     fn holds(&self, draft: &mut Draft) -> Result<bool, Invalid> {
         match self {
             EditDefinition::Line(line) => line.holds(draft),
@@ -48,7 +51,7 @@ impl EditDefinition {
         }
     }
 
-    /// Returns the change that makes them so.
+    /// Returns the change that adds the edit to the file.
     fn plan(&self, draft: &mut Draft, before: Option<Spot>) -> Result<Plan, Invalid> {
         match self {
             EditDefinition::Line(line) => line.plan(draft, before),
@@ -70,12 +73,12 @@ impl EditDefinition {
         Path::new(self.shared().path)
     }
 
-    /// Returns true if something is not to be in the file, so that no file is as good.
+    /// Returns true if the edit only removes lines, so that a missing file is in the desired state.
     fn is_absence(&self) -> bool {
         self.shared().ensure == Ensure::Absent
     }
 
-    /// Returns a text that another definition does not have.
+    /// Returns a digest that identifies the definition.
     fn fingerprint(&self) -> String {
         Digest::of_bytes(format!("{self:?}").as_bytes()).as_str().to_owned()
     }
@@ -91,18 +94,18 @@ impl Entity for EditEntity {
     }
 
     fn check(&self, host: &Host, _: Mode<'_>, output: &mut Output<'_>) -> Verdict {
-        check(host, &[self]).pop().map_or(Verdict::Failed, |checked| tell_checked(checked, output))
+        check(host, &[self]).pop().map_or(Verdict::Failed, |checked| checked.tell(output))
     }
 
     fn diff(&self, host: &Host) -> Option<FilePair> {
-        self.run.look(self, host, |inspection, file| inspection.difference(file, self)).ok()?.ok()?
+        look(self, host, |inspection, file| inspection.difference(file, self)).ok()?.ok()?
     }
 
     fn preview(&self, host: &Host) -> Option<FilePair> {
-        self.run.look(self, host, |inspection, file| inspection.preview(file, self)).ok()?.ok()?
+        look(self, host, |inspection, file| inspection.preview(file, self)).ok()?.ok()?
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
-        self.run.look(self, host, |inspection, file| inspection.blame(file, self)).ok()?
+        look(self, host, |inspection, file| inspection.blame(file, self)).ok()?
     }
 }

@@ -181,7 +181,7 @@ impl Plugin for Files {
                 ManagedFile::Declared(entity) => declared.check(entity, &mut answers.output(place)),
                 ManagedFile::Edit(edit) if edit.common.skipped.is_none() => {
                     let checked = edits.next();
-                    checked.map_or(Verdict::Failed, |checked| edits::tell_checked(checked, &mut answers.output(place)))
+                    checked.map_or(Verdict::Failed, |checked| checked.tell(&mut answers.output(place)))
                 }
                 _ => job.entity.check(host, job.mode, &mut answers.output(place)),
             };

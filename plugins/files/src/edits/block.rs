@@ -5,7 +5,7 @@ use super::ledger::{Draft, ItemIndex, Plan, Spot};
 use holo_plugin::definitions::Invalid;
 
 impl BlockDefinition {
-    /// Returns the block, with its marker lines; nothing if it is not to be there.
+    /// Returns the desired lines including the marker lines; none if the block must be absent.
     fn wanted(&self) -> Vec<Vec<u8>> {
         if self.ensure == Ensure::Absent {
             return Vec::new();
@@ -16,7 +16,7 @@ impl BlockDefinition {
         lines.map(|line| line.as_bytes().to_vec()).collect()
     }
 
-    /// Returns the lines from the last marker that begins the block to the one that ends it; none if there is no block.
+    /// Returns the lines of the last block in the file, including its marker lines; none if there is no block.
     fn find(&self, draft: &mut Draft) -> Vec<ItemIndex> {
         let [begin, end] = self.markers();
         let begins = draft.like(begin.as_bytes());
@@ -25,7 +25,7 @@ impl BlockDefinition {
         block.map(|(begin, end)| draft.between(begin, end)).unwrap_or_default()
     }
 
-    /// Returns true if the lines of a file are as they should be.
+    /// Returns true if the file is in the desired state.
     pub(super) fn holds(&self, draft: &mut Draft) -> bool {
         let found = self.find(draft);
         self.is_wanted(draft, &found)
@@ -35,7 +35,7 @@ impl BlockDefinition {
         self.wanted().iter().map(Vec::as_slice).eq(found.iter().map(|&index| draft.line(index)))
     }
 
-    /// Returns the change that makes them so. A new block comes to `before`, if that is given, and else to its anchor.
+    /// Returns the change that leads to the desired state. A new block is inserted at `before` if that is given, and at its anchor otherwise.
     pub(super) fn plan(&self, draft: &mut Draft, before: Option<Spot>) -> Result<Plan, Invalid> {
         let (found, wanted) = (self.find(draft), self.wanted());
         if self.is_wanted(draft, &found) {

@@ -10,38 +10,33 @@ pub(crate) use block::BlockDefinition;
 pub(crate) use ini::IniDefinition;
 pub(crate) use line::LineDefinition;
 
-use super::text::{is_lead, uncommented};
+use super::pattern::compile;
 use holo_plugin::definitions::{Command, Invalid, NameError, NameKeys, values};
-use regex::bytes::{Regex, RegexBuilder};
-use regex_syntax::ParserBuilder;
-use regex_syntax::hir::literal::{Extractor, Literal};
-use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use serde::{Deserialize, Serialize};
-use std::slice;
 
-/// The word for whether something is to be there.
+/// Whether an edit must be present or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ensure {
-    /// It is.
+    /// It must be present.
     #[default]
     Present,
-    /// It is not.
+    /// It must be absent.
     Absent,
 }
 
-/// Declares the table of a type of edits: its own keys, and those that all types have.
+/// Declares the table of a type of edits: its own keys and the shared ones.
 macro_rules! edit_table {
-    // One whose place in the file can be chosen.
+    // A type whose position in the file can be chosen.
     ($(#[$attribute:meta])* anchored $name:ident { $($own:tt)* }) => {
         edit_table! {
             $(#[$attribute])*
             $name {
                 $($own)*
-                /// A regular expression, `BOF` or `EOF`: something new comes behind the last line that it matches.
+                /// A regular expression, `BOF` or `EOF`: new lines are inserted after the last matching line.
                 pub(crate) insert_after: Option<String>,
-                /// A regular expression, `BOF` or `EOF`: something new comes before the first line that it matches.
+                /// A regular expression, `BOF` or `EOF`: new lines are inserted before the first matching line.
                 pub(crate) insert_before: Option<String>,
             }
             anchors(table) {
@@ -61,24 +56,24 @@ macro_rules! edit_table {
             /// The absolute path of the file.
             pub(crate) path: String,
             $($own)*
-            /// True if it is to be there.
+            /// Whether the edit must be present or absent.
             #[serde(default)]
             pub(crate) ensure: Ensure,
-            /// Makes the file if there is none.
+            /// Creates the file if it does not exist.
             #[serde(default)]
             pub(crate) create: bool,
-            /// A program that has to find the new content well before it takes the place of the old; `{}` is the path of a copy of it.
+            /// A program that must accept the new content before it replaces the old one; `{}` is the path of a copy.
             pub(crate) validate: Option<Command>,
-            /// True if nobody may see the content of the file: there is no difference to be shown.
+            /// Never shows the content of the file.
             #[serde(default)]
             pub(crate) sensitive: bool,
-            /// Writes to the file that is there instead of replacing it: for one that something is mounted on.
+            /// Overwrites the existing file instead of replacing it, for a file that is a mount point.
             #[serde(default)]
             pub(crate) in_place: bool,
         }
 
         impl $name {
-            /// Returns the values of the keys that all types of edits have.
+            /// Returns the values of the shared keys.
             pub(in crate::edits) fn shared(&self) -> super::SharedKeys<'_> {
                 let $table = self;
                 super::SharedKeys {
@@ -97,7 +92,7 @@ macro_rules! edit_table {
 
 use edit_table;
 
-/// The values of the keys that all types of edits have.
+/// The values of the keys that all types of edits share.
 pub(super) struct SharedKeys<'a> {
     pub(super) path: &'a str,
     pub(super) ensure: Ensure,
@@ -113,101 +108,26 @@ impl SharedKeys<'_> {
         self.validate.iter().filter_map(|command| command.doubt("validate")).collect()
     }
 
-    /// Returns what is wrong with single values of these keys, and of an edit's own ones.
+    /// Returns the invalid values among these keys and the edit's own ones.
     fn invalid_values<const COUNT: usize>(&self, own: [Result<(), Invalid>; COUNT]) -> Vec<Invalid> {
         let path = values::target("path", self.path).map(drop);
         Invalid::all([path].into_iter().chain(own).chain(self.anchors.validate_values()))
     }
 
-    /// Checks them together.
+    /// Checks combinations of keys.
     fn validate(&self) -> Result<(), Invalid> {
         self.anchors.validate(self.ensure)?;
         not_absent("create", self.create, self.ensure)
     }
 }
 
-/// Returns the name of an entity that has a path, and perhaps a name.
+/// Returns the name of an entity with a path and an optional name.
 fn named(keys: &NameKeys<'_, '_>) -> Result<String, NameError> {
     let path = keys.required("path")?;
     Ok(match keys.optional("name")? {
         Some(name) => format!("{path}#{name}"),
         None => path.to_owned(),
     })
-}
-
-/// A regular expression for lines.
-#[derive(Debug)]
-pub(super) struct Pattern {
-    regex: Regex,
-    prefixes: Option<Vec<Vec<u8>>>,
-}
-
-impl Pattern {
-    /// Compiles the value of a key.
-    ///
-    /// # Errors
-    /// If it is not a regular expression.
-    pub(super) fn new(key: &'static str, pattern: &str) -> Result<Pattern, Invalid> {
-        Ok(Pattern { regex: compile(key, pattern)?, prefixes: prefixes(pattern) })
-    }
-
-    pub(super) fn is_match(&self, line: &[u8]) -> bool {
-        self.regex.is_match(line)
-    }
-
-    /// Returns prefixes such that every matching line, [uncommented], has one of them; `None` if there are none, or too many.
-    pub(super) fn prefixes(&self) -> Option<&[Vec<u8>]> {
-        self.prefixes.as_deref()
-    }
-}
-
-fn prefixes(pattern: &str) -> Option<Vec<Vec<u8>>> {
-    let parsed = ParserBuilder::new().utf8(false).build().parse(pattern).ok()?;
-    if !parsed.properties().look_set_prefix().contains(Look::Start) {
-        return None;
-    }
-    let parts = match parsed.kind() {
-        HirKind::Concat(parts) => parts.as_slice(),
-        _ => slice::from_ref(&parsed),
-    };
-    let rest: Vec<Hir> = parts.iter().skip_while(|part| is_lead_only(part)).cloned().collect();
-    let literals = Extractor::new().extract(&Hir::concat(rest));
-    let prefix = |literal: &Literal| {
-        // A literal may end within a character.
-        let text = literal.as_bytes().utf8_chunks().next().map(|chunk| uncommented(chunk.valid().as_bytes()).to_vec());
-        text.filter(|text| !text.is_empty())
-    };
-    literals.literals()?.iter().map(prefix).collect()
-}
-
-/// Returns true if a part of a pattern only matches what [`uncommented`] removes from the beginning of a line.
-fn is_lead_only(part: &Hir) -> bool {
-    match part.kind() {
-        HirKind::Empty | HirKind::Look(Look::Start) => true,
-        HirKind::Repetition(repetition) => is_lead_only(&repetition.sub),
-        HirKind::Capture(capture) => is_lead_only(&capture.sub),
-        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().all(is_lead_only),
-        HirKind::Class(Class::Unicode(class)) => class.iter().all(|range| (range.start()..=range.end()).all(is_lead)),
-        HirKind::Class(Class::Bytes(class)) => {
-            class.iter().all(|range| (range.start()..=range.end()).all(|byte| byte.is_ascii() && is_lead(byte.into())))
-        }
-        HirKind::Literal(literal) => str::from_utf8(&literal.0).is_ok_and(|text| text.chars().all(is_lead)),
-        HirKind::Look(_) => false,
-    }
-}
-
-/// Returns a regular expression for lines.
-///
-/// # Errors
-/// If it is not one.
-fn compile(key: &'static str, pattern: &str) -> Result<Regex, Invalid> {
-    let words = |error: &regex::Error| match error {
-        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-        // The first lines show where.
-        error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
-    };
-    let compiled = RegexBuilder::new(pattern).build();
-    compiled.map_err(|error| Invalid::new(key, format!("{pattern:?} is not a regular expression: {}", words(&error))))
 }
 
 fn not_absent(key: &'static str, given: bool, ensure: Ensure) -> Result<(), Invalid> {

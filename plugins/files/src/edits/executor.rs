@@ -3,10 +3,11 @@
 
 use super::EditDefinition;
 use super::entity::EditEntity;
-use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, Subject, mode_of, would_leave};
+use super::inspection::{CanonicalFiles, FileError, FileState, Inspection, MAX_SIZE, would_leave};
 use super::ledger::{Draft, Ledger};
 use super::outcome;
-use super::record::Version;
+use super::record::{MadeEdit, Version};
+use super::subject::Subject;
 use crate::overlay::Said;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Durability, Tree};
@@ -201,7 +202,9 @@ impl<'a> Executor<'a> {
                 Ok(Some(outcome)) => {
                     draft.commit();
                     if task == Task::Apply && entity.definition.is_some() {
-                        made.add(entity);
+                        let (sensitive, in_place) = (entity.sensitive, entity.in_place);
+                        let edit = MadeEdit { definition: entity.fingerprint().to_owned(), sensitive, in_place };
+                        made.add(&entity.id, edit, || entity.to_report());
                     }
                     if let Some(validation) = validation(entity).filter(|_| outcome.changes) {
                         validations.insert(validation.command.words(), validation);
@@ -321,7 +324,7 @@ impl<'a> Executor<'a> {
             return Ok(found.overwrite(&subject.place, content)?);
         }
         let new_mode = if wanted.sensitive { NEW_SENSITIVE_MODE } else { NEW_MODE };
-        let mode = if subject.found.is_some() { mode_of(subject) } else { new_mode };
+        let mode = if subject.found.is_some() { subject.mode() } else { new_mode };
         let temporary = subject.place.temporary(TEMPORARY);
         Ok(found.replace(&subject.place, &temporary, content, mode)?.is_some())
     }
@@ -329,7 +332,7 @@ impl<'a> Executor<'a> {
     /// Keeps the old file for the history of the run.
     fn keep_replaced(&self, subject: &Subject, output: &mut Output<'_>) {
         let before = || {
-            let shown = |found: &Snapshot| Shown::File { content: found.content.clone(), mode: mode_of(subject) };
+            let shown = |found: &Snapshot| Shown::File { content: found.content.clone(), mode: subject.mode() };
             Ok::<_, FileError>(subject.found.as_ref().map(shown))
         };
         self.inspection.host.keep_replaced(&subject.path, before, output);

@@ -1,12 +1,13 @@
-//! Looking at edited files: what is known of them, what has to be done, and what others have changed.
+//! Comparison of edited files with the definitions of edits and with the records, without changing either.
 
 use super::entity::EditEntity;
 use super::ledger::{Draft, Ledger};
 use super::outcome::{self, EditError, Outcome};
 use super::record::{FileRecord, MadeEdits, Records, Version};
+use super::subject::{CachedFile, EditedFile, Subject};
 use super::text::Text;
 use holo_change::snapshot::Snapshot;
-use holo_change::{Links, PathError, PathHandle, Tree};
+use holo_change::{Links, PathError, Stamp, Tree};
 use holo_plugin::ValidationError;
 use holo_plugin::origins::Traced;
 use holo_plugin::{FilePair, ForceTo, Host, Origin, Output, Preview, SENSITIVE, Shown, Span, Verdict};
@@ -14,12 +15,13 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
 
-/// A larger file is data, and not configuration.
+/// The maximum size of a file. A larger one is data, not configuration.
 pub(super) const MAX_SIZE: u64 = 16 << 20;
 
-/// The reason why an edit cannot be made.
+/// The reason why an edit cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
     #[error(transparent)]
@@ -34,58 +36,26 @@ pub(super) enum FileError {
     Invalid(ValidationError),
     #[error("{0}")]
     Preview(#[from] io::Error),
-    /// Others have changed the edit's own lines.
+    /// Lines of the edit were changed manually.
     #[error("the lines have been changed")]
     Changed,
 }
 
-/// The host's files, and what is known of their lines.
+/// The files of the host, and the records of edits.
 pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
     pub(super) root: Arc<Tree>,
     pub(super) records: Records,
 }
 
-/// A file as it is, and what is known of its lines.
-#[derive(Debug)]
-pub(super) struct Subject {
-    /// The path without symlinks.
-    pub(super) path: PathBuf,
-    pub(super) place: PathHandle,
-    /// None if there is no file.
-    pub(super) found: Option<Snapshot>,
-    pub(super) record: FileRecord,
-    /// The record as it is kept.
-    pub(super) kept: Option<FileRecord>,
-    /// The lines, with what others have changed.
-    pub(super) ledger: Ledger,
-}
-
-/// A file that is looked at for several edits.
-#[derive(Debug)]
-pub(super) struct Looked {
-    pub(super) subject: Subject,
-    made: MadeEdits,
-    draft: Draft,
-    /// The same without the edits that nothing defines any more, as soon as that is needed.
-    without_orphans: Option<Draft>,
-}
-
-impl From<Subject> for Looked {
-    fn from(subject: Subject) -> Looked {
-        let (made, draft) = (subject.record.now.made(), Draft::from(&subject.ledger));
-        Looked { subject, made, draft, without_orphans: None }
-    }
-}
-
-/// What decides about the next edit of a file, beside its lines.
+/// The state of a file besides its lines.
 pub(super) struct FileState<'a> {
     pub(super) path: &'a Path,
     pub(super) exists: bool,
     pub(super) made: &'a MadeEdits,
 }
 
-/// Returns the file in which an edit was made, if that is another one than it is about now.
+/// Returns the file that contains the edit, if its path leads to another file by now.
 pub(super) fn would_leave<'e>(entity: &'e EditEntity, path: &Path) -> Option<&'e Path> {
     entity.made_in.as_deref().filter(|made_in| *made_in != path)
 }
@@ -95,24 +65,24 @@ impl<'a> Inspection<'a> {
         Ok(Inspection { host, root: Tree::open(host.root())?, records: Records::open(host)? })
     }
 
-    /// Returns the path of the file that a path leads to: symlinks are followed only if root or we have made them.
+    /// Returns a path without symlinks. Only symlinks of root and the current user are followed.
     pub(super) fn canonical(&self, path: &Path) -> Result<PathBuf, PathError> {
         let failed = |error: PathError| PathError::new("open", self.host.below_root(path), error.error);
         Ok(self.root.resolve(path, true, Links::Trusted).map_err(failed)?.path)
     }
 
-    /// Looks at a file, given its path without symlinks.
+    /// Reads a file and its record, given its path without symlinks.
     pub(super) fn look_at(&self, path: &Path) -> Result<Subject, FileError> {
         self.look_at_recorded(path, self.records.of(path)?)
     }
 
-    /// Looks at a file with this record.
+    /// Reads a file that has this record.
     pub(super) fn look_at_recorded(&self, path: &Path, kept: Option<FileRecord>) -> Result<Subject, FileError> {
         let place = self.root.place(path);
         let found = Snapshot::of_any_owner(&place, MAX_SIZE)?;
         let text = Text::parse(found.as_ref().map(|found| found.content.as_slice()).unwrap_or_default());
         let untouched = || FileRecord::new(path, &Ledger::new(&text), found.is_none());
-        // Of a file that was removed, nothing is left to be put back.
+        // The record of a removed file is obsolete, because there is no content to restore.
         let record = kept.clone().filter(|_| found.is_some()).unwrap_or_else(untouched);
         let is_torn = found.as_ref().is_some_and(|found| record.is_torn(&found.content));
         let record = recovered(record, if is_torn { None } else { Some(&text) });
@@ -123,8 +93,8 @@ impl<'a> Inspection<'a> {
         Ok(Subject { path: path.to_owned(), place, found, record, kept, ledger })
     }
 
-    /// Makes an edit in a draft of a file, or takes it back; nothing if there is no file, and none is to be made. An edit that cannot be made
-    /// leaves the draft as it was.
+    /// Applies an edit to the draft of a file, or takes it back if it is an orphan. Returns `None` if the file does not exist and is not to be
+    /// created. After an error, the draft is unchanged.
     pub(super) fn edit(
         &self,
         draft: &mut Draft,
@@ -140,25 +110,25 @@ impl<'a> Inspection<'a> {
         if !file.exists && !definition.shared().create {
             return Ok(None);
         }
-        let made = outcome::make(draft, &entity.id, definition, file.made.knows(entity));
+        let made = outcome::make(draft, &entity.id, definition, file.made.knows(&entity.id, entity.fingerprint()));
         made.map(Some).map_err(|error| {
             draft.roll_back();
             FileError::Edit(self.shown(file.path), error)
         })
     }
 
-    /// Returns the effect of applying an entity.
-    pub(super) fn verdict(&self, looked: &mut Looked, entity: &EditEntity) -> Result<Verdict, FileError> {
-        let is_missing = looked.subject.found.is_none();
-        let moves = would_leave(entity, &looked.subject.path).is_some();
-        let shown = self.shown(&looked.subject.path);
-        let (draft, outcome) = self.expected(looked, entity)?;
+    /// Returns the verdict of a check.
+    pub(super) fn verdict(&self, file: &mut EditedFile, entity: &EditEntity) -> Result<Verdict, FileError> {
+        let is_missing = file.subject.found.is_none();
+        let moves = would_leave(entity, &file.subject.path).is_some();
+        let shown = self.shown(&file.subject.path);
+        let (draft, outcome) = self.expected(file, entity)?;
         draft.roll_back();
         let Some(outcome) = outcome else {
             let ensures_absence = entity.definition.as_ref().is_some_and(super::EditDefinition::is_absence);
             return Ok(match ensures_absence {
                 true => Verdict::InDesiredState,
-                // What makes it may come first.
+                // Another entity may create it first.
                 false => Verdict::WouldChange(vec![format!("would edit {shown}, which does not exist yet")]),
             });
         };
@@ -180,13 +150,13 @@ impl<'a> Inspection<'a> {
         Ok(Verdict::WouldChange(vec![format!("would {word} {shown}")]))
     }
 
-    /// Returns the draft of a file in which an entity is applied, after those that nothing defines any more. It has to be rolled back.
+    /// Applies an edit to the draft of a file, after taking back orphans. The caller must roll back the returned draft.
     fn expected<'l>(
         &self,
-        looked: &'l mut Looked,
+        file: &'l mut EditedFile,
         entity: &EditEntity,
     ) -> Result<(&'l mut Draft, Option<Outcome>), FileError> {
-        let Looked { subject, made, draft, without_orphans } = looked;
+        let EditedFile { subject, made, draft, without_orphans } = file;
         let draft = match &*entity.orphans {
             [] => draft,
             orphans => without_orphans.get_or_insert_with(|| {
@@ -205,9 +175,9 @@ impl<'a> Inspection<'a> {
         Ok((draft, outcome))
     }
 
-    /// Returns what the edit's lines were when it was made, and what is there.
-    pub(super) fn difference(&self, looked: &mut Looked, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
-        let Looked { subject, draft, .. } = looked;
+    /// Returns the file with the lines of the edit as they were applied, and the current file, if they differ.
+    pub(super) fn difference(&self, file: &mut EditedFile, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
+        let EditedFile { subject, draft, .. } = file;
         if entity.sensitive || !draft.has_lost(&entity.id) {
             return Ok(None);
         }
@@ -217,14 +187,14 @@ impl<'a> Inspection<'a> {
         let Some(made) = made else { return Ok(None) };
         let preview = Preview::new(self.host, entity.id.as_bytes())?;
         let copy = preview.from(Path::new("file"));
-        Shown::File { content: made.content(), mode: mode_of(subject) }.write(&copy)?;
+        Shown::File { content: made.content(), mode: subject.mode() }.write(&copy)?;
         Ok(Some(FilePair::new(copy, self.host.below_root(&subject.path)).with_applied_label(&entity.id)))
     }
 
-    pub(super) fn preview(&self, looked: &mut Looked, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
-        let (mode, exists) = (mode_of(&looked.subject), looked.subject.found.is_some());
-        let live = self.host.below_root(&looked.subject.path);
-        let (draft, outcome) = self.expected(looked, entity)?;
+    pub(super) fn preview(&self, file: &mut EditedFile, entity: &EditEntity) -> Result<Option<FilePair>, FileError> {
+        let (mode, exists) = (file.subject.mode(), file.subject.found.is_some());
+        let live = self.host.below_root(&file.subject.path);
+        let (draft, outcome) = self.expected(file, entity)?;
         let after = outcome.filter(|outcome| outcome.changes).map(|_| draft.text());
         draft.roll_back();
         let Some(after) = after else { return Ok(None) };
@@ -240,9 +210,9 @@ impl<'a> Inspection<'a> {
         Ok(Some(FilePair::new(preview.from(below), preview.to(below)).with_from_label(live.as_os_str().as_bytes())))
     }
 
-    /// Returns the origins of all lines of the file, in whichever edits they are.
-    pub(super) fn blame(&self, looked: &Looked, entity: &EditEntity) -> Option<Vec<Span>> {
-        let Subject { found, ledger, .. } = &looked.subject;
+    /// Returns the origins of all lines of the file.
+    pub(super) fn blame(&self, file: &EditedFile, entity: &EditEntity) -> Option<Vec<Span>> {
+        let Subject { found, ledger, .. } = &file.subject;
         let found = found.as_ref().filter(|_| !entity.sensitive)?;
         let makers = ledger.makers();
         let origin = |edit: &str| match entity.run.locations.get(edit) {
@@ -263,39 +233,65 @@ impl<'a> Inspection<'a> {
     }
 }
 
-/// Returns the effect of applying each of several edits, or an error. Each file is read once.
-pub(crate) fn check(host: &Host, entities: &[&EditEntity]) -> Vec<Result<Verdict, String>> {
-    let inspection = match Inspection::open(host) {
+/// Passes the file of an edit to a function. The file is not read again if it was the last one, and has not changed.
+pub(super) fn look<R>(
+    entity: &EditEntity,
+    host: &Host,
+    then: impl FnOnce(&Inspection<'_>, &mut EditedFile) -> R,
+) -> Result<R, FileError> {
+    let inspection = Inspection::open(host)?;
+    let path = inspection.canonical(&entity.path)?;
+    let stamps = [Stamp::of(&inspection.root.place(&path))?, inspection.records.stamp(&path)?];
+    let mut last_read = entity.run.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = |stamps: &[Option<Stamp>; 2]| stamps.map(|stamp| stamp.map(|stamp| stamp.to_bytes()));
+    let is_same = |cached: &CachedFile| cached.file.subject.path == path && bytes(&cached.stamps) == bytes(&stamps);
+    let cached = match last_read.take().filter(is_same) {
+        Some(cached) => cached,
+        None => CachedFile { stamps, file: inspection.look_at(&path)?.into() },
+    };
+    Ok(then(&inspection, &mut last_read.insert(cached).file))
+}
+
+/// The result of checking an edit. Several edits may share an error.
+pub(crate) struct Checked(Result<Verdict, Rc<FileError>>);
+
+impl Checked {
+    /// Reports the error, if there is one, and returns the verdict.
+    pub(crate) fn tell(self, output: &mut Output<'_>) -> Verdict {
+        self.0.unwrap_or_else(|error| match &*error {
+            FileError::Changed => Verdict::NeedsForce(ForceTo::Overwrite),
+            error => {
+                output.error(format!("skipping target: {error}"));
+                Verdict::Failed
+            }
+        })
+    }
+}
+
+/// Checks edits. Each file is read once.
+pub(crate) fn check(host: &Host, entities: &[&EditEntity]) -> Vec<Checked> {
+    let inspection = match Inspection::open(host).map_err(Rc::new) {
         Ok(inspection) => inspection,
-        Err(error) => return entities.iter().map(|_| Err(error.to_string())).collect(),
+        Err(error) => return entities.iter().map(|_| Checked(Err(Rc::clone(&error)))).collect(),
     };
-    let mut files: HashMap<PathBuf, Result<Looked, String>> = HashMap::new();
+    let mut files: HashMap<PathBuf, Result<EditedFile, Rc<FileError>>> = HashMap::new();
     let mut paths = CanonicalFiles::default();
-    let check = |entity: &&EditEntity| {
-        let path = paths.of(&entity.path, &inspection).map_err(|error| error.to_string())?;
+    let mut check = |entity: &EditEntity| {
+        let path = paths.of(&entity.path, &inspection).map_err(FileError::from)?;
         let file = files
-            .entry(path.clone())
-            .or_insert_with(|| inspection.look_at(&path).map(Looked::from).map_err(|error| error.to_string()));
-        let verdict = inspection.verdict(file.as_mut().map_err(|error| error.clone())?, entity);
-        verdict.map_err(|error| error.to_string())
+            .entry(path)
+            .or_insert_with_key(|path| inspection.look_at(path).map(EditedFile::from).map_err(Rc::new));
+        Ok(inspection.verdict(file.as_mut().map_err(|error| Rc::clone(error))?, entity)?)
     };
-    entities.iter().map(check).collect()
+    entities.iter().map(|entity| Checked(check(entity))).collect()
 }
 
-/// Says what is wrong on `output`, and returns the effect of applying an edit.
-pub(crate) fn tell_checked(checked: Result<Verdict, String>, output: &mut Output<'_>) -> Verdict {
-    checked.unwrap_or_else(|error| {
-        output.error(format!("skipping target: {error}"));
-        Verdict::Failed
-    })
-}
-
-/// The paths without symlinks of the files that a set of edits is about.
+/// A cache of paths without symlinks.
 #[derive(Default)]
 pub(super) struct CanonicalFiles(HashMap<PathBuf, PathBuf>);
 
 impl CanonicalFiles {
-    /// Returns that of a path.
+    /// Returns a path without symlinks.
     pub(super) fn of(&mut self, path: &Path, inspection: &Inspection<'_>) -> Result<PathBuf, PathError> {
         if let Some(found) = self.0.get(path) {
             return Ok(found.clone());
@@ -306,14 +302,8 @@ impl CanonicalFiles {
     }
 }
 
-/// Returns the mode of a file, or the one that a new one gets.
-pub(super) fn mode_of(subject: &Subject) -> u32 {
-    let stamp = subject.found.as_ref().and_then(|found| found.stamp.as_ref());
-    stamp.map_or(0o644, |stamp| stamp.stat().mode)
-}
-
-/// Returns the record as it is after a run that was killed: the file is what it was, or what it was about to be. If others have changed it
-/// since, it is what is nearer; if it is neither, as it was being written over, it is what it was.
+/// Completes a record that a killed run left with an intent: the file has its old or its new content. If another process has changed it since,
+/// the version with fewer differences counts; if it was only partly overwritten, the old version.
 fn recovered(mut record: FileRecord, text: Option<&Text>) -> FileRecord {
     if record.has_intent() {
         let distance = |version: &&Version| text.map_or(0, |text| version.ledger().text().distance(text));

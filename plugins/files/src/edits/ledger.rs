@@ -1,11 +1,12 @@
-//! The lines of a file, and those that edits have put in or taken out: what others have written can be told from what is ours at any time.
+//! The lines of a file with their owners, including lines that edits have removed.
 //!
-//! A line belongs to others until an edit hides it; what an edit puts in is its own. Taking an edit back removes its lines and shows again
-//! those that it has hidden, so that edits can go in any order, and what is left is what others have written. [`Ledger::follow`] brings in
-//! the changes that others have made to the file meanwhile.
+//! An edit owns the lines that it inserted, and hides the lines that it removed. Taking an edit back removes its own lines and restores the
+//! hidden ones. Therefore edits can be taken back in any order, and without edits the file has exactly the lines that users and other
+//! programs wrote. [`Ledger::follow`] adds the changes that they have made since.
 
 mod draft;
 mod follow;
+mod indexes;
 mod lines;
 #[cfg(test)]
 pub(super) mod model;
@@ -14,7 +15,8 @@ mod segments;
 use super::text::{Endings, Text};
 #[cfg(test)]
 pub(super) use draft::operations;
-pub(super) use draft::{Draft, ItemIndex, Plan, Spot};
+pub(super) use draft::{Draft, Plan, Spot};
+pub(super) use indexes::ItemIndex;
 pub(super) use segments::Segments;
 use std::collections::BTreeSet;
 
@@ -25,29 +27,29 @@ struct Item {
     mark: Mark,
 }
 
-/// The owner of a line, and if it is in the file.
+/// The owner of a line, and whether the line is in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Others have written it.
+    /// Written by a user or another program.
     Theirs,
-    /// An edit has put it in.
+    /// Inserted by an edit.
     Made(String),
-    /// Others have written it, and an edit has taken it out.
+    /// Written by a user or another program, and removed by an edit.
     Hidden(String),
-    /// An edit has put it in, and others have taken it out.
+    /// Inserted by an edit, and removed by a user or another program.
     Lost(String),
-    /// Others have written it in the place of a line that an edit had put in.
+    /// Written by a user or another program in place of a line that an edit had inserted.
     Instead(String),
 }
 
-/// The lines of a file, with those that are hidden.
+/// The lines of a file, including hidden ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     items: Vec<Item>,
     endings: Endings,
 }
 
-/// Another edit that has to do with a line that an edit would take out.
+/// The other edit that owns a line which an edit would remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharedLine(pub(super) String);
 
@@ -56,7 +58,7 @@ impl Mark {
         matches!(self, Mark::Theirs | Mark::Made(_) | Mark::Instead(_))
     }
 
-    /// Returns the edit that it has to do with.
+    /// Returns the edit that inserted, removed or lost the line.
     fn edit(&self) -> Option<&str> {
         match self {
             Mark::Theirs => None,
@@ -70,7 +72,7 @@ impl Mark {
 }
 
 impl Ledger {
-    /// Returns the ledger of a file that no edit has touched.
+    /// Returns the ledger of a file without edits.
     pub(super) fn new(text: &Text) -> Ledger {
         let theirs = |line: &Vec<u8>| Item { line: line.clone(), mark: Mark::Theirs };
         Ledger { items: text.lines.iter().map(theirs).collect(), endings: text.endings }
@@ -85,18 +87,18 @@ impl Ledger {
         self.items.iter().filter(|item| item.mark.is_visible())
     }
 
-    /// Returns for each line of the file the edit that has put it in, if one has.
+    /// Returns for each line of the file the edit that inserted it, if any.
     pub(super) fn makers(&self) -> Vec<Option<&str>> {
         let maker = |item: &'_ Item| matches!(item.mark, Mark::Made(_));
         self.visible().map(|item| item.mark.edit().filter(|_| maker(item))).collect()
     }
 
-    /// Returns for each line of the file if others have written it in the place of an edit's.
+    /// Returns for each line of the file whether it was written in place of an edit's line.
     pub(super) fn changed(&self) -> Vec<bool> {
         self.visible().map(|item| matches!(item.mark, Mark::Instead(_))).collect()
     }
 
-    /// Returns the edits that have put in or taken out a line.
+    /// Returns the edits that have inserted or removed a line.
     pub(super) fn edits(&self) -> BTreeSet<&str> {
         self.items.iter().filter_map(|item| item.mark.edit()).collect()
     }

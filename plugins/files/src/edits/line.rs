@@ -1,7 +1,8 @@
-//! A line that is to be in a file, or not.
+//! A line that must be present in a file, or absent.
 
-use super::definition::{Ensure, LineDefinition, Pattern};
+use super::definition::{Ensure, LineDefinition};
 use super::ledger::{Draft, ItemIndex, Plan, Spot};
+use super::pattern::Pattern;
 use holo_plugin::definitions::Invalid;
 
 impl LineDefinition {
@@ -13,7 +14,7 @@ impl LineDefinition {
         self.line.as_deref().unwrap_or_default().as_bytes()
     }
 
-    /// Returns true if the lines of a file are as they should be.
+    /// Returns true if the file is in the desired state.
     pub(super) fn holds(&self, draft: &mut Draft) -> Result<bool, Invalid> {
         Ok(self.is_held(draft, self.pattern()?.as_ref()))
     }
@@ -22,7 +23,7 @@ impl LineDefinition {
         if self.ensure == Ensure::Absent {
             return self.unwanted(draft, pattern).is_empty();
         }
-        // What does not match the line itself is not one that would take effect instead of it.
+        // A pattern that does not match the desired line only finds the line to replace: other matching lines do not override it.
         let rivals = pattern.filter(|pattern| pattern.is_match(self.wanted()));
         match rivals.and_then(|rivals| draft.last_match(rivals)) {
             Some(last) => draft.line(last) == self.wanted(),
@@ -30,7 +31,7 @@ impl LineDefinition {
         }
     }
 
-    /// Returns the change that makes them so. A new line comes to `before`, if that is given, and else to its anchor.
+    /// Returns the change that leads to the desired state. A new line is inserted at `before` if that is given, and at its anchor otherwise.
     pub(super) fn plan(&self, draft: &mut Draft, before: Option<Spot>) -> Result<Plan, Invalid> {
         let pattern = self.pattern()?;
         if self.ensure == Ensure::Absent {
@@ -47,7 +48,7 @@ impl LineDefinition {
         Ok(Plan { hide: Vec::new(), insert: Some((place, wanted)) })
     }
 
-    /// Returns the lines that are to go.
+    /// Returns the lines that must be removed.
     fn unwanted(&self, draft: &mut Draft, pattern: Option<&Pattern>) -> Vec<ItemIndex> {
         let mut unwanted = self.line.as_ref().map(|line| draft.equal(line.as_bytes())).unwrap_or_default();
         unwanted.extend(pattern.into_iter().flat_map(|pattern| draft.matches(pattern)));

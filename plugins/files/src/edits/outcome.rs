@@ -1,16 +1,16 @@
-//! The lines that a file has once an edit is made in it, or taken back.
+//! Applying an edit to the draft of a file, and taking it back.
 
 use super::EditDefinition;
 use super::ledger::{Draft, Ledger, SharedLine, Spot};
 use super::text::Text;
 use holo_plugin::definitions::Invalid;
 
-/// The type of entities whose lines stand below a line that several of them may need.
+/// The type of entities that share lines: the settings of a section need its header.
 const LED: &str = "ini:";
-/// The type of entities whose lines belong together.
+/// The type of entities whose lines are contiguous.
 const WHOLE: &str = "block:";
 
-/// The reason why an edit cannot be made.
+/// The reason why an edit cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EditError {
     #[error("{0}")]
@@ -22,21 +22,21 @@ pub(super) enum EditError {
 /// The effect of an edit on a draft. It can be [reverted](Draft::roll_back) until it is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// True if the text of the file is another one.
+    /// Whether the text of the file changes.
     pub(super) changes: bool,
-    /// True if something would be lost that others have made of the edit's own lines.
+    /// Whether manual changes of the edit's own lines would be lost.
     pub(super) needs_force: bool,
 }
 
-/// Brings in what others have made of a file.
+/// Adds the changes that users and other programs have made in a file.
 pub(super) fn follow(ledger: &mut Ledger, current: &Text) {
     ledger.follow(current, &|edit| edit.starts_with(WHOLE));
 }
 
-/// Makes an edit; `is_known` says that it was made so before.
+/// Applies an edit. `is_known` means that it was applied from the same definition before.
 ///
 /// # Errors
-/// If another edit is in the way.
+/// If another edit owns a line that the edit would remove.
 pub(super) fn make(
     draft: &mut Draft,
     id: &str,
@@ -61,7 +61,7 @@ pub(super) fn take_back(draft: &mut Draft, id: &str) -> Outcome {
     outcome(draft, was_changed)
 }
 
-/// Takes an edit back with what others have made of its lines; returns the position where it was.
+/// Takes an edit back, with manual changes of its lines. Returns its former position.
 fn undo(draft: &mut Draft, id: &str) -> Option<Spot> {
     draft.take_back(id, id.starts_with(LED))
 }

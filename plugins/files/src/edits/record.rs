@@ -1,6 +1,5 @@
-//! The records of edited files: which edits are made in each, and which of its lines are whose.
+//! The records of edited files: the edits of each file, and the owners of its lines.
 
-use super::entity::EditEntity;
 use super::ledger::{Ledger, Segments};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::tracked::EditedFiles;
@@ -16,21 +15,21 @@ use std::path::{Path, PathBuf};
 pub(super) struct FileRecord {
     /// The path, without symlinks.
     path: Text,
-    /// The file as we have left it.
+    /// The file after the last change by an edit.
     pub(super) now: Version,
-    /// The file as it is about to be.
+    /// The intent: the file after the change that is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<Version>,
 }
 
-/// What is known of a file at one time.
+/// A state of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Version {
-    /// True if there was no file before the first edit.
+    /// Whether the first edit created the file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) created: bool,
-    /// The edits that have put in or taken out lines.
+    /// The edits that have inserted or removed lines.
     edits: Vec<Remembered<MadeEdit>>,
     lines: Segments,
 }
@@ -38,38 +37,36 @@ pub(super) struct Version {
 /// The record of an edit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MadeEdit {
-    /// The definition that it was made by.
-    definition: String,
-    /// True if nobody may see the content of the file.
+pub(super) struct MadeEdit {
+    /// The fingerprint of its definition.
+    pub(super) definition: String,
+    /// Whether the content of the file must not be shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    sensitive: bool,
-    /// True if the file is written to, and not replaced.
+    pub(super) sensitive: bool,
+    /// Whether the file is overwritten instead of replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    in_place: bool,
+    pub(super) in_place: bool,
 }
 
-/// The edits that are made in a file, by their IDs.
+/// The applied edits of a file, by ID.
 #[derive(Clone, Debug)]
 pub(super) struct MadeEdits(BTreeMap<String, Remembered<MadeEdit>>);
 
 impl MadeEdits {
-    /// Returns true if an edit was made by its definition as it is.
-    pub(super) fn knows(&self, entity: &EditEntity) -> bool {
-        self.0.get(&entity.id).is_some_and(|edit| edit.base.definition == entity.fingerprint())
+    /// Returns true if an edit was made from the definition with this fingerprint.
+    pub(super) fn knows(&self, id: &str, fingerprint: &str) -> bool {
+        self.0.get(id).is_some_and(|edit| edit.base.definition == fingerprint)
     }
 
-    /// Adds an edit that is made now.
-    pub(super) fn add(&mut self, entity: &EditEntity) {
-        let (definition, sensitive, in_place) = (entity.fingerprint().to_owned(), entity.sensitive, entity.in_place);
-        let made = MadeEdit { definition, sensitive, in_place };
-        if self.0.get(&entity.id).is_some_and(|known| known.base == made) {
+    /// Adds an edit, with its report.
+    pub(super) fn add(&mut self, id: &str, made: MadeEdit, report: impl FnOnce() -> EntityReport) {
+        if self.0.get(id).is_some_and(|known| known.base == made) {
             return;
         }
-        let mut report = entity.to_report();
+        let mut report = report();
         // The entities that it came after are gone.
         report.edges.after.clear();
-        self.0.insert(entity.id.clone(), Remembered::new(&report, made));
+        self.0.insert(id.to_owned(), Remembered::new(&report, made));
     }
 }
 
@@ -81,7 +78,7 @@ impl RecordedEdit<'_> {
         &self.0.id
     }
 
-    /// Returns its report, as of an orphan.
+    /// Returns its report as an orphan.
     pub(super) fn report(&self) -> EntityReport {
         self.0.orphan_report()
     }
@@ -95,7 +92,7 @@ impl Records {
         Ok(Records(BaseStore::open_in(host.locations(), Path::new(EditedFiles::FOLDER))?))
     }
 
-    /// Returns the records of all files. What cannot be read is said on `output`.
+    /// Returns the records of all files. Unreadable records are reported on `output`.
     pub(super) fn all(&self, output: &mut Output<'_>) -> Result<Vec<FileRecord>, PathError> {
         Ok(self.0.all::<FileRecord>(output)?.into_values().map(|remembered| remembered.base).collect())
     }
@@ -104,17 +101,17 @@ impl Records {
         Ok(self.0.recall::<FileRecord>(&EditedFiles::record_id(path))?.map(|remembered| remembered.base))
     }
 
-    /// Returns the stamp of a file's record, by which a change of it is seen.
+    /// Returns the stamp of the record of a file.
     pub(super) fn stamp(&self, path: &Path) -> Result<Option<Stamp>, PathError> {
         self.0.stamp(&EditedFiles::record_id(path))
     }
 
-    /// Removes what killed runs have left.
+    /// Removes temporary files that killed runs left.
     pub(super) fn tidy(&self) -> Result<(), PathError> {
         self.0.tidy()
     }
 
-    /// Keeps a record: when this returns, it is on disk.
+    /// Writes a record, or removes it if the file has no edits. When this returns, the change is on disk.
     pub(super) fn keep(&self, record: &FileRecord) -> Result<(), PathError> {
         let path = record.path();
         if record.now.edits.is_empty() && record.next.is_none() {
@@ -124,21 +121,21 @@ impl Records {
     }
 }
 
-/// Removes the folder of the records if there is nothing in it: a run that was killed after the last record was removed has left it.
+/// Removes the folder of the records if it is empty: a run that was killed after removing the last record left it.
 pub(crate) fn remove_empty_folder(host: &Host) {
     if host.state_dir().join(EditedFiles::FOLDER).exists()
         && let Ok(state) = Tree::open(host.state_dir())
         && let Ok(_held) = state.hold()
         && let Ok(records) = Records::open(host)
     {
-        // The next apply finds what could not be removed.
+        // The next apply tries again.
         let _ = records.tidy();
         state.place(&Path::new(EditedFiles::FOLDER).join("x")).remove_empty_folders(Path::new(""));
     }
 }
 
 impl FileRecord {
-    /// The record of a file in which no edit is made.
+    /// Creates the record of a file without edits.
     pub(super) fn new(path: &Path, ledger: &Ledger, created: bool) -> FileRecord {
         let path = Text(holo_change::path_bytes(path));
         FileRecord { path, now: Version { created, edits: Vec::new(), lines: ledger.into() }, next: None }
@@ -149,22 +146,22 @@ impl FileRecord {
         self.path.0.to_path_lossy().into_owned()
     }
 
-    /// Returns the versions of which a killed run may have left either.
+    /// Returns the states that a killed run may have left.
     pub(super) fn versions(&self) -> impl Iterator<Item = &Version> {
         self.next.iter().chain([&self.now])
     }
 
-    /// Says that the file, which has these lines, is about to become this.
+    /// Records the current lines, and the intent to change the file to the state `next`.
     pub(super) fn intend(&mut self, ledger: &Ledger, next: Version) {
         (self.now, self.next) = (Version::new(self.now.created, self.now.made(), ledger), Some(next));
     }
 
-    /// Says that the file is this.
+    /// Records the state of the file, without an intent.
     pub(super) fn settle(&mut self, now: Version) {
         (self.now, self.next) = (now, None);
     }
 
-    /// Returns true if this is the beginning of what the file is about to be.
+    /// Returns true if the content is a prefix of the intended content.
     pub(super) fn has_begun(&self, content: &[u8]) -> bool {
         self.next.as_ref().is_some_and(|next| next.content().starts_with(content))
     }
@@ -187,14 +184,14 @@ impl FileRecord {
         self.versions().flat_map(|version| &version.edits).any(|edit| edit.base.in_place)
     }
 
-    /// Returns true if a run that was killed may have left this of the file while it was written over.
+    /// Returns true if a run that was killed while overwriting the file may have left this content.
     pub(super) fn is_torn(&self, content: &[u8]) -> bool {
         let next = self.next.as_ref().filter(|_| self.is_in_place()).map(Version::content);
         let now = self.now.content();
         next.is_some_and(|next| content != next && content != now && is_between(content, &now, &next))
     }
 
-    /// Returns true if nobody may see what is in the file.
+    /// Returns true if the content of the file must not be shown.
     pub(super) fn is_sensitive(&self) -> bool {
         self.versions().flat_map(|version| &version.edits).any(|edit| edit.base.sensitive)
     }
@@ -209,19 +206,19 @@ impl Version {
         self.lines.clone().into()
     }
 
-    /// Returns the edits that are made, by their IDs.
+    /// Returns the applied edits, by ID.
     pub(super) fn made(&self) -> MadeEdits {
         MadeEdits(self.edits.iter().map(|edit| (edit.id.clone(), edit.clone())).collect())
     }
 
-    /// Creates a version of a file with these lines: of the edits that were made, those are known that have to do with one of them.
+    /// Creates a state of a file with these lines. Edits without any line are omitted.
     pub(super) fn new(created: bool, made: MadeEdits, ledger: &Ledger) -> Version {
         let with_lines = ledger.edits();
         let edits = made.0.into_values().filter(|edit| with_lines.contains(&*edit.id)).collect();
         Version { created, edits, lines: ledger.into() }
     }
 
-    /// Returns true if no edit is made.
+    /// Returns true if there are no edits.
     pub(super) fn is_untouched(&self) -> bool {
         self.edits.is_empty()
     }

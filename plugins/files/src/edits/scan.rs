@@ -1,4 +1,4 @@
-//! Finding edits: those that are defined, and those that were.
+//! The scan for edits: defined ones and orphans.
 
 use super::EditDefinition;
 use super::definition::{BlockDefinition, IniDefinition, LineDefinition};
@@ -17,29 +17,29 @@ use std::sync::{Arc, OnceLock};
 pub(crate) type EditTables =
     (Definitions<LineDefinition>, (Definitions<BlockDefinition>, (Definitions<IniDefinition>, ())));
 
-/// The edits, and what is known of earlier ones.
+/// The definitions of edits, and data from the records.
 pub(crate) struct Found {
     defined: BTreeMap<String, Defined<EditDefinition>>,
-    /// Those that nothing defines any more, and the file of each.
+    /// The orphans, and the file of each.
     orphans: Vec<(EntityReport, PathBuf)>,
-    /// The files in which edits are made.
+    /// The file that contains each recorded edit.
     made_in: BTreeMap<String, PathBuf>,
     secret: BTreeSet<PathBuf>,
     in_place: BTreeSet<PathBuf>,
-    /// The files with edits that are still defined, be that in a broken definition or with a condition that leaves them out.
+    /// The files with recorded edits that are still defined, even if the definition is broken or a condition skips them.
     kept: Layers,
 }
 
-/// Another entity that is about the same file.
+/// Another entity with the same file.
 pub(crate) struct Neighbour {
     pub(crate) id: String,
-    /// True if nothing defines it any more.
+    /// Whether it is an orphan.
     pub(crate) is_orphan: bool,
     /// The entity with the files that define it.
     pub(crate) shown: String,
 }
 
-/// An edit beside the reason why it cannot be made, if there is one.
+/// An edit, and the reason why it cannot be applied, if any.
 pub(crate) struct FoundEdit {
     pub(crate) edit: Declared<EditEntity>,
     /// The path of the file, without symlinks.
@@ -78,20 +78,20 @@ impl Found {
         Found { defined: defined.collect(), orphans, made_in, secret, in_place, kept }
     }
 
-    /// Returns the files in which an edit is made that is still defined.
+    /// Returns the files with recorded edits that are still defined.
     pub(crate) fn kept(&self) -> Layers {
         self.kept.clone()
     }
 
-    /// Returns true if there are none, as on a machine that has other files alone.
+    /// Returns true if there are no edits.
     pub(crate) fn is_empty(&self) -> bool {
         self.defined.is_empty() && self.orphans.is_empty()
     }
 
-    /// The entities, given what else there is by path. A file that is made as a whole, or has resource files, is not edited.
+    /// Returns the entities, given the other entities by path. A file that is declared or has resource files cannot be edited.
     pub(crate) fn into_entities(self, neighbours: &BTreeMap<PathBuf, Vec<Neighbour>>, host: &Host) -> Vec<FoundEdit> {
         let inspection = Inspection::open(host).ok();
-        // Most edits are in few files.
+        // Resolve each path once, because most edits are in few files.
         let mut paths: HashMap<PathBuf, PathBuf> = HashMap::new();
         let mut canonical = |path: &Path| {
             if let Some(found) = paths.get(path) {
@@ -159,7 +159,8 @@ impl Found {
         for (mut report, path) in self.orphans {
             let around = neighbours.get(&path).into_iter().flatten().filter(|other| !other.is_orphan);
             report.edges.before.extend(around.map(|other| other.id.as_str().into()));
-            // What is defined comes after the last one alone: an edge between any two would take more than linear time.
+            // Edges between all orphans and all defined edits would take quadratic time. So the defined ones come after the last orphan only, and
+            // that one after all others, because an edge between orphans is reversed.
             if let Some((last, others)) = orphans.get(&path).and_then(|orphans| orphans.split_last())
                 && report.id == *last
             {

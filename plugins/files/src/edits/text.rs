@@ -1,22 +1,22 @@
-//! A text as lines that can be taken out and put in, with the line endings that it has.
+//! A text as lines with their line endings, and the syntax of single lines.
 
 use bstr::ByteSlice;
 use holo_plugin::diff::Comparison;
 
-/// A text as lines, which may hold anything but a newline.
+/// A text as lines of arbitrary bytes except newlines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
-    /// The lines. In a text whose lines end with CR and LF, each has its CR.
+    /// The lines. With CR and LF as line ending, each line includes its CR.
     pub(super) lines: Vec<Vec<u8>>,
     pub(super) endings: Endings,
 }
 
-/// The way in which the lines of a text end.
+/// The line endings of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Endings {
-    /// True if the first line ends with CR and LF.
+    /// Whether the first line ends with CR and LF.
     pub(super) crlf: bool,
-    /// True if the last line has no newline.
+    /// Whether the last line has no newline.
     pub(super) unterminated: bool,
 }
 
@@ -43,7 +43,7 @@ impl Text {
         if self.endings.lacks_cr() && content.ends_with(b"\r") {
             content.pop();
         }
-        // An empty line is none without a newline.
+        // Without a newline, an empty last line would be lost.
         if !self.endings.unterminated || content.is_empty() || content.ends_with(b"\n") {
             content.push(b'\n');
         }
@@ -61,12 +61,12 @@ impl Text {
 }
 
 impl Endings {
-    /// Returns true if the last line lacks the CR that it would have if it was not the last one.
+    /// Returns true if the last line lacks the CR of the other lines.
     fn lacks_cr(self) -> bool {
         self.crlf && self.unterminated
     }
 
-    /// Returns a line with the ending that lines have here.
+    /// Returns a line with the line ending of this text, without its LF.
     pub(super) fn fit(self, line: &[u8]) -> Vec<u8> {
         let mut fitted = bare(line).to_vec();
         if self.crlf {
@@ -89,6 +89,39 @@ pub(super) fn is_lead(character: char) -> bool {
 /// Returns a line without the white space and comment characters at its beginning, and without white space at its end.
 pub(super) fn uncommented(line: &[u8]) -> &[u8] {
     line.trim_end().trim_start_with(is_lead)
+}
+
+/// Splits a line that sets a key into key and value. A key ends with the separator, or with white space if there is none.
+pub(super) fn split_key(line: &[u8], separator: Option<char>) -> Option<(&[u8], &[u8])> {
+    let line = line.trim_ascii_start();
+    let (key, behind) = match separator {
+        Some(separator) => line.split_once_str(separator.encode_utf8(&mut [0; 4]))?,
+        None => line.split_at(line.iter().position(u8::is_ascii_whitespace)?),
+    };
+    Some((key.trim_ascii_end(), behind.trim_ascii_start()))
+}
+
+/// Returns the name of the section if a line is the header of one.
+pub(super) fn header(line: &[u8]) -> Option<&[u8]> {
+    let name = line.trim_ascii().strip_prefix(b"[")?;
+    let end = name.find_byte(b']')?;
+    let (name, behind) = name.split_at(end);
+    let behind = behind.get(1..).unwrap_or_default().trim_ascii_start();
+    (behind.is_empty() || behind.starts_with(b"#") || behind.starts_with(b";")).then_some(name.trim_ascii())
+}
+
+/// Returns the line below an inserted line that still needs it, if any: the first setting of a section needs the header, and the header needs
+/// the blank line above it.
+pub(super) fn led<'l, T>(line: &[u8], below: impl IntoIterator<Item = (&'l [u8], T)>) -> Option<T> {
+    let mut below = below.into_iter();
+    let (next, is_header) = match line.trim_ascii().is_empty() {
+        true => (below.next()?, true),
+        false => {
+            header(line)?;
+            (below.find(|(line, _)| !line.trim_ascii().is_empty())?, false)
+        }
+    };
+    (header(next.0).is_some() == is_header).then_some(next.1)
 }
 
 #[cfg(test)]

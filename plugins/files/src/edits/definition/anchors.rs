@@ -1,14 +1,15 @@
-//! The place in a file where something new comes.
+//! The position of new lines in a file.
 
-use super::{Ensure, Pattern, compile, not_absent};
+use super::{Ensure, not_absent};
 use crate::edits::ledger::{Draft, Spot};
+use crate::edits::pattern::{Pattern, compile};
 use holo_plugin::definitions::Invalid;
 
-/// The words for the beginning and the end of a file, where an anchor can be a regular expression.
+/// The values of an anchor that are not regular expressions: the beginning and the end of the file.
 const BEGINNING: &str = "BOF";
 const END: &str = "EOF";
 
-/// The keys that say where something new comes, of types of edits that have them.
+/// The keys for the position of new lines.
 #[derive(Clone, Copy, Default)]
 pub(in crate::edits) struct Anchors<'a> {
     pub(super) after: Option<&'a str>,
@@ -16,7 +17,7 @@ pub(in crate::edits) struct Anchors<'a> {
 }
 
 impl Anchors<'_> {
-    /// Returns the position where something new comes: the end, if there is no such anchor.
+    /// Returns the position for new lines: the end, if there is no matching line.
     pub(in crate::edits) fn place(&self, draft: &mut Draft) -> Result<Spot, Invalid> {
         Ok(match (self.after, self.before) {
             (Some(BEGINNING), _) | (_, Some(BEGINNING)) => draft.beginning(),
@@ -32,7 +33,7 @@ impl Anchors<'_> {
         })
     }
 
-    /// Checks each by itself.
+    /// Checks each value.
     pub(super) fn validate_values(&self) -> [Result<(), Invalid>; 2] {
         [("insert_after", self.after), ("insert_before", self.before)].map(|(key, anchor)| match anchor {
             None | Some(BEGINNING | END) => Ok(()),
@@ -40,7 +41,7 @@ impl Anchors<'_> {
         })
     }
 
-    /// Checks both together.
+    /// Checks combinations of keys.
     pub(super) fn validate(&self, ensure: Ensure) -> Result<(), Invalid> {
         if self.after.is_some() && self.before.is_some() {
             return Err(Invalid::new("insert_before", "cannot be given together with insert_after"));

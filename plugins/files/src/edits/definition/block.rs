@@ -7,11 +7,11 @@ use serde::Deserialize;
 edit_table! {
     /// Lines between two marker lines in a file that others own.
     anchored BlockDefinition {
-        /// The name that tells it from other blocks of the file; it is in the marker lines.
+        /// The name that distinguishes it from other blocks of the file; it is part of the marker lines.
         pub(crate) name: Option<String>,
         /// The lines between the marker lines.
         pub(crate) content: Option<String>,
-        /// The beginning of a comment, or its beginning and its end.
+        /// The prefix of a comment, or its prefix and suffix.
         #[serde(default)]
         pub(crate) comment: Comment,
     }
@@ -22,9 +22,9 @@ edit_table! {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub(crate) enum Comment {
-    /// Its beginning; it ends with the line.
+    /// The prefix; the comment ends with the line.
     Prefix(String),
-    /// Its beginning and its end.
+    /// The prefix and the suffix.
     Pair([String; 2]),
 }
 

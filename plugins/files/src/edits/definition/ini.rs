@@ -13,7 +13,7 @@ edit_table! {
         pub(crate) key: String,
         /// The value.
         pub(crate) value: Option<String>,
-        /// The text between key and value where the key is new; ` = ` if nothing is said.
+        /// The text between a new key and its value; ` = ` by default.
         pub(crate) delimiter: Option<String>,
     }
 }
@@ -54,12 +54,12 @@ impl Definition for IniDefinition {
 }
 
 impl IniDefinition {
-    /// Returns the text between key and value where the key is new.
+    /// Returns the text between a new key and its value.
     pub(in crate::edits) fn delimiter(&self) -> &str {
         self.delimiter.as_deref().unwrap_or(" = ")
     }
 
-    /// Returns the character that ends a key; none if that is a blank.
+    /// Returns the character that ends a key; `None` if white space does.
     pub(in crate::edits) fn separator(&self) -> Option<char> {
         self.delimiter().trim().chars().next()
     }

@@ -7,12 +7,12 @@ use serde::Deserialize;
 edit_table! {
     /// A line in a file that others own.
     anchored LineDefinition {
-        /// The name that tells it from other lines of the file.
+        /// The name that distinguishes it from other lines of the file.
         #[expect(dead_code, reason = "it is a part of the ID")]
         pub(crate) name: Option<String>,
-        /// The line, without its end.
+        /// The line, without a line ending.
         pub(crate) line: Option<String>,
-        /// A regular expression: the last line that it matches is replaced, or all that it matches go.
+        /// A regular expression: the last matching line is replaced, or all matching lines are removed.
         #[serde(rename = "match")]
         pub(crate) matches: Option<String>,
     }

@@ -1,42 +1,34 @@
-//! The lines of a file while edits are made in it, one after the other: each costs about as much as the lines that it touches.
+//! The lines of a file while several edits are applied to it. The cost of an edit depends on the lines that it changes, not on the size of
+//! the file.
 //!
-//! Each item has a label, in the order of the items, so that new ones come between two others without changing the rest. What lines there are
-//! with some content is looked up in [`Indexes`](super::lines::Indexes). The changes of an edit are reverted by [`Draft::roll_back`], until
-//! [`Draft::commit`] is called.
+//! Each item has a label that increases in the order of the items, so that an item can be inserted between two others without changing the
+//! rest. Lines are found by content in [`Indexes`]. [`Draft::roll_back`] reverts all changes since the last [`Draft::commit`].
 
-use super::lines::Indexes;
+use super::indexes::{Indexes, ItemIndex, Label};
 use super::{Item, Ledger, Mark, SharedLine};
-use crate::edits::text::{Endings, Text, bare};
-use holo_plugin::index::{Table, define_index};
+use crate::edits::text::{Endings, Text, bare, led};
+use holo_plugin::index::Table;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-define_index! {
-    /// The index of an item, which it keeps when others come before it.
-    pub(in crate::edits) ItemIndex
-}
-
-/// The position of an item among all.
-pub(super) type Label = u128;
-
-/// The distance between the labels of items that were there from the beginning: those of inserted items are no multiples of it.
+/// The distance between the labels of original items. Labels of inserted items are not multiples of it.
 const SPACING: Label = 1 << 64;
-/// The distance between the labels of items that are inserted next to each other.
+/// The distance between the labels of adjacent inserted items.
 const STEP: Label = 1 << 32;
 
-/// The lines of a file, with those that are hidden, in which edits are made.
+/// The lines of a file, including hidden ones, to which edits are applied.
 #[derive(Debug)]
 pub(in crate::edits) struct Draft {
     items: Table<ItemIndex, Entry>,
-    /// All items, and those that were removed since the last commit.
+    /// All items, including those removed since the last commit.
     order: BTreeMap<Label, ItemIndex>,
     /// The lines of the file.
     visible: BTreeMap<Label, ItemIndex>,
     of_edits: HashMap<String, BTreeSet<ItemIndex>>,
     pub(super) indexes: Indexes,
     endings: Endings,
-    /// The items that were changed since the last commit, and their marks before.
+    /// The items that were changed since the last commit, with their former marks.
     log: Vec<(ItemIndex, Option<Mark>)>,
 }
 
@@ -44,7 +36,7 @@ pub(in crate::edits) struct Draft {
 struct Entry {
     line: Vec<u8>,
     label: Label,
-    /// None if it was removed.
+    /// `None` if the item was removed.
     mark: Option<Mark>,
 }
 
@@ -55,12 +47,12 @@ pub(in crate::edits) enum Spot {
     End,
 }
 
-/// The change that an edit makes to the lines that it sees.
+/// The change that an edit makes.
 #[derive(Debug, Default)]
 pub(in crate::edits) struct Plan {
-    /// The lines that are hidden.
+    /// The lines to hide.
     pub(in crate::edits) hide: Vec<ItemIndex>,
-    /// The lines that are inserted, and where.
+    /// The lines to insert, with their position.
     pub(in crate::edits) insert: Option<(Spot, Vec<Vec<u8>>)>,
 }
 
@@ -116,12 +108,12 @@ impl Draft {
         self.of_edits.contains_key(edit)
     }
 
-    /// Returns true if others have written something in the place of an edit's lines.
+    /// Returns true if lines of an edit were changed manually.
     pub(in crate::edits) fn is_changed(&self, edit: &str) -> bool {
         self.marked(edit, |mark| matches!(mark, Mark::Instead(_))).next().is_some()
     }
 
-    /// Returns true if lines of an edit are not there any more, or something else is in their place.
+    /// Returns true if lines of an edit were removed or changed manually.
     pub(in crate::edits) fn has_lost(&self, edit: &str) -> bool {
         self.marked(edit, |mark| matches!(mark, Mark::Instead(_) | Mark::Lost(_))).next().is_some()
     }
@@ -131,9 +123,9 @@ impl Draft {
         items.filter(move |&index| self.items[index].mark.as_ref().is_some_and(&is_so))
     }
 
-    /// Takes an edit back, with what others have made of its lines. Returns the position of its first line.
+    /// Takes an edit back, with manual changes of its lines. Returns the position of its first line.
     ///
-    /// If `leads`, lines that are needed by lines of others below them stay for those.
+    /// If `leads` is set, lines that other lines below still need are kept for those.
     pub(in crate::edits) fn take_back(&mut self, edit: &str, leads: bool) -> Option<Spot> {
         self.remove_changes(edit);
         if leads {
@@ -149,7 +141,7 @@ impl Draft {
         place
     }
 
-    /// Restores the lines of an edit as it had made them.
+    /// Restores the lines of an edit as they were applied.
     pub(in crate::edits) fn restore_own(&mut self, edit: &str) {
         self.remove_changes(edit);
         let lost: Vec<ItemIndex> = self.marked(edit, |mark| matches!(mark, Mark::Lost(_))).collect();
@@ -158,13 +150,13 @@ impl Draft {
         }
     }
 
-    /// Removes what others have written in the place of an edit's lines.
+    /// Removes lines that were written in place of an edit's lines.
     fn remove_changes(&mut self, edit: &str) {
         let changes: Vec<ItemIndex> = self.marked(edit, |mark| matches!(mark, Mark::Instead(_))).collect();
         changes.into_iter().for_each(|index| self.set(index, None));
     }
 
-    /// Returns the position of an item of an edit without the items that go with the edit.
+    /// Returns the position of an item after all items that are removed with the edit are gone.
     fn without_own(&self, first: ItemIndex, edit: &str) -> Spot {
         let goes = |mark: &Option<Mark>| match mark {
             Some(mark) => mark.is_of(edit) && !matches!(mark, Mark::Hidden(_)),
@@ -174,7 +166,8 @@ impl Draft {
         from.find(|&index| !goes(&self.items[index].mark)).map_or(Spot::End, Spot::Before)
     }
 
-    /// Gives lines that an edit has inserted, and that others need, to those: the last ones first, as others may lead to them.
+    /// Transfers inserted lines that other lines need to the owners of those, from bottom to top, because a transferred line may itself need
+    /// one above.
     fn hand_over(&mut self, edit: &str) {
         let own = Mark::Made(edit.to_owned());
         let mut made: Vec<ItemIndex> = self.marked(edit, |mark| *mark == own).collect();
@@ -182,15 +175,15 @@ impl Draft {
         for index in made.into_iter().rev() {
             let below = self.visible.range((Excluded(self.items[index].label), Unbounded)).map(|(_, &below)| below);
             let below = below.filter(|&below| self.items[below].mark.as_ref() != Some(&own));
-            let heir = crate::edits::ini::led(self.line(index), below.map(|below| (self.line(below), below)));
+            let heir = led(self.line(index), below.map(|below| (self.line(below), below)));
             if let Some(mark) = heir.and_then(|heir| self.items[heir].mark.clone()) {
                 self.set(index, Some(mark));
             }
         }
     }
 
-    /// Makes the change of an edit. Lines that are inserted at the same line of the file as `before` are inserted exactly there, between the
-    /// lines that are not in the file.
+    /// Applies the change of an edit. If the new lines are inserted at the same visible line as `before`, they keep its exact position among
+    /// the hidden lines.
     ///
     /// # Errors
     /// If it would hide a line of another edit.
@@ -211,7 +204,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns the position of the first line of the file that is not before a position.
+    /// Returns the position of the first visible line at or after a position.
     pub(in crate::edits) fn visible_from(&self, spot: Spot) -> Spot {
         let Spot::Before(index) = spot else { return Spot::End };
         self.first_visible(self.items[index].label).map_or(Spot::End, Spot::Before)
@@ -256,7 +249,7 @@ impl Draft {
         }
     }
 
-    /// Returns true if the text is another one than at the last commit.
+    /// Returns true if the text has changed since the last commit.
     pub(in crate::edits) fn changes_text(&self) -> bool {
         let mut was_visible: BTreeMap<ItemIndex, bool> = BTreeMap::new();
         for (index, before) in &self.log {
@@ -276,7 +269,7 @@ impl Draft {
         if lines(true) != lines(false) {
             return true;
         }
-        // The same lines have come and gone: most often where they were.
+        // Lines were replaced with equal ones, usually at the same position. Compare each group of adjacent changes.
         let (mut gone, mut come, mut last) = (Vec::new(), Vec::new(), None);
         for &(label, index, was) in &changed {
             let is_apart =
@@ -341,7 +334,7 @@ impl Draft {
         self.log.push((index, before));
     }
 
-    /// Gives an item a mark; returns the one before.
+    /// Sets the mark of an item, and returns the former one.
     fn put(&mut self, index: ItemIndex, mark: Option<Mark>) -> Option<Mark> {
         #[cfg(test)]
         operations::count();
@@ -376,7 +369,7 @@ impl Draft {
         before
     }
 
-    /// Returns labels for items that are inserted at a position.
+    /// Returns labels for new items at a position.
     fn labels_for(&mut self, spot: Spot, count: usize) -> Vec<Label> {
         let count = count as Label;
         if let Spot::Before(_) = spot
@@ -390,7 +383,7 @@ impl Draft {
             Spot::End => (last - last % SPACING, SPACING),
             Spot::Before(_) => {
                 let even = gap / (count + 1);
-                // Those that follow are most often inserted on the other side of an item that was there from the beginning.
+                // The next insertions are usually adjacent to this one, so leave more room on that side of the gap.
                 match (is_inserted(last), is_inserted(last + gap)) {
                     (true, false) => (last, even.min(STEP)),
                     (false, true) => {
@@ -411,7 +404,7 @@ impl Draft {
         (last, end - last)
     }
 
-    /// Gives all items new labels, so that there is room between any two.
+    /// Assigns new labels to all items, with equal distances.
     fn relabel(&mut self) {
         let order = mem::take(&mut self.order);
         self.visible.clear();

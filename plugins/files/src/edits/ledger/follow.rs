@@ -1,4 +1,4 @@
-//! Changes that others have made to a file since an edit was made in it.
+//! Changes in a file by users and other programs since the last edit.
 
 use super::super::text::{Text, bare};
 use super::{Item, Ledger, Mark};
@@ -6,15 +6,15 @@ use holo_plugin::diff::{Change, Comparison};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
-/// The maximum number of new lines that a line is compared with, where many were replaced at once.
+/// The maximum number of new lines that a removed line is compared with.
 const COMPARED: usize = 500;
 
 impl Ledger {
-    /// Brings in what others have made of the file. `is_whole` tells of an edit if its lines belong together, so that nobody else writes
-    /// between them.
+    /// Updates the ledger to the current text of the file. `is_whole` returns true for an edit with contiguous lines: a line written between
+    /// them is a change of the edit.
     ///
-    /// Hidden lines stay behind the line that they were behind. A line that an edit has put in and that is not there any more is lost; a
-    /// line that has come in its place is one that others have written instead, if it looks as if it was made of it.
+    /// Hidden lines keep their position after the same line. An inserted line that is missing is lost. A new line in its place counts as
+    /// written instead of it if it resembles the lost line.
     pub(in super::super) fn follow(&mut self, current: &Text, is_whole: &dyn Fn(&str) -> bool) {
         let text = self.text();
         if text.content() == current.content() {
@@ -49,7 +49,7 @@ impl Ledger {
         let mut index = 0;
         for item in &self.items {
             if !item.mark.is_visible() {
-                // The gaps are in their order.
+                // The gaps are sorted.
                 let gap = rewritten.get(rewritten.partition_point(|(gap, _)| gap.end <= index));
                 let is_obsolete = gap.is_some_and(|(gap, fate)| gap.contains(&index) && !fate.knows(&item.mark));
                 if matches!(item.mark, Mark::Lost(_)) || !is_obsolete {
@@ -95,12 +95,12 @@ impl Ledger {
         self.endings = endings;
     }
 
-    /// Takes lines that others have moved, or brought back, for those that were lost.
+    /// Assigns lines that were moved or restored manually to their edit again.
     fn find_lost(&mut self) {
         if !self.items.iter().any(|item| matches!(item.mark, Mark::Lost(_))) {
             return;
         }
-        // The lines that can be those that were lost: of others, and in the place of an edit's.
+        // The lines that may be lost ones: written by others, or in place of an edit's lines.
         let mut candidates: HashMap<(Option<&str>, &[u8]), VecDeque<usize>> = HashMap::new();
         for (index, item) in self.items.iter().enumerate() {
             let edit = match &item.mark {
@@ -129,24 +129,24 @@ impl Ledger {
     }
 }
 
-/// The lines that have come in the place of others.
+/// The new lines in place of removed ones.
 struct Fate {
     /// Their marks.
     marks: Vec<Mark>,
-    /// For each line that is gone the index of the new one, in the whole text, before which it was, and before which is what followed it.
+    /// For each removed line, the indexes of the new lines before which it and its successor belong.
     around: Vec<(usize, usize)>,
-    /// The edits that they have to do with.
+    /// The edits in their marks.
     edits: HashSet<String>,
 }
 
 impl Fate {
-    /// Returns true if a line has come that was made of one of the edit's.
+    /// Returns true if a new line was made from a line of the same edit.
     fn knows(&self, mark: &Mark) -> bool {
         mark.edit().is_some_and(|edit| self.edits.contains(edit))
     }
 }
 
-/// Finds out what has become of lines.
+/// Assigns marks to the new lines of a change.
 fn fate(visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&str) -> bool) -> Fate {
     let gone = visible.get(change.old.clone()).unwrap_or_default();
     let come = current.lines.get(change.new.clone()).unwrap_or_default();
@@ -155,7 +155,7 @@ fn fate(visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&s
         Mark::Made(edit) | Mark::Instead(edit) => Some(edit.clone()),
         _ => None,
     };
-    // Nobody writes between the lines of an edit that belong together.
+    // A line between the lines of a contiguous edit is a change of that edit.
     let before = change.old.start.checked_sub(1).and_then(|before| visible.get(before));
     let neighbours = before.and_then(edit_of).zip(visible.get(change.old.end).and_then(edit_of));
     let within = neighbours.filter(|(before, behind)| before == behind && is_whole(before)).map(|(edit, _)| edit);
@@ -182,8 +182,7 @@ fn fate(visible: &[&Item], change: &Change, current: &Text, is_whole: &dyn Fn(&s
     Fate { marks, around, edits }
 }
 
-/// Returns the gaps before lines, by their indexes, between which others have written everything anew: what an edit has taken out there is
-/// of no use any more.
+/// Returns the gaps, by the indexes of the lines after them, between rewritten lines. Lines that an edit has hidden there are obsolete.
 fn rewritten(visible: &[&Item], change: &Change) -> Option<Range<usize>> {
     let gone = visible.get(change.old.clone()).unwrap_or_default();
     let is_rewritten = !change.new.is_empty() && gone.iter().any(|item| item.mark == Mark::Theirs);
@@ -200,7 +199,7 @@ fn comparable(text: &Text) -> Vec<u8> {
     bytes
 }
 
-/// Returns true if one line looks as if it was made of the other: most of it is the same at the beginning and at the end.
+/// Returns true if one line was probably made from the other: at least half of it is equal at the beginning and the end.
 fn resemble(one: &[u8], other: &[u8]) -> bool {
     let longest = one.len().max(other.len());
     let same = |(one, other): &(&u8, &u8)| one == other;

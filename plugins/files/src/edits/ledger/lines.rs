@@ -1,75 +1,10 @@
-//! Finding lines of a draft by their content. Each index is made when it is first needed.
+//! Queries for lines of a draft by their content.
 
-use super::draft::{Draft, ItemIndex, Label, Spot};
-use crate::edits::definition::Pattern;
-use crate::edits::ini;
-use crate::edits::text::uncommented;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Lines by their labels.
-type Lines = BTreeMap<Label, ItemIndex>;
-
-/// The lines of a draft, by what is in them.
-#[derive(Debug, Default)]
-pub(super) struct Indexes {
-    /// By their text, [uncommented].
-    texts: Option<BTreeMap<Vec<u8>, Lines>>,
-    headers: Option<Headers>,
-    /// By the key that they give a value, for each separator that keys end with.
-    keys: HashMap<Option<char>, HashMap<Vec<u8>, Lines>>,
-}
-
-/// The lines that begin sections.
-#[derive(Debug, Default)]
-struct Headers {
-    names: BTreeMap<Label, Vec<u8>>,
-    by_name: HashMap<Vec<u8>, BTreeSet<Label>>,
-}
-
-impl Indexes {
-    /// Adds a line that is in the file from now on.
-    pub(super) fn add(&mut self, line: &[u8], label: Label, index: ItemIndex) {
-        if let Some(texts) = &mut self.texts {
-            texts.entry(uncommented(line).to_vec()).or_default().insert(label, index);
-        }
-        if let Some((headers, name)) = self.headers.as_mut().zip(ini::header(line)) {
-            headers.add(name, label);
-        }
-        for (separator, keys) in &mut self.keys {
-            if let Some(key) = ini::key(line, *separator) {
-                keys.entry(key.to_vec()).or_default().insert(label, index);
-            }
-        }
-    }
-
-    /// Removes a line that is not in the file any more.
-    pub(super) fn remove(&mut self, line: &[u8], label: Label) {
-        if let Some(texts) = &mut self.texts
-            && let Some(lines) = texts.get_mut(uncommented(line))
-        {
-            lines.remove(&label);
-            if lines.is_empty() {
-                texts.remove(uncommented(line));
-            }
-        }
-        if let Some((headers, name)) = self.headers.as_mut().zip(ini::header(line)) {
-            headers.names.remove(&label);
-            headers.by_name.get_mut(name).map(|labels| labels.remove(&label));
-        }
-        for (separator, keys) in &mut self.keys {
-            if let Some(lines) = ini::key(line, *separator).and_then(|key| keys.get_mut(key)) {
-                lines.remove(&label);
-            }
-        }
-    }
-}
-
-impl Headers {
-    fn add(&mut self, name: &[u8], label: Label) {
-        self.names.insert(label, name.to_vec());
-        self.by_name.entry(name.to_vec()).or_default().insert(label);
-    }
-}
+use super::draft::{Draft, Spot};
+use super::indexes::{Headers, ItemIndex, Label, Lines};
+use crate::edits::pattern::Pattern;
+use crate::edits::text::{header, split_key, uncommented};
+use std::collections::{BTreeMap, HashMap};
 
 impl Draft {
     fn texts(&mut self) -> &BTreeMap<Vec<u8>, Lines> {
@@ -87,7 +22,7 @@ impl Draft {
         if self.indexes.headers.is_none() {
             let mut headers = Headers::default();
             for (label, index) in self.visible() {
-                ini::header(self.line(index)).iter().for_each(|name| headers.add(name, label));
+                header(self.line(index)).iter().for_each(|name| headers.add(name, label));
             }
             self.indexes.headers = Some(headers);
         }
@@ -98,7 +33,7 @@ impl Draft {
         if !self.indexes.keys.contains_key(&separator) {
             let mut keys: HashMap<Vec<u8>, Lines> = HashMap::new();
             for (label, index) in self.visible() {
-                if let Some(key) = ini::key(self.line(index), separator) {
+                if let Some((key, _)) = split_key(self.line(index), separator) {
                     keys.entry(key.to_vec()).or_default().insert(label, index);
                 }
             }
@@ -160,7 +95,7 @@ impl Draft {
         }
     }
 
-    /// Returns the lines that give a key a value, in their order: in all sections of this name, or above all sections.
+    /// Returns the lines that set a key, in their order: in all sections of this name, or above all sections.
     pub(in crate::edits) fn values_of(
         &mut self,
         section: Option<&str>,
@@ -177,7 +112,7 @@ impl Draft {
             return lines.range(..end).map(|(_, &index)| index).collect();
         };
         let Some(own) = headers.by_name.get(section.as_bytes()) else { return Vec::new() };
-        // A key may be in many sections, and a section may be there many times.
+        // Start from the rarer of both: the key may occur in many sections, and the section several times.
         if lines.len() <= own.len() {
             let in_own = |label: Label| {
                 let header = headers.names.range(..label).next_back();
@@ -189,8 +124,7 @@ impl Draft {
         own.iter().flat_map(|&start| lines.range(start..end(start))).map(|(_, &index)| index).collect()
     }
 
-    /// Returns the last section of a name, or what is above all sections: the position of its first line, and that behind the last line
-    /// in it that is not blank.
+    /// Returns the last section of a name, or the lines above all sections.
     pub(in crate::edits) fn section(&mut self, name: Option<&str>) -> Option<Section> {
         let headers = self.headers();
         let header = match name {

@@ -1,30 +1,30 @@
-//! Edits in plain lists of lines, where everything is looked for from the beginning to the end: the model for what a draft does by indexes.
+//! A model of drafts for tests: it applies edits to plain lists of lines, and searches them from the beginning to the end.
 
 use super::super::EditDefinition;
-use super::super::definition::{BlockDefinition, Ensure, IniDefinition, LineDefinition, Pattern};
-use super::super::ini::header;
-use super::super::text::bare;
+use super::super::definition::{BlockDefinition, Ensure, IniDefinition, LineDefinition};
+use super::super::pattern::Pattern;
+use super::super::text::{bare, header};
 use super::{Item, Ledger, Mark};
 use std::ops::Range;
 
-/// The change that an edit makes to the lines that it sees: the indexes of those that go, and the lines that come before one of them.
+/// The change that an edit makes: the indexes of lines to hide, and new lines with the index of the line after them.
 #[derive(Default)]
 struct Plan {
     hide: Vec<usize>,
     insert: Option<(usize, Vec<Vec<u8>>)>,
 }
 
-/// Where the lines of an edit were: the index among the lines of the file, and among all items.
+/// The former position of an edit: the index among the visible lines, and among all items.
 #[derive(Clone, Copy)]
 struct Place {
     line: usize,
     item: usize,
 }
 
-/// The ledger with an edit that is made, or taken back; whether the text is another one, and whether that needs force.
+/// The ledger after an edit is applied or taken back, whether the text changes, and whether that needs force.
 pub(in crate::edits) type Modelled = (Ledger, bool, bool);
 
-/// Makes an edit; none if it would take out a line of another one.
+/// Applies an edit; `None` if it would remove a line of another edit.
 pub(in crate::edits) fn make(
     ledger: &Ledger,
     id: &str,
@@ -227,7 +227,7 @@ fn sections(ini: &IniDefinition, lines: &[&[u8]]) -> Vec<Range<usize>> {
     own.map(|&line| line + 1..end(line + 1)).collect()
 }
 
-/// Splits a line that gives the key a value: the key as it is spelled, with what is before the value, and the value.
+/// Splits a line that sets the key into everything before the value, and the value.
 fn split<'l>(ini: &IniDefinition, line: &'l [u8]) -> Option<(&'l [u8], &'l [u8])> {
     let rest = line.trim_ascii_start().strip_prefix(ini.key.as_bytes())?;
     let behind = rest.trim_ascii_start();

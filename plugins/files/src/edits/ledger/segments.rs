@@ -1,4 +1,4 @@
-//! The form in which a ledger is kept.
+//! The form of a ledger in a record.
 
 use super::super::text::Endings;
 use super::{Item, Ledger, Mark};
@@ -6,7 +6,7 @@ use bstr::ByteSlice;
 use holo_plugin::Text as Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A ledger as it is written: lines with the same mark are a segment.
+/// A ledger in which adjacent lines with the same mark form a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Segments {

@@ -1,3 +1,5 @@
+//! Drafts: the order of labels, reverting changes, and comparing texts.
+
 use super::*;
 
 fn draft(lines: &[&str]) -> Draft {

@@ -6,8 +6,8 @@ use super::*;
 type Edit<'e> = &'e dyn Fn(usize, &str) -> (String, EditDefinition);
 use crate::edits::ledger::operations;
 
-/// Returns the numbers of operations of a first apply of these edits, one with nothing to do, one in which every edit is different, and of
-/// taking everything back.
+/// Returns the numbers of operations of a first apply, one without changes, one in which every definition has changed, and one that takes all
+/// edits back.
 fn operations_of(count: usize, edit: Edit<'_>) -> [usize; 4] {
     let content: String = (0..count).map(|number| format!("theirs {number:03}\n#key{number:03} 0\n")).collect();
     let mut ledger = Ledger::new(&Text::parse(content.as_bytes()));
