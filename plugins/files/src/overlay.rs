@@ -36,8 +36,8 @@ use holo_change::{Commits, Ended, Image};
 use holo_plugin::{
     Applied, Entity, EntityReport, FilePair, Host, Job, Mode, Output, SetAnswers, Span, Verdict, apply_one,
 };
+pub(crate) use preparation::BufferedOutput;
 use preparation::Indexed;
-pub(crate) use preparation::Said;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of entities that are inspected concurrently before the first of them is changed.

@@ -8,7 +8,7 @@ use super::ledger::{Draft, Ledger};
 use super::outcome;
 use super::record::{MadeEdit, Version};
 use super::subject::Subject;
-use crate::overlay::Said;
+use crate::overlay::BufferedOutput;
 use holo_change::snapshot::Snapshot;
 use holo_change::{Durability, Tree};
 use holo_plugin::Validation;
@@ -233,7 +233,7 @@ impl<'a> Executor<'a> {
         let version = Version::new(subject.record.now.created, made, &ledger);
         let wanted = Wanted { ledger, version, in_place, sensitive, validations };
         // The output of programs belongs to the first edit that makes a change.
-        let mut said = Said::default();
+        let mut said = BufferedOutput::default();
         let replaced = self.put(&subject, wanted, &mut Output::new(&mut said));
         let is_repeated = matches!(replaced, Err(FileError::Invalid(_))) && group.len() > 1;
         if let Some(&first) = changing.first().filter(|_| !is_repeated) {
