@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
                 continue;
             }
             Finding::Error(error) => (Severity::Error, error.to_string()),
-            Finding::Doubt(doubt) => (Severity::Warning, doubt.to_string()),
+            Finding::Warning(warning) => (Severity::Warning, warning.to_string()),
             Finding::Folder(_) => continue,
         };
         has_failed |= severity == Severity::Error;

@@ -11,7 +11,7 @@ pub enum Finding {
     /// An error: the value is ignored.
     Error(DefinitionError),
     /// A warning: the value is valid, but probably not intended. It is used.
-    Doubt(DefinitionError),
+    Warning(DefinitionError),
     /// A folder with the name of a definition file, which is not read.
     Folder(PathBuf),
 }

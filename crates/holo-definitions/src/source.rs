@@ -79,7 +79,7 @@ fn unrendered(path: &Path, text: &str, rendered: bool) -> Option<Finding> {
     };
     let number = text.lines().position(is_expression).filter(|_| !rendered)? + 1;
     let text = "{{ }} has no effect here: rename the file to .toml.jinja to make it a template";
-    Some(Finding::Doubt(LocatedError::new(path.display().to_string(), text).at(Some(number)).into()))
+    Some(Finding::Warning(LocatedError::new(path.display().to_string(), text).at(Some(number)).into()))
 }
 
 impl Sources {

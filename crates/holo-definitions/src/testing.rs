@@ -25,7 +25,7 @@ pub(crate) fn said(findings: &[Finding], folder: &Path) -> String {
     for finding in findings {
         let _ = match finding {
             Finding::Error(error) => writeln!(said, "!! {error}"),
-            Finding::Doubt(doubt) => writeln!(said, ">> {doubt}"),
+            Finding::Warning(warning) => writeln!(said, ">> {warning}"),
             Finding::Folder(path) => writeln!(said, ">> {}: a folder", path.display()),
         };
     }

@@ -188,7 +188,7 @@ fn finish(
     wrong = wrong.into_iter().map(|problem| hidden::shown(problem, &hidden_values)).collect();
     let located = |(span, problem): &Problem| -> DefinitionError { sources.error(span, &format!("{id}: {problem}")) };
     findings.extend(wrong.iter().map(|problem| Finding::Error(located(problem))));
-    findings.extend(doubts.iter().map(|problem| Finding::Doubt(located(problem))));
+    findings.extend(doubts.iter().map(|problem| Finding::Warning(located(problem))));
     let keys = keys.filter(|_| wrong.is_empty())?;
     let whole: Location = sources.location(&own.span());
     let of_both = own.get_ref().iter().chain(common.get_ref());

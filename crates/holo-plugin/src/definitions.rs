@@ -61,7 +61,7 @@ pub fn say(findings: Vec<Finding>, output: &mut Output<'_>) {
                 output.error(PathError::new("read", path, error).to_string());
             }
             Finding::Error(error) => output.error(error.to_string()),
-            Finding::Doubt(doubt) => output.advise(doubt.to_string()),
+            Finding::Warning(warning) => output.advise(warning.to_string()),
             Finding::Folder(path) => {
                 output.advise(format!("{}: this is a directory, which is not read", path.display()));
             }

@@ -343,7 +343,7 @@ impl<'c> Reader<'c> {
         self.findings.extend(wrong.iter().map(|problem| Finding::Error(located(problem))));
         let doubts = definition.iter().flat_map(D::doubts).chain(keys.iter().flat_map(CommonKeys::doubts));
         self.findings
-            .extend(doubts.map(|doubt| Finding::Doubt(located(&hidden::shown(at_key(&doubt), &hidden_values)))));
+            .extend(doubts.map(|doubt| Finding::Warning(located(&hidden::shown(at_key(&doubt), &hidden_values)))));
         match (definition, keys) {
             (Some(definition), Some(keys)) if wrong.is_empty() => {
                 let keys = if common.get_ref().is_empty() { self.no_keys.clone() } else { Arc::new(keys) };

@@ -175,7 +175,7 @@ fn untyped_definitions_receive_strings() {
     let source = folder.path().to_owned().into();
     let (definitions, findings) = UntypedDefinition::read_all(&source, &NoTemplates, &SameValue(Some(b"\xff"), false));
     assert_eq!(definitions[0].not_received, ["port", "t.x"]);
-    assert!(findings.iter().all(|finding| matches!(finding, crate::Finding::Doubt(_))) && findings.len() == 2);
+    assert!(findings.iter().all(|finding| matches!(finding, crate::Finding::Warning(_))) && findings.len() == 2);
 }
 
 /// Any text stays unchanged where a string is expected, even if it could be another type.

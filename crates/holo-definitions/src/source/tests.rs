@@ -109,7 +109,7 @@ fn expressions_in_plain_files_are_doubtful() {
         fs::write(folder.path().join(name), text).unwrap();
         let (_, findings) = Sources::read(&folder.path().to_owned().into(), &crate::testing::NoTemplates);
         let shown = |finding: &Finding| match finding {
-            Finding::Doubt(doubt) => doubt.to_string().replace(&folder.path().display().to_string(), ""),
+            Finding::Warning(warning) => warning.to_string().replace(&folder.path().display().to_string(), ""),
             other => format!("{other:?}"),
         };
         findings.iter().map(shown).collect::<Vec<_>>()
