@@ -28,7 +28,7 @@ pub enum FatalError {
         at_work: Vec<String>,
     },
     /// The run exceeded its time limit.
-    #[error("The time for this run is over{}", Work(.at_work))]
+    #[error("The time limit of this run was exceeded{}", Work(.at_work))]
     TimeIsOver {
         /// The entities that were being worked on.
         at_work: Vec<String>,

@@ -81,7 +81,7 @@ impl Hold {
     pub(super) fn reason(self) -> &'static str {
         match self {
             Hold::Noop => "only checked, because its definition has noop",
-            Hold::Schedule => "not changed now, as its schedule is for other times",
+            Hold::Schedule => "not changed now: outside of its schedule",
             Hold::Requirement => "not changed now, because a requirement was not met",
             Hold::Inputs => "not scrubbed now, as the inputs have changed since they were read; the next apply does it",
         }
@@ -91,8 +91,8 @@ impl Hold {
     pub(super) fn of_requirement(self) -> &'static str {
         match self {
             Hold::Noop => "which is only checked",
-            Hold::Schedule => "whose schedule is for other times",
-            Hold::Requirement => "which waits itself",
+            Hold::Schedule => "which is outside of its schedule",
+            Hold::Requirement => "which is on hold itself",
             Hold::Inputs => "which is not scrubbed now",
         }
     }

@@ -92,7 +92,7 @@ impl Run<'_> {
         let adoption = match answer {
             Gathered::Resources(resources) => Some(Adoption { request, resources }),
             Gathered::Unknown if self.arguments.all => {
-                self.leave_out(request.id.as_bstr(), "its plugin does not know it".into());
+                self.leave_out(request.id.as_bstr(), "its plugin does not recognise it".into());
                 None
             }
             Gathered::Unknown => {
@@ -100,7 +100,7 @@ impl Run<'_> {
                 return Err(FatalError::Reported);
             }
             Gathered::Unchanged if !self.arguments.all => {
-                self.reporter.warning(format!("Nothing to adopt: {} is as its resource files have it", request.id));
+                self.reporter.warning(format!("Nothing to adopt: {} matches its resource files", request.id));
                 None
             }
             Gathered::Unchanged => None,

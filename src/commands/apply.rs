@@ -139,7 +139,7 @@ fn refused(error: &LockError, reporter: &mut dyn Reporter) -> FatalError {
         reporter.explain("This usually means that another instance of Holo is currently running.");
         reporter.explain("If not, you can try to delete the lock file manually.");
     } else if !rustix::process::geteuid().is_root() {
-        reporter.advise("an apply has to be run as root, who owns what it changes");
+        reporter.advise("apply must be run as root");
     }
     FatalError::Reported
 }

@@ -69,7 +69,7 @@ pub(super) fn look(
     let database = Rc::new(Database::read_only(settings.root.state_database()));
     let (mut refreshes, hidden) = Refreshes::look(&database).map_err(FatalError::could_not_run)?;
     if let Some(error) = hidden {
-        let text = format!("{error}; which refreshes are due is not known");
+        let text = format!("{error}; pending refreshes are unknown");
         reporter.event(Event::Aside(Severity::Warning, &text));
     }
     inventory.hand_over_refreshes(&mut refreshes);

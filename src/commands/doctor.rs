@@ -61,7 +61,7 @@ const HIDDEN: &str = "root may read it: sudo holo doctor";
 /// Formats a time for people.
 fn shown(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(
-        |_| "a time that no calendar has".to_owned(),
+        |_| "an invalid time".to_owned(),
         |time| time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
     )
 }

@@ -157,7 +157,7 @@ fn last_change(answer: &Answer, root: &Root, reporter: &mut dyn Reporter) -> Opt
     let history = match History::open(root) {
         Ok(history) => history,
         Err(error) => {
-            let text = format!("{error}; the last change is not known");
+            let text = format!("{error}; the last change is unknown");
             reporter.event(Event::Aside(Severity::Warning, &text));
             return None;
         }

@@ -41,7 +41,7 @@ pub enum GenerationError {
     #[error("there is no generation before {0}")]
     NoneBefore(u32),
     /// There are no generations.
-    #[error("no generation has been kept yet; an apply that changes something keeps its inputs")]
+    #[error("no generation has been saved yet; an apply that makes changes saves its inputs")]
     None,
     /// Its pack cannot be used.
     #[error("cannot use generation {number}: {}: {error}", path.display())]

@@ -23,7 +23,7 @@ pub(super) enum LockErrorKind {
     #[error(transparent)]
     Held(IoError),
     /// The path is not a regular file.
-    #[error("there is {0}, which is not a lock file; it has to be removed by hand")]
+    #[error("there is {0}, which is not a lock file; remove it manually")]
     NotAFile(&'static str),
     /// An apply was killed, and programs that it started are still running.
     #[error("{0}")]
@@ -41,7 +41,7 @@ pub struct Survivors {
 
 impl fmt::Display for Survivors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {} was killed, and what it had started is still at work", self.apply)?;
+        write!(f, "process {} was killed, and programs that it started are still running", self.apply)?;
         let programs: Vec<String> = self.programs.iter().map(|&pid| shown(pid)).collect();
         if programs.is_empty() { Ok(()) } else { write!(f, ": {}", programs.join(", ")) }
     }

@@ -111,7 +111,7 @@ pub(super) fn inspect(path: &Path) -> State {
     match content.lines().next().and_then(process_id) {
         Some(pid) if may_be_another_holo(pid) => State::Held,
         Some(pid) => State::Left(pid),
-        None => State::Unknown("it does not name the process that made it".to_owned()),
+        None => State::Unknown("it does not contain the process ID of its owner".to_owned()),
     }
 }
 

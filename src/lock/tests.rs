@@ -109,7 +109,7 @@ fn lock_that_is_not_a_file_is_reported() {
         assert_eq!(
             error.to_string(),
             format!(
-                "Cannot create lock file {}: there is {what}, which is not a lock file; it has to be removed by hand",
+                "Cannot create lock file {}: there is {what}, which is not a lock file; remove it manually",
                 path.display()
             )
         );
@@ -135,7 +135,7 @@ fn survivors_of_a_killed_apply_are_reported() {
     rustix::io::pwrite(&held, format!("{}\n{}\n9999999\n", dead_process(), std::process::id()).as_bytes(), 0).unwrap();
     let name = fs::read_to_string("/proc/self/comm").unwrap();
     let text = format!(
-        "process {} was killed, and what it had started is still at work: process {} ({})",
+        "process {} was killed, and programs that it started are still running: process {} ({})",
         dead_process(),
         std::process::id(),
         name.trim()

@@ -146,8 +146,6 @@ impl Identity {
             Channel::Extra => "file descriptor 3",
         };
         let program = self.program().display();
-        format!(
-            "{program} has left a process behind that holds its {what} open; what that may still say is not waited for"
-        )
+        format!("{program} has left a process behind that holds its {what} open; its further output is ignored")
     }
 }

@@ -158,7 +158,7 @@ impl Slot {
                     PluginError::TimedOut(limit).to_string()
                 }
                 Ok(RequestEnd::Answered(_)) => {
-                    let reason = format!("{} did not say how it ended", plugin.program().display());
+                    let reason = format!("{} did not report the result", plugin.program().display());
                     set.fail(&waiting, &reason, on_progress);
                     deaths_in_a_row = 0;
                     continue;

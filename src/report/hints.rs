@@ -29,7 +29,7 @@ fn missing_interpreter(program: &Path) -> Option<String> {
     let line = String::from_utf8_lossy(start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?).into_owned();
     let program = program.display();
     if line.ends_with('\r') {
-        return Some(format!("the lines of {program} end as on Windows, with carriage returns: remove them"));
+        return Some(format!("the lines of {program} have Windows line endings: remove the carriage returns"));
     }
     let interpreter = line.split_whitespace().next()?;
     (!Path::new(interpreter).exists()).then(|| format!("{program} requires {interpreter}, which does not exist"))

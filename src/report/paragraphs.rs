@@ -125,7 +125,7 @@ impl Paragraphs {
                 console.write(Stream::Stdout, &[&text[..], b"\n"].concat());
             }
             Message::Unknown => {
-                self.marked(Severity::Warning, b"It cannot be told what applying would do", console);
+                self.marked(Severity::Warning, b"The effect of applying it is unknown", console);
             }
         }
     }

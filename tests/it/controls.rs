@@ -85,7 +85,7 @@ fn dependent_of_a_noop_entity_is_pending() {
     assert_eq!(run.status, Some(3), "{run}");
     assert!(run.stdout_lossy().contains(r#""pending":3"#), "{run}");
     assert!(run.stdout_lossy().contains("requires x:a, which is only checked"), "{run}");
-    assert!(run.stdout_lossy().contains("requires x:b, which waits itself"), "{run}");
+    assert!(run.stdout_lossy().contains("requires x:b, which is on hold itself"), "{run}");
     assert_eq!(log(&root), "apply x:d \n");
     assert_eq!(root.holo(&["check", "x:b"]).status, Some(3));
     root.write("state/a", "");
@@ -114,7 +114,7 @@ fn entity_outside_of_its_schedule_is_pending_and_keeps_its_refresh() {
     let report = |hours: &str| format!("ENTITY: x:a\nNOTIFIES: x:b\nENTITY: x:b\nSCHEDULE: hours={hours}\n");
     let root = root(&report(&other_hours()));
     root.write("state/b", "");
-    let waits = ">> not changed now, as its schedule is for other times";
+    let waits = ">> not changed now: outside of its schedule";
     let stdout = ["Working on x:a", "created", "Working on x:b", "restart"];
     let would = ">> Would be refreshed";
     expect(&root.holo(&["apply"]), 3, &stdout, &[would, waits]);
@@ -140,8 +140,8 @@ fn schedule_opening_during_a_run_applies_to_the_next_run() {
     let waits = format!("[ \"$1 $2\" != 'check x:a' ] || while [ $(date +%s) -lt {noon} ]; do sleep 0.1; done\n");
     let root = root("ENTITY: x:a\nSCHEDULE: hours=12-13\nENTITY: x:b\nREQUIRES: x:a\n").env("TZ", zone);
     let root = root.script("usr/lib/holo/holo-x", PLUGIN.replacen("case", &format!("{waits}case"), 1));
-    let closed = ">> not changed now, as its schedule is for other times";
-    let requires = ">> requires x:a, whose schedule is for other times";
+    let closed = ">> not changed now: outside of its schedule";
+    let requires = ">> requires x:a, which is outside of its schedule";
     expect(&root.holo(&["apply"]), 3, &["Working on x:a", "create", "Working on x:b"], &[closed, requires]);
     assert_eq!(log(&root), "");
     assert_eq!(root.holo(&["apply"]).status, Some(0));

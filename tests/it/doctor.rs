@@ -73,13 +73,13 @@ const fn case(name: &'static str, spoil: fn(&ScratchRoot), finding: &'static str
 
 const CASES: &[Case] = &[
     case(
-        "a line that is not understood",
+        "an invalid line",
         |root| root.write("etc/holorc", "plugn demo\n"),
         "error configuration cannot parse configuration: unknown command: plugn demo",
         "`plugin ID`",
     ),
     case(
-        "a plugin that is asked for twice",
+        "a plugin that is configured twice",
         |root| root.write("etc/holorc", "plugin demo\nplugin demo\n"),
         "error configuration cannot parse configuration: plugin demo is configured twice",
         "remove one of the two lines",
@@ -88,21 +88,21 @@ const CASES: &[Case] = &[
         "no configuration",
         |root| fs::remove_file(root.join("etc/holorc")).unwrap(),
         "error configuration cannot parse configuration: open ",
-        "a file that can be read",
+        "a readable file",
     ),
     case(
-        "limits that are not understood",
+        "invalid limits",
         |root| {
             fs::create_dir_all(root.join("etc/holo")).unwrap();
             root.write("etc/holo/engine.toml", "[runs]\ndays = \"many\"\n");
         },
         "warning configuration ",
-        "the usual limits count",
+        "the defaults apply",
     ),
     case(
         "no plugins",
         |root| root.write("etc/holorc", "# plugin demo\n"),
-        "warning configuration no plugin is asked for",
+        "warning configuration no plugin is configured",
         "lines `plugin ID`",
     ),
     case(
@@ -118,7 +118,7 @@ const CASES: &[Case] = &[
         "a plugin that is missing",
         |root| root.write("etc/holorc", "plugin demo\nplugin nothing\n"),
         "error plugins ",
-        "install the package that has it",
+        "install its package",
     ),
     case(
         "a plugin that does not answer",
@@ -133,7 +133,7 @@ const CASES: &[Case] = &[
         "holo plugin check",
     ),
     case(
-        "a plugin that cannot say what is wrong",
+        "a plugin whose diagnosis fails",
         |root| root.write("fails", "doctor\n"),
         "error demo the plugin's diagnosis failed: exit status 4",
         "holo plugin check",
@@ -148,7 +148,7 @@ const CASES: &[Case] = &[
         "a plugin without resource files",
         |root| fs::remove_dir_all(root.join("usr/share/holo/demo")).unwrap(),
         "error plugins cannot open ",
-        "make the directory",
+        "create the directory",
     ),
     case(
         "a cycle",
@@ -157,7 +157,7 @@ const CASES: &[Case] = &[
             root.write("usr/share/holo/demo/b", "# AFTER: demo:a\n");
         },
         "error plugins cycle, each waiting for the next: ",
-        "take one of these edges away",
+        "remove one of these edges",
     ),
     case(
         "a broken definition",
@@ -175,7 +175,7 @@ const CASES: &[Case] = &[
         "remove all of these definitions but one",
     ),
     case(
-        "resource files of a plugin that nobody asks for",
+        "resource files of a plugin that is not configured",
         |root| {
             fs::create_dir(root.join("usr/share/holo/dmo")).unwrap();
             root.write("usr/share/holo/dmo/x", "x\n");
@@ -190,13 +190,13 @@ const CASES: &[Case] = &[
         "if it is one: rm ",
     ),
     case(
-        "a symlink that leads nowhere",
+        "a dangling symlink",
         |root| symlink("/no/such/file", root.join("usr/share/holo/demo/lost")).unwrap(),
         "warning resources ",
-        "mend it",
+        "fix it",
     ),
     case(
-        "a generator that cannot be executed",
+        "a generator that is not executable",
         |root| {
             fs::create_dir_all(root.join("usr/share/holo/generators")).unwrap();
             root.write("usr/share/holo/generators/10-x", "#!/bin/sh\n");
@@ -210,12 +210,7 @@ const CASES: &[Case] = &[
         "warning lock ",
         "the next apply removes it",
     ),
-    case(
-        "a lock that nobody knows",
-        |root| root.write("run/holo.pid", "what\n"),
-        "error lock ",
-        "look at it, then: rm ",
-    ),
+    case("an unknown lock", |root| root.write("run/holo.pid", "what\n"), "error lock ", "examine it, then: rm "),
     case(
         "a refresh that is due",
         |root| {
@@ -223,14 +218,14 @@ const CASES: &[Case] = &[
             let run = root.holo(&["state", "import", root.join("due").to_str().unwrap()]);
             assert!(run.success(), "{run}");
         },
-        "warning refreshes demo:a is to be refreshed since 2025-03-04 ",
+        "warning refreshes demo:a is due for a refresh since 2025-03-04 ",
         "holo apply demo:a",
     ),
     case(
-        "refreshes that cannot be read",
+        "unreadable refreshes",
         |root| root.write("var/lib/holo/state.db", "what\n"),
         "error refreshes ",
-        "it has to be known",
+        "an apply cannot begin",
     ),
     case(
         "the cache of a run that was killed",
@@ -255,19 +250,19 @@ const CASES: &[Case] = &[
             let _ = fs::remove_file(root.join("run/holo.pid"));
         },
         "warning interrupted the last run of 20",
-        "holo apply goes on with it",
+        "holo apply continues it",
     ),
     case(
-        "state of a plugin that nobody asks for",
+        "state of a plugin that is not configured",
         |root| {
             fs::create_dir_all(root.join("var/lib/holo/gone")).unwrap();
             root.write("var/lib/holo/gone/x", "x\n");
         },
         "warning state ",
-        "ask for plugin gone again",
+        "configure plugin gone again",
     ),
     case(
-        "configuration that everybody may write",
+        "configuration that is writable for everyone",
         |root| fs::set_permissions(root.join("etc/holorc"), Permissions::from_mode(0o666)).unwrap(),
         "error permissions ",
         "chmod o-w ",

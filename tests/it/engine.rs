@@ -449,7 +449,7 @@ fn check_failing_for_a_pending_requirement_is_pending_without_a_session() {
     let expected = [
         "!! there is no user fred",
         ">> x:a comes first, and would be changed",
-        ">> It cannot be told what applying would do",
+        ">> The effect of applying it is unknown",
     ];
     assert_eq!(lines(&run.stderr_lossy()), expected, "{run}");
     let run = root.holo(&["check", "x:b"]);

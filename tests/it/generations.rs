@@ -149,7 +149,7 @@ fn disabled_history_keeps_no_files() {
     assert_eq!(numbers(&root), [] as [u32; 0]);
     let run = root.holo(&["rollback"]);
     assert_eq!(run.status, Some(255), "{run}");
-    assert!(run.stderr_lossy().contains("!! no generation has been kept yet"), "{run}");
+    assert!(run.stderr_lossy().contains("!! no generation has been saved yet"), "{run}");
 }
 
 fn other_users_see_readable_inputs() {

@@ -102,7 +102,7 @@ fn page_shows_changes_findings_and_runs() {
         "<h3>users-groups</h3>",
         "usr/share/holo/files/20-y/etc/issue",
         "<svg ",
-        "no run was killed",
+        "no interrupted run has left files behind",
     ] {
         assert!(page.contains(text), "{text}\n{page}");
     }

@@ -132,7 +132,7 @@ fn slow_entity_fails_alone() {
 fn timeout_names_the_current_entity() {
     let run = apply(&root(&["a", "m-hangs", "z"]), &["--timeout", "2s"]);
     assert_eq!((run.status, did(&run)), (Some(1), vec!["a".to_owned()]), "{run}");
-    assert!(run.stderr.ends_with(b"!! The time for this run is over while s:m-hangs was at work\n"), "{run}");
+    assert!(run.stderr.ends_with(b"!! The time limit of this run was exceeded while s:m-hangs was at work\n"), "{run}");
 }
 
 fn fail_fast_stops_within_a_set() {
@@ -148,7 +148,7 @@ fn fail_fast_stops_within_a_set() {
 fn unanswered_entity_fails() {
     let run = apply(&root(&["a", "m-forgotten", "z"]), &[]);
     assert_eq!(run.status, Some(1), "{run}");
-    assert!(run.stderr_lossy().contains("did not say how it ended"), "{run}");
+    assert!(run.stderr_lossy().contains("did not report the result"), "{run}");
     assert_eq!(did(&run), ["a", "z"]);
 }
 
@@ -170,5 +170,5 @@ fn plugin_that_stops_reading_ends_with_the_run() {
     let root = root(&names.iter().map(String::as_str).chain(["stops-reading"]).collect::<Vec<_>>());
     let run = apply(&root, &["--timeout", "2s"]);
     assert_eq!(run.status, Some(1), "{run}");
-    assert!(run.stderr_lossy().contains("!! The time for this run is over"), "{run}");
+    assert!(run.stderr_lossy().contains("!! The time limit of this run was exceeded"), "{run}");
 }

@@ -560,7 +560,7 @@ fn survivors_are_waited_for() -> Result<(), Failed> {
     let run = root.holo(&["apply"]);
     ensure(run.success(), "should apply in the end", &run)?;
     let says = run.stderr.starts_with(b">> Waiting: process ")
-        && run.stderr.contains_str(" was killed, and what it had started is still at work: process ");
+        && run.stderr.contains_str(" was killed, and programs that it started are still running: process ");
     ensure(says, "should say what it waits for", &run)?;
     ensure(run.stderr.contains_str("(holo-demo)\n>> Taking over lock file "), "should name the plugin", &run)?;
     let pairs = "begin demo:a\nend demo:a\nbegin demo:a\nend demo:a\nbegin demo:b\nend demo:b\n";
@@ -575,7 +575,7 @@ fn survivors_are_named() -> Result<(), Failed> {
     let run = root.holo(&["apply"]);
     ensure(run.status == Some(255) && began.elapsed() < PATIENCE, "should be refused in time", &run)?;
     let child = left_behind(&root)[0];
-    let says = format!("what it had started is still at work: process {} (sleep)\n", child.as_raw_nonzero());
+    let says = format!("programs that it started are still running: process {} (sleep)\n", child.as_raw_nonzero());
     let refusal = run.stderr.find("!! Cannot create lock file ").map(|at| &run.stderr[at..]);
     ensure(refusal.is_some_and(|text| text.contains_str(&says)), &format!("should say: {says}"), &run)?;
     kill_process(child, Signal::KILL).unwrap();

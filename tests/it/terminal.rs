@@ -150,7 +150,7 @@ fn hints_about_users() {
     let user = format!("setpriv --reuid=4321 --regid=4321 --clear-groups {} apply", built("holo").display());
     let shown = root.run("script", &["-qec", &user, "/dev/null"]);
     let shown = shown.stdout_lossy();
-    assert!(shown.contains("Cannot create lock file") && shown.contains("an apply has to be run as root"), "{shown}");
+    assert!(shown.contains("Cannot create lock file") && shown.contains("apply must be run as root"), "{shown}");
     let piped = root.run("sh", &["-c", &user]);
     assert!(!piped.stderr_lossy().contains("as root"), "{piped}");
 }

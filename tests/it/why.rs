@@ -226,7 +226,7 @@ fn without_configuration_packages_are_shown() {
     assert_eq!(run.status, Some(1), "{run}");
     assert!(run.stderr_lossy().contains(">> there is no ") && run.stderr_lossy().contains("etc/holorc"), "{run}");
     let answer = why(&root, "/etc/motd", 1);
-    has(&answer, "managed by nobody");
+    has(&answer, "managed by no entity");
     has(&answer, "package base (modified since)");
     let run = root.holo(&["why", "nothing"]);
     assert_eq!(run.status, Some(1), "{run}");

@@ -135,8 +135,7 @@ impl ExecEntity {
         });
         let ended = ended.map_err(|error| failed(error.into()))?;
         if ended.held_open && exec.log_output {
-            let what =
-                "it has left a process behind that holds its output open; what that may still say is not waited for";
+            let what = "it has left a process behind that holds its output open; its further output is ignored";
             output.warning(format!("{}: {what}", exec.shown()));
         }
         if let Some(reason) = self.failure(&ended) {

@@ -119,7 +119,7 @@ impl Script {
         if ended.held_open {
             let path = self.path.display();
             output.warning(format!(
-                "{path} has left a process behind that holds its output open; what that may still say is not waited for"
+                "{path} has left a process behind that holds its output open; its further output is ignored"
             ));
         }
         let Some(failure) = ended.failure() else { return Applied::Changed(Vec::new()) };

@@ -86,10 +86,7 @@ fn ask(
             return ask(request, (index, inventory), (None, Some(&path)), interrupt, reporter);
         }
         Ok(Adopted::Conflict(path)) => {
-            reporter.error(format!(
-                "cannot adopt {}: a person and the resource files have changed the same lines",
-                request.id
-            ));
+            reporter.error(format!("cannot adopt {}: a manual change conflicts with the resource files", request.id));
             let text = fs::read(&path).map_err(|error| FatalError::io("open", &path, error))?;
             reporter.explain(text.trim_end());
             return Ok(Gathered::Failed);
@@ -104,7 +101,7 @@ fn ask(
     };
     let files = files_in(&directory)?;
     if files.is_empty() && definition.trim().is_empty() {
-        reporter.error(format!("cannot adopt {}: plugin {} has not said what it is", request.id, plugin.id));
+        reporter.error(format!("cannot adopt {}: plugin {} returned no definition", request.id, plugin.id));
         return Ok(Gathered::Failed);
     }
     request.plugin = Some(index);

@@ -128,7 +128,7 @@ pub(super) fn candidates(
             Heard::Answer(Err(OperationError::Fatal(fatal))) => return Err(fatal),
             Heard::Answer(Err(OperationError::Failed(error))) => {
                 let id = ids.get(asked).map(String::as_str).unwrap_or_default();
-                reporter.error(format!("cannot find out what plugin {id} could adopt: {error}"));
+                reporter.error(format!("cannot list the candidates of plugin {id}: {error}"));
                 has_failed = true;
             }
         }

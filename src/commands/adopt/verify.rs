@@ -102,7 +102,7 @@ fn problem(finding: &Finding, has_others: bool) -> Option<String> {
         _ if has_others => return None,
         End::Refused => format!("an apply would need --force: {}", joined(refusals)),
         End::DependencyFailed => error(),
-        End::Pending | End::Changed if *is_unknown => "it cannot be told what an apply would do".to_owned(),
+        End::Pending | End::Changed if *is_unknown => "the effect of an apply is unknown".to_owned(),
         End::Pending | End::Changed if changes.is_empty() => "an apply would change it".to_owned(),
         End::Pending | End::Changed => format!("an apply would act on it: {}", joined(changes)),
     })

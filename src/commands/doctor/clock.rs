@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use walkdir::WalkDir;
 
 pub(super) const CHECK: Check =
-    Check { name: "clock", fine: "the times of files tell if they have changed", needs_plugins: false, look };
+    Check { name: "clock", fine: "file timestamps reliably show changes", needs_plugins: false, look };
 
 /// Tolerated difference between the clocks of machines that share a file system.
 const TOLERATED: Duration = Duration::from_secs(60);
@@ -43,7 +43,8 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         // The type of the number differs between architectures.
         let number = found.f_type as u64 & 0xffff_ffff;
         if let Some((_, name)) = UNRELIABLE.iter().find(|(known, _)| *known == number) {
-            findings.warn(format!("{} is on {name}, whose times do not tell every change", path.display()), REMEDY);
+            findings
+                .warn(format!("{} is on {name}, whose timestamps do not show every change", path.display()), REMEDY);
         }
     }
 }

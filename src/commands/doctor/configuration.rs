@@ -4,18 +4,14 @@ use super::{Check, Findings, Scene};
 use crate::config::ConfigError;
 use crate::retention::Retention;
 
-pub(super) const CHECK: Check = Check {
-    name: "configuration",
-    fine: "every line of holorc and holorc.d is understood",
-    needs_plugins: false,
-    look,
-};
+pub(super) const CHECK: Check =
+    Check { name: "configuration", fine: "holorc and holorc.d are valid", needs_plugins: false, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     if let (_, Some(mistake)) = Retention::read(scene.root) {
         findings.warn(
             mistake.to_string(),
-            "the usual limits count until it is mended; holo(8) lists its keys under Records of runs",
+            "the defaults apply until it is fixed; holo(8) lists its keys under Records of runs",
         );
     }
     match &scene.configuration {
@@ -25,7 +21,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
                     .warn(configuration.passed_over(file), "remove it, or merge it into the file that it belongs to");
             }
             if configuration.plugins.is_empty() {
-                let remedy = "plugins are asked for by lines `plugin ID`, mostly in files that their packages install in holorc.d";
+                let remedy = "plugins are configured by lines `plugin ID`, usually in files that their packages install in holorc.d";
                 findings.warn("no plugin is configured, so no entities are managed", remedy);
             }
         }
@@ -33,7 +29,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
             let remedy = match error {
                 ConfigError::UnknownCommand(bad) => bad.remedy(),
                 ConfigError::ConfiguredTwice(_) => "remove one of the two lines".to_owned(),
-                ConfigError::Unreadable(_) => "it has to be a file that can be read; it may be empty".to_owned(),
+                ConfigError::Unreadable(_) => "it must be a readable file; it may be empty".to_owned(),
             };
             findings.fail(error.to_string(), remedy);
         }

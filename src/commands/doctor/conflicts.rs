@@ -3,7 +3,7 @@
 use super::{Check, Findings, Scene};
 
 pub(super) const CHECK: Check =
-    Check { name: "conflicts", fine: "no two entities decide about the same", needs_plugins: true, look };
+    Check { name: "conflicts", fine: "no two entities are in conflict", needs_plugins: true, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let Some(inventory) = &scene.inventory else { return };

@@ -28,7 +28,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     }
     if let Some(inventory) = &scene.inventory {
         for dangling in &inventory.dangling {
-            findings.warn(dangling.describe(&inventory.entities), "holo scan --short lists the names that there are");
+            findings.warn(dangling.describe(&inventory.entities), "holo scan --short lists all names");
         }
     }
 }

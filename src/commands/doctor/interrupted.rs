@@ -27,13 +27,13 @@ fn last_run(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let history = match History::open(scene.root) {
         Ok(history) => history,
         Err(error) if error.is_denied() => return findings.warn(error.to_string(), HIDDEN),
-        Err(error) => return findings.warn(error.to_string(), "records are kept there, and read by holo history"),
+        Err(error) => return findings.warn(error.to_string(), "it contains the records that holo history shows"),
     };
     let Some(run) = history.runs().next() else { return };
     let was_followed = history.last_unchanged().is_some_and(|last| last.run > run.id);
     if run.state() == RunState::Ended(RunResult::Interrupted) && !was_followed {
         let time = run.began.as_ref().map(|began| format!(" of {}", shown(began.time.into()))).unwrap_or_default();
-        let title = format!("the last run{time} was ended before it was done: {}", run.id.as_str());
-        findings.warn(title, "holo apply goes on with it");
+        let title = format!("the last run{time} was interrupted: {}", run.id.as_str());
+        findings.warn(title, "holo apply continues it");
     }
 }

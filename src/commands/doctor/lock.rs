@@ -3,8 +3,7 @@
 use super::{Check, Findings, Scene};
 use crate::lock::{self, State};
 
-pub(super) const CHECK: Check =
-    Check { name: "lock", fine: "no apply has left its lock behind", needs_plugins: false, look };
+pub(super) const CHECK: Check = Check { name: "lock", fine: "no lock was left behind", needs_plugins: false, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let path = scene.root.lock();
@@ -13,10 +12,10 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         State::Free | State::Held => {}
         State::Left(apply) => {
             let title = format!("{shown} was left behind by process {apply}, which is gone");
-            findings.warn(title, "the next apply removes it, and puts in order what that one was at");
+            findings.warn(title, "the next apply removes it, and completes the interrupted work");
         }
         State::Unknown(reason) => {
-            findings.fail(format!("{shown} keeps every apply out: {reason}"), format!("look at it, then: rm {shown}"));
+            findings.fail(format!("{shown} blocks every apply: {reason}"), format!("examine it, then: rm {shown}"));
         }
     }
 }

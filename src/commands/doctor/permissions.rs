@@ -23,11 +23,11 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         let Ok(metadata) = path.symlink_metadata() else { continue };
         if !metadata.is_symlink() && metadata.mode() & WRITABLE_BY_OTHERS != 0 {
             let path = path.display();
-            let title = format!("{path} can be written by everybody, who could so have root do anything");
+            let title = format!("{path} is writable for everyone, so any user can run commands as root");
             findings.fail(title, format!("chmod o-w {path}"));
         } else if !is_trusted(&metadata) {
             let (path, owner) = (path.display(), metadata.uid());
-            let title = format!("{path} belongs to user {owner}, who could so have root do anything");
+            let title = format!("{path} belongs to user {owner}, who can therefore run commands as root");
             findings.warn(title, format!("chown root: {path}"));
         }
     }
@@ -36,7 +36,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         if metadata.is_file() && metadata.mode() & ACCESSIBLE_BY_OTHERS != 0 {
             let path = path.display();
             findings.warn(
-                format!("{path} can be read by others, and may have private contents"),
+                format!("{path} is readable for others, and may have private contents"),
                 format!("chmod go= {path}"),
             );
         }

@@ -34,7 +34,7 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     for plugin in scene.inventory.iter().flat_map(|inventory| inventory.plugins.iter()) {
         if plugin.api_version() < API_VERSION_4 {
             let title = format!(
-                "{} speaks version {} of the interface, so that it cannot be told what applying its entities would do",
+                "{} speaks version {} of the interface, so the effect of applying its entities is unknown",
                 plugin.id,
                 plugin.api_version()
             );
@@ -47,11 +47,11 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
 fn remedy(text: &[u8]) -> Vec<u8> {
     let text = text.to_str_lossy();
     let remedies = [
-        (": file not found", "install the package that has it, or remove the line `plugin` from holorc.d"),
-        ("cannot open ", "install the package of the plugin, or make the directory"),
-        ("cycle, each waiting", "take one of these edges away"),
-        ("failed: ", "holo plugin check says where a plugin breaks the interface"),
-        ("no such directory", "make the directory"),
+        (": file not found", "install its package, or remove the line `plugin` from holorc.d"),
+        ("cannot open ", "install the package of the plugin, or create the directory"),
+        ("cycle, each waiting", "remove one of these edges"),
+        ("failed: ", "holo plugin check finds violations of the interface"),
+        ("no such directory", "create the directory"),
     ];
     let found = remedies.iter().find(|(words, _)| text.contains(words));
     found.map_or_else(Vec::new, |(_, remedy)| remedy.as_bytes().to_vec())

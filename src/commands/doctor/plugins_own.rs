@@ -37,7 +37,7 @@ pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<
             Ok(lines) => lines.lines().for_each(|line| add(understand(line))),
             Err(OperationError::Failed(error)) => {
                 let title = format!("the plugin's diagnosis failed: {error}");
-                add(Diagnosis::new(Level::Error, title, "holo plugin check says where a plugin breaks the interface"));
+                add(Diagnosis::new(Level::Error, title, "holo plugin check finds violations of the interface"));
             }
             Err(OperationError::Fatal(fatal)) => return Err(fatal),
         }
@@ -47,7 +47,7 @@ pub(super) fn ask(scene: &mut Scene<'_>, interrupt: &Interrupt, found: &mut Vec<
 
 fn understand(line: &[u8]) -> Diagnosis {
     Diagnosis::parse(line).unwrap_or_else(|error| {
-        let remedy = "holo plugin check says where a plugin breaks the interface";
+        let remedy = "holo plugin check finds violations of the interface";
         Diagnosis::new(Level::Warning, error.to_string(), remedy)
     })
 }

@@ -12,13 +12,13 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let refreshes = match Refreshes::look(&Rc::new(Database::read_only(scene.root.state_database()))) {
         Ok((refreshes, None)) => refreshes,
         Ok((_, Some(error))) => return findings.warn(error.to_string(), HIDDEN),
-        Err(error) => return findings.fail(error.to_string(), "it has to be known for an apply to begin"),
+        Err(error) => return findings.fail(error.to_string(), "an apply cannot begin without it"),
     };
     for (target, sources) in refreshes.due() {
         let sources = bstr::join(", ", sources);
         let since =
             refreshes.due_since(target).map(|time| format!(" since {}", shown(time.into()))).unwrap_or_default();
-        let title = format!("{target} is to be refreshed{since}, because of {}", sources.as_bstr());
+        let title = format!("{target} is due for a refresh{since}, because of {}", sources.as_bstr());
         findings.warn(title, format!("holo apply {target}"));
     }
 }

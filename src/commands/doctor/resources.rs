@@ -29,8 +29,8 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     for path in generators::not_executable(&generators) {
         let path = path.display();
         findings.fail(
-            format!("{path} cannot be executed, which ends every run"),
-            format!("chmod +x {path}, or move it elsewhere if it is no generator"),
+            format!("{path} is not executable, so every run fails"),
+            format!("chmod +x {path}, or move it elsewhere if it is not a generator"),
         );
     }
     leftovers(&generators, findings);
@@ -47,7 +47,7 @@ fn unread(path: &Path, configuration: &Configuration, findings: &mut Findings<'_
     if is_link_to_nothing {
         return;
     }
-    let remedy = did_you_mean(&name, known).unwrap_or_else(|| format!("ask for the plugin in holorc.d: plugin {name}"));
+    let remedy = did_you_mean(&name, known).unwrap_or_else(|| format!("configure it in holorc.d: plugin {name}"));
     findings.warn(format!("{} is not used: plugin {name} is not configured", path.display()), remedy);
 }
 
@@ -57,7 +57,7 @@ fn leftovers(directory: &Path, findings: &mut Findings<'_>) {
         if entry.depth() > 0 && is_leftover(entry.file_name()) {
             findings.warn(format!("{path} has the name of a leftover or a backup"), format!("if it is one: rm {path}"));
         } else if entry.path_is_symlink() && !entry.path().exists() {
-            findings.warn(format!("{path} is a symlink that leads nowhere"), format!("mend it, or: rm {path}"));
+            findings.warn(format!("{path} is a dangling symlink"), format!("fix it, or: rm {path}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use walkdir::WalkDir;
 
 pub(super) const CHECK: Check =
-    Check { name: "state", fine: "all that is remembered belongs to a plugin", needs_plugins: false, look };
+    Check { name: "state", fine: "all state belongs to a configured plugin", needs_plugins: false, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
     let Ok(configuration) = &scene.configuration else { return };
@@ -17,11 +17,8 @@ fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
         let is_asked_for = configuration.plugins.iter().any(|line| name == *line.id);
         if !is_own && !is_asked_for && has_files(&path) {
             let (id, path) = (name.display(), path.display());
-            let title = format!("{path} is what plugin {id} remembers, which is not asked for any more");
-            findings.warn(
-                title,
-                format!("ask for plugin {id} again to have it put back what it changed, or: rm -r {path}"),
-            );
+            let title = format!("{path} is the state of plugin {id}, which is no longer configured");
+            findings.warn(title, format!("configure plugin {id} again to undo its changes, or: rm -r {path}"));
         }
     }
 }

@@ -14,7 +14,7 @@ use holo_protocol::Text;
 pub(super) fn run(arguments: &HistoryShow, history: &History, reporter: &mut dyn Reporter) -> u8 {
     let run = match &arguments.run {
         Some(id) => history.find(id).map_err(|ids| not_found(id, &ids)),
-        None => history.runs().next().ok_or_else(|| "there is no run on record".to_owned()),
+        None => history.runs().next().ok_or_else(|| "there are no recorded runs".to_owned()),
     };
     match run {
         Ok(run) => {
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &HistoryShow, history: &History, reporter: &mut dyn
 fn not_found(id: &str, ids: &[RunId]) -> String {
     const SHOWN: usize = 5;
     if ids.is_empty() {
-        return format!("there is no run {id} on record");
+        return format!("there is no recorded run {id}");
     }
     let shown: Vec<&str> = ids.iter().take(SHOWN).map(RunId::as_str).collect();
     let more = if ids.len() > SHOWN { " and others" } else { "" };

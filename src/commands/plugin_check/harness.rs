@@ -71,7 +71,7 @@ impl<'a, 'f> Harness<'a, 'f> {
     pub(super) fn end_session(&mut self) -> Result<(), FatalError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         let (said, ended) = session.end(self.interrupt)?;
-        let text = format!("says {} after \"end\", when nobody listens", quoted(&said));
+        let text = format!("says {} after \"end\", where no output is expected", quoted(&said));
         self.fail_unless(Rule::Order, "session", said.is_empty(), text);
         let text = format!("does not end within {END_LIMIT:?} after its input");
         self.fail_unless(Rule::Sessions, "session", ended.is_some(), text);

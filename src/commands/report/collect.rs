@@ -54,9 +54,9 @@ impl Collected {
     fn message(&mut self, message: &Message) {
         match message {
             Message::WouldChange(text) | Message::RequiresForce(text) | Message::Skipped(text) => self.say(text),
-            Message::RequiresForceToOverwrite => self.say("changed by a person since it was last applied"),
-            Message::RequiresForceToRestore => self.say("deleted by a person since it was last applied"),
-            Message::Unknown => self.say("it cannot be told what applying it would do"),
+            Message::RequiresForceToOverwrite => self.say("changed manually since it was last applied"),
+            Message::RequiresForceToRestore => self.say("deleted manually since it was last applied"),
+            Message::Unknown => self.say("the effect of applying it is unknown"),
             _ => {}
         }
     }

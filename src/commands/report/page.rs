@@ -214,7 +214,7 @@ fn row(entity: &Entity, end: Option<End>) -> Row {
     let (state, tone) = match end {
         Some(End::Unchanged | End::Changed) => ("as desired", ""),
         Some(End::Pending) => ("would change", "warn"),
-        Some(End::Refused) => ("changed by a person", "warn"),
+        Some(End::Refused) => ("changed manually", "warn"),
         Some(End::ConditionNotMet) => ("not for this system", ""),
         Some(End::DependencyFailed) => ("skipped", "warn"),
         Some(End::Failed) => ("failed", "bad"),

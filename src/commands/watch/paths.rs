@@ -224,10 +224,10 @@ impl WatchedPaths {
         let path = path.display();
         let others = match others.len() {
             0 => String::new(),
-            1 => " and of another directory".to_owned(),
+            1 => " and another directory".to_owned(),
             count => format!(" and of {count} other directories"),
         };
-        Some(format!("Nothing is noticed of what happens in {path}{others}: you may not read it"))
+        Some(format!("Changes are not noticed in {path}{others}: you may not read it"))
     }
 
     /// Returns the events to watch for in a directory. If two paths lead to the same directory, their events are

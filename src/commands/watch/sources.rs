@@ -107,5 +107,5 @@ fn whole_lines(unfinished: &mut Vec<u8>) -> Vec<u8> {
 }
 
 fn gone(plugin: &str, reason: &str) -> String {
-    format!("The watch of plugin {plugin} has ended: {reason}; only changes at paths are noticed of its entities")
+    format!("The watch of plugin {plugin} has ended: {reason}; of its entities, only path changes are noticed")
 }

@@ -18,7 +18,7 @@ pub(super) fn heading(answer: &Answer) -> String {
 pub(super) fn lines(answer: &Answer) -> Vec<(&str, Cell)> {
     let mut shown: Vec<(&str, Cell)> = Vec::new();
     if answer.id.is_none() {
-        shown.push(("managed by", "nobody".into()));
+        shown.push(("managed by", "no entity".into()));
         shown.extend(answer.exists.filter(|exists| !exists).map(|_| ("state", "it does not exist".into())));
         shown.extend(answer.within.as_ref().map(|id| ("within", id.into())));
     } else {

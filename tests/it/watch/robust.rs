@@ -92,8 +92,7 @@ pub(super) fn normal_user() {
     let script = format!("(sleep 2; rm state/b) & {script}");
     let run = root.run("sh", &["-c", &script]);
     assert_eq!(run.status, Some(3), "{run}");
-    let warning =
-        format!(">> Nothing is noticed of what happens in {}: you may not read it", root.join("secret").display());
+    let warning = format!(">> Changes are not noticed in {}: you may not read it", root.join("secret").display());
     assert!(run.stderr_lossy().contains(&warning), "{run}");
     assert_eq!(run.stdout_lossy().trim_start(), "drifted x:b (it was removed)\n", "{run}");
 }
@@ -144,7 +143,7 @@ pub(super) fn killed() {
     let mut watching = Watching::start(&root, &["--apply"]);
     assert_eq!(watching.first[0]["event"], "drifted");
     let warning = watching.until("warning").pop().unwrap()["text"].to_string();
-    assert!(warning.contains("was killed, and what it had started is still at work"), "{warning}");
+    assert!(warning.contains("was killed, and programs that it started are still running"), "{warning}");
     fs::remove_file(root.join("slow")).unwrap();
     // Either of the two may repair it.
     let begun = Instant::now();
