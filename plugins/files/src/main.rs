@@ -1,4 +1,4 @@
-//! The `files` plugin executable.
+//! The program of the plugin `files`.
 
 fn main() -> std::process::ExitCode {
     holo_files::run()

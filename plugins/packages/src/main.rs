@@ -1,4 +1,4 @@
-//! The `packages` plugin executable.
+//! The program of the plugin `packages`.
 
 fn main() -> std::process::ExitCode {
     holo_packages::run()

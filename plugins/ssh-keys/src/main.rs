@@ -1,4 +1,4 @@
-//! The `ssh-keys` plugin executable.
+//! The program of the plugin `ssh-keys`.
 
 fn main() -> std::process::ExitCode {
     holo_ssh_keys::run()

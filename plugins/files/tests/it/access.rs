@@ -485,7 +485,7 @@ fn refusals() {
     let file = "[[file]]\npath = \"/x\"\ncontent = \"\"\n";
     let link = "[[file]]\npath = \"/x\"\nensure = \"symlink\"\ntarget = \"y\"\n";
     for (definition, words) in [
-        (format!("{directory}recurse = true\n"), "recurse: needs an owner, group, mode or file_mode"),
+        (format!("{directory}recurse = true\n"), "recurse: requires owner, group, mode or file_mode"),
         (format!("{file}recurse = true\nmode = \"0600\"\n"), "recurse: is only for ensure = \"directory\""),
         (format!("{directory}file_mode = \"0600\"\n"), "file_mode: is only for recurse = true"),
         (format!("{directory}recurse = true\nfile_mode = \"4755\"\n"), "has special bits"),
