@@ -44,7 +44,9 @@ pub(crate) enum CheckError {
 /// Returns the path of holo, if it is installed.
 pub(crate) fn find_holo() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_else(|| SYSTEM_PATH.into());
-    env::split_paths(&path).map(|directory| directory.join("holo")).find(|holo| holo.is_absolute() && holo.is_file())
+    let found = env::split_paths(&path).map(|directory| directory.join("holo"));
+    // Its plugins are beside it, not beside a symlink to it.
+    { found }.find(|holo| holo.is_absolute() && holo.is_file()).and_then(|holo| holo.canonicalize().ok())
 }
 
 /// Checks the resource files of a package. `host` is the root directory of this machine.

@@ -120,6 +120,12 @@ impl Reader<'_> {
         for (line, error) in self.nodes.complete() {
             self.findings.error(line, error);
         }
+        if self.source.format == Format::Pacman {
+            for (path, line) in self.nodes.hidden_in_root() {
+                let text = format!("/{path}: pacman installs nothing at paths that begin with /.");
+                self.findings.error(line, text);
+            }
+        }
         Ok(())
     }
 
@@ -176,9 +182,10 @@ impl Reader<'_> {
             }
         } else if kind.is_symlink() {
             match fs::read_link(entry.path()).map(PathBuf::into_os_string) {
-                Ok(target) => match target.into_string() {
-                    Ok(target) => (Kind::Symlink { target }, Some(0o777)),
-                    Err(_) => return Ok(Err(format!("the target of {shown} is not UTF-8").into())),
+                Ok(target) => match target.to_str().map(values::symlink_target) {
+                    Some(Ok(target)) => (Kind::Symlink { target }, Some(0o777)),
+                    Some(Err(error)) => return Ok(Err(format!("the target of {shown}: {error}").into())),
+                    None => return Ok(Err(format!("the target of {shown} is not UTF-8").into())),
                 },
                 Err(error) => return read(&error),
             }

@@ -161,6 +161,16 @@ impl Nodes {
         errors
     }
 
+    /// Returns the nodes in the root directory whose names begin with a dot, with the lines that declare them.
+    pub(crate) fn hidden_in_root(&self) -> Vec<(String, Option<usize>)> {
+        let hidden = self.nodes.iter().filter(|(path, _)| path.starts_with('.') && !path.contains('/'));
+        let line = |path: &str| {
+            let inside = self.nodes.range(path.to_owned()..).take_while(|(inner, _)| inner.starts_with(path));
+            { inside }.find_map(|(_, node)| node.origin.line())
+        };
+        hidden.map(|(path, _)| (path.clone(), line(path))).collect()
+    }
+
     /// Returns the plugins with files in their resource directories, each with the line that declares the first file.
     pub(crate) fn plugins(&self) -> BTreeMap<String, Option<usize>> {
         let mut plugins = BTreeMap::new();

@@ -4,6 +4,7 @@ use super::{Output, Selection};
 use clap::Args;
 use std::ffi::OsString;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// `holo apply`
@@ -127,12 +128,29 @@ pub struct Adopt {
     /// Open an editor for lines with conflicting changes
     #[arg(long)]
     pub edit: bool,
+    /// Write a description of a package for holo-build, and no resource files
+    #[arg(long, value_name = "NAME", requires = "description", conflicts_with = "dry_run", value_parser = package_name)]
+    pub package: Option<String>,
+    /// The file for the description of the package
+    #[arg(long = "output", value_name = "FILE", requires = "package")]
+    pub description: Option<PathBuf>,
     /// The output format
     #[command(flatten)]
     pub output: Output,
     /// Paths and entity IDs
     #[arg(value_name = "SELECTOR")]
     pub selectors: Vec<OsString>,
+}
+
+/// Parses the name of a package, which becomes part of paths. The rules of its format are checked by holo-build.
+fn package_name(text: &str) -> Result<String, &'static str> {
+    let is_safe = |letter: char| letter.is_ascii_alphanumeric() || "@._+-".contains(letter);
+    let is_name = text.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && text.chars().all(is_safe);
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("expected letters, digits and @ . _ + -, beginning with a letter or digit")
+    }
 }
 
 /// `holo scan`

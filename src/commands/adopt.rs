@@ -2,6 +2,7 @@
 
 mod definitions;
 mod gather;
+mod package;
 mod request;
 mod verify;
 mod write;
@@ -30,7 +31,7 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
     let _lock;
     let selectors = request::for_scan(&arguments.selectors);
     let inventory = discover(settings, Purpose::Check, selectors, interrupt, *reporter)?;
-    if !arguments.dry_run {
+    if !arguments.dry_run && arguments.package.is_none() {
         _lock = super::apply::acquire(&settings.root.lock(), *reporter)?;
     }
     let mut run = Run { arguments, settings, interrupt, reporter: *reporter, inventory, has_failed: false };
@@ -38,7 +39,11 @@ pub(super) fn run(arguments: &Adopt, context: &mut Context<'_>) -> Result<u8, Fa
     let adoptions = run.gather_all(requests)?;
     let plan = run.settle(adoptions)?;
     let is_pending = arguments.dry_run && !plan.is_empty();
-    let adopted = if arguments.dry_run { plan.preview() } else { plan.carry_out()? };
+    let adopted = match (&arguments.package, &arguments.description) {
+        (Some(name), Some(output)) => package::describe(plan, name, output)?,
+        _ if arguments.dry_run => plan.preview(),
+        _ => plan.carry_out()?,
+    };
     show(&adopted, run.reporter);
     Ok(match (run.has_failed, is_pending) {
         (true, _) => exit::FAILED,
@@ -140,7 +145,8 @@ impl Run<'_> {
 
     /// Plans the files to write. Returns false if any entity was dropped because its files cannot be written.
     fn plan(&mut self, adoptions: &mut Vec<Adoption>) -> Result<(Plan, bool), FatalError> {
-        let mut plan = Plan::new(&self.settings.root, self.inventory.cache());
+        let is_package = self.arguments.package.is_some();
+        let mut plan = Plan::new(&self.settings.root, self.inventory.cache(), is_package);
         let count = adoptions.len();
         let mut kept = Vec::new();
         for adoption in adoptions.drain(..) {

@@ -5,6 +5,9 @@ use crate::tables::AccountValue;
 use holo_definitions::values;
 use std::fmt::Display;
 
+/// The maximum length of the name of a file.
+const NAME_MAX: usize = 255;
+
 /// An invalid value; the text follows "KEY: ".
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -22,6 +25,9 @@ fn invalid<T>(text: impl Display) -> Result<T, ValueError> {
 
 /// Checks the path of a file, and returns it without the leading slash.
 pub(super) fn path(text: &str) -> Result<String, ValueError> {
+    if text.split('/').any(|part| part.len() > NAME_MAX) {
+        return invalid(format!("{text:?} contains a name of more than {NAME_MAX} bytes"));
+    }
     let error = values::target("path", text).err();
     match error.map(|error| error.to_string()) {
         Some(error) => invalid(error.strip_prefix("path: ").unwrap_or(&error)),

@@ -1,10 +1,20 @@
 //! Integration tests of `holo-build` with the real package managers: one module per topic.
-#![expect(clippy::unwrap_used, reason = "a test reports an error by panicking")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test reports an error by panicking"
+)]
 
 mod check;
 mod command_line;
+mod manual;
 mod mistakes;
+mod random_packages;
+mod roots;
+mod sign;
 mod support;
+mod unusual;
 
 use std::process::ExitCode;
 
@@ -12,6 +22,11 @@ fn main() -> ExitCode {
     holo_testing::run_modules([
         ("check", check::trials()),
         ("command_line", command_line::trials()),
+        ("manual", manual::trials()),
         ("mistakes", mistakes::trials()),
+        ("random_packages", random_packages::trials()),
+        ("roots", roots::trials()),
+        ("sign", sign::trials()),
+        ("unusual", unusual::trials()),
     ])
 }

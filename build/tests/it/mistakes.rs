@@ -1,8 +1,11 @@
 //! Each rule of descriptions, broken once.
 
 use crate::support::{BASE, Desk};
-use holo_testing::trials;
+use holo_build::{Format, Source};
+use holo_testing::{random, trials};
 use libtest_mimic::Trial;
+use std::io;
+use std::path::Path;
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -13,6 +16,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         unknown_keys_are_warnings,
         deprecated_keys_are_warnings,
         files_that_cannot_be_read,
+        names_that_are_too_long,
+        random_damage_is_reported_or_builds,
         trees_that_cannot_be_packaged,
     ]
 }
@@ -169,6 +174,14 @@ fn rules_of_single_formats() {
                 "5: conflicts: \"X\" is not a valid name of a pacman package: expected a-z 0-9 @ . _ + -, not beginning with -",
             ),
             (
+                "[[file]]\npath = '/.INSTALL'\ncontent = 'x'\n",
+                "7: /.INSTALL: pacman installs nothing at paths that begin with /.",
+            ),
+            (
+                "[[file]]\npath = '/.x/y'\ncontent = 'x'\n",
+                "7: /.x: pacman installs nothing at paths that begin with /.",
+            ),
+            (
                 "requires = ['except:X']\n",
                 "5: requires: \"X\" is not a valid name of a pacman package: expected a-z 0-9 @ . _ + -, not beginning with -",
             ),
@@ -240,15 +253,53 @@ fn files_that_cannot_be_read() {
     check(&[("tree = 'p.toml'\n", "5: tree: p.toml is not a directory")], "rpm");
 }
 
+fn names_that_are_too_long() {
+    let path = format!("/{}", "x".repeat(256));
+    let text = format!("[[directory]]\npath = '{path}'\n");
+    check(&[(&text, &format!("6: path: {path:?} contains a name of more than 255 bytes"))], "rpm");
+}
+
+/// Each kind of table.
+const TABLES: &str = "[[file]]\npath = '/etc/a'\ncontent = 'x'\nmode = '0600'\nowner = 7\ngroup = 'g'\nconfig = true\n\
+    [[directory]]\npath = '/srv/b'\n[[symlink]]\npath = '/srv/c'\ntarget = '../x'\n\
+    [[action]]\non = 'setup'\nscript = 'echo'\n[[user]]\nname = 'u'\nuid = 7\n[[group]]\nname = 'g'\n";
+/// Texts that are inserted at random.
+const ODD: [&str; 10] = ["\0", "\u{85}", "\\u000a", "/..", "[[file]]\n", "'", "=", "\n", "é", "9999999999999"];
+
+fn random_damage_is_reported_or_builds() {
+    let valid = [BASE, "requires = ['a >= 1', 'b']\n", TABLES].concat();
+    random::cases(2000, |random| {
+        let mut text = valid.clone().into_bytes();
+        for _ in 0..1 + random.below(4) {
+            let start = random.below(text.len());
+            let end = text.len().min(start + random.below(12));
+            let other = random.below(text.len());
+            let copied: Vec<u8> = text.iter().skip(other).take(random.below(20)).copied().collect();
+            let inserted = if random.chance(50) { copied } else { random.pick(&ODD).as_bytes().to_vec() };
+            text.splice(start..end, inserted);
+        }
+        for format in [Format::Debian, Format::Pacman, Format::Rpm] {
+            let directory = Path::new("/nonexistent");
+            let source = Source { name: "p.toml", text: &text, directory, format, root: directory, time: 0 };
+            let (package, findings) = source.read().unwrap();
+            assert_eq!(package.is_none(), findings.iter().any(|finding| finding.is_error), "{findings:?}");
+            if let Some(package) = package.filter(|_| random.chance(10)) {
+                package.write(None, &mut io::sink()).unwrap();
+            }
+        }
+    });
+}
+
 fn trees_that_cannot_be_packaged() {
     let desk = Desk::new(&format!("{BASE}tree = 'tree'\n"));
-    desk.sh("mkdir -p tree/etc; mkfifo tree/etc/fifo; touch $'tree/etc/a\\nb' $'tree/etc/\\xff'");
+    desk.sh("mkdir -p tree/etc; mkfifo tree/etc/fifo; touch $'tree/etc/a\\nb' $'tree/etc/\\xff'; ln -s $'a\\nb' tree/etc/link");
     let run = desk.try_build("debian");
     assert_eq!(run.status, Some(1), "{run}");
     let shown = run.stderr_lossy().into_owned();
     for error in [
         "!! p.toml:5: tree: \"/etc/a\\nb\" contains control characters\n",
         "!! p.toml:5: tree: tree/etc/fifo is neither a file, a directory nor a symlink\n",
+        "!! p.toml:5: tree: the target of tree/etc/link: \"a\\nb\" contains control characters\n",
         "is not UTF-8\n",
     ] {
         assert!(shown.contains(error), "{shown}");

@@ -18,7 +18,7 @@ pub(crate) struct Desk {
 impl Desk {
     #[track_caller]
     pub(crate) fn new(description: &str) -> Desk {
-        Desk { root: ScratchRoot::new().file("p.toml", description) }
+        Desk { root: ScratchRoot::new().env("LC_ALL", "C.UTF-8").file("p.toml", description) }
     }
 
     /// Runs `holo-build` with these arguments.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 /// The directory whose resource files are replaced when an entity is adopted again.
-const LOCAL: &str = "90-local";
+pub(super) const LOCAL: &str = "90-local";
 /// The directory in which files are staged before they are moved into place. It cannot be the name of a plugin.
 const STAGING: &str = ".adopt";
 
@@ -28,6 +28,8 @@ pub(super) struct Plan {
     root: PathBuf,
     /// A directory with the files that are compared.
     cache: PathBuf,
+    /// True if the files become part of a package, and existing ones are not considered.
+    is_package: bool,
     adopted: Vec<Adopted>,
     /// What happens to each file, by path.
     steps: BTreeMap<PathBuf, Step>,
@@ -64,7 +66,7 @@ enum SyntaxError {
 }
 
 /// What happens to a file.
-enum Step {
+pub(super) enum Step {
     /// It becomes a copy of this file.
     Copy(PathBuf),
     Write(Vec<u8>),
@@ -72,8 +74,9 @@ enum Step {
 }
 
 impl Plan {
-    pub(super) fn new(root: &Root, cache: &Path) -> Plan {
+    pub(super) fn new(root: &Root, cache: &Path, is_package: bool) -> Plan {
         Plan {
+            is_package,
             root: root.own_resources(),
             cache: cache.to_owned(),
             adopted: Vec::new(),
@@ -99,7 +102,7 @@ impl Plan {
         for (below, made) in &resources.files {
             let path = directory.join(below);
             let is_removal = made.symlink_metadata().is_ok_and(|made| made.is_file() && made.len() == 0);
-            let exists = path.symlink_metadata().is_ok();
+            let exists = !self.is_package && path.symlink_metadata().is_ok();
             if exists && !is_replaced(below) {
                 self.refuse(request, &path, made, reporter);
                 return Ok(false);
@@ -154,12 +157,15 @@ impl Plan {
         if !is_one_table(&parse(definition).map_err(DefinitionError::Invalid)?) {
             return Err(DefinitionError::NotOneTable);
         }
-        self.read_definitions(directory)?;
+        if !self.is_package {
+            self.read_definitions(directory)?;
+        }
         let has_it = |(path, file): &(&PathBuf, &Definitions)| path.starts_with(directory) && file.has(id);
         let earlier = self.definitions.iter().find(has_it).filter(|_| request.group.is_none());
         let path = earlier.map(|(path, _)| path.clone());
         let path = path.unwrap_or_else(|| directory.join(definitions::file_name(request.group.as_ref())));
-        if path.symlink_metadata().is_ok() && !self.definitions.contains_key(&path) {
+        let exists = !self.is_package && path.symlink_metadata().is_ok();
+        if exists && !self.definitions.contains_key(&path) {
             return Err(DefinitionError::Foreign(path));
         }
         let mut file = self.definitions.get(&path).cloned().unwrap_or_else(Definitions::new);
@@ -206,6 +212,11 @@ impl Plan {
         &self.root
     }
 
+    /// Returns what is done to each file.
+    pub(super) fn steps(&self) -> &BTreeMap<PathBuf, Step> {
+        &self.steps
+    }
+
     /// Returns everything that is adopted.
     pub(super) fn adopted(&self) -> &[Adopted] {
         &self.adopted
@@ -245,6 +256,11 @@ impl Plan {
         let staged = to.join(path.strip_prefix(&self.root).unwrap_or(path));
         let made = staged.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| make(&staged));
         made.map_err(|error| FatalError::io("copy", path, error))
+    }
+
+    /// Returns everything that is adopted, without writing it.
+    pub(super) fn into_adopted(self) -> Vec<Adopted> {
+        self.adopted
     }
 
     /// Returns the adoptions as pending, for a dry run.
