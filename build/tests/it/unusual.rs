@@ -48,7 +48,7 @@ fn hundred_thousand_files_are_packaged() {
     }
     let desk = Desk { root: Desk::new(&text).root.time_limit(Duration::from_secs(600)) };
     for (format, name) in FORMATS {
-        assert_eq!(desk.build(format), name);
+        assert!(desk.try_build(format).success());
         assert_eq!(count(&desk, format, name), FILES);
     }
 }
