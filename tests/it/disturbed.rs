@@ -104,16 +104,9 @@ fn undisturbed(case: &Case) -> BString {
     tree(&root)
 }
 
-/// Returns the tree without empty directories that are no longer used: that of the records, if the kill came after the
-/// last one was removed, and that of systemctl.
+/// Returns the tree without empty directories that systemctl leaves.
 fn tree(root: &ScratchRoot) -> BString {
-    let folders = [
-        "var/lib/holo/packages/base",
-        "var/lib/holo/ral/base",
-        "var/lib/holo/services/base",
-        "etc/systemd/system/multi-user.target.wants",
-        "etc/systemd/user/default.target.wants",
-    ];
+    let folders = ["etc/systemd/system/multi-user.target.wants", "etc/systemd/user/default.target.wants"];
     for folder in folders {
         let _ = std::fs::remove_dir(root.join(folder));
     }

@@ -1,42 +1,27 @@
-//! The bases of entities: one record per entity, kept from before the first change until the orphaned entity is
-//! scrubbed.
+//! The bases of entities: one record per entity in the state database, kept from before the first change until the
+//! orphaned entity is scrubbed.
 
-mod journal;
 mod succession;
 
 pub use succession::{Legacy, Orphan, Records, Things};
 
 use crate::error::{PathError, Result};
-use crate::image::Stamp;
-use crate::locations::Locations;
+use crate::locations::{Locations, SharedDatabase};
 use crate::notices::Notices;
-use crate::path_handle::Durability;
-use crate::path_handle::{Kind, OnDisk, PathHandle, Tree, remove_all, replace_all};
 use holo_protocol::report::{Action, Asset, EntityReport};
+pub use holo_state::ChangeCounter;
+use holo_state::Durability;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// The directory below the state directory, which is shared with version 3 of the plugins.
-const FOLDER: &str = "base";
-const SUFFIX: &str = ".json";
-const RECORD_MODE: u32 = 0o600;
-/// The buffer size for reading short records in one call.
-const SHORT: usize = 4096;
-/// The maximum length of a file name that is derived from an ID; the rest is reserved for suffixes.
-const NAME_MAX: usize = 200;
 
 /// The records of the entities of a plugin.
 #[derive(Clone, Debug)]
 pub struct BaseStore {
-    state: Arc<Tree>,
-    /// The parent of the records, relative to the state directory.
-    folder: PathBuf,
-    journal: journal::SharedJournal,
+    database: SharedDatabase,
+    /// The key of the store: the plugin, and the kind of its records if it has several.
+    store: String,
 }
 
 /// The record of an entity.
@@ -100,129 +85,69 @@ impl<T> Remembered<T> {
 }
 
 impl BaseStore {
-    /// Opens the records in the plugin's state directory.
-    ///
-    /// # Errors
-    /// If the directory cannot be opened.
-    pub fn open(locations: &Locations) -> Result<BaseStore> {
-        BaseStore::open_in(locations, Path::new(""))
+    /// Returns the records of the plugin.
+    #[must_use]
+    pub fn open(locations: &Locations) -> BaseStore {
+        BaseStore::of(locations, &locations.plugin(), "")
     }
 
-    /// Opens the records in a subdirectory of the plugin's state directory, for a plugin that has other records there.
-    ///
-    /// # Errors
-    /// If the state directory cannot be opened.
-    pub fn open_in(locations: &Locations, folder: &Path) -> Result<BaseStore> {
-        Ok(BaseStore::at(&Tree::open(locations.state_dir())?, folder))
+    /// Returns the records of one kind, for a plugin that has several.
+    #[must_use]
+    pub fn open_kind(locations: &Locations, kind: &str) -> BaseStore {
+        BaseStore::of(locations, &locations.plugin(), kind)
     }
 
-    /// Returns the records in a subdirectory of another plugin's state directory.
-    pub(crate) fn at(state: &Arc<Tree>, folder: &Path) -> BaseStore {
-        BaseStore { state: Arc::clone(state), folder: folder.to_owned(), journal: Arc::default() }
-    }
-
-    /// Opens the store again, for another thread.
-    pub(crate) fn reopen(&self) -> Result<BaseStore> {
-        Ok(BaseStore { state: self.state.reopen()?, ..self.clone() })
-    }
-
-    /// Drops cached directories, which other processes may have removed and created again.
-    pub fn forget_directories(&self) {
-        self.state.forget();
-    }
-
-    pub(crate) fn tree(&self) -> &Arc<Tree> {
-        &self.state
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// Returns the records of one kind of any plugin.
+    pub(crate) fn of(locations: &Locations, plugin: &str, kind: &str) -> BaseStore {
+        let separator = if kind.is_empty() { "" } else { "/" };
+        BaseStore { database: locations.database().clone(), store: format!("{plugin}{separator}{kind}") }
     }
 
     /// Returns all records by ID. Unreadable records are reported and left unchanged.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// If the database cannot be read.
     pub fn all<T: DeserializeOwned>(&self, notices: &mut dyn Notices) -> Result<BTreeMap<String, Remembered<T>>> {
-        let mut all = self.beginning("", notices)?;
-        all.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
-        Ok(all)
+        self.all_of("", notices)
     }
 
-    /// Returns all records except those of certain entities, which are not read if their file names show their IDs.
+    /// Like [`all`](Self::all), for the IDs with a prefix.
     ///
     /// # Errors
-    /// If the directory cannot be read.
-    pub fn all_but<T: DeserializeOwned>(
-        &self,
-        is_left_out: impl Fn(&str) -> bool,
-        notices: &mut dyn Notices,
-    ) -> Result<BTreeMap<String, Remembered<T>>> {
-        let is_read = |name: &[u8]| id_of(name).is_none_or(|id| !is_left_out(&id));
-        let mut some = self.read_where(is_read, notices)?;
-        some.extend(self.all_pending()?.into_iter().map(|remembered| (remembered.id.clone(), remembered)));
-        some.retain(|id, _| !is_left_out(id));
-        Ok(some)
-    }
-
-    /// Like [`all`](Self::all), for the entities of one type, for plugins whose types have different records. Such
-    /// records must not be in a journal.
-    ///
-    /// # Errors
-    /// If the directory cannot be read.
+    /// If the database cannot be read.
     pub fn all_of<T: DeserializeOwned>(
-        &self,
-        entity_type: &str,
-        notices: &mut dyn Notices,
-    ) -> Result<BTreeMap<String, Remembered<T>>> {
-        self.beginning(&format!("{entity_type}:"), notices)
-    }
-
-    fn beginning<T: DeserializeOwned>(
         &self,
         prefix: &str,
         notices: &mut dyn Notices,
     ) -> Result<BTreeMap<String, Remembered<T>>> {
-        self.read_where(|name| name.starts_with(prefix.as_bytes()), notices)
-    }
-
-    /// Returns the records whose file names match.
-    fn read_where<T: DeserializeOwned>(
-        &self,
-        is_read: impl Fn(&[u8]) -> bool,
-        notices: &mut dyn Notices,
-    ) -> Result<BTreeMap<String, Remembered<T>>> {
         let mut all = BTreeMap::new();
-        let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
-        for (name, kind) in folder.siblings_with_kinds()? {
-            let bytes = name.as_encoded_bytes();
-            if !bytes.ends_with(SUFFIX.as_bytes()) || !is_read(bytes) {
-                continue;
-            }
-            let place = folder.sibling(&name);
-            // Entries that are listed as regular files can be opened without a stat call.
-            let short = if kind == Some(Kind::File) { read_short::<T>(&place) } else { None };
-            match short.map_or_else(|| read::<T>(&place), |short| Ok(Some(short))) {
-                Ok(Some(remembered)) => {
-                    all.insert(remembered.id.clone(), remembered);
-                }
-                Ok(None) => {}
-                Err(error) => notices.unreadable_record(&error),
-            }
+        let mut unreadable = Vec::new();
+        let add = |id: &str, text: &str| match serde_json::from_str(text) {
+            Ok(remembered) => drop(all.insert(id.to_owned(), remembered)),
+            Err(error) => unreadable.push((id.to_owned(), error)),
+        };
+        self.database.lock().each_record(&self.store, prefix, add).map_err(PathError::of_state)?;
+        for (id, error) in unreadable {
+            notices.unreadable_record(&self.invalid(&id, error));
         }
         Ok(all)
     }
 
-    /// Returns all readable records.
+    /// Returns all records except unreadable ones.
     pub(crate) fn all_readable<T: DeserializeOwned>(&self) -> Vec<Remembered<T>> {
-        let folder = self.state.place(&self.folder.join(FOLDER).join("x"));
-        let mut names = folder.siblings().unwrap_or_default();
-        names.retain(|name| name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()));
-        let mut pending: Vec<Remembered<T>> = self.all_pending().unwrap_or_default();
-        let is_pending: BTreeSet<String> = pending.iter().map(|record| record.id.clone()).collect();
-        let in_place = names.iter().filter_map(|name| read::<T>(&folder.sibling(name)).ok()?);
-        pending.extend(in_place.filter(|record| !is_pending.contains(&record.id)));
-        pending
+        let mut all = Vec::new();
+        let add = |_: &str, text: &str| all.extend(serde_json::from_str(text).ok());
+        // Callers that cannot do without the records have read them before.
+        let _ = self.database.lock().each_record(&self.store, "", add);
+        all
+    }
+
+    /// Returns the IDs of all records.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn ids(&self) -> Result<Vec<String>> {
+        self.database.lock().record_keys(&self.store).map_err(PathError::of_state)
     }
 
     /// Returns the record of an entity.
@@ -230,27 +155,24 @@ impl BaseStore {
     /// # Errors
     /// If it cannot be read, or is invalid.
     pub fn recall<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Remembered<T>>> {
-        match self.pending(id)? {
-            None => read(&self.place(id)),
-            pending => Ok(pending),
-        }
+        let text = self.text(id)?;
+        text.map(|text| serde_json::from_str(&text).map_err(|error| self.invalid(id, error))).transpose()
     }
 
-    /// Returns the stamp of the directory with the records, which shows whether a record was added, replaced or
-    /// removed. `None` if the directory does not exist.
+    /// Returns the record of an entity as JSON, to notice changes of it.
     ///
     /// # Errors
-    /// If the directory cannot be examined.
-    pub fn folder_stamp(&self) -> Result<Option<Stamp>> {
-        Stamp::of(&self.state.place(&self.folder.join(FOLDER)))
+    /// If it cannot be read.
+    pub fn text(&self, id: &str) -> Result<Option<String>> {
+        self.database.lock().record(&self.store, id).map_err(PathError::of_state)
     }
 
-    /// Returns the stamp of an entity's record, which shows changes without reading it.
+    /// Returns a value that differs after any change of a record.
     ///
     /// # Errors
-    /// If the record cannot be examined.
-    pub fn stamp(&self, id: &str) -> Result<Option<Stamp>> {
-        Stamp::of(&self.place(id))
+    /// If the database cannot be read.
+    pub fn change_counter(&self) -> Result<ChangeCounter> {
+        self.database.lock().change_counter().map_err(PathError::of_state)
     }
 
     /// Writes the record of an entity, replacing an existing one. When this returns, the record is on disk.
@@ -261,21 +183,31 @@ impl BaseStore {
         self.keep_all([remembered])
     }
 
-    /// Writes the record of an entity to a [temporary file](PathHandle::replacement), and returns its final path.
-    pub(crate) fn write_beside<T: Serialize>(&self, remembered: &Remembered<T>) -> Result<PathHandle> {
-        let place = self.place(&remembered.id);
-        place.create_folder()?;
-        place.write_replacement(&to_json(remembered, &place)?, RECORD_MODE)?;
-        Ok(place)
-    }
-
-    /// Writes the records of several entities.
+    /// Writes the records of several entities, all or none.
     ///
     /// # Errors
-    /// If a record cannot be written.
+    /// If they cannot be written.
     pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
-        self.settle()?;
-        replace_records(self, all)
+        self.change(all, &[], Durability::Disk)
+    }
+
+    /// Writes records, and removes others, in one transaction.
+    pub(crate) fn change<'r, T: Serialize + 'r>(
+        &self,
+        kept: impl IntoIterator<Item = &'r Remembered<T>>,
+        forgotten: &[&str],
+        durability: Durability,
+    ) -> Result<()> {
+        let text = |remembered: &'r Remembered<T>| match serde_json::to_string(remembered) {
+            Ok(text) => Ok((&*remembered.id, text)),
+            Err(error) => Err(self.invalid(&remembered.id, error)),
+        };
+        let texts: Vec<(&str, String)> = kept.into_iter().map(text).collect::<Result<_>>()?;
+        let put = texts.iter().map(|(id, text)| (*id, text.as_str()));
+        self.database
+            .lock()
+            .write_records(&self.store, put, forgotten.iter().copied(), durability)
+            .map_err(PathError::of_state)
     }
 
     /// Writes the record of an entity unless it exists, because a base is the state before the first change.
@@ -286,16 +218,6 @@ impl BaseStore {
         if self.recall::<T>(&remembered.id)?.is_some() { Ok(()) } else { self.keep(remembered) }
     }
 
-    /// Removes incomplete records of a killed process. No other process may use the store.
-    ///
-    /// # Errors
-    /// If a file cannot be removed.
-    pub fn tidy(&self) -> Result<()> {
-        self.settle()?;
-        self.remove_unfinished_journal()?;
-        self.state.place(&self.folder.join(FOLDER).join("x")).remove_replacements()
-    }
-
     /// Removes the record of an entity. When this returns, the removal is on disk.
     ///
     /// # Errors
@@ -304,103 +226,31 @@ impl BaseStore {
         self.forget_all(&[id])
     }
 
-    /// Removes the records of several entities.
+    /// Removes the records of several entities, all or none.
     ///
     /// # Errors
-    /// If a record cannot be removed.
+    /// If they cannot be removed.
     pub fn forget_all(&self, ids: &[impl AsRef<str>]) -> Result<()> {
-        self.settle()?;
-        let places: Vec<PathHandle> = ids.iter().map(|id| self.place(id.as_ref())).collect();
-        let removed = remove_all(&places)?;
-        let places: Vec<PathHandle> =
-            places.into_iter().zip(removed).filter_map(|(place, was_there)| was_there.then_some(place)).collect();
-        Durability::of(places.len()).sync([], &places)?;
-        if let Some(place) = places.first() {
-            place.remove_empty_folders(Path::new(""));
-        }
-        Ok(())
+        let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
+        self.change::<()>([], &ids, Durability::Disk)
     }
 
-    pub(crate) fn place(&self, id: &str) -> PathHandle {
-        self.state.place(&self.folder.join(FOLDER).join(file_name(id)))
+    /// Waits until all changes of records are on disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.database.lock().sync().map_err(PathError::of_state)
     }
-}
 
-fn replace_records<'r, T: Serialize + 'r>(
-    store: &BaseStore,
-    all: impl IntoIterator<Item = &'r Remembered<T>>,
-) -> Result<()> {
-    let written = |remembered: &Remembered<T>| {
-        let place = store.place(&remembered.id);
-        let text = to_json(remembered, &place)?;
-        Ok((place, text))
-    };
-    let written: Vec<(PathHandle, Vec<u8>)> = all.into_iter().map(written).collect::<Result<_>>()?;
-    let files: Vec<(&PathHandle, &[u8])> = written.iter().map(|(place, text)| (place, &text[..])).collect();
-    replace_all(&files, RECORD_MODE, OnDisk::New)
-}
-
-fn to_json<T: Serialize>(remembered: &Remembered<T>, place: &PathHandle) -> Result<Vec<u8>> {
-    let failed = |error| PathError::new("write", place.shown(), io::Error::from(error));
-    let mut text = serde_json::to_vec_pretty(remembered).map_err(failed)?;
-    text.push(b'\n');
-    Ok(text)
-}
-
-/// Reads a short record, which most are, with as few system calls as possible; `None` if it is longer or cannot be
-/// read.
-fn read_short<T: DeserializeOwned>(place: &PathHandle) -> Option<Remembered<T>> {
-    let mut text = Vec::with_capacity(SHORT);
-    rustix::io::read(place.open().ok()?, rustix::buffer::spare_capacity(&mut text)).ok()?;
-    // A truncated record is invalid JSON.
-    serde_json::from_slice(&text).ok()
-}
-
-fn read<T: DeserializeOwned>(place: &PathHandle) -> Result<Option<Remembered<T>>> {
-    let Some(text) = place.read_if_file()? else { return Ok(None) };
-    let failed = |error: serde_json::Error| PathError::new("read", place.shown(), io::Error::from(error));
-    serde_json::from_slice(&text).map(Some).map_err(failed)
-}
-
-/// Returns a unique and readable file name for an ID.
-fn file_name(id: &str) -> String {
-    let mut name = String::new();
-    for byte in id.bytes() {
-        if byte.is_ascii_alphanumeric() || b":._@+-".contains(&byte) {
-            name.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(name, "%{byte:02x}");
-        }
+    fn invalid(&self, id: &str, error: serde_json::Error) -> PathError {
+        let database = self.database.lock();
+        let shown = format!("{}, record {id} of {}", database.path().display(), self.store);
+        PathError::new("read", shown, io::Error::from(error))
     }
-    if name.len() > NAME_MAX {
-        // IDs with equal names would have to be constructed for this purpose.
-        name.truncate(NAME_MAX - 17);
-        let _ = write!(name, "~{:016x}", crate::paths::fingerprint(id.as_bytes()));
-    }
-    name + SUFFIX
-}
-
-/// Returns the ID for a file name; `None` if the name is ambiguous or invalid.
-fn id_of(name: &[u8]) -> Option<String> {
-    let mut rest = name.strip_suffix(SUFFIX.as_bytes())?;
-    let mut id = Vec::with_capacity(rest.len());
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            id.push(byte);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        id.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(id).ok().filter(|id| file_name(id).as_bytes() == name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     /// The messages for unreadable records.
     #[derive(Default)]
@@ -414,8 +264,8 @@ mod tests {
         fn taken_over(&mut self, _: &str, _: &str) {}
     }
 
-    fn memory(folder: &Path) -> BaseStore {
-        BaseStore::open(&Locations::new("/".into(), folder.into(), "x".into())).unwrap()
+    fn store(folder: &Path) -> BaseStore {
+        BaseStore::open(&Locations::new("/".into(), folder.join("x"), "x".into()))
     }
 
     fn remembered(id: &str, base: u32) -> Remembered<u32> {
@@ -426,114 +276,51 @@ mod tests {
     }
 
     #[test]
-    fn remembers_until_it_forgets() {
+    fn first_record_is_kept_until_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = memory(folder.path());
+        let store = store(folder.path());
+        assert_eq!(store.recall::<u32>("a:b").unwrap(), None);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "reading creates no database");
         let long = format!("file:/{}", "x/".repeat(300));
         let other = format!("{long}y");
         for (number, id) in (0..).zip(["package:nginx", "file:/etc/a b", &long, &other]) {
-            assert_eq!(memory.recall::<u32>(id).unwrap(), None);
-            memory.keep_first(&remembered(id, number)).unwrap();
-            memory.keep_first(&remembered(id, 99)).unwrap();
-            assert_eq!(memory.recall(id).unwrap(), Some(remembered(id, number)));
+            store.keep_first(&remembered(id, number)).unwrap();
+            store.keep_first(&remembered(id, 99)).unwrap();
+            assert_eq!(store.recall(id).unwrap(), Some(remembered(id, number)));
         }
-        let all = memory.all::<u32>(&mut Unreadable::default()).unwrap();
-        assert_eq!(all.len(), 4);
-        memory.keep_all(&[remembered(&long, 7), remembered(&other, 8)]).unwrap();
-        assert_eq!(memory.recall(&long).unwrap(), Some(remembered(&long, 7)));
-        for id in all.keys() {
-            memory.forget(id).unwrap();
-            assert_eq!(memory.recall::<u32>(id).unwrap(), None);
-        }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        store.keep_all(&[remembered(&long, 7), remembered(&other, 8)]).unwrap();
+        assert_eq!(store.recall(&long).unwrap(), Some(remembered(&long, 7)));
+        let all = store.all::<u32>(&mut Unreadable::default()).unwrap();
+        assert_eq!((all.len(), store.ids().unwrap()), (4, all.keys().cloned().collect()));
+        assert_eq!(store.all_of::<u32>("file:", &mut Unreadable::default()).unwrap().len(), 3);
+        store.forget_all(&Vec::from_iter(all.keys())).unwrap();
+        assert_eq!(store.ids().unwrap(), [""; 0]);
     }
 
     #[test]
-    fn names_of_files_are_cut_only_where_they_would_be_too_long() {
-        let longest = "x".repeat(NAME_MAX);
-        assert_eq!(file_name(&longest), format!("{longest}.json"));
-        let cut = file_name(&format!("{longest}y"));
-        assert_eq!(cut.len(), NAME_MAX + ".json".len());
-        assert!(cut.starts_with(&format!("{}~", "x".repeat(NAME_MAX - 17))), "{cut}");
-        assert_eq!(file_name("file:/a b_é"), "file:%2fa%20b_%c3%a9.json");
-    }
-
-    #[test]
-    fn what_is_left_out_is_not_read() {
+    fn kinds_and_plugins_have_separate_records() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = memory(folder.path());
-        let long = format!("file:/{}", "x/".repeat(300));
-        let ids = ["file:/a b%2f", "file:/é", &long, "file:/other"];
-        memory.keep_all(&ids.map(|id| remembered(id, 1))).unwrap();
-        for id in ids {
-            let others: Vec<String> =
-                memory.all_but::<u32>(|other| other == id, &mut Unreadable::default()).unwrap().into_keys().collect();
-            let mut expected: Vec<&str> = ids.into_iter().filter(|other| *other != id).collect();
-            expected.sort_unstable();
-            assert_eq!(others, expected);
-        }
-        std::fs::write(folder.path().join("base").join(file_name("file:/other")), "{").unwrap();
+        let locations = Locations::new("/".into(), folder.path().join("x"), "x".into());
+        let kind = BaseStore::open_kind(&locations, "access");
+        kind.keep(&remembered("a:b", 1)).unwrap();
+        assert_eq!(BaseStore::open(&locations).ids().unwrap(), [""; 0]);
+        assert_eq!(BaseStore::of(&locations, "y", "access").ids().unwrap(), [""; 0]);
+        assert_eq!(BaseStore::of(&locations, "x", "access").ids().unwrap(), ["a:b"]);
+    }
+
+    #[test]
+    fn invalid_record_is_named_and_left_unchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        store.keep(&remembered("a:b", 1)).unwrap();
+        store.keep(&Remembered::new(&EntityReport::new("c:d"), "text")).unwrap();
         let mut unreadable = Unreadable::default();
-        assert_eq!(memory.all_but::<u32>(|id| id == "file:/other", &mut unreadable).unwrap().len(), 3);
-        assert!(unreadable.0.is_empty(), "{:?}", unreadable.0);
-    }
-
-    #[test]
-    fn the_name_of_a_file_tells_the_id_if_it_is_whole() {
-        for id in ["file:/a b%2f", "x", "", "file:/é\n"] {
-            assert_eq!(id_of(file_name(id).as_bytes()).as_deref(), Some(id));
-        }
-        for name in ["a%2F.json", "a%zz.json", "a%.json", "a%ff.json", "a b.json", "a", "a%61.json"] {
-            assert_eq!(id_of(name.as_bytes()), None, "{name}");
-        }
-        assert_eq!(id_of(file_name(&"x".repeat(300)).as_bytes()), None);
-    }
-
-    #[test]
-    fn what_a_killed_process_has_not_completed_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = memory(folder.path());
-        memory.keep(&remembered("a:b", 1)).unwrap();
-        memory.write_beside(&remembered("c:d", 2)).unwrap();
-        let names = || std::fs::read_dir(folder.path().join("base")).unwrap().count();
-        assert_eq!(names(), 2);
-        assert_eq!(memory.all_readable::<u32>(), [remembered("a:b", 1)]);
-        memory.tidy().unwrap();
-        assert_eq!((names(), memory.recall("a:b").unwrap()), (1, Some(remembered("a:b", 1))));
-    }
-
-    #[test]
-    fn a_folder_that_others_have_made_again_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = memory(folder.path());
-        memory.keep(&remembered("a:b", 1)).unwrap();
-        std::fs::rename(folder.path().join("base"), folder.path().join("old")).unwrap();
-        std::fs::create_dir(folder.path().join("base")).unwrap();
-        memory.forget_directories();
-        assert_eq!(memory.recall::<u32>("a:b").unwrap(), None);
-    }
-
-    #[test]
-    fn only_we_can_read_it() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        memory(folder.path()).keep(&remembered("a:b", 1)).unwrap();
-        let file = folder.path().join("base/a:b.json");
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn invalid_records_are_named_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let memory = memory(folder.path());
-        memory.keep(&remembered("a:b", 1)).unwrap();
-        let damaged = folder.path().join("base/c:d.json");
-        std::fs::write(&damaged, "{").unwrap();
-        let mut unreadable = Unreadable::default();
-        let all = memory.all::<u32>(&mut unreadable).unwrap();
+        let all = store.all::<u32>(&mut unreadable).unwrap();
         assert_eq!(all.keys().collect::<Vec<_>>(), ["a:b"]);
-        assert!(unreadable.0.len() == 1 && unreadable.0[0].contains("base/c:d.json: "), "{:?}", unreadable.0);
-        assert!(memory.recall::<u32>("c:d").is_err() && damaged.exists());
+        let problem = &unreadable.0[0];
+        assert!(problem.contains("state.db, record c:d of x: invalid type"), "{problem}");
+        assert_eq!(store.all_readable::<u32>().len(), 1);
+        assert!(store.recall::<u32>("c:d").is_err() && store.text("c:d").unwrap().is_some());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! I/O errors in the format of version 3: `open PATH: permission denied`.
 
 pub use holo_protocol::words::reason;
+use holo_state::StateError;
 use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,12 @@ impl PathError {
     /// Creates an error from an operation, a path and a cause.
     pub fn new(operation: &'static str, path: impl Into<PathBuf>, error: impl Into<io::Error>) -> PathError {
         PathError { operation, path: path.into(), error: error.into() }
+    }
+
+    /// Creates the error for an unusable state database.
+    pub(crate) fn of_state(error: StateError) -> PathError {
+        let (path, error) = error.into_parts();
+        PathError::new("use", path, error)
     }
 
     /// Creates the error for a file that does not exist.

@@ -73,19 +73,19 @@ pub trait Store: Sized {
     /// In this and all other steps, a failure ends the change.
     fn stage(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
 
-    /// Writes the common data of the changes that have completed the first step. It is synced with that step.
-    ///
-    /// # Errors
-    /// On failure, none of the changes is made.
-    fn gather(&self, _: &[&Self::Change]) -> Result<Unsynced> {
-        Ok(Unsynced::default())
-    }
-
     /// Performs step 2.
     ///
     /// # Errors
     /// As in step 1.
     fn keep(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
+
+    /// Records the intents of the changes that have completed step 2. When this returns, they are on disk.
+    ///
+    /// # Errors
+    /// On failure, none of the changes is made.
+    fn intend(&self, _: &[&Self::Change]) -> Result<()> {
+        Ok(())
+    }
 
     /// Performs step 3.
     ///
@@ -106,6 +106,14 @@ pub trait Store: Sized {
     /// # Errors
     /// As in step 1.
     fn record(&self, change: &mut Self::Change) -> std::result::Result<Unsynced, Self::Error>;
+
+    /// Records the results of the changes that have completed step 5.
+    ///
+    /// # Errors
+    /// On failure, all changes fail, although they have been made.
+    fn settle(&self, _: &[&Self::Change]) -> Result<()> {
+        Ok(())
+    }
 
     /// Performs step 6.
     ///
@@ -153,6 +161,10 @@ impl<S: Store> fmt::Debug for Step<S> {
     }
 }
 
+/// The indexes of steps 2 and 5.
+const KEEP: usize = 1;
+const RECORD: usize = 4;
+
 impl<S: Store> Step<S> {
     fn all() -> [Step<S>; 6] {
         let making = |act| Step { act, may_free: false };
@@ -188,13 +200,14 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
     let durability = Durability::of(changes.iter().map(|change| store.files(change)).sum());
     fail_all(&mut results, store.begin(changes));
     for (number, step) in Step::all().into_iter().enumerate() {
-        let mut unsynced = store.take(step, changes, &mut results);
-        if number == 0 {
-            let staged = changes.iter().zip(&results).filter(|(_, result)| result.is_ok());
-            let gathered = store.gather(&staged.map(|(change, _)| change).collect::<Vec<_>>());
-            fail_all(&mut results, gathered.map(|gathered| unsynced.add(gathered)));
-        }
+        let unsynced = store.take(step, changes, &mut results);
         fail_all(&mut results, durability.sync(&unsynced.files, &unsynced.names));
+        let recorded = match number {
+            KEEP => store.intend(&succeeded(changes, &results)),
+            RECORD => store.settle(&succeeded(changes, &results)),
+            _ => Ok(()),
+        };
+        fail_all(&mut results, recorded);
     }
     for (change, result) in changes.iter_mut().zip(&results) {
         if let Err(error) = result {
@@ -203,6 +216,10 @@ pub fn commit<S: Store>(store: &S, changes: &mut [S::Change]) -> Vec<std::result
     }
     fail_all(&mut results, store.end(changes));
     results
+}
+
+fn succeeded<'c, C, E>(changes: &'c [C], results: &[std::result::Result<(), E>]) -> Vec<&'c C> {
+    changes.iter().zip(results).filter(|(_, result)| result.is_ok()).map(|(change, _)| change).collect()
 }
 
 fn take_in_order<S: Store>(store: &S, step: Step<S>, changes: &mut [S::Change], results: &mut Results<S>) -> Unsynced {

@@ -1,20 +1,45 @@
-//! The directories of a plugin.
+//! The directories of a plugin, and the state database.
 
+use holo_state::Database;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The root directory of the managed system, and the plugin's own directories.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The file name of the state database, next to the plugins' state directories.
+const DATABASE: &str = "state.db";
+
+/// The root directory of the managed system, the plugin's own directories, and the state database.
+#[derive(Clone, Debug)]
 pub struct Locations {
     root: PathBuf,
     state_dir: PathBuf,
     cache_dir: PathBuf,
+    database: SharedDatabase,
+}
+
+/// The state database, which all threads of a process share. It is opened on first use.
+#[derive(Clone)]
+pub(crate) struct SharedDatabase(Arc<Mutex<Database>>);
+
+impl SharedDatabase {
+    /// Waits until no other thread uses the database.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Database> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SharedDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedDatabase")
+    }
 }
 
 impl Locations {
     /// Creates the locations. The parents of the state and cache directories contain those of the other plugins.
     #[must_use]
     pub fn new(root: PathBuf, state_dir: PathBuf, cache_dir: PathBuf) -> Locations {
-        Locations { root, state_dir, cache_dir }
+        let database = Database::new(state_dir.parent().unwrap_or(Path::new("")).join(DATABASE));
+        Locations { root, state_dir, cache_dir, database: SharedDatabase(Arc::new(Mutex::new(database))) }
     }
 
     /// Returns the root directory of the managed system.
@@ -33,5 +58,16 @@ impl Locations {
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         &self.cache_dir
+    }
+
+    /// Returns the ID of the plugin, which is the name of its state directory.
+    #[must_use]
+    pub fn plugin(&self) -> String {
+        self.state_dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Returns the state database.
+    pub(crate) fn database(&self) -> &SharedDatabase {
+        &self.database
     }
 }

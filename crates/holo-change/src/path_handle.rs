@@ -16,7 +16,6 @@ pub use extended_attributes::{ExtendedAttributes, is_without_acls};
 pub use file_stat::{FileStat, Kind};
 pub(crate) use removal::remove_all;
 pub use replacement::OnDisk;
-pub(crate) use replacement::replace_all;
 use tree::Directory;
 pub use tree::Tree;
 

@@ -1,22 +1,22 @@
 //! Paths that a plugin changes: their bases, the states that it gives them, and the steps of a change.
 //!
-//! This is for plugins whose entities consist of files. The [`Tracks`] of an entity are recorded with it
-//! ([`BaseStore`]); file contents are stored separately ([`Contents`]). The rules are those of the files plugin: the
+//! This is for plugins whose entities consist of files. The [`Tracks`] of an entity are recorded with it in the state
+//! database ([`BaseStore`]); file contents are stored separately ([`Contents`]). The rules are those of the files plugin: the
 //! state before the first change is the *base*, which is restored when the entity is no longer defined. Manual changes
 //! are only overwritten with force.
 //!
 //! A change is made in the steps of a group. Each step is on disk before the next one begins, so that a kill at any
 //! time is harmless:
 //!
-//! 1. *Staged*: contents and the record with bases and *intents* are written under temporary names.
-//! 2. *Kept*: the contents are in their final places.
-//! 3. *Prepared*: the record is in its final place, and new files are stored next to their paths.
+//! 1. *Staged*: contents are written under temporary names.
+//! 2. *Kept*: the contents are in their final places. Then the records of all entities, with bases and *intents*, are
+//!    written in one transaction.
+//! 3. *Prepared*: new files are stored next to their paths.
 //! 4. *Replaced*: paths are changed, each atomically.
-//! 5. and 6. *Recorded* and *confirmed*: the intents are recorded as provisioned.
+//! 5. *Recorded*: the intents are recorded as provisioned, in one transaction.
 //!
-//! For a large group, the records of the first three steps are combined in one journal, so that one record per entity
-//! is written instead of two. Files that are going to be replaced become contents themselves in the first step, through
-//! a hard link.
+//! In a large group, files that are going to be replaced become contents themselves in the first step, through a hard
+//! link.
 //!
 //! If many entities are restored together, the records of all but one are removed in the last step. Contents that only
 //! one path needs are restored through a hard link instead of a copy, so that no file is created.
@@ -105,16 +105,16 @@ impl Tracker {
     ///
     /// # Errors
     /// If the root or the state directory cannot be opened.
-    pub fn open(locations: &Locations, bases: &BaseStore) -> Result<Tracker> {
+    pub fn open(locations: &Locations) -> Result<Tracker> {
         let root = Tree::open(locations.root())?;
-        let own = PluginStore::own(locations, bases);
+        let own = PluginStore::own(locations)?;
         let contents = own.contents();
         Ok(Tracker {
             canonical: CanonicalPaths::new(&root),
             root,
             inside: None,
             contents,
-            bases: bases.clone(),
+            bases: own.bases.clone(),
             overlays: Overlays::of(locations),
             edited: EditedFiles::of(locations),
             own,
@@ -135,6 +135,18 @@ impl Tracker {
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Tracker {
         Tracker { threads, ..self }
+    }
+
+    /// Returns the records of a plugin's entities.
+    #[must_use]
+    pub fn records(locations: &Locations) -> BaseStore {
+        PluginStore::records_of_plugin(locations, &locations.plugin())
+    }
+
+    /// Returns the records of the entities.
+    #[must_use]
+    pub fn bases(&self) -> &BaseStore {
+        &self.bases
     }
 
     /// Returns the canonical path, by which entities are compared: existing symlinks in its parents are resolved if
@@ -203,7 +215,7 @@ impl Tracker {
         if self.is_overlaid(path) {
             // Next to a base, it would be mistaken for one.
             let name = format!("{:016x}{TEMPORARY}", fingerprint(path.as_os_str().as_encoded_bytes()));
-            return self.bases.tree().place(&self.bases.folder().join(name));
+            return self.own.place(&name);
         }
         self.place_itself(path).temporary(TEMPORARY)
     }
@@ -225,16 +237,16 @@ impl Tracker {
     pub fn reopen(&self) -> Result<Tracker> {
         let root = self.root.reopen()?;
         let inside = self.inside.as_ref().map(|(path, tree)| Ok((path.clone(), tree.reopen()?))).transpose()?;
-        let bases = self.bases.reopen()?;
+        let own = self.own.reopen()?;
         Ok(Tracker {
             canonical: CanonicalPaths::new(&root),
             root,
             inside,
-            contents: self.contents.in_tree(bases.tree()),
-            own: self.own.with_bases(&bases),
-            bases,
+            contents: self.contents.in_tree(&own.tree),
+            own,
+            bases: self.bases.clone(),
             overlays: self.overlays.reopen()?,
-            edited: self.edited.reopen()?,
+            edited: self.edited.clone(),
             held: self.held.clone(),
             locations: Arc::clone(&self.locations),
             threads: self.threads,

@@ -43,7 +43,6 @@ pub use owners::{PathOwners, TreeOwner};
 pub use preview::PendingEntry;
 pub use staging::StagedTree;
 
-use crate::base_store::BaseStore;
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
 use crate::error::Result;
@@ -86,7 +85,7 @@ impl TreeStore {
     ) -> Result<TreeStore> {
         let state = Tree::open(locations.state_dir())?;
         Ok(TreeStore {
-            plugin: PluginStore::own(locations, &BaseStore::open(locations)?),
+            plugin: PluginStore::own(locations)?,
             locations: locations.clone(),
             held: Rc::default(),
             root: Tree::open(locations.root())?,

@@ -41,6 +41,16 @@ impl StateError {
         matches!(&self.problem, Problem::Io(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }
 
+    /// Returns the path of the database, and the problem with its remedy as an I/O error.
+    #[must_use]
+    pub fn into_parts(self) -> (PathBuf, io::Error) {
+        let error = match self.problem {
+            Problem::Io(error) => error,
+            problem => io::Error::other(problem.to_string()),
+        };
+        (self.path, error)
+    }
+
     /// Returns what is wrong with the content of the database, if that is the problem.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
@@ -55,19 +65,25 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.problem {
-            Problem::Io(error) => write!(f, "cannot use {path}: {}", holo_protocol::words::reason(error)),
-            Problem::Busy => write!(f, "cannot use {path}: another process has kept it locked for 10 seconds"),
+            problem @ Problem::Damaged(_) => write!(f, "{path} is {problem}"),
+            problem => write!(f, "cannot use {path}: {problem}"),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Io(error) => write!(f, "{}", holo_protocol::words::reason(error)),
+            Problem::Busy => write!(f, "another process has kept it locked for 10 seconds"),
             Problem::Damaged(Damage(detail)) => {
-                write!(f, "{path} is damaged: {detail}; `holo state repair` saves what can still be read")
+                write!(f, "damaged: {detail}; `holo state repair` saves what can still be read")
             }
             Problem::Version(version) => {
-                write!(
-                    f,
-                    "cannot use {path}: a later version of holo has written it (schema {version}, known is {VERSION})"
-                )
+                write!(f, "a later version of holo has written it (schema {version}, known is {VERSION})")
             }
-            Problem::Vanished => write!(f, "cannot use {path}: it was removed during the run"),
-            Problem::Other(error) => write!(f, "cannot use {path}: {error}"),
+            Problem::Vanished => write!(f, "it was removed during the run"),
+            Problem::Other(error) => write!(f, "{error}"),
         }
     }
 }

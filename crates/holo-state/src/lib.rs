@@ -9,6 +9,7 @@
 mod error;
 mod export;
 mod maintenance;
+mod records;
 mod refreshes;
 mod runs;
 mod values;
@@ -23,12 +24,12 @@ pub use values::SentValue;
 use error::Problem;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, OFlags};
 use std::cell::{Cell, Ref, RefCell};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The size of a log that is moved into the database at the end of a run. Each process that opens the database reads the log first.
 const LARGE_LOG: u64 = 256 << 10;
 
+/// How often a database that other processes remove at the same time is opened again.
+const REOPENINGS: usize = 8;
+
 /// What a transaction survives once it is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -50,6 +54,10 @@ pub enum Durability {
     /// A loss of power, too: the commit waits for the disk, and so do all transactions before it.
     Disk,
 }
+
+/// A value that differs after any change of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeCounter(Option<((i64, u64), (u64, u64))>);
 
 /// Whether a connection may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +72,8 @@ pub struct Database {
     path: PathBuf,
     access: Access,
     connection: RefCell<Option<Connection>>,
+    /// The device and inode of the file that the connection has open.
+    opened: Cell<Option<(u64, u64)>>,
     /// The durability that the connection is set to.
     durability: Cell<Option<Durability>>,
 }
@@ -82,7 +92,7 @@ impl Database {
     }
 
     fn with_access(path: PathBuf, access: Access) -> Database {
-        Database { path, access, connection: RefCell::new(None), durability: Cell::new(None) }
+        Database { path, access, connection: RefCell::new(None), opened: Cell::new(None), durability: Cell::new(None) }
     }
 
     /// Returns the path of the database.
@@ -114,21 +124,52 @@ impl Database {
         durability: Durability,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StateError> {
-        self.create()?;
-        let connection = self.connection.borrow();
-        let Some(connection) = connection.as_ref() else { return Err(self.problem(Problem::Vanished)) };
-        let run = || {
+        for _ in 0..REOPENINGS {
+            self.create()?;
+            let connection = self.connection.borrow();
+            let Some(connection) = connection.as_ref() else { continue };
             if self.durability.get() != Some(durability) {
                 let level = if durability == Durability::Disk { "FULL" } else { "NORMAL" };
-                connection.pragma_update(None, "synchronous", level)?;
+                connection.pragma_update(None, "synchronous", level).map_err(|error| self.error(error))?;
                 self.durability.set(Some(durability));
             }
-            let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
-            let value = work(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        };
-        run().map_err(|error| self.error(error))
+            let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+            let transaction = begun.map_err(|error| self.error(error))?;
+            // Another process may have removed the empty database while this one waited for the lock.
+            if self.on_disk()? != self.opened.get() {
+                continue;
+            }
+            let run = || {
+                let value = work(&transaction)?;
+                transaction.commit()?;
+                Ok(value)
+            };
+            return run().map_err(|error| self.error(error));
+        }
+        Err(self.problem(Problem::Vanished))
+    }
+
+    /// Returns the device and inode of the file; `None` if there is none, or one whose creation was cut short.
+    fn on_disk(&self) -> Result<Option<(u64, u64)>, StateError> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) if metadata.len() == 0 => Ok(None),
+            Ok(metadata) => Ok(Some((metadata.dev(), metadata.ino()))),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(self.problem(Problem::Io(error))),
+        }
+    }
+
+    /// Returns a value that differs after any change of the database, within this process.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn change_counter(&self) -> Result<ChangeCounter, StateError> {
+        let read = self.read(|connection| {
+            // The first counts the commits of other connections.
+            let others: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+            Ok((others, connection.total_changes()))
+        });
+        Ok(ChangeCounter(read?.zip(self.opened.get())))
     }
 
     /// Waits until everything that was committed is on disk.
@@ -178,22 +219,20 @@ impl Database {
     /// Closes the connection. The next use opens the database again.
     fn close(&self) {
         *self.connection.borrow_mut() = None;
+        self.opened.set(None);
         self.durability.set(None);
     }
 
-    /// Returns the connection to a database that exists.
+    /// Returns the connection to a database that exists. A database that was removed or replaced since it was opened is opened again.
     fn existing(&self) -> Result<Option<Ref<'_, Connection>>, StateError> {
-        if self.connection.borrow().is_none() {
-            // A file without content is one whose creation was cut short.
-            match fs::metadata(&self.path) {
-                Ok(metadata) if metadata.len() == 0 => return Ok(None),
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                    return Ok(None);
-                }
-                Err(error) => return Err(self.problem(Problem::Io(error))),
+        let on_disk = self.on_disk()?;
+        if self.opened.get() != on_disk || on_disk.is_none() {
+            self.close();
+            if on_disk.is_none() {
+                return Ok(None);
             }
             let connection = self.connect()?;
+            self.opened.set(if connection.is_some() { on_disk } else { None });
             *self.connection.borrow_mut() = connection;
         }
         Ok(Ref::filter_map(self.connection.borrow(), Option::as_ref).ok())
@@ -201,11 +240,15 @@ impl Database {
 
     /// Connects to a file that exists. `None` if it has no tables yet.
     fn connect(&self) -> Result<Option<Connection>, StateError> {
-        // SQLite only says that it cannot open a file, not why.
-        File::open(&self.path).map_err(|error| self.problem(Problem::Io(error)))?;
-        let connection = match self.access {
-            Access::Write => configured(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE),
-            Access::Read => self.connect_to_read(),
+        // SQLite only says that it cannot open a file, not why. Opening and closing the file here would release the locks of other
+        // connections of this process.
+        let may_read = rustix::fs::accessat(CWD, &self.path, rustix::fs::Access::READ_OK, AtFlags::EACCESS);
+        may_read.map_err(|error| self.problem(Problem::Io(error.into())))?;
+        let may_write = self.access == Access::Write
+            && rustix::fs::accessat(CWD, &self.path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+        let connection = match may_write {
+            true => configured(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE),
+            false => self.connect_to_read(),
         };
         let connection = connection.map_err(|error| self.error(error))?;
         match version(&connection).map_err(|error| self.error(error))? {
@@ -253,6 +296,8 @@ impl Database {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
             Ok(_) | Err(_) => {}
         }
+        // If another process replaces the file before it is opened, the next use notices.
+        let created = fs::metadata(&self.path).map_err(io)?;
         let create = || {
             let connection = configured(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             // Both only count before the first table.
@@ -270,6 +315,7 @@ impl Database {
         };
         let connection = create().map_err(|error| self.error(error))?;
         *self.connection.borrow_mut() = Some(connection);
+        self.opened.set(Some((created.dev(), created.ino())));
         self.durability.set(None);
         Ok(())
     }

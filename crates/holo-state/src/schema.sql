@@ -11,6 +11,14 @@ CREATE TABLE refresh (
     PRIMARY KEY (source, target)
 ) STRICT, WITHOUT ROWID;
 
+-- The records of entities: the state before the first change, and what was made of it.
+CREATE TABLE record (
+    store TEXT NOT NULL,        -- the plugin, and the directory where it has more than one kind of record
+    entity TEXT NOT NULL,       -- the ID of the entity, or another key of the plugin
+    value TEXT NOT NULL,        -- JSON
+    PRIMARY KEY (store, entity)
+) STRICT, WITHOUT ROWID;
+
 -- The last value that each entity sent under each name.
 CREATE TABLE sent_value (
     entity BLOB NOT NULL,

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use bstr::BString;
+use holo_state::{Database, Durability};
 use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
@@ -194,11 +195,51 @@ impl ScratchRoot {
         fs::symlink_metadata(self.join(path)).is_ok()
     }
 
-    /// Returns the tree below the root in the text format of [`tree`].
+    /// Returns the tree below the root in the text format of [`tree`], followed by the records of all entities in the state
+    /// database.
     #[must_use]
     #[track_caller]
     pub fn dump(&self) -> BString {
-        sure(tree::dump(self.path())).into()
+        let mut dump = sure(tree::dump(self.path()));
+        let state = self.state();
+        for store in state.record_stores().unwrap() {
+            let add = |key: &str, value: &str| {
+                dump.extend(format!("record of {store}: {key}\n{value}\n{}\n", "-".repeat(40)).bytes());
+            };
+            state.each_record(&store, "", add).unwrap();
+        }
+        dump.into()
+    }
+
+    fn state(&self) -> Database {
+        Database::new(self.join("var/lib/holo/state.db"))
+    }
+
+    /// Returns the keys of the records of a plugin, or of one kind of its records, such as `files/declared`.
+    #[must_use]
+    #[track_caller]
+    pub fn records(&self, store: &str) -> Vec<String> {
+        self.state().record_keys(store).unwrap()
+    }
+
+    /// Returns a record.
+    #[must_use]
+    #[track_caller]
+    pub fn record(&self, store: &str, key: &str) -> String {
+        self.state().record(store, key).unwrap().unwrap_or_else(|| panic!("{store} has no record {key}"))
+    }
+
+    /// Writes or replaces a record.
+    #[track_caller]
+    pub fn write_record(&self, store: &str, key: &str, value: &str) {
+        self.state().write_records(store, [(key, value)], [], Durability::Process).unwrap();
+    }
+
+    /// Removes all records of a plugin.
+    #[track_caller]
+    pub fn forget_records(&self, store: &str) {
+        let keys = self.records(store);
+        self.state().write_records(store, [], keys.iter().map(String::as_str), Durability::Process).unwrap();
     }
 
     /// Returns the absolute path of the root.

@@ -60,7 +60,7 @@ impl Record {
         if kept == Some(&remembered) {
             return Ok(());
         }
-        let kept = BaseStore::open(host.locations()).and_then(|store| store.keep(&remembered));
+        let kept = BaseStore::open(host.locations()).keep(&remembered);
         kept.map_err(|error| error.to_string())
     }
 
@@ -69,6 +69,6 @@ impl Record {
     /// # Errors
     /// If it cannot be removed.
     pub(crate) fn forget(host: &Host, id: &str) -> Result<(), String> {
-        BaseStore::open(host.locations()).and_then(|store| store.forget(id)).map_err(|error| error.to_string())
+        BaseStore::open(host.locations()).forget(id).map_err(|error| error.to_string())
     }
 }

@@ -116,7 +116,7 @@ impl Ansible {
 
 /// Reads the records of tasks; errors are reported.
 fn records(host: &Host, output: &mut Output<'_>) -> BTreeMap<String, Remembered<Record>> {
-    let records = BaseStore::open(host.locations()).and_then(|store| store.all(output));
+    let records = BaseStore::open(host.locations()).all(output);
     records.unwrap_or_else(|error| {
         output.error(error.to_string());
         BTreeMap::new()

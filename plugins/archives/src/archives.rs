@@ -32,7 +32,7 @@ impl Plugin for Archives {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let definitions = definitions::read::<Archive>(host, output);
         let (mut orphans, mut known) = (BTreeMap::new(), Vec::new());
-        match BaseStore::open(host.locations()).and_then(|memory| memory.all::<ArchiveRecord>(output)) {
+        match BaseStore::open(host.locations()).all::<ArchiveRecord>(output) {
             Ok(all) => {
                 known.extend(all.keys().cloned());
                 orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id)));

@@ -74,7 +74,7 @@ impl ArchiveEntity {
 
     /// Returns the record of the last download at the path.
     fn download(&self, host: &Host) -> Option<DownloadRecord> {
-        let memory = BaseStore::open(host.locations()).ok()?;
+        let memory = BaseStore::open(host.locations());
         memory.recall::<ArchiveRecord>(&self.id).ok()??.base.download
     }
 

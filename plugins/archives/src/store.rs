@@ -48,7 +48,7 @@ impl Store {
         let digests = Rc::clone(&checksums);
         Ok(Store {
             trees: TreeStore::open(host.locations(), digests, &shared.directories)?,
-            memory: BaseStore::open(host.locations())?,
+            memory: BaseStore::open(host.locations()),
             checksums,
             inventory: Arc::clone(inventory),
             shared: Arc::clone(shared),
@@ -62,12 +62,10 @@ impl Store {
     pub(crate) fn wait_for_turn(&self, id: &str) {
         self.shared.queue.wait(id);
         self.trees.forget_directories();
-        self.memory.forget_directories();
     }
 
     /// Removes incomplete files of killed processes.
     pub(crate) fn tidy(&self) -> Result<(), PathError> {
-        self.memory.tidy()?;
         self.trees.tidy()
     }
 

@@ -9,7 +9,6 @@ mod executor;
 mod found;
 mod inspection;
 mod preview;
-mod records;
 mod unchanged;
 mod wanted;
 mod words;
@@ -76,7 +75,7 @@ impl Entity for DeclaredFile {
         let inspection = Inspection::open(host).ok()?;
         let preview = preview::preview(self, &inspection).ok().flatten();
         let access = || Accesses::open(&inspection).and_then(|accesses| accesses.preview(self)).ok().flatten();
-        preview.or_else(|| if Accesses::concern(self, access::has_records(host)) { access() } else { None })
+        preview.or_else(|| if Accesses::concern(self, || access::has_records(host)) { access() } else { None })
     }
 
     fn blame(&self, host: &Host, _: Option<&Path>) -> Option<Vec<Span>> {
@@ -91,7 +90,7 @@ impl<'a> Checks<'a> {
     /// Opens the host's files. With enough files, the record of unchanged files is used.
     pub(crate) fn open(host: &'a Host, recorded: usize) -> Checks<'a> {
         Checks(Inspection::open(host).map(|inspection| {
-            let known = UnchangedFiles::open(host, &inspection, recorded);
+            let known = UnchangedFiles::open(host, recorded);
             (inspection, known)
         }))
     }
@@ -111,7 +110,7 @@ impl<'a> Checks<'a> {
                 return Ok(Verdict::InDesiredState);
             }
             let verdict = inspection.check(entity)?;
-            match Accesses::concern(entity, access::has_records(inspection.host)) {
+            match Accesses::concern(entity, || access::has_records(inspection.host)) {
                 true => Accesses::open(inspection)?.verdict(entity, verdict),
                 false => Ok(verdict),
             }

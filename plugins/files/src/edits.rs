@@ -22,7 +22,6 @@ pub(crate) use definition::{BlockDefinition, IniDefinition, LineDefinition};
 pub(crate) use entity::EditEntity;
 pub(crate) use executor::apply;
 pub(crate) use inspection::check;
-pub(crate) use record::remove_empty_folder;
 pub(crate) use scan::{EditTables, Found, FoundEdit, Neighbour};
 
 use definition::{Ensure, SharedKeys};

@@ -222,7 +222,6 @@ impl Plugin for Files {
         } else {
             declared::remove_empty_folder(host);
         }
-        edits::remove_empty_folder(host);
         if records {
             self.known_files.keep(host);
         }

@@ -25,7 +25,7 @@ impl Read {
     pub(crate) fn new(host: &Host, known: &ScannedFiles<'_>, output: &mut Output<'_>) -> Read {
         let (declared, (overlays, edits)): (_, (_, EditTables)) =
             definitions::read_some_of_several(host, known, output);
-        let declared = declared::DeclaredScan::new(declared, host, known, output);
+        let declared = declared::DeclaredScan::new(declared, host, output);
         Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
     }
 

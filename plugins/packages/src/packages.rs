@@ -38,10 +38,7 @@ impl Plugin for Packages {
         let (definitions, (repositories, ())): (Definitions<Package>, (Definitions<Repository>, ())) =
             definitions::read_several(host, output);
         let repositories = repositories::scan(host, repositories, output);
-        let memory = BaseStore::open(host.locations()).map_err(|error| {
-            output.error(error.to_string());
-            ScanError
-        })?;
+        let memory = BaseStore::open(host.locations());
         let own = own_provider(host);
         let kept = host.kept();
         let intent = Intent::open(host).map_err(|error| {

@@ -126,10 +126,7 @@ impl<'a> Group<'a> {
             }
         }
         let failed_early = failed(before.as_ref().is_none_or(|before| *before == resolution.installed));
-        let memory = BaseStore::open(self.host.locations()).map_err(|error| EarlyError {
-            problem: PackageError::new(error.to_string()),
-            applied: failed_early.clone(),
-        })?;
+        let memory = BaseStore::open(self.host.locations());
         let not_taken_over = self.take_over(&memory, &failed_early, answers);
         let (mut tasks, mut ends) = (Vec::new(), Vec::new());
         for (request, resolved) in resolution.resolved.indexes().zip(resolution.resolved) {

@@ -149,12 +149,11 @@ impl PromiseEntity {
                 if remembered.as_deref() == Some(&now) {
                     return applied;
                 }
-                BaseStore::open(host.locations()).and_then(|store| store.keep(&now))
+                BaseStore::open(host.locations()).keep(&now)
             }
-            EntityRecords::Living { scrub: None, remembered: Some(_) } => {
-                BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id))
+            EntityRecords::Living { scrub: None, remembered: Some(_) } | EntityRecords::Orphan(_) => {
+                BaseStore::open(host.locations()).forget(&self.id)
             }
-            EntityRecords::Orphan(_) => BaseStore::open(host.locations()).and_then(|store| store.forget(&self.id)),
         };
         if let (EntityRecords::Orphan(_), true) = (&self.records, self.module.invocation.is_mocked(host))
             && let Err(error) = self.context.mocks.forget(host, &self.id)

@@ -32,7 +32,7 @@ impl Plugin for Promises {
         let (mut definitions, mut declarations) = definitions::read_with::<Promise, Module>(host, output);
         let modules = modules(&mut declarations, host, output);
         refuse_unknown_types(&mut definitions, &declarations, output);
-        let store = BaseStore::open(host.locations()).and_then(|store| store.all::<Scrub>(output));
+        let store = BaseStore::open(host.locations()).all::<Scrub>(output);
         let mut records = store.map_err(|error| {
             output.error(error.to_string());
             ScanError

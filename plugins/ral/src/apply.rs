@@ -46,10 +46,8 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, ResourceEntity>], answers: &mut 
 
 /// Removes the record of an orphan that only existed in test mode.
 fn finish_mock(host: &Host, entity: &ResourceEntity, applied: Applied, place: usize, answers: &mut dyn SetAnswers) {
-    let forgotten = match (&entity.records, &applied) {
-        (EntityRecords::Orphan(_), Applied::Unchanged) => {
-            BaseStore::open(host.locations()).and_then(|store| store.forget(&entity.id))
-        }
+    let forgotten = match (&entity.past, &applied) {
+        (Past::Orphan(_), Applied::Unchanged) => BaseStore::open(host.locations()).forget(&entity.id),
         _ => Ok(()),
     };
     if let Err(error) = forgotten {
@@ -94,10 +92,7 @@ impl<'e> Group<'e> {
         if let Some(first) = items.iter().find(|item| item.is_open()).map(|item| item.place) {
             read_all(host, provider, items, &mut |note| listener.hear(first, &note));
         }
-        let store = match BaseStore::open(host.locations()) {
-            Ok(store) => store,
-            Err(error) => return items.iter_mut().for_each(|item| item.fail(error.to_string(), true)),
-        };
+        let store = BaseStore::open(host.locations());
         for item in items.iter_mut() {
             match item.is_open() {
                 true => item.decide(provider, &store),

@@ -24,7 +24,7 @@ impl Plugin for Ral {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<ResourceEntity>>, ScanError> {
         let (mut definitions, declarations) = definitions::read_with::<Resource, DeclaredProvider>(host, output);
-        let store = BaseStore::open(host.locations()).and_then(|store| store.all::<Record>(output));
+        let store = BaseStore::open(host.locations()).all::<Record>(output);
         let mut records = store.map_err(|error| {
             output.error(error.to_string());
             ScanError

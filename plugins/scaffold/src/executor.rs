@@ -46,9 +46,14 @@ impl<'a> Executor<'a> {
     }
 
     pub(crate) fn open(host: &'a Host) -> Result<Executor<'a>> {
-        let memory = BaseStore::open(host.locations())?;
-        let tracker = Tracker::open(host.locations(), &memory)?.with_threads(host.jobs());
-        Ok(Executor { host, memory, tracker, has_begun: Cell::new(false), warnings: RefCell::default() })
+        let tracker = Tracker::open(host.locations())?.with_threads(host.jobs());
+        Ok(Executor {
+            host,
+            memory: tracker.bases().clone(),
+            tracker,
+            has_begun: Cell::new(false),
+            warnings: RefCell::default(),
+        })
     }
 
     /// Returns the warnings so far, and removes them.

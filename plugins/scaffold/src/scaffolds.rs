@@ -33,7 +33,7 @@ impl Plugin for Scaffolds {
         let definitions = definitions::read::<ScaffoldDefinition>(host, output);
         let store = BaseStore::open(host.locations());
         // For defined scaffolds, the record of each path is read when the scaffold is processed.
-        let known = match store.as_ref().map_err(Clone::clone).and_then(|store| store.all::<IgnoredAny>(output)) {
+        let known = match store.all::<IgnoredAny>(output) {
             Ok(known) => known,
             Err(error) => {
                 output.error(error.to_string());
@@ -49,7 +49,7 @@ impl Plugin for Scaffolds {
         let holders: Vec<String> = known.keys().filter(is_known).cloned().collect();
         let mut orphans: Vec<Remembered<Record>> = Vec::new();
         for id in known.keys().filter(|id| definitions.is_orphan(id)) {
-            match store.as_ref().map_err(Clone::clone).and_then(|store| store.recall(id)) {
+            match store.recall(id) {
                 Ok(orphan) => orphans.extend(orphan),
                 Err(error) => output.unreadable_record(&error),
             }

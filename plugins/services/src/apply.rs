@@ -57,10 +57,7 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, Service>], answers: &mut dyn Set
     if let Err(ReadError { error, applied }) = read {
         return fail_all(&items, &error.to_string(), |_| applied.clone(), answers);
     }
-    let memory = match BaseStore::open(host.locations()) {
-        Ok(memory) => memory,
-        Err(error) => return fail_all(&items, &error.to_string(), |item| item.failed(None), answers),
-    };
+    let memory = BaseStore::open(host.locations());
     let mut run = Run { host, provider, manager: &*manager, memory, items: Table::from(items), answers };
     if let Err(error) = run.apply() {
         run.fail_rest(&error.to_string());

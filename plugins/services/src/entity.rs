@@ -147,7 +147,7 @@ impl AllUnits {
     }
 
     fn states(&self, host: &Host) -> Result<(States, BTreeSet<String>), ManagerError> {
-        let memory = BaseStore::open(host.locations())?;
+        let memory = BaseStore::open(host.locations());
         let mut records = Vec::new();
         let mut problems = BTreeMap::new();
         for id in self.names.keys() {

@@ -38,13 +38,7 @@ impl Plugin for Services {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Declared<Service>>, ScanError> {
         let mut definitions = definitions::read::<definition::Service>(host, output);
-        let memory = match BaseStore::open(host.locations()) {
-            Ok(memory) => memory,
-            Err(error) => {
-                output.error(error.to_string());
-                return Err(ScanError);
-            }
-        };
+        let memory = BaseStore::open(host.locations());
         let root = Root::new(host.root());
         let provider = providers::for_host(host);
         let name_of = |record: &Record| name_of(provider, &root, record);

@@ -5,13 +5,9 @@ use bstr::BString;
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::error::Result;
 use holo_plugin::{EntityReport, Host};
-use std::path::Path;
 
-/// A directory that version 3 does not know, in the state directory.
-const FOLDER: &str = ".order";
-
-fn memory(host: &Host) -> Result<BaseStore> {
-    BaseStore::open_in(host.locations(), Path::new(FOLDER))
+fn memory(host: &Host) -> BaseStore {
+    BaseStore::open_kind(host.locations(), "order")
 }
 
 /// Stores the entities that precede the account.
@@ -21,18 +17,18 @@ pub(crate) fn remember(host: &Host, id: &AccountId, after: &[BString]) -> Result
     }
     let mut report = EntityReport::new(id.to_string());
     report.edges.after = after.into();
-    let (memory, remembered) = (memory(host)?, Remembered::new(&report, ()));
+    let (memory, remembered) = (memory(host), Remembered::new(&report, ()));
     let known = memory.recall(&remembered.id)?;
     if known.as_ref() == Some(&remembered) { Ok(()) } else { memory.keep(&remembered) }
 }
 
 /// Returns the stored entities that preceded the account.
 pub(crate) fn recall(host: &Host, id: &AccountId) -> Result<Vec<BString>> {
-    let remembered = memory(host)?.recall::<()>(&id.to_string())?;
+    let remembered = memory(host).recall::<()>(&id.to_string())?;
     Ok(remembered.map(|remembered| remembered.orphan_report().edges.after.into()).unwrap_or_default())
 }
 
 /// Removes the stored entities.
 pub(crate) fn forget(host: &Host, id: &AccountId) -> Result<()> {
-    memory(host)?.forget(&id.to_string())
+    memory(host).forget(&id.to_string())
 }

@@ -7,27 +7,23 @@ use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::error::Result;
 use holo_plugin::{EntityReport, Host, Output};
 use std::collections::BTreeMap;
-use std::path::Path;
 
-/// A directory that version 3 does not know, in the state directory.
-const FOLDER: &str = ".renamed";
-
-fn memory(host: &Host) -> Result<BaseStore> {
-    BaseStore::open_in(host.locations(), Path::new(FOLDER))
+fn memory(host: &Host) -> BaseStore {
+    BaseStore::open_kind(host.locations(), "renamed")
 }
 
 /// Stores the names of an account, the original one first. They may include its current name.
 pub(crate) fn remember(host: &Host, id: &AccountId, names: &[String]) -> Result<()> {
-    memory(host)?.keep(&Remembered::new(&EntityReport::new(id.to_string()), names.to_vec()))
+    memory(host).keep(&Remembered::new(&EntityReport::new(id.to_string()), names.to_vec()))
 }
 
 /// Returns the former names of all renamed accounts. Prints warnings for unreadable files.
 pub(crate) fn all(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<AccountId, Vec<String>>> {
-    let all = memory(host)?.all::<Vec<String>>(output)?;
+    let all = memory(host).all::<Vec<String>>(output)?;
     Ok(all.into_iter().filter_map(|(id, remembered)| Some((AccountId::parse(&id)?, remembered.base))).collect())
 }
 
 /// Removes the names of an account.
 pub(crate) fn forget(host: &Host, id: &AccountId) -> Result<()> {
-    memory(host)?.forget(&id.to_string())
+    memory(host).forget(&id.to_string())
 }

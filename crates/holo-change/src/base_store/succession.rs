@@ -92,7 +92,7 @@ impl BaseStore {
         is_orphan: impl Fn(&str) -> bool,
         notices: &mut dyn Notices,
     ) -> Result<Records<T>> {
-        let all = self.all_of::<T>(things.entity_type, notices)?;
+        let all = self.all_of::<T>(&format!("{}:", things.entity_type), notices)?;
         let owners: BTreeMap<&String, &String> = living.iter().map(|(id, name)| (name, id)).collect();
         let mut records = Records::default();
         for (kept_as, mut remembered) in all {

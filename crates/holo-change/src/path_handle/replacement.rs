@@ -23,6 +23,9 @@ pub enum OnDisk {
     New,
 }
 
+/// A function that writes the content of a file.
+type Written<'a> = &'a dyn Fn(&mut dyn Write) -> Result<()>;
+
 impl PathHandle {
     /// Atomically creates or replaces a file with this content and mode, and creates its directory if needed. If the
     /// process is killed, either the old or the new file exists.
@@ -30,7 +33,8 @@ impl PathHandle {
     /// # Errors
     /// If the file cannot be written. The old file remains unchanged then, without a temporary file.
     pub fn replace(&self, content: &[u8], mode: u32, on_disk: OnDisk) -> Result<()> {
-        replace_all(&[(self, content)], mode, on_disk)
+        let failed = |error| PathError::new("write", self.shown(), error);
+        self.replace_by(&|file| file.write_all(content).map_err(failed), mode, on_disk)
     }
 
     /// Like [`replace`](PathHandle::replace), with a function that writes the content. It may be called again if
@@ -39,7 +43,22 @@ impl PathHandle {
     /// # Errors
     /// Those of [`replace`](PathHandle::replace), and those of the function.
     pub fn replace_by(&self, write: Written<'_>, mode: u32, on_disk: OnDisk) -> Result<()> {
-        replace_each(&[(self, write)], mode, on_disk)
+        let new = self.replacement();
+        let written = new.in_folder(|| new.write_new(write, mode));
+        let synced = written.and_then(|((), made)| match on_disk {
+            OnDisk::Nothing => Ok(()),
+            OnDisk::Whole | OnDisk::New => Durability::Each.sync([&new], &made),
+        });
+        let replaced = synced.and_then(|()| new.rename_to(self));
+        if replaced.is_err() {
+            // The original error is more useful than one from the cleanup.
+            let _ = new.remove();
+        }
+        replaced?;
+        match on_disk {
+            OnDisk::New => Durability::Each.sync([], [self]),
+            OnDisk::Nothing | OnDisk::Whole => Ok(()),
+        }
     }
 
     /// Returns the path of the temporary file for [`replace`](PathHandle::replace). A killed process may leave it, and
@@ -64,57 +83,12 @@ impl PathHandle {
         Ok(())
     }
 
-    /// Writes the [temporary file](PathHandle::replacement) for this path.
-    pub(crate) fn write_replacement(&self, content: &[u8], mode: u32) -> Result<()> {
-        self.replacement().write_new(&|file| self.write_content(content, file), mode)
-    }
-
-    fn write_content(&self, content: &[u8], file: &mut dyn Write) -> Result<()> {
-        file.write_all(content).map_err(|error| PathError::new("write", self.shown(), error))
-    }
-
     fn write_new(&self, write: Written<'_>, mode: u32) -> Result<()> {
         let mut file = BufWriter::with_capacity(BUFFER_SIZE, self.create()?);
         write(&mut file)?;
         let failed = |error| PathError::new("write", self.shown(), error);
         let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).map_err(|errno| failed(errno.into()))
-    }
-}
-
-/// [Replaces](PathHandle::replace) several files with a single sync.
-pub(crate) fn replace_all(files: &[(&PathHandle, &[u8])], mode: u32, on_disk: OnDisk) -> Result<()> {
-    let write = files.iter().map(|&(place, content)| move |file: &mut dyn Write| place.write_content(content, file));
-    let write = Vec::from_iter(write);
-    let files: Vec<(&PathHandle, Written<'_>)> =
-        files.iter().zip(&write).map(|(&(place, _), write)| (place, write as Written<'_>)).collect();
-    replace_each(&files, mode, on_disk)
-}
-
-/// A function that writes the content of a file.
-type Written<'a> = &'a dyn Fn(&mut dyn Write) -> Result<()>;
-
-fn replace_each(files: &[(&PathHandle, Written<'_>)], mode: u32, on_disk: OnDisk) -> Result<()> {
-    let durability = Durability::of(files.len());
-    let new: Vec<PathHandle> = files.iter().map(|(place, _)| place.replacement()).collect();
-    let mut made = Vec::new();
-    let written = files.iter().zip(&new).try_for_each(|((_, write), new)| {
-        made.extend(new.in_folder(|| new.write_new(*write, mode))?.1);
-        Ok(())
-    });
-    let synced = written.and_then(|()| match on_disk {
-        OnDisk::Nothing => Ok(()),
-        OnDisk::Whole | OnDisk::New => durability.sync(&new, &made),
-    });
-    let replaced = synced.and_then(|()| files.iter().zip(&new).try_for_each(|((place, _), new)| new.rename_to(place)));
-    if replaced.is_err() {
-        // The original error is more useful than one from the cleanup.
-        new.iter().for_each(|new| drop(new.remove()));
-    }
-    replaced?;
-    match on_disk {
-        OnDisk::New => durability.sync([], files.iter().map(|(place, _)| *place)),
-        OnDisk::Nothing | OnDisk::Whole => Ok(()),
     }
 }
 

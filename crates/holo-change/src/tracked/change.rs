@@ -13,7 +13,7 @@ use crate::base_store::Remembered;
 use crate::error::{PathError, Result};
 use crate::group::{Results, Step, Store, Unsynced, commit, take_concurrently};
 use crate::notices::Notices;
-use crate::path_handle::PathHandle;
+use holo_state::Durability;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -70,19 +70,6 @@ impl<T: Serialize + DeserializeOwned + HasTracks> TrackStore<T> {
         let are_all_known = !unreadable.are_any;
         Ok(are_all_known.then(|| SharedContents::of(records.values_mut().map(|record| &*record.base.tracks()))))
     }
-
-    /// Writes the record of an entity to its temporary file.
-    fn write_record(&self, change: &EntityChange<T>) -> Result<Unsynced> {
-        let place = self.tracker.bases.write_beside(&change.remembered)?;
-        Ok(Unsynced { files: vec![place.replacement()], names: Vec::new() })
-    }
-
-    /// Moves the temporary file of the record into place. Returns the final path.
-    fn move_record(&self, change: &EntityChange<T>) -> Result<PathHandle> {
-        let place = self.tracker.bases.place(&change.remembered.id);
-        place.replacement().rename_to(&place)?;
-        Ok(place)
-    }
 }
 
 impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T> {
@@ -115,7 +102,6 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     /// Records the parent directories that are about to be created.
     fn begin(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         self.tracker.begin()?;
-        self.tracker.bases.settle()?;
         let (count, mut own) = (changes.len(), BTreeSet::new());
         let puts_back = |change: &EntityChange<T>| matches!(change.work, Work::PutBack { .. });
         let taken = if changes.iter().any(puts_back) { self.tracker.taken()? } else { Taken::default() };
@@ -130,14 +116,14 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         }
         directories.add(own)?;
         self.progress.begin(count, directories, taken);
-        if self.progress.is_journaled() && !only_puts_back {
+        if self.progress.is_large() && !only_puts_back {
             self.tracker.begin_linking()?;
         }
         // New files may need contents that only one path needed before. Restoring paths can only reduce the number of
         // users.
         if !only_puts_back {
             self.progress.set_shared_contents(None);
-        } else if self.progress.is_journaled() && self.progress.shared_contents().is_none() {
+        } else if self.progress.is_large() && self.progress.shared_contents().is_none() {
             self.progress.set_shared_contents(self.shared_contents()?);
         }
         Ok(())
@@ -156,7 +142,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
                     staged.extend(self.tracker.contents.stage_bytes(bytes)?);
                 }
                 let directories = self.progress.directories();
-                let linked = self.progress.is_journaled().then_some(linked);
+                let linked = self.progress.is_large().then_some(linked);
                 *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged, linked)?;
             }
             Work::PutBack { paths, .. } => {
@@ -169,19 +155,9 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
             let _held = self.progress.hold_takeovers();
             self.tracker.take_contents(remembered.base.tracks())?;
         }
-        let mut unsynced = if self.progress.is_journaled() { Unsynced::default() } else { self.write_record(change)? };
-        unsynced.files.extend(change.staged.iter().map(StagedContent::file));
-        unsynced.files.extend(change.linked.iter().map(|linked| linked.content.clone()));
-        Ok(unsynced)
-    }
-
-    fn gather(&self, changes: &[&EntityChange<T>]) -> Result<Unsynced> {
-        if !self.progress.is_journaled() || changes.is_empty() {
-            return Ok(Unsynced::default());
-        }
-        let records = changes.iter().map(|change| &change.remembered);
-        let (journal, names) = self.tracker.bases.write_journal(records)?;
-        Ok(Unsynced { files: vec![journal], names })
+        let staged = change.staged.iter().map(StagedContent::file);
+        let files = staged.chain(change.linked.iter().map(|linked| linked.content.clone())).collect();
+        Ok(Unsynced { files, names: Vec::new() })
     }
 
     /// A record must only refer to contents that are stored.
@@ -190,14 +166,13 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         Ok(Unsynced { files: Vec::new(), names })
     }
 
+    fn intend(&self, changes: &[&EntityChange<T>]) -> Result<()> {
+        self.tracker.bases.keep_all(changes.iter().map(|change| &change.remembered))
+    }
+
     /// From this step on, the temporary files next to the paths are known to be ours.
     fn prepare(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let mut unsynced = Unsynced::default();
-        if self.progress.is_journaled() {
-            unsynced.names.extend(self.progress.begin_journal(|| self.tracker.bases.move_journal())?);
-        } else {
-            unsynced.names.push(self.move_record(change)?);
-        }
         change.is_begun = true;
         if let Work::PutBack { paths, found, restoration } = &mut change.work {
             let tracks = change.remembered.base.tracks();
@@ -239,10 +214,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     /// A restored entity needs no record, unless the record is the reason for tidying up.
     fn record(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let is_over = change.is_scrub && change.remembered.base.tracks().is_empty();
-        change.is_forgotten = is_over && self.progress.is_journaled() && self.progress.has_reason_to_tidy();
-        if change.is_forgotten {
-            return Ok(Unsynced::default());
-        }
+        change.is_forgotten = is_over && self.progress.is_large() && self.progress.has_reason_to_tidy();
         if let Work::Make { .. } = &change.work {
             for track in change.remembered.base.tracks().0.values_mut() {
                 if let Some(intent) = track.intent.take() {
@@ -251,33 +223,22 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
                 track.over = None;
             }
         }
-        Ok(self.write_record(change)?)
+        Ok(Unsynced::default())
     }
 
-    fn confirm(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        let record = if change.is_forgotten {
-            let record = self.tracker.bases.place(&change.remembered.id);
-            record.remove()?;
-            record
-        } else {
-            self.move_record(change)?
-        };
-        // If this is lost, the next apply recognizes the changes by the intents, unless they are removed with the
-        // journal.
-        let names = if self.progress.is_journaled() { vec![record] } else { Vec::new() };
-        Ok(Unsynced { files: Vec::new(), names })
+    /// If the records are lost, the next apply recognizes the changes by their intents.
+    fn settle(&self, changes: &[&EntityChange<T>]) -> Result<()> {
+        let forgotten: Vec<&str> =
+            changes.iter().filter(|change| change.is_forgotten).map(|change| &*change.remembered.id).collect();
+        let kept = changes.iter().filter(|change| !change.is_forgotten).map(|change| &change.remembered);
+        self.tracker.bases.change(kept, &forgotten, Durability::Process)
     }
 
     /// Removes parent directories of restored paths that were created by us.
     fn end(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
-        if self.progress.is_journaled() {
+        if self.progress.is_large() {
             // Contents that cannot be copied now are copied when the state is tidied up.
             let _ = self.tracker.end_linking(changes.iter().flat_map(|change| &change.linked));
-        }
-        if self.progress.keeps_journal() {
-            self.tracker.bases.leave_journal();
-        } else if self.progress.is_journaled() {
-            self.tracker.bases.remove_journal()?;
         }
         let paths = changes.iter().flat_map(|change| match &change.work {
             Work::Make { .. } => &[][..],
@@ -295,17 +256,14 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         if let Work::PutBack { restoration, .. } = &mut change.work {
             restoration.discard();
         }
-        let _ = self.tracker.bases.place(&change.remembered.id).replacement().remove();
         if !change.is_begun {
             if let Some(before) = change.before.take() {
                 *change.remembered.base.tracks() = before;
             }
-        } else if !matches!(error, Unmanaged::Meanwhile(_))
-            || self.tracker.recover_intents(&mut change.remembered).is_err()
-        {
+        } else if matches!(error, Unmanaged::Meanwhile(_)) {
             // A concurrent change is the original state next time. If this cannot be recorded now, the next apply
             // records it.
-            self.progress.keep_journal();
+            let _ = self.tracker.recover_intents(&mut change.remembered);
         }
         change.is_begun = false;
     }

@@ -5,13 +5,12 @@ use super::held::Taken;
 use super::lending::SharedContents;
 use super::made_directories::MadeDirectories;
 use crate::error::Result;
-use crate::path_handle::PathHandle;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-/// The number of changes from which a journal is cheaper than individual records.
-const WORTH_A_JOURNAL: usize = 8;
+/// The number of changes from which linking contents and removing records early is worth its overhead.
+const LARGE: usize = 8;
 
 /// The shared state of a group.
 #[derive(Debug)]
@@ -22,12 +21,7 @@ pub(super) struct Progress {
     taken: RwLock<Taken>,
     /// The contents that more than one path needs; `None` if unknown.
     shared_contents: RwLock<Option<SharedContents>>,
-    /// True if the group begins with a journal instead of individual records.
-    is_journaled: AtomicBool,
-    /// True if the journal is in place.
-    is_begun: Mutex<bool>,
-    /// True if the journal must be kept, because a change is incomplete.
-    keeps_journal: AtomicBool,
+    is_large: AtomicBool,
     /// True if there is an entity whose record is kept until the state is tidied up.
     has_reason_to_tidy: AtomicBool,
     /// Held while an entity takes over from another one, whose record several threads may update.
@@ -44,9 +38,7 @@ impl Progress {
             directories: RwLock::new(tracker.directories()?),
             taken: RwLock::default(),
             shared_contents: RwLock::default(),
-            is_journaled: AtomicBool::default(),
-            is_begun: Mutex::default(),
-            keeps_journal: AtomicBool::default(),
+            is_large: AtomicBool::default(),
             has_reason_to_tidy: AtomicBool::default(),
             takeovers: Mutex::default(),
         })
@@ -54,36 +46,14 @@ impl Progress {
 
     /// Resets the state for a group of this size.
     pub(super) fn begin(&self, changes: usize, directories: MadeDirectories, taken: Taken) {
-        self.is_journaled.store(changes >= WORTH_A_JOURNAL, Ordering::Relaxed);
-        self.keeps_journal.store(false, Ordering::Relaxed);
+        self.is_large.store(changes >= LARGE, Ordering::Relaxed);
         self.has_reason_to_tidy.store(false, Ordering::Relaxed);
-        *self.is_begun.lock().unwrap_or_else(PoisonError::into_inner) = false;
         *self.directories.write().unwrap_or_else(PoisonError::into_inner) = directories;
         *self.taken.write().unwrap_or_else(PoisonError::into_inner) = taken;
     }
 
-    pub(super) fn is_journaled(&self) -> bool {
-        self.is_journaled.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn keeps_journal(&self) -> bool {
-        self.keeps_journal.load(Ordering::Relaxed)
-    }
-
-    /// Keeps the journal, if there is one.
-    pub(super) fn keep_journal(&self) {
-        self.keeps_journal.store(self.is_journaled(), Ordering::Relaxed);
-    }
-
-    /// Lets the first caller move the journal into place, while others wait. Returns the path to the first caller only.
-    pub(super) fn begin_journal(&self, move_it: impl FnOnce() -> Result<PathHandle>) -> Result<Option<PathHandle>> {
-        let mut is_begun = self.is_begun.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_begun {
-            return Ok(None);
-        }
-        let place = move_it()?;
-        *is_begun = true;
-        Ok(Some(place))
+    pub(super) fn is_large(&self) -> bool {
+        self.is_large.load(Ordering::Relaxed)
     }
 
     /// Returns false to the first caller only: the record of one restored entity of the group is kept, so that it is

@@ -78,7 +78,6 @@ impl Tracker {
             return Ok(());
         }
         self.own.tidy_others()?;
-        self.bases.settle()?;
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();
         let mut has_pending = false;
@@ -92,13 +91,12 @@ impl Tracker {
                 gone.push(id);
             }
         }
+        // No record on disk may refer to a content that is removed.
+        self.bases.sync()?;
         self.contents.keep_only(&used)?;
         self.remove_own_directories(None)?;
         self.own.directories()?.tidy()?;
         self.own.end_takeovers(has_pending)?;
-        self.bases.tidy()?;
-        // Temporary files of records are only searched while the marker exists.
-        Durability::Each.sync([], [&self.bases.place("x")])?;
         untidy.remove()?;
         // The records of entities are removed last: as long as one exists, the entity is scrubbed again. Without any,
         // the marker would never be removed.

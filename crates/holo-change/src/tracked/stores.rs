@@ -28,8 +28,9 @@ use std::time::Duration;
 
 /// The plugin that manages overlays, whose bases have the layout of version 3.
 const OVERLAYS: &str = "files";
-/// The directory in its state directory for the records of declared files.
-const DECLARED: &str = ".declared";
+/// The directory in its state directory for declared files, and the kind of their records.
+const DECLARED_FOLDER: &str = ".declared";
+const DECLARED_KIND: &str = "declared";
 /// A marker file that exists while an entity may be taking over from another one.
 const TAKEOVERS: &str = "takeovers";
 /// The maximum time to wait for another plugin to release its state directory.
@@ -74,26 +75,15 @@ impl Overlays {
 pub struct EditedFiles(Option<(BaseStore, CanonicalPaths)>);
 
 impl EditedFiles {
-    /// The directory of the records, one per file, in the state directory of `files`.
-    pub const FOLDER: &str = ".edits";
+    /// The kind of the records of `files`, one per file.
+    pub const KIND: &str = "edits";
 
-    /// Opens the records of the plugin `files`, if there are any.
+    /// Opens the records of the plugin `files`.
     #[must_use]
     pub fn of(locations: &Locations) -> EditedFiles {
-        let state = locations.state_dir().parent().map(|all| all.join(OVERLAYS));
-        let state = state.filter(|state| state.join(EditedFiles::FOLDER).is_dir());
-        let trees = state.and_then(|state| Some((Tree::open(&state).ok()?, Tree::open(locations.root()).ok()?)));
-        EditedFiles(
-            trees.map(|(state, root)| {
-                (BaseStore::at(&state, Path::new(EditedFiles::FOLDER)), CanonicalPaths::new(&root))
-            }),
-        )
-    }
-
-    /// Opens the records again, for use by another thread.
-    pub(super) fn reopen(&self) -> Result<EditedFiles> {
-        let reopen = |(records, canonical): &(BaseStore, CanonicalPaths)| Ok((records.reopen()?, canonical.clone()));
-        Ok(EditedFiles(self.0.as_ref().map(reopen).transpose()?))
+        let root = Tree::open(locations.root()).ok();
+        let records = BaseStore::of(locations, OVERLAYS, EditedFiles::KIND);
+        EditedFiles(root.map(|root| (records, CanonicalPaths::new(&root))))
     }
 
     /// Returns the ID of the record of a file, given its path without symlinks.
@@ -108,7 +98,7 @@ impl EditedFiles {
     /// If the path or the record cannot be examined.
     pub fn contain(&self, path: &Path) -> Result<bool> {
         let Some((records, canonical)) = &self.0 else { return Ok(false) };
-        Ok(records.stamp(&EditedFiles::record_id(&canonical.of(path)?))?.is_some())
+        Ok(records.text(&EditedFiles::record_id(&canonical.of(path)?))?.is_some())
     }
 
     /// Returns an error if the file at a path contains edits.
@@ -125,31 +115,49 @@ impl EditedFiles {
     }
 }
 
-/// The records of paths of a plugin.
+/// The records of paths of a plugin, and its state directory.
 #[derive(Clone, Debug)]
 pub(crate) struct PluginStore {
     /// The plugin, by the name of its state directory.
     pub(crate) plugin: String,
     pub(super) bases: BaseStore,
-    /// The parent of all state directories.
-    all: PathBuf,
+    pub(super) tree: Arc<Tree>,
+    /// The directory in the state directory.
+    folder: &'static Path,
+    locations: Arc<Locations>,
 }
 
 impl PluginStore {
-    pub(crate) fn own(locations: &Locations, bases: &BaseStore) -> PluginStore {
-        let state = locations.state_dir();
-        let plugin = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        PluginStore { plugin, bases: bases.clone(), all: state.parent().unwrap_or(Path::new("")).to_owned() }
+    pub(crate) fn own(locations: &Locations) -> Result<PluginStore> {
+        PluginStore::open(&Arc::new(locations.clone()), &locations.plugin())
     }
 
-    /// Returns the store for records that were opened again.
-    pub(super) fn with_bases(&self, bases: &BaseStore) -> PluginStore {
-        PluginStore { bases: bases.clone(), ..self.clone() }
+    fn open(locations: &Arc<Locations>, plugin: &str) -> Result<PluginStore> {
+        let all = locations.state_dir().parent().unwrap_or(Path::new(""));
+        // Version 3 has the rest of the state directory of `files`.
+        let folder = if plugin == OVERLAYS { DECLARED_FOLDER } else { "" };
+        Ok(PluginStore {
+            plugin: plugin.to_owned(),
+            bases: PluginStore::records_of_plugin(locations, plugin),
+            tree: Tree::open(&all.join(plugin))?,
+            folder: Path::new(folder),
+            locations: Arc::clone(locations),
+        })
+    }
+
+    pub(super) fn records_of_plugin(locations: &Locations, plugin: &str) -> BaseStore {
+        BaseStore::of(locations, plugin, if plugin == OVERLAYS { DECLARED_KIND } else { "" })
+    }
+
+    /// Opens the store again, for another thread.
+    pub(super) fn reopen(&self) -> Result<PluginStore> {
+        Ok(PluginStore { tree: self.tree.reopen()?, ..self.clone() })
     }
 
     /// Returns the stores of the other plugins.
     pub(crate) fn others(&self) -> Vec<PluginStore> {
-        let Ok(entries) = std::fs::read_dir(&self.all) else { return Vec::new() };
+        let all = self.locations.state_dir().parent();
+        let Some(Ok(entries)) = all.map(std::fs::read_dir) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
@@ -163,22 +171,16 @@ impl PluginStore {
             return Some(self.clone());
         }
         let is_name = !plugin.is_empty() && !plugin.contains('/') && plugin != "..";
-        let folder = Path::new(if plugin == OVERLAYS { DECLARED } else { "" });
-        let state = self.all.join(plugin);
-        if !is_name || !state.join(folder).is_dir() {
-            return None;
-        }
-        let bases = BaseStore::at(&Tree::open(&state).ok()?, folder);
-        Some(PluginStore { plugin: plugin.to_owned(), bases, all: self.all.clone() })
+        if is_name { PluginStore::open(&self.locations, plugin).ok() } else { None }
     }
 
     /// Returns a path in the directory of the store.
     pub(super) fn place(&self, name: &str) -> PathHandle {
-        self.bases.tree().place(&self.bases.folder().join(name))
+        self.tree.place(&self.folder.join(name))
     }
 
     pub(crate) fn contents(&self) -> Contents {
-        Contents::new(self.bases.tree(), self.bases.folder().join(CONTENTS))
+        Contents::new(&self.tree, self.folder.join(CONTENTS))
     }
 
     pub(crate) fn directories(&self) -> Result<OwnDirectories> {
@@ -203,7 +205,7 @@ impl PluginStore {
 
     /// Returns the path of the manifest of an entity's tree.
     pub(crate) fn manifest(&self, id: &str, tree: &Path) -> PathHandle {
-        Manifest::location(self.bases.tree(), id, tree)
+        Manifest::location(&self.tree, id, tree)
     }
 
     /// Creates an empty marker file.
@@ -266,7 +268,7 @@ impl PluginStore {
 
     /// Returns the bases of manifest entries.
     pub(crate) fn tree_bases(&self) -> Bases {
-        Bases::new(self.bases.tree())
+        Bases::new(&self.tree)
     }
 
     /// Removes a path from a record, after its new owner has recorded it on disk. If the new owner has the same bases,
@@ -352,9 +354,7 @@ impl PluginStore {
     /// Removes the directories of the records if they are empty. A run that was killed after the removal of the last
     /// record may have left them.
     pub(super) fn remove_empty_folders(&self) {
-        for place in [self.bases.place("x"), self.place(UNTIDY)] {
-            place.remove_empty_folders(Path::new(""));
-        }
+        self.place(UNTIDY).remove_empty_folders(Path::new(""));
     }
 
     /// Locks the state directory of the plugin, and waits if it is in use. The timeout resolves deadlocks between two
@@ -362,11 +362,11 @@ impl PluginStore {
     pub(crate) fn hold(&self) -> Result<OwnedFd> {
         let mut waited = Duration::ZERO;
         loop {
-            if let Some(held) = self.bases.tree().try_hold()? {
+            if let Some(held) = self.tree.try_hold()? {
                 return Ok(held);
             }
             if waited >= PATIENCE {
-                let shown = self.bases.tree().place(Path::new("")).shown();
+                let shown = self.tree.place(Path::new("")).shown();
                 return Err(PathError::new("lock", shown, Errno::AGAIN));
             }
             thread::sleep(PAUSE);

@@ -23,9 +23,8 @@ impl Lab {
         }
         let path = |name: &str| folder.path().join(name);
         let locations = Locations::new(path("root"), path("state"), path("cache"));
-        let bases = BaseStore::open(&locations).unwrap();
-        let tracker = Tracker::open(&locations, &bases).unwrap();
-        Lab { folder, bases, tracker }
+        let tracker = Tracker::open(&locations).unwrap();
+        Lab { folder, bases: tracker.bases().clone(), tracker }
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {

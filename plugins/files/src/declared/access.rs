@@ -17,14 +17,11 @@ use super::wanted::DeclaredError;
 use holo_change::access::{Access, AccessTrack, AccessTracks};
 use holo_change::base_store::{BaseStore, Remembered};
 use holo_change::tracked::{Decision, Track, Tracks};
-use holo_change::{FileStat, Kind, PathHandle, Tree};
+use holo_change::{FileStat, Kind, PathHandle};
 use holo_plugin::{Entity, FilePair, Host, Output, Verdict};
 use plan::Step;
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// The directory of permission records.
-const FOLDER: &str = ".access";
 
 /// The permissions of declared files, and their records.
 pub(super) struct Accesses<'a> {
@@ -34,31 +31,22 @@ pub(super) struct Accesses<'a> {
 
 /// Returns true if there may be permission records.
 pub(super) fn has_records(host: &Host) -> bool {
-    host.state_dir().join(FOLDER).exists()
+    records(host).ids().map_or(true, |ids| !ids.is_empty())
 }
 
-/// Removes the directory of the records if it is empty, which happens if a run was killed after it had removed the last record.
-pub(super) fn remove_empty_folder(host: &Host) -> holo_change::error::Result<()> {
-    let state = Tree::open(host.state_dir())?;
-    for inside in ["base/x", "x"] {
-        state.place(&Path::new(FOLDER).join(inside)).remove_empty_folders(Path::new(""));
-    }
-    Ok(())
-}
-
-/// Opens the permission records.
-pub(super) fn records(host: &Host) -> holo_change::error::Result<BaseStore> {
-    BaseStore::open_in(host.locations(), Path::new(FOLDER))
+/// Returns the permission records.
+pub(super) fn records(host: &Host) -> BaseStore {
+    BaseStore::open_kind(host.locations(), "access")
 }
 
 impl<'a> Accesses<'a> {
     pub(super) fn open(inspection: &'a Inspection<'a>) -> Result<Accesses<'a>, DeclaredError> {
-        Ok(Accesses { inspection, records: records(inspection.host)? })
+        Ok(Accesses { inspection, records: records(inspection.host) })
     }
 
     /// Returns true if an entity manages permissions.
-    pub(super) fn concern(entity: &DeclaredFile, has_records: bool) -> bool {
-        entity.definition.as_ref().map_or(has_records, FileDefinition::declares_access)
+    pub(super) fn concern(entity: &DeclaredFile, has_records: impl FnOnce() -> bool) -> bool {
+        entity.definition.as_ref().map_or_else(has_records, FileDefinition::declares_access)
     }
 
     fn recall(&self, id: &str) -> Result<Option<Remembered<AccessTracks>>, DeclaredError> {
@@ -280,13 +268,12 @@ fn current(place: &PathHandle, track: &AccessTrack) -> Result<Option<(FileStat, 
 
 /// Removes the records of entities without any other record, because their paths belong to other entities now.
 pub(super) fn tidy(host: &Host, bases: &BaseStore, output: &mut Output<'_>) -> holo_change::error::Result<()> {
-    let records = records(host)?;
-    records.tidy()?;
+    let records = records(host);
     let all: BTreeMap<String, Remembered<AccessTracks>> = records.all(output)?;
     for id in all.keys() {
         if bases.recall::<Tracks>(id)?.is_none() {
             records.forget(id)?;
         }
     }
-    remove_empty_folder(host)
+    Ok(())
 }

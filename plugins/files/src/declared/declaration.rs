@@ -2,7 +2,6 @@
 
 use super::definition::{Ensure, FileDefinition};
 use super::entity::DeclaredFile;
-use super::records::Records;
 use super::wanted::TEMPLATE_SUFFIX;
 use crate::overlay::FileEntity;
 use holo_change::base_store::Remembered;
@@ -12,7 +11,7 @@ use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Defined;
 use holo_plugin::index::{Table, define_index};
 use holo_plugin::{Host, Output};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// A declaration of a path.
@@ -114,13 +113,13 @@ pub(super) fn find_contradictions(declarations: &mut Table<DeclarationIndex, Dec
 pub(super) fn publish(
     declarations: &Table<DeclarationIndex, Declaration>,
     orphans: &[&Remembered<Tracks>],
-    records: &Records,
+    records: Option<&BTreeMap<String, Remembered<Tracks>>>,
     host: &Host,
     output: &mut Output<'_>,
 ) {
     let claims: Vec<Claim> =
         declarations.iter().filter(|declaration| declaration.is_effective()).map(Declaration::claim).collect();
-    let Records::All(records) = records else {
+    let Some(records) = records else {
         if let Err(error) = claims::publish_some(host.locations(), &claims) {
             output.error(error.to_string());
         }

@@ -5,7 +5,7 @@ mod with_access;
 
 use super::access::{self, Accesses};
 use super::entity::DeclaredFile;
-use super::inspection::{Inspection, bases, has_folder};
+use super::inspection::Inspection;
 use super::unchanged::UnchangedFiles;
 use super::wanted::DeclaredError;
 use super::words;
@@ -86,7 +86,7 @@ impl<'a> Executor<'a> {
     fn open(host: &'a Host, recorded: usize) -> Result<Executor<'a>, DeclaredError> {
         let inspection = Inspection::open(host)?;
         let store = TrackStore::open(&inspection.tracker)?.with_threads(host.jobs());
-        let known = UnchangedFiles::open(host, &inspection, recorded);
+        let known = UnchangedFiles::open(host, recorded);
         let has_access = access::has_records(host);
         Ok(Executor { inspection, store, known, has_access })
     }
@@ -102,7 +102,7 @@ impl<'a> Executor<'a> {
             if validates || number == declared.len() {
                 self.tell(commits.flush(&self.store), answers);
             }
-            if Accesses::concern(job.entity, self.has_access) {
+            if Accesses::concern(job.entity, || self.has_access) {
                 self.tell(commits.flush(&self.store), answers);
                 self.apply_with_access(index, job, answers);
                 continue;
@@ -196,22 +196,15 @@ pub(crate) fn tidy(
     is_ours: impl Fn(&str) -> bool,
     output: &mut Output<'_>,
 ) -> holo_change::error::Result<()> {
-    let bases = bases(host)?;
     let _held = Tree::open(host.state_dir())?.hold()?;
-    Tracker::open(host.locations(), &bases)?.tidy::<Tracks>(is_ours, output)?;
-    if access::has_records(host) { access::tidy(host, &bases, output) } else { Ok(()) }
+    let tracker = Tracker::open(host.locations())?;
+    tracker.tidy::<Tracks>(is_ours, output)?;
+    access::tidy(host, tracker.bases(), output)
 }
 
-/// Removes the directory of the records if it is empty, which happens if a run was killed after it had removed the last record.
+/// Removes the directory of declared files if it is empty: a run may have been killed after its last file was removed.
 pub(crate) fn remove_empty_folder(host: &Host) {
-    let tracker = || Tracker::open(host.locations(), &bases(host)?);
-    if has_folder(host)
-        && let Ok(tracker) = tracker()
-    {
+    if let Ok(tracker) = Tracker::open(host.locations()) {
         tracker.remove_empty_folders();
-    }
-    if access::has_records(host) {
-        // An empty directory does no harm.
-        let _ = access::remove_empty_folder(host);
     }
 }

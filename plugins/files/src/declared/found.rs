@@ -3,14 +3,11 @@
 use super::FileDefinition;
 use super::declaration::{Declaration, find_contradictions, publish};
 use super::entity::DeclaredFile;
-use super::inspection;
-use super::records::Records;
-use crate::known_files::ScannedFiles;
 use crate::overlay::{FileEntity, PREFIX};
 use crate::paths::Paths;
 use bstr::ByteSlice;
 use holo_change::base_store::Remembered;
-use holo_change::tracked::{State, Tracks};
+use holo_change::tracked::{State, Tracker, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::index::Table;
@@ -21,7 +18,7 @@ use std::path::PathBuf;
 /// The declarations and records of a scan.
 pub(crate) struct DeclaredScan {
     definitions: Definitions<FileDefinition>,
-    records: Records,
+    records: BTreeMap<String, Remembered<Tracks>>,
 }
 
 /// A file with two conflicting declarations, which is left alone.
@@ -42,31 +39,20 @@ pub(crate) struct Files {
 }
 
 impl DeclaredScan {
-    /// Combines declarations and records.
-    pub(crate) fn new(
-        definitions: Definitions<FileDefinition>,
-        host: &Host,
-        known: &ScannedFiles<'_>,
-        output: &mut Output<'_>,
-    ) -> DeclaredScan {
-        let records = inspection::bases(host).and_then(|bases| {
-            let folder = bases.folder_stamp()?;
-            // With many records, even listing their names takes most of the time.
-            if !definitions.is_whole() && !bases.has_journal()? && known.define_all_of(folder.as_ref()) {
-                return Ok(Records::Orphans(BTreeMap::new()));
-            }
-            let records = match definitions.is_whole() {
-                true => Records::All(bases.all(output)?),
-                false => Records::Orphans(bases.all_but(|id| definitions.is_defined(id), output)?),
-            };
-            if let Some(folder) = folder {
-                known.found_all_of(&folder, || records.get().keys().all(|id| definitions.is_defined(id)));
-            }
-            Ok(records)
-        });
-        let records = records.unwrap_or_else(|error| {
+    /// Reads the records of all declared files; in a limited scan, only those of orphans.
+    pub(crate) fn new(definitions: Definitions<FileDefinition>, host: &Host, output: &mut Output<'_>) -> DeclaredScan {
+        let store = Tracker::records(host.locations());
+        let read = match definitions.is_whole() {
+            true => store.all(output),
+            false => store.ids().and_then(|ids| {
+                let orphans = ids.into_iter().filter(|id| !definitions.is_defined(id));
+                let orphans = orphans.map(|id| Ok(store.recall(&id)?.map(|record| (id, record))));
+                orphans.filter_map(Result::transpose).collect()
+            }),
+        };
+        let records = read.unwrap_or_else(|error| {
             output.error(error.to_string());
-            Records::All(BTreeMap::new())
+            BTreeMap::new()
         });
         DeclaredScan { definitions, records }
     }
@@ -79,7 +65,7 @@ impl DeclaredScan {
 
     /// Returns true if there are neither declarations nor records of them.
     pub(crate) fn is_empty(&self) -> bool {
-        self.definitions.valid.is_empty() && self.definitions.is_whole() && self.records.get().is_empty()
+        self.definitions.valid.is_empty() && self.definitions.is_whole() && self.records.is_empty()
     }
 
     /// Creates the entities, given those that have an overlay. If a path changes between overlay and declaration, its new entity also
@@ -92,11 +78,12 @@ impl DeclaredScan {
         output: &mut Output<'_>,
     ) -> Files {
         let mut files = Files::default();
+        let is_whole = self.definitions.is_whole();
         let paths = Paths::new(host);
         let overlaid: HashMap<PathBuf, PathBuf> =
             overlays.keys().map(|path| (paths.canonical(path), path.clone())).collect();
         let orphans: Vec<&Remembered<Tracks>> =
-            self.records.get().values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
+            self.records.values().filter(|record| self.definitions.is_orphan(&record.id)).collect();
         let mut declarations = Table::new();
         for (id, defined) in self.definitions.valid {
             let path = defined.definition.path().to_owned();
@@ -104,7 +91,8 @@ impl DeclaredScan {
             declarations.push(Declaration { id, canonical, symlinks, path, defined, problem: None });
         }
         find_contradictions(&mut declarations, host);
-        publish(&declarations, &orphans, &self.records, host, output);
+        let records = is_whole.then_some(&self.records);
+        publish(&declarations, &orphans, records, host, output);
         let (mut contradicted, mut said) = (BTreeSet::new(), BTreeSet::new());
         for mut declaration in declarations {
             let overlay_path = overlaid.get(&declaration.canonical);

@@ -12,19 +12,6 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// The directory of records. Version 3 uses the rest of the state directory.
-const FOLDER: &str = ".declared";
-
-/// Opens the records of declared files.
-pub(crate) fn bases(host: &Host) -> holo_change::error::Result<BaseStore> {
-    BaseStore::open_in(host.locations(), Path::new(FOLDER))
-}
-
-/// Returns true if there may be records of declared files.
-pub(super) fn has_folder(host: &Host) -> bool {
-    host.state_dir().join(FOLDER).exists()
-}
-
 /// The files of the host and their records.
 pub(super) struct Inspection<'a> {
     pub(super) host: &'a Host,
@@ -57,9 +44,8 @@ pub(super) struct Scrubbing {
 
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, DeclaredError> {
-        let bases = bases(host)?;
-        let tracker = Tracker::open(host.locations(), &bases)?;
-        Ok(Inspection { host, bases, tracker })
+        let tracker = Tracker::open(host.locations())?;
+        Ok(Inspection { host, bases: tracker.bases().clone(), tracker })
     }
 
     pub(super) fn recall(&self, entity: &DeclaredFile) -> Result<Option<Remembered<Tracks>>, DeclaredError> {

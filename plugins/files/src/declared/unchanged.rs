@@ -23,14 +23,13 @@ pub(super) struct UnchangedFiles {
 pub(super) struct Deciding {
     id: String,
     fingerprint: Fingerprint,
-    files: [Option<Stamp>; 2],
+    stamp: Option<Stamp>,
 }
 
 impl UnchangedFiles {
-    /// Opens the record, unless it is too large for the number of files or a killed run has to be recovered first.
-    pub(super) fn open(host: &Host, inspection: &Inspection<'_>, files: usize) -> UnchangedFiles {
-        let is_in_order = inspection.bases.has_journal().is_ok_and(|has_journal| !has_journal);
-        let layout = if files > 0 && is_in_order { Layout::open(host).ok() } else { None };
+    /// Opens the record if it is worth reading for this number of files.
+    pub(super) fn open(host: &Host, files: usize) -> UnchangedFiles {
+        let layout = if files > 0 { Layout::open(host).ok() } else { None };
         let is_worth_it = |layout: &Layout| {
             let stat = layout.record().stat();
             stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.size <= WORTH_READING * files as u64))
@@ -52,11 +51,12 @@ impl UnchangedFiles {
             return None;
         }
         let id = entity.id();
-        let files = [Stamp::of(&tracker.place(&path)).ok()?, Some(inspection.bases.stamp(&id).ok()??)];
+        let stamp = Stamp::of(&tracker.place(&path)).ok()?;
+        let record = inspection.bases.text(&id).ok()??;
         let source = definition.source.as_ref().map(|_| wanted::content(definition, host)).transpose().ok()?;
         let owners = wanted::owners(definition, host).ok()?;
-        let fingerprint = Fingerprint::new(&files, &(path.as_os_str().as_bytes(), definition, source, owners));
-        Some(Deciding { id, fingerprint, files })
+        let decides = (path.as_os_str().as_bytes(), definition, source, owners, record);
+        Some(Deciding { id, fingerprint: Fingerprint::new(&[stamp], &decides), stamp })
     }
 
     /// Returns true if the file is recorded as unchanged with this fingerprint.
@@ -67,7 +67,7 @@ impl UnchangedFiles {
     /// Records the file as unchanged, provided that any later change will alter the fingerprint.
     pub(super) fn found_unchanged(&self, deciding: &Deciding) {
         let mut record = self.record.borrow_mut();
-        if deciding.files.iter().flatten().all(|stamp| record.can_rely_on(stamp)) {
+        if deciding.stamp.iter().all(|stamp| record.can_rely_on(stamp)) {
             record.insert(deciding.id.as_bytes(), deciding.fingerprint);
         }
     }

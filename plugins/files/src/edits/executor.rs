@@ -88,7 +88,6 @@ impl<'a> Executor<'a> {
     fn open(host: &'a Host) -> Result<Executor<'a>, FileError> {
         let held = Tree::open(host.state_dir())?.hold()?;
         let inspection = Inspection::open(host)?;
-        inspection.records.tidy()?;
         Ok(Executor { inspection, _held: held })
     }
 

@@ -62,7 +62,7 @@ pub(super) fn would_leave<'e>(entity: &'e EditEntity, path: &Path) -> Option<&'e
 
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, FileError> {
-        Ok(Inspection { host, root: Tree::open(host.root())?, records: Records::open(host)? })
+        Ok(Inspection { host, root: Tree::open(host.root())?, records: Records::open(host) })
     }
 
     /// Returns a path without symlinks. Only symlinks of root and the current user are followed.
@@ -241,13 +241,15 @@ pub(super) fn look<R>(
 ) -> Result<R, FileError> {
     let inspection = Inspection::open(host)?;
     let path = inspection.canonical(&entity.path)?;
-    let stamps = [Stamp::of(&inspection.root.place(&path))?, inspection.records.stamp(&path)?];
+    let (stamp, records) = (Stamp::of(&inspection.root.place(&path))?, inspection.records.change_counter()?);
     let mut last_read = entity.run.last_read.lock().unwrap_or_else(PoisonError::into_inner);
-    let bytes = |stamps: &[Option<Stamp>; 2]| stamps.map(|stamp| stamp.map(|stamp| stamp.to_bytes()));
-    let is_same = |cached: &CachedFile| cached.file.subject.path == path && bytes(&cached.stamps) == bytes(&stamps);
+    let bytes = |stamp: &Option<Stamp>| stamp.as_ref().map(Stamp::to_bytes);
+    let is_same = |cached: &CachedFile| {
+        cached.file.subject.path == path && bytes(&cached.stamp) == bytes(&stamp) && cached.records == records
+    };
     let cached = match last_read.take().filter(is_same) {
         Some(cached) => cached,
-        None => CachedFile { stamps, file: inspection.look_at(&path)?.into() },
+        None => CachedFile { stamp, records, file: inspection.look_at(&path)?.into() },
     };
     Ok(then(&inspection, &mut last_read.insert(cached).file))
 }

@@ -1,9 +1,9 @@
 //! The records of edited files: the edits of each file, and the owners of its lines.
 
 use super::ledger::{Ledger, Segments};
-use holo_change::base_store::{BaseStore, Remembered};
+use holo_change::base_store::{BaseStore, ChangeCounter, Remembered};
 use holo_change::tracked::EditedFiles;
-use holo_change::{PathError, Stamp, Tree, is_between};
+use holo_change::{PathError, is_between};
 use holo_plugin::{EntityReport, Host, Output, Text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ impl RecordedEdit<'_> {
 pub(super) struct Records(BaseStore);
 
 impl Records {
-    pub(super) fn open(host: &Host) -> Result<Records, PathError> {
-        Ok(Records(BaseStore::open_in(host.locations(), Path::new(EditedFiles::FOLDER))?))
+    pub(super) fn open(host: &Host) -> Records {
+        Records(BaseStore::open_kind(host.locations(), EditedFiles::KIND))
     }
 
     /// Returns the records of all files. Unreadable records are reported on `output`.
@@ -101,14 +101,9 @@ impl Records {
         Ok(self.0.recall::<FileRecord>(&EditedFiles::record_id(path))?.map(|remembered| remembered.base))
     }
 
-    /// Returns the stamp of the record of a file.
-    pub(super) fn stamp(&self, path: &Path) -> Result<Option<Stamp>, PathError> {
-        self.0.stamp(&EditedFiles::record_id(path))
-    }
-
-    /// Removes temporary files that killed runs left.
-    pub(super) fn tidy(&self) -> Result<(), PathError> {
-        self.0.tidy()
+    /// Returns a value that differs after any change of a record.
+    pub(super) fn change_counter(&self) -> Result<ChangeCounter, PathError> {
+        self.0.change_counter()
     }
 
     /// Writes a record, or removes it if the file has no edits. When this returns, the change is on disk.
@@ -118,19 +113,6 @@ impl Records {
             return self.0.forget(&EditedFiles::record_id(&path));
         }
         self.0.keep(&Remembered::new(&EntityReport::new(EditedFiles::record_id(&path)), record.clone()))
-    }
-}
-
-/// Removes the folder of the records if it is empty: a run that was killed after removing the last record left it.
-pub(crate) fn remove_empty_folder(host: &Host) {
-    if host.state_dir().join(EditedFiles::FOLDER).exists()
-        && let Ok(state) = Tree::open(host.state_dir())
-        && let Ok(_held) = state.hold()
-        && let Ok(records) = Records::open(host)
-    {
-        // The next apply tries again.
-        let _ = records.tidy();
-        state.place(&Path::new(EditedFiles::FOLDER).join("x")).remove_empty_folders(Path::new(""));
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct FoundEdit {
 
 impl Found {
     pub(crate) fn new(tables: EditTables, host: &Host, output: &mut Output<'_>) -> Found {
-        let records = match super::record::Records::open(host).and_then(|records| records.all(output)) {
+        let records = match super::record::Records::open(host).all(output) {
             Ok(records) => records,
             Err(error) => {
                 output.error(error.to_string());

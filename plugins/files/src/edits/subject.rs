@@ -3,6 +3,7 @@
 use super::ledger::{Draft, Ledger};
 use super::record::{FileRecord, MadeEdits};
 use holo_change::snapshot::Snapshot;
+use holo_change::base_store::ChangeCounter;
 use holo_change::{PathHandle, Stamp};
 use std::path::PathBuf;
 
@@ -46,9 +47,10 @@ impl From<Subject> for EditedFile {
     }
 }
 
-/// A cached file, with the stamps of the file and its record, which show whether both are still the same.
+/// A cached file, with the stamp of the file and the counter of the records, which show whether both are still the same.
 #[derive(Debug)]
 pub(super) struct CachedFile {
-    pub(super) stamps: [Option<Stamp>; 2],
+    pub(super) stamp: Option<Stamp>,
+    pub(super) records: ChangeCounter,
     pub(super) file: EditedFile,
 }

@@ -126,9 +126,8 @@ impl Verb {
 
 impl<'a> Inspection<'a> {
     pub(super) fn open(host: &'a Host) -> Result<Inspection<'a>, RepositoryError> {
-        let bases = BaseStore::open(host.locations())?;
-        let tracker = Tracker::open(host.locations(), &bases)?;
-        Ok(Inspection { host, bases, tracker })
+        let tracker = Tracker::open(host.locations())?;
+        Ok(Inspection { host, bases: tracker.bases().clone(), tracker })
     }
 
     pub(super) fn recall(&self, entity: &RepositoryEntity) -> Result<Option<Remembered<Record>>, RepositoryError> {

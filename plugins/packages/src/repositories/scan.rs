@@ -40,7 +40,7 @@ impl Repositories {
 /// Creates entities from definitions and records.
 pub(crate) fn scan(host: &Host, mut defined: Definitions<Repository>, output: &mut Output<'_>) -> Repositories {
     let records = BaseStore::open(host.locations());
-    let records = records.and_then(|bases| bases.all_of::<Record>(Repository::TABLE, output)).unwrap_or_else(|error| {
+    let records = records.all_of::<Record>(&format!("{}:", Repository::TABLE), output).unwrap_or_else(|error| {
         output.error(error.to_string());
         BTreeMap::new()
     });

@@ -38,13 +38,6 @@ fn package(keys: &str) -> String {
     format!("[[package]]\n{}\n", keys.replace(' ', "\n"))
 }
 
-fn records(root: &ScratchRoot) -> Vec<String> {
-    let entries = std::fs::read_dir(root.join("var/lib/holo/packages/base")).into_iter().flatten();
-    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 /// Returns the native architecture.
 fn native(root: &ScratchRoot) -> &'static str {
     root.write("var/lib/dpkg/arch", "amd64\ni386\n");
@@ -62,14 +55,14 @@ fn a_package_under_another_name_keeps_its_base() {
         let (run, calls) = apply(&root, &package(&names[after]), &[]);
         assert!(run.success() && calls.is_empty(), "{run}");
         assert_eq!(run.stderr_lossy().trim(), format!(">> {} takes over from {}", ids[after], ids[before]), "{run}");
-        assert_eq!(records(&root), [format!("{}.json", ids[after])]);
+        assert_eq!(root.records("packages"), [ids[after].clone()]);
         let again = root.holo(&["apply"]);
         assert!(again.stdout.is_empty() && again.stderr.is_empty(), "{again}");
     }
     // The package was not installed before the first entity.
     let (run, calls) = apply(&root, "", &[]);
     assert_eq!(calls, ["remove libm"], "{run}");
-    assert_eq!(records(&root), [] as [&str; 0]);
+    assert_eq!(root.records("packages"), [] as [&str; 0]);
 }
 
 fn a_package_of_another_architecture_is_another_package() {
@@ -80,16 +73,16 @@ fn a_package_of_another_architecture_is_another_package() {
     let (run, calls) = apply(&root, &package("name=\"libm\""), &[]);
     assert_eq!(calls, ["install libm", "remove libm:i386"], "{run}");
     assert!(run.stderr.is_empty() && run.stdout_lossy().contains("Scrubbing package:libm:i386 ("), "{run}");
-    assert_eq!(records(&root), ["package:libm.json"]);
+    assert_eq!(root.records("packages"), ["package:libm"]);
     // The next apply completes a partial one.
     let (run, calls) = apply(&root, &package("name=\"libm\" arch=\"i386\""), &["package:libm"]);
     assert_eq!(calls, ["install libm:i386"], "{run}");
-    assert_eq!(records(&root), ["package:libm.json", "package:libm:amd64.json"]);
+    assert_eq!(root.records("packages"), ["package:libm", "package:libm:amd64"]);
     let (run, calls) = apply(&root, &package("name=\"libm\" arch=\"i386\""), &[]);
     assert_eq!(calls, ["remove libm"], "{run}");
     let (run, calls) = apply(&root, "", &[]);
     assert_eq!(calls, ["remove libm:i386"], "{run}");
-    assert_eq!(records(&root), [] as [&str; 0]);
+    assert_eq!(root.records("packages"), [] as [&str; 0]);
 }
 
 fn two_names_of_a_package_contradict_each_other() {
@@ -102,7 +95,7 @@ fn two_names_of_a_package_contradict_each_other() {
     assert!(said.contains("package libm:amd64 is owned by package:libm in "), "{run}");
     assert!(said.contains("10-test.toml and package:libm:amd64 in "), "{run}");
     assert_eq!(root.holo(&["scan"]).status, Some(1));
-    assert_eq!(records(&root), [] as [&str; 0]);
+    assert_eq!(root.records("packages"), [] as [&str; 0]);
     // A dispatcher of version 3 does not check ownership, and so the plugin reports the conflict.
     let environment = "export HOLO_ROOT_DIR=$R HOLO_API_VERSION=3 HOLO_RESOURCE_DIR=$R/usr/share/holo/packages \
         HOLO_STATE_DIR=$R/var/lib/holo/packages HOLO_CACHE_DIR=$R/tmp/cache";
@@ -165,7 +158,7 @@ fn names_come_and_go() {
         for key in ["aa", "aa:i386", "bb", "bb:i386"] {
             assert_eq!(is_installed(&root, key), before.contains(&key), "{key}: {log}{run}");
         }
-        assert_eq!(records(&root), [] as [&str; 0], "{log}{run}");
+        assert_eq!(root.records("packages"), [] as [&str; 0], "{log}{run}");
     });
 }
 

@@ -86,7 +86,7 @@ fn refusals(root: &ScratchRoot) {
     let stays = format!("installed {LONG} 1.0-1");
     let wanted = [LONG, "bar", "baz", "foo"];
     applied(root, &wanted, &[&stays, "installed bar 1.0-1", "installed baz 1.0-1", "installed foo 2:0.9-1"]);
-    must(root, "rm -r $R/var/lib/holo/packages/base");
+    root.forget_records("packages");
     let run = apply(root, &["baz ensure=\"absent\"", "foo ensure=\"absent\""], &[], 1);
     assert!(run.stderr_lossy().contains("removing foo would remove bar 1.0-1 (use --force"), "{run}");
     assert_eq!(state(root), format!("{LONG} 0:1.0-1;bar 0:1.0-1;foo 2:0.9-1;"));
@@ -121,12 +121,12 @@ fn culprits(root: &ScratchRoot) {
 
 fn orphans(root: &ScratchRoot) {
     applied(root, &["foo ensure=\"1.0\"", "rival"], &["installed foo 1.0-1", "installed rival 1.0-1"]);
-    must(root, "rm -r $R/var/lib/holo/packages/base");
+    root.forget_records("packages");
     let wanted = ["bar", "foo ensure=\"1.1\"", "rival ensure=\"absent\""];
     applied(root, &wanted, &["installed bar 1.0-1", "upgraded foo 1.0-1 to 1.1-1", "removed rival 1.0-1"]);
     checked_and_applied(root, &[], &["removed bar 1.0-1", "installed rival 1.0-1"]);
     assert_eq!(state(root), "foo 0:1.1-1;rival 0:1.0-1;");
-    assert!(!root.exists("var/lib/holo/packages/base"));
+    assert!(root.records("packages").is_empty());
 }
 
 fn nothing_there(root: &ScratchRoot) {
@@ -140,7 +140,7 @@ fn nothing_there(root: &ScratchRoot) {
 
 fn obsoletes(root: &ScratchRoot) {
     applied(root, &["baz"], &["installed baz 1.0-1"]);
-    must(root, "rm -r $R/var/lib/holo/packages/base");
+    root.forget_records("packages");
     let run = apply(root, &["foo", "heir"], &[], 1);
     assert!(run.stderr_lossy().contains("installing heir would remove baz 1.0-1 (use --force"), "{run}");
     assert_eq!(state(root), "baz 0:1.0-1;foo 2:0.9-1;");

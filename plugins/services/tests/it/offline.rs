@@ -50,7 +50,7 @@ fn enables() {
     assert!(said.contains("MOCK: systemctl stop a.service\n"), "{said}");
     assert!(!root.exists(format!("{WANTS}/a.service")) && !root.exists(format!("{WANTS}/t@x.service")));
     assert_eq!(apply(&root), (Some(0), String::new()));
-    assert!(!root.exists("var/lib/holo/services/base"));
+    assert!(root.records("services").is_empty());
 }
 
 fn masks() {
@@ -104,10 +104,7 @@ fn names() {
     // The target of an alias is resolved below the root.
     let alias = "usr/lib/systemd/system/alias.service";
     let root = root("[[service]]\nname = 'a'\nenable = true\n").symlink(alias, "/usr/lib/systemd/system/a.service");
-    let base = |root: &ScratchRoot| {
-        let entries = std::fs::read_dir(root.join("var/lib/holo/services/base")).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
-    };
+    let base = |root: &ScratchRoot| root.records("services");
     assert_eq!(apply(&root).0, Some(0));
     for (before, after) in
         [("a", "a.service"), ("a.service", "alias"), ("alias", "alias.service"), ("alias.service", "a")]
@@ -118,7 +115,7 @@ fn names() {
         assert_eq!(status, Some(0), "{said}");
         assert!(said.contains(&format!(">> service:{after} takes over from service:{before}\n")), "{said}");
         assert!(!said.contains("MOCK") && !said.contains("Scrubbing"), "{said}");
-        assert_eq!(base(&root), [format!("service:{after}.json")]);
+        assert_eq!(base(&root), [format!("service:{after}")]);
         assert_eq!(apply(&root), (Some(0), String::new()));
     }
     root.write(
@@ -151,6 +148,6 @@ fn users() {
     let (status, said) = apply(&root);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("MOCK: systemctl --user --machine=alice@ stop u.service\n"), "{said}");
-    assert!(!root.exists(link) && !root.exists("var/lib/holo/services/base"));
+    assert!(!root.exists(link) && root.records("services").is_empty());
     assert_eq!(apply(&root), (Some(0), String::new()));
 }

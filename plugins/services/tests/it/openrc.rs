@@ -154,7 +154,8 @@ fn starts_and_enables(host: &Host) {
     assert!(said.contains("Scrubbing service:start"), "{said}");
     assert_eq!((host.state("start"), host.levels("start")), ("stopped".into(), String::new()));
     host.nothing_to_do();
-    assert!(!host.system.exists("/var/lib/holo/services/base"));
+    let records = host.system.sh(r#"holo state export | grep '"store":"services"'"#);
+    assert!(records.stdout.is_empty(), "{records}");
 }
 
 fn stops_and_disables(host: &Host) {

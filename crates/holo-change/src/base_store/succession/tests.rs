@@ -30,8 +30,8 @@ impl Notices for Told {
 impl Case {
     fn new(records: &[(&str, &str)]) -> Case {
         let folder = tempfile::tempdir().unwrap();
-        let locations = Locations::new("/".into(), folder.path().into(), "x".into());
-        let bases = BaseStore::open(&locations).unwrap();
+        let locations = Locations::new("/".into(), folder.path().join("x"), "x".into());
+        let bases = BaseStore::open(&locations);
         for (id, base) in records {
             bases.keep(&Remembered::new(&EntityReport::new(*id), (*base).to_owned())).unwrap();
         }

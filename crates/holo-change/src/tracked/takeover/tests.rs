@@ -54,9 +54,8 @@ impl Machine {
         let locations = Locations::new(self.path(""), folder("state"), folder("cache"));
         fs::create_dir_all(locations.state_dir()).unwrap();
         fs::create_dir_all(locations.cache_dir()).unwrap();
-        let bases = BaseStore::open(&locations).unwrap();
-        let tracker = Tracker::open(&locations, &bases).unwrap();
-        Run { locations, bases, tracker }
+        let tracker = Tracker::open(&locations).unwrap();
+        Run { locations, bases: tracker.bases().clone(), tracker }
     }
 
     /// Makes files of an entity, which takes over existing tracks. Returns the previous owners.

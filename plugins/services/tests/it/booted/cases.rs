@@ -266,7 +266,10 @@ fn oneshots(host: &Host) {
     assert_eq!(host.system.read("/run/ran"), "ran\nran\n");
     host.nothing_to_do();
     // The record is of another boot, so it has not run in this one.
-    host.system.must("sed -i 's/\"ran_in_boot\": \"/&of-old-/' /var/lib/holo/services/base/service:once.json");
+    let edit = r#"s/\\"ran_in_boot\\":\\"/&of-old-/"#;
+    host.system.must(&format!(
+        "holo state export | sed '{edit}' > /run/state && rm /var/lib/holo/state.db* && holo state import /run/state"
+    ));
     host.apply();
     assert_eq!(host.system.read("/run/ran"), "ran\nran\nran\n");
     host.declare_nothing();

@@ -46,7 +46,7 @@ pub(super) fn at_every_call(host: &Host) {
         host.declare("");
         let was_killed = killed_at(host, call, number);
         settles(host, BEFORE, &format!("scrubbed, killed at {call} number {number}"));
-        let records = host.system.sh("find /var/lib/holo/services/base -type f 2>/dev/null");
+        let records = host.system.sh(r#"holo state export | grep '"store":"services"'"#);
         assert_eq!(records.stdout_lossy(), "", "killed at {call} number {number}");
         was_killed
     });

@@ -1,0 +1,93 @@
+//! The records of entities.
+
+use crate::{Database, Durability, StateError};
+use rusqlite::OptionalExtension;
+
+impl Database {
+    /// Calls a function with the key and the JSON of each record of a store whose key has this prefix, in the order of the keys.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn each_record(&self, store: &str, prefix: &str, mut act: impl FnMut(&str, &str)) -> Result<(), StateError> {
+        let read = self.read(|connection| {
+            let sql = "SELECT entity, value FROM record WHERE store = ?1 AND entity >= ?2 ORDER BY entity";
+            let mut query = connection.prepare_cached(sql)?;
+            let mut rows = query.query((store, prefix))?;
+            while let Some(row) = rows.next()? {
+                let key = row.get_ref(0)?.as_str()?;
+                if !key.starts_with(prefix) {
+                    break;
+                }
+                act(key, row.get_ref(1)?.as_str()?);
+            }
+            Ok(())
+        });
+        read.map(Option::unwrap_or_default)
+    }
+
+    /// Returns the keys of the records of a store, in order.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn record_keys(&self, store: &str) -> Result<Vec<String>, StateError> {
+        let read = self.read(|connection| {
+            let mut query = connection.prepare_cached("SELECT entity FROM record WHERE store = ?1 ORDER BY entity")?;
+            query.query_map([store], |row| row.get(0))?.collect()
+        });
+        read.map(Option::unwrap_or_default)
+    }
+
+    /// Returns the JSON of a record.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn record(&self, store: &str, key: &str) -> Result<Option<String>, StateError> {
+        let read = self.read(|connection| {
+            let mut query = connection.prepare_cached("SELECT value FROM record WHERE store = ?1 AND entity = ?2")?;
+            query.query_row((store, key), |row| row.get(0)).optional()
+        });
+        read.map(Option::flatten)
+    }
+
+    /// Returns the stores that have records, in order.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn record_stores(&self) -> Result<Vec<String>, StateError> {
+        let read = self.read(|connection| {
+            let mut query = connection.prepare_cached("SELECT DISTINCT store FROM record ORDER BY store")?;
+            query.query_map([], |row| row.get(0))?.collect()
+        });
+        read.map(Option::unwrap_or_default)
+    }
+
+    /// Writes and removes records of a store, in one transaction.
+    ///
+    /// # Errors
+    /// If the database cannot be written. Then nothing has changed.
+    pub fn write_records<'a>(
+        &self,
+        store: &str,
+        put: impl IntoIterator<Item = (&'a str, &'a str)>,
+        removed: impl IntoIterator<Item = &'a str>,
+        durability: Durability,
+    ) -> Result<(), StateError> {
+        let (mut put, mut removed) = (put.into_iter().peekable(), removed.into_iter().peekable());
+        if put.peek().is_none() && (removed.peek().is_none() || self.record_keys(store)?.is_empty()) {
+            return Ok(());
+        }
+        let (put, removed) = (put.collect::<Vec<_>>(), removed.collect::<Vec<_>>());
+        self.write(durability, |transaction| {
+            let mut insert = transaction
+                .prepare_cached("INSERT OR REPLACE INTO record (store, entity, value) VALUES (?1, ?2, ?3)")?;
+            for (key, value) in &put {
+                insert.execute((store, key, value))?;
+            }
+            let mut delete = transaction.prepare_cached("DELETE FROM record WHERE store = ?1 AND entity = ?2")?;
+            for key in &removed {
+                delete.execute((store, key))?;
+            }
+            Ok(())
+        })
+    }
+}
