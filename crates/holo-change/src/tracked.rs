@@ -1,25 +1,21 @@
 //! Paths that a plugin changes: their bases, the states that it gives them, and the steps of a change.
 //!
 //! This is for plugins whose entities consist of files. The [`Tracks`] of an entity are recorded with it in the state
-//! database ([`BaseStore`]); file contents are stored separately ([`Contents`]). The rules are those of the files plugin: the
+//! database ([`BaseStore`]), as are file contents ([`Contents`]). The rules are those of the files plugin: the
 //! state before the first change is the *base*, which is restored when the entity is no longer defined. Manual changes
 //! are only overwritten with force.
 //!
 //! A change is made in the steps of a group. Each step is on disk before the next one begins, so that a kill at any
 //! time is harmless:
 //!
-//! 1. *Staged*: contents are written under temporary names.
-//! 2. *Kept*: the contents are in their final places. Then the records of all entities, with bases and *intents*, are
+//! 1. *Staged*: contents are written, large ones under temporary names.
+//! 2. *Kept*: the large contents are in their final places. Then the records of all entities, with bases and *intents*, are
 //!    written in one transaction.
 //! 3. *Prepared*: new files are stored next to their paths.
 //! 4. *Replaced*: paths are changed, each atomically.
 //! 5. *Recorded*: the intents are recorded as provisioned, in one transaction.
 //!
-//! In a large group, files that are going to be replaced become contents themselves in the first step, through a hard
-//! link.
-//!
-//! If many entities are restored together, the records of all but one are removed in the last step. Contents that only
-//! one path needs are restored through a hard link instead of a copy, so that no file is created.
+//! If several entities are restored together, the records of all but one are removed in the last step.
 //!
 //! After a kill, a path that is equal to its intent is known to be our own work, and not a manual change:
 //! [`Tracker::recover_intents`] must be called first. At the end, [`Tracker::tidy`] removes data that is no longer
@@ -36,8 +32,6 @@ mod entity_change;
 mod held;
 mod in_place;
 mod intents;
-mod lending;
-mod linking;
 mod made_directories;
 mod progress;
 mod recovery;
@@ -69,6 +63,7 @@ use crate::paths::{fingerprint, path_bytes, without_root};
 pub use held::HeldPaths;
 pub(crate) use held::{Held, HeldPath, Taken};
 use holo_protocol::FilePair;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub(crate) use stores::PluginStore;
@@ -318,14 +313,14 @@ impl Tracker {
     /// If a content cannot be written.
     pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
         self.begin()?;
-        self.contents.keep_many(all, self.threads)
+        self.contents.keep_many(all)
     }
 
     /// Opens a stored content.
     ///
     /// # Errors
     /// If it does not exist, or cannot be opened.
-    pub fn content(&self, digest: &Digest) -> Result<std::fs::File> {
+    pub fn content(&self, digest: &Digest) -> Result<Box<dyn Read>> {
         self.contents.open(digest)
     }
 

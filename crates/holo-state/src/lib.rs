@@ -6,6 +6,7 @@
 //! Writes are short transactions. SQLite's write-ahead log makes each of them atomic, whatever kills the process; [`Durability`] says
 //! whether it also has to survive a loss of power. Readers see one snapshot and neither block a writer nor wait for it.
 
+mod blobs;
 mod error;
 mod export;
 mod maintenance;

@@ -19,6 +19,21 @@ CREATE TABLE record (
     PRIMARY KEY (store, entity)
 ) STRICT, WITHOUT ROWID;
 
+-- Contents of files, by their SHA-256.
+CREATE TABLE blob (
+    digest TEXT PRIMARY KEY,    -- hexadecimal
+    content BLOB NOT NULL
+) STRICT;
+
+-- The stores whose records may refer to a content. A content that no store uses is removed.
+CREATE TABLE blob_use (
+    store TEXT NOT NULL,
+    digest TEXT NOT NULL REFERENCES blob (digest),
+    PRIMARY KEY (store, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX blob_use_of_digest ON blob_use (digest);
+
 -- The last value that each entity sent under each name.
 CREATE TABLE sent_value (
     entity BLOB NOT NULL,

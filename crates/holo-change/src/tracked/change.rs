@@ -4,15 +4,13 @@ use super::Tracker;
 use super::contents::StagedContent;
 use super::entity_change::{EntityChange, PathChange, Work};
 use super::held::Taken;
-use super::lending::SharedContents;
 use super::progress::Progress;
 use super::restore::Found;
 use super::state::{State, Unmanaged};
 use super::tracks::HasTracks;
 use crate::base_store::Remembered;
-use crate::error::{PathError, Result};
+use crate::error::Result;
 use crate::group::{Results, Step, Store, Unsynced, commit, take_concurrently};
-use crate::notices::Notices;
 use holo_state::Durability;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,30 +46,6 @@ impl<T> TrackStore<T> {
     }
 }
 
-/// Detects unreadable records, which are reported elsewhere.
-#[derive(Default)]
-struct Unreadable {
-    are_any: bool,
-}
-
-impl Notices for Unreadable {
-    fn unreadable_record(&mut self, _: &PathError) {
-        self.are_any = true;
-    }
-
-    fn taken_over(&mut self, _: &str, _: &str) {}
-}
-
-impl<T: Serialize + DeserializeOwned + HasTracks> TrackStore<T> {
-    /// Returns the contents that more than one path needs; `None` if they are unknown.
-    fn shared_contents(&self) -> Result<Option<SharedContents>> {
-        let mut unreadable = Unreadable::default();
-        let mut records = self.tracker.bases.all::<T>(&mut unreadable)?;
-        let are_all_known = !unreadable.are_any;
-        Ok(are_all_known.then(|| SharedContents::of(records.values_mut().map(|record| &*record.base.tracks()))))
-    }
-}
-
 impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T> {
     type Change = EntityChange<T>;
     type Error = Unmanaged;
@@ -102,12 +76,12 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     /// Records the parent directories that are about to be created.
     fn begin(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         self.tracker.begin()?;
-        let (count, mut own) = (changes.len(), BTreeSet::new());
+        let mut own = BTreeSet::new();
         let puts_back = |change: &EntityChange<T>| matches!(change.work, Work::PutBack { .. });
         let taken = if changes.iter().any(puts_back) { self.tracker.taken()? } else { Taken::default() };
-        let only_puts_back = changes.iter().all(puts_back);
         let mut directories = self.tracker.directories()?;
-        for change in changes {
+        let mut contents = Vec::new();
+        for change in &mut *changes {
             let Work::Make { paths, .. } = &change.work else { continue };
             match self.tracker.own_parents(paths, &directories) {
                 Ok(parents) => own.extend(parents),
@@ -115,18 +89,13 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
             }
         }
         directories.add(own)?;
-        self.progress.begin(count, directories, taken);
-        if self.progress.is_large() && !only_puts_back {
-            self.tracker.begin_linking()?;
+        for change in changes.iter() {
+            if let Work::Make { contents: new, .. } = &change.work {
+                contents.extend(new.iter().map(Vec::as_slice));
+            }
         }
-        // New files may need contents that only one path needed before. Restoring paths can only reduce the number of
-        // users.
-        if !only_puts_back {
-            self.progress.set_shared_contents(None);
-        } else if self.progress.is_large() && self.progress.shared_contents().is_none() {
-            self.progress.set_shared_contents(self.shared_contents()?);
-        }
-        Ok(())
+        self.progress.begin(directories, taken);
+        self.tracker.contents.keep_many(contents)
     }
 
     /// Stages the contents, and a record with bases and intents.
@@ -134,16 +103,12 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         if let Some(obstacle) = change.obstacle.take() {
             return Err(obstacle);
         }
-        let EntityChange { remembered, work, before, staged, linked, steps, .. } = change;
+        let EntityChange { remembered, work, before, staged, steps, .. } = change;
         *before = Some(remembered.base.tracks().clone());
         match work {
-            Work::Make { paths, contents } => {
-                for bytes in contents {
-                    staged.extend(self.tracker.contents.stage_bytes(bytes)?);
-                }
+            Work::Make { paths, .. } => {
                 let directories = self.progress.directories();
-                let linked = self.progress.is_large().then_some(linked);
-                *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged, linked)?;
+                *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged)?;
             }
             Work::PutBack { paths, .. } => {
                 self.progress.taken().forget_in(remembered);
@@ -155,9 +120,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
             let _held = self.progress.hold_takeovers();
             self.tracker.take_contents(remembered.base.tracks())?;
         }
-        let staged = change.staged.iter().map(StagedContent::file);
-        let files = staged.chain(change.linked.iter().map(|linked| linked.content.clone())).collect();
-        Ok(Unsynced { files, names: Vec::new() })
+        Ok(Unsynced { files: change.staged.iter().map(StagedContent::file).collect(), names: Vec::new() })
     }
 
     /// A record must only refer to contents that are stored.
@@ -176,13 +139,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         change.is_begun = true;
         if let Work::PutBack { paths, found, restoration } = &mut change.work {
             let tracks = change.remembered.base.tracks();
-            unsynced.files.extend(self.tracker.prepare_restoration(
-                tracks,
-                paths,
-                found,
-                restoration,
-                &self.progress,
-            )?);
+            unsynced.files.extend(self.tracker.prepare_restoration(tracks, paths, found, restoration)?);
         }
         change.steps.retain(|step| step.desired != step.current);
         unsynced.names.extend(self.tracker.prepare_steps(&mut change.steps, self.threads)?);
@@ -214,7 +171,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     /// A restored entity needs no record, unless the record is the reason for tidying up.
     fn record(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
         let is_over = change.is_scrub && change.remembered.base.tracks().is_empty();
-        change.is_forgotten = is_over && self.progress.is_large() && self.progress.has_reason_to_tidy();
+        change.is_forgotten = is_over && self.progress.has_reason_to_tidy();
         if let Work::Make { .. } = &change.work {
             for track in change.remembered.base.tracks().0.values_mut() {
                 if let Some(intent) = track.intent.take() {
@@ -236,10 +193,6 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
 
     /// Removes parent directories of restored paths that were created by us.
     fn end(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
-        if self.progress.is_large() {
-            // Contents that cannot be copied now are copied when the state is tidied up.
-            let _ = self.tracker.end_linking(changes.iter().flat_map(|change| &change.linked));
-        }
         let paths = changes.iter().flat_map(|change| match &change.work {
             Work::Make { .. } => &[][..],
             Work::PutBack { paths, .. } => paths,
@@ -251,8 +204,6 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     fn abandon(&self, change: &mut EntityChange<T>, error: &Unmanaged) {
         change.staged.drain(..).for_each(StagedContent::discard);
         change.steps.drain(..).for_each(|mut step| step.discard());
-        // Contents that cannot be removed are not used by other paths, and are removed when the state is tidied up.
-        change.linked.retain(|linked| !matches!(self.tracker.unlink_content(linked), Ok(true)));
         if let Work::PutBack { restoration, .. } = &mut change.work {
             restoration.discard();
         }

@@ -2,14 +2,12 @@
 
 use crate::error::{PathError, Result, at};
 use crate::hex::hex;
+use crate::locations::SharedDatabase;
 use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree, remove_all};
-use crate::shares::in_shares;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +16,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 const BUFFER_SIZE: usize = 1 << 16;
 const TEMPORARY: &str = ".new";
 const FOLDER_MODE: u32 = 0o700;
-/// The mode of a content that was written here, which no [linked](super::linking) content has.
-pub(super) const WRITTEN_MODE: u32 = 0o600;
+/// The maximum size of a content in the state database. Larger ones are files.
+const SMALL: usize = 1 << 20;
 
 /// The key of a content: its SHA-256, as hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,14 +67,14 @@ impl Digest {
 }
 
 /// Returns a unique name, because several threads may store contents concurrently.
-pub(super) fn temporary_name() -> String {
+fn temporary_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
     format!("{}-{}{TEMPORARY}", *PROCESS, NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Copies data, and calculates its digest.
-pub(super) fn copy(from: &mut impl Read, to: &mut impl Write, size: Option<u64>) -> io::Result<Digest> {
+fn copy(from: &mut impl Read, to: &mut impl Write, size: Option<u64>) -> io::Result<Digest> {
     let mut hash = Sha256::new();
     // One additional byte detects that the file has grown.
     let room = size.and_then(|size| usize::try_from(size).ok()?.checked_add(1));
@@ -125,18 +123,23 @@ impl StagedContent {
     }
 }
 
-/// A directory with contents by digest, which is only accessible to its owner.
+/// Contents by digest: in the state database, or in a directory that is only accessible to its owner if they are large.
 #[derive(Clone, Debug)]
 pub struct Contents {
+    database: SharedDatabase,
+    /// The plugin, whose records refer to them.
+    store: String,
     tree: Arc<Tree>,
+    /// The directory for large contents.
     folder: PathBuf,
     /// True if the directory is known to exist.
     has_folder: Arc<Mutex<bool>>,
 }
 
 impl Contents {
-    pub(super) fn new(tree: &Arc<Tree>, folder: PathBuf) -> Contents {
-        Contents { tree: Arc::clone(tree), folder, has_folder: Arc::default() }
+    pub(super) fn new(database: &SharedDatabase, store: &str, tree: &Arc<Tree>, folder: PathBuf) -> Contents {
+        let (database, store) = (database.clone(), store.to_owned());
+        Contents { database, store, tree: Arc::clone(tree), folder, has_folder: Arc::default() }
     }
 
     /// Returns the contents for a tree that was opened again.
@@ -144,78 +147,65 @@ impl Contents {
         Contents { tree: Arc::clone(tree), ..self.clone() }
     }
 
-    pub(super) fn place(&self, name: &str) -> PathHandle {
+    fn place(&self, name: &str) -> PathHandle {
         self.tree.place(&self.folder.join(name))
     }
 
-    /// Stores the content of a file. When this returns, it is on disk.
+    /// Stores the content of a file. It is on disk when a record that is written later is.
     ///
     /// # Errors
     /// If it cannot be read or written.
     pub fn keep(&self, place: &PathHandle) -> Result<Digest> {
-        self.keep_file(&mut place.open()?, &place.shown())
-    }
-
-    /// Stores the remaining data of an open file.
-    pub(super) fn keep_file(&self, file: &mut File, shown: &Path) -> Result<Digest> {
-        let (digest, staged) = self.stage(file, shown)?;
+        let (digest, staged) = self.stage(&mut place.open()?, &place.shown())?;
         keep_all(staged)?;
         Ok(digest)
     }
 
-    /// Stores several contents with at most this number of threads, and a single sync.
+    /// Stores several contents, like [`keep`](Contents::keep).
     ///
     /// # Errors
     /// If a content cannot be written.
-    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>, threads: usize) -> Result<()> {
-        let all: Vec<&[u8]> = all.into_iter().collect();
-        let reopen = || Ok(self.in_tree(&self.tree.reopen()?));
-        let mut staged = Vec::new();
-        let mut failed = Ok(());
-        for content in in_shares(&all, threads, self, reopen, |bytes, contents| contents.stage_bytes(bytes)) {
-            match content {
-                Ok(content) => staged.extend(content),
-                Err(error) => failed = failed.and(Err(error)),
-            }
+    pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
+        let (small, large): (Vec<&[u8]>, Vec<&[u8]>) = all.into_iter().partition(|bytes| bytes.len() <= SMALL);
+        let digests: Vec<Digest> = small.iter().map(|bytes| Digest::of_bytes(bytes)).collect();
+        if !small.is_empty() {
+            let blobs = digests.iter().map(Digest::as_str).zip(small.iter().copied());
+            self.database.lock().write_blobs(&self.store, blobs).map_err(PathError::of_state)?;
         }
-        if failed.is_err() {
-            staged.into_iter().for_each(StagedContent::discard);
-            return failed;
-        }
-        keep_all(staged)
+        large.into_iter().try_for_each(|bytes| self.keep_bytes(bytes).map(drop))
     }
 
-    /// Stages bytes; `None` if they are already stored.
+    /// Stages bytes; `None` if they are stored.
     pub(super) fn stage_bytes(&self, bytes: &[u8]) -> Result<Option<StagedContent>> {
-        let digest = Digest::of_bytes(bytes);
-        if self.has(&digest)? {
-            return Ok(None);
-        }
-        let temporary = self.place(&temporary_name());
-        self.create_folder()?;
-        let written = temporary.create()?.write_all(bytes);
-        let staged = StagedContent { place: self.place(digest.as_str()), temporary };
-        match written {
-            Ok(()) => Ok(Some(staged)),
-            Err(error) => {
-                staged.discard();
-                Err(PathError::new("copy", self.folder.clone(), error))
-            }
-        }
+        self.stage(&mut &*bytes, &self.folder).map(|(_, staged)| staged)
     }
 
-    /// Stages a copy of a file; `None` if its content is already stored.
+    /// Stages a copy of a file; `None` if its content is stored.
     pub(super) fn stage_file(&self, place: &PathHandle) -> Result<Option<StagedContent>> {
         self.stage(&mut place.open()?, &place.shown()).map(|(_, staged)| staged)
     }
 
     fn stage(&self, from: &mut impl Read, shown: &Path) -> Result<(Digest, Option<StagedContent>)> {
+        let mut bytes = Vec::new();
+        from.take(SMALL as u64 + 1).read_to_end(&mut bytes).map_err(at("read", shown))?;
+        if bytes.len() > SMALL {
+            return self.stage_large(&mut bytes.chain(from), shown);
+        }
+        let digest = Digest::of_bytes(&bytes);
+        if !self.has(&digest)? {
+            let blob = [(digest.as_str(), &*bytes)];
+            self.database.lock().write_blobs(&self.store, blob).map_err(PathError::of_state)?;
+        }
+        Ok((digest, None))
+    }
+
+    fn stage_large(&self, from: &mut impl Read, shown: &Path) -> Result<(Digest, Option<StagedContent>)> {
         let temporary = self.place(&temporary_name());
         self.create_folder()?;
         let mut file = temporary.create()?;
         let staged = copy(from, &mut file, None).map_err(at("copy", shown)).and_then(|digest| {
             let place = self.place(digest.as_str());
-            if self.has(&digest)? {
+            if place.exists()? {
                 temporary.remove()?;
                 return Ok((digest, None));
             }
@@ -227,15 +217,28 @@ impl Contents {
         staged
     }
 
-    /// Returns true if a content is stored and can be used by any path. A lent content may be modified through its
-    /// path, and a linked one belongs to the path where it was found.
-    pub(super) fn has(&self, digest: &Digest) -> Result<bool> {
-        let stat = self.place(digest.as_str()).stat()?;
-        Ok(stat.is_some_and(|stat| stat.names == 1 && stat.mode == WRITTEN_MODE))
+    fn has(&self, digest: &Digest) -> Result<bool> {
+        self.database.lock().has_blob(&self.store, digest.as_str()).map_err(PathError::of_state)
+    }
+
+    /// Takes over a content from another plugin. Returns false if neither has it.
+    pub(super) fn share(&self, digest: &Digest, from: &Contents) -> Result<bool> {
+        if self.has(digest)? || self.place(digest.as_str()).exists()? {
+            return Ok(true);
+        }
+        if self.database.lock().share_blob(&self.store, digest.as_str()).map_err(PathError::of_state)? {
+            return Ok(true);
+        }
+        let large = from.place(digest.as_str());
+        let exists = large.exists()?;
+        if exists {
+            self.keep(&large)?;
+        }
+        Ok(exists)
     }
 
     /// Creates the directory. It is only accessible to its owner, because a digest could confirm a guessed content.
-    pub(super) fn create_folder(&self) -> Result<()> {
+    fn create_folder(&self) -> Result<()> {
         let mut has_folder = self.lock_has_folder();
         if *has_folder {
             return Ok(());
@@ -256,7 +259,7 @@ impl Contents {
         self.has_folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores bytes.
+    /// Stores bytes, like [`keep`](Contents::keep).
     ///
     /// # Errors
     /// If they cannot be written.
@@ -269,14 +272,12 @@ impl Contents {
     ///
     /// # Errors
     /// If it does not exist, or cannot be opened.
-    pub fn open(&self, digest: &Digest) -> Result<File> {
-        self.place(digest.as_str()).open()
-    }
-
-    /// Returns the path of a content.
-    #[must_use]
-    pub fn path(&self, digest: &Digest) -> PathBuf {
-        self.place(digest.as_str()).shown()
+    pub fn open(&self, digest: &Digest) -> Result<Box<dyn Read>> {
+        let blob = self.database.lock().blob(digest.as_str()).map_err(PathError::of_state)?;
+        match blob {
+            Some(bytes) => Ok(Box::new(io::Cursor::new(bytes))),
+            None => Ok(Box::new(self.place(digest.as_str()).open()?)),
+        }
     }
 
     /// Reads a content.
@@ -286,29 +287,24 @@ impl Contents {
     pub fn read(&self, digest: &Digest) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.open(digest)?.read_to_end(&mut bytes);
-        read.map_err(|error| PathError::new("read", self.path(digest), error))?;
+        read.map_err(|error| PathError::new("read", self.place(digest.as_str()).shown(), error))?;
         Ok(bytes)
     }
 
     /// Removes unused contents, and incomplete ones of a killed run. When this returns, the removal is on disk.
     ///
     /// # Errors
-    /// If the directory cannot be read, or a file cannot be removed.
+    /// If the database or the directory cannot be read, or a content cannot be removed.
     pub fn keep_only(&self, used: &BTreeSet<Digest>) -> Result<()> {
+        let digest = |name: &str| Digest::try_from(name.to_owned()).ok();
+        let is_used = |name: &str| digest(name).is_some_and(|digest| used.contains(&digest));
+        self.database.lock().keep_blobs(&self.store, is_used).map_err(PathError::of_state)?;
         let folder = self.place("x");
-        let is_used = |name: &OsString| {
-            let digest = name.to_str().and_then(|name| Digest::try_from(name.to_owned()).ok());
-            digest.is_some_and(|digest| used.contains(&digest))
-        };
-        let unused = folder.siblings()?.into_iter().filter(|name| !is_used(name)).map(|name| folder.sibling(&name));
-        let mut removed: Vec<PathHandle> = unused.collect();
+        let unused = folder.siblings()?.into_iter().filter(|name| !name.to_str().is_some_and(is_used));
+        let removed: Vec<PathHandle> = unused.map(|name| folder.sibling(&name)).collect();
         remove_all(&removed)?;
-        if used.is_empty() {
-            *self.lock_has_folder() = false;
-            let folder = self.tree.place(&self.folder);
-            folder.remove_directory()?;
-            removed.push(folder);
-        }
+        *self.lock_has_folder() = false;
+        folder.remove_empty_folders(Path::new(""));
         Durability::of(removed.len()).sync([], &removed)
     }
 }

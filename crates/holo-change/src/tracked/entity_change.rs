@@ -1,7 +1,6 @@
 //! The changes of entities that consist of paths.
 
 use super::contents::StagedContent;
-use super::linking::LinkedContent;
 use super::restore::{Found, Restoration};
 use super::state::{State, Unmanaged};
 use super::steps::Step;
@@ -50,7 +49,6 @@ pub struct EntityChange<T> {
     /// The tracks before the change.
     pub(super) before: Option<Tracks>,
     pub(super) staged: Vec<StagedContent>,
-    pub(super) linked: Vec<LinkedContent>,
     pub(super) steps: Vec<Step>,
     /// True if the entity is removed by the change.
     pub(super) is_scrub: bool,
@@ -72,20 +70,9 @@ pub(super) enum Work {
 
 impl<T: HasTracks> EntityChange<T> {
     fn new(remembered: Remembered<T>, work: Work) -> EntityChange<T> {
-        let (staged, linked, steps) = Default::default();
+        let (staged, steps) = Default::default();
         let (is_scrub, is_forgotten, is_begun) = Default::default();
-        EntityChange {
-            remembered,
-            work,
-            before: None,
-            staged,
-            linked,
-            steps,
-            is_scrub,
-            is_forgotten,
-            is_begun,
-            obstacle: None,
-        }
+        EntityChange { remembered, work, before: None, staged, steps, is_scrub, is_forgotten, is_begun, obstacle: None }
     }
 
     /// Creates a change that makes paths. A path that already has its desired state gets a track too. `contents` are

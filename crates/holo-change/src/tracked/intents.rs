@@ -3,7 +3,6 @@
 use super::Tracker;
 use super::contents::StagedContent;
 use super::entity_change::PathChange;
-use super::linking::LinkedContent;
 use super::made_directories::MadeDirectories;
 use super::state::{State, Unmanaged};
 use super::steps::{Step, writes_in_place};
@@ -41,14 +40,13 @@ impl Tracker {
     }
 
     /// Records the current states of the paths as bases, and their desired states as intents. The contents of bases are
-    /// staged, or linked if `linked` is given.
+    /// staged.
     pub(super) fn record_intents(
         &self,
         tracks: &mut Tracks,
         wanted: &[PathChange],
         directories: &MadeDirectories,
         staged: &mut Vec<StagedContent>,
-        mut linked: Option<&mut Vec<LinkedContent>>,
     ) -> std::result::Result<Vec<Step>, Unmanaged> {
         let mut steps = Vec::with_capacity(wanted.len());
         for PathChange { path, found, desired, in_place, attributes_only, sensitive } in wanted {
@@ -66,17 +64,8 @@ impl Tracker {
                 self.reject_edited(path)?;
             }
             let writes_over = *in_place && writes_in_place(&current, desired);
-            let mut is_linked = false;
-            if let Some((content, stamp)) = current.content().zip(stamp.as_ref()).filter(|_| !is_known || writes_over) {
-                // A linked file that is not replaced could be modified later.
-                let goes = *desired == State::Absent || (!in_place && desired.content() != Some(content));
-                let link = linked.as_ref().filter(|_| goes).map(|_| self.link_content(path, content, stamp));
-                let link = link.transpose()?.flatten();
-                is_linked = link.is_some() || self.is_linked_to(path, content, stamp)?;
-                match (link, &mut linked) {
-                    (Some(link), Some(linked)) => linked.push(link),
-                    _ => staged.extend(self.contents.stage_file(&self.place(path))?),
-                }
+            if current.content().is_some() && (!is_known || writes_over) {
+                staged.extend(self.contents.stage_file(&self.place(path))?);
             }
             let track = match tracks.0.entry(key) {
                 Entry::Occupied(track) => track.into_mut(),
@@ -110,7 +99,6 @@ impl Tracker {
                 path: path.clone(),
                 current,
                 stamp,
-                is_linked,
                 desired: desired.clone(),
                 extended,
                 in_place: *in_place,

@@ -2,15 +2,11 @@
 
 use super::Tracker;
 use super::held::Taken;
-use super::lending::SharedContents;
 use super::made_directories::MadeDirectories;
 use crate::error::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-
-/// The number of changes from which linking contents and removing records early is worth its overhead.
-const LARGE: usize = 8;
 
 /// The shared state of a group.
 #[derive(Debug)]
@@ -19,9 +15,6 @@ pub(super) struct Progress {
     directories: RwLock<MadeDirectories>,
     /// The paths that other entities have taken over, without updating the records before they were killed.
     taken: RwLock<Taken>,
-    /// The contents that more than one path needs; `None` if unknown.
-    shared_contents: RwLock<Option<SharedContents>>,
-    is_large: AtomicBool,
     /// True if there is an entity whose record is kept until the state is tidied up.
     has_reason_to_tidy: AtomicBool,
     /// Held while an entity takes over from another one, whose record several threads may update.
@@ -37,23 +30,16 @@ impl Progress {
         Ok(Progress {
             directories: RwLock::new(tracker.directories()?),
             taken: RwLock::default(),
-            shared_contents: RwLock::default(),
-            is_large: AtomicBool::default(),
             has_reason_to_tidy: AtomicBool::default(),
             takeovers: Mutex::default(),
         })
     }
 
-    /// Resets the state for a group of this size.
-    pub(super) fn begin(&self, changes: usize, directories: MadeDirectories, taken: Taken) {
-        self.is_large.store(changes >= LARGE, Ordering::Relaxed);
+    /// Resets the state for another group.
+    pub(super) fn begin(&self, directories: MadeDirectories, taken: Taken) {
         self.has_reason_to_tidy.store(false, Ordering::Relaxed);
         *self.directories.write().unwrap_or_else(PoisonError::into_inner) = directories;
         *self.taken.write().unwrap_or_else(PoisonError::into_inner) = taken;
-    }
-
-    pub(super) fn is_large(&self) -> bool {
-        self.is_large.load(Ordering::Relaxed)
     }
 
     /// Returns false to the first caller only: the record of one restored entity of the group is kept, so that it is
@@ -74,14 +60,6 @@ impl Progress {
     /// Removes a directory that an entity owns now from all lists.
     pub(super) fn take_directory(&self, path: &Path) -> Result<()> {
         if self.directories().contains(path) { self.change_directories(|made| made.take(path)) } else { Ok(()) }
-    }
-
-    pub(super) fn shared_contents(&self) -> RwLockReadGuard<'_, Option<SharedContents>> {
-        self.shared_contents.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set_shared_contents(&self, shared: Option<SharedContents>) {
-        *self.shared_contents.write().unwrap_or_else(PoisonError::into_inner) = shared;
     }
 
     pub(super) fn taken(&self) -> RwLockReadGuard<'_, Taken> {

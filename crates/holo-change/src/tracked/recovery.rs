@@ -33,10 +33,6 @@ impl Tracker {
             let path = path.to_path_lossy().into_owned();
             let Some(intent) = track.intent.take() else { continue };
             self.temporary(&path).remove()?;
-            if intent == track.base && self.contents.is_lent_to(&intent, &self.place(&path))? {
-                found_anew.push(path);
-                continue;
-            }
             let current = self.state_of(remembered.base.tracks(), &path)?;
             let over = track.over.take();
             let is_half_done = is_on_the_way(track.provisioned.as_ref().unwrap_or(&track.base), &current, &intent)
@@ -81,8 +77,7 @@ impl Tracker {
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();
         let mut has_pending = false;
-        let mut all = self.bases.all::<T>(notices)?;
-        self.recover_linking(all.values_mut().map(|remembered| &*remembered.base.tracks()))?;
+        let all = self.bases.all::<T>(notices)?;
         for (id, mut remembered) in all {
             let tracks = remembered.base.tracks();
             used.extend(tracks.contents());

@@ -59,7 +59,6 @@ impl Tracker {
         paths: &[PathBuf],
         found: &Found,
         restoration: &mut Restoration,
-        progress: &Progress,
     ) -> std::result::Result<Vec<PathHandle>, Unmanaged> {
         for path in paths {
             let Some(track) = tracks.get(path) else { continue };
@@ -71,10 +70,7 @@ impl Tracker {
             let track = track.beside(&current);
             if current != track.base && step_back(path, current, None, &track).is_replaced() {
                 let temporary = self.temporary(path);
-                match &*progress.shared_contents() {
-                    Some(shared) => shared.write_back(&track, &temporary, &self.contents)?,
-                    None => track.write_base(&temporary, &self.contents)?,
-                }
+                track.write_base(&temporary, &self.contents)?;
                 restoration.0.insert(path.clone(), temporary);
             }
         }
@@ -241,7 +237,6 @@ fn step_back(path: &Path, current: State, stamp: Option<Stamp>, track: &Track) -
         path: path.to_owned(),
         current,
         stamp,
-        is_linked: false,
         desired: track.base.clone(),
         extended: track.extended.clone(),
         in_place: track.in_place,

@@ -18,8 +18,6 @@ pub(super) struct Step {
     pub(super) current: State,
     /// The stamp of the current state, which detects later changes.
     pub(super) stamp: Option<Stamp>,
-    /// True if the file has become its own content in the meantime, through a hard link.
-    pub(super) is_linked: bool,
     pub(super) desired: State,
     /// The ACL and other extended attributes to be set.
     pub(super) extended: ExtendedAttributes,
@@ -156,9 +154,7 @@ impl Tracker {
             return Ok(());
         }
         let place = self.place(&step.path);
-        let has_no_third_name = !step.is_linked || Stamp::of(&place)?.is_some_and(|stamp| stamp.names() <= 2);
-        let is_same = has_no_third_name
-            && Stamp::meanwhile(step.stamp.as_ref(), &place, step.is_linked)?.is_none()
+        let is_same = Stamp::meanwhile(step.stamp.as_ref(), &place, false)?.is_none()
             // Two changes within a tick have the same stamp.
             && (step.stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now()))
                 || self.state(&step.path)? == step.current);

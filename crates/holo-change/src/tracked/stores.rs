@@ -2,7 +2,6 @@
 
 use super::contents::{Contents, Digest};
 use super::directories::OwnDirectories;
-use super::linking::LINKED;
 use super::state::Unmanaged;
 use super::tracks::Tracks;
 use super::{CONTENTS, DIRECTORIES, UNTIDY};
@@ -180,7 +179,7 @@ impl PluginStore {
     }
 
     pub(crate) fn contents(&self) -> Contents {
-        Contents::new(&self.tree, self.folder.join(CONTENTS))
+        Contents::new(self.locations.database(), &self.plugin, &self.tree, self.folder.join(CONTENTS))
     }
 
     pub(crate) fn directories(&self) -> Result<OwnDirectories> {
@@ -343,7 +342,6 @@ impl PluginStore {
         let records = self.records();
         if records.is_empty() {
             self.contents().keep_only(&BTreeSet::new())?;
-            self.place(LINKED).remove()?;
             self.place(UNTIDY).remove()?;
             self.remove_empty_folders();
             return Ok(());

@@ -78,7 +78,7 @@ impl Tracker {
         self.held.get(&self.locations, &self.own, &self.canonical)
     }
 
-    /// Copies the contents that are taken over from other plugins.
+    /// Stores the contents that are taken over from other plugins.
     pub(super) fn take_contents(&self, tracks: &Tracks) -> Result<()> {
         let pending = || tracks.0.values().filter_map(|track| Some((track, track.taken_from.as_ref()?)));
         if pending().next().is_none() {
@@ -89,20 +89,9 @@ impl Tracker {
             let Some(store) = self.own.store(&origin.plugin) else { continue };
             for (state, is_needed) in [(Some(&track.base), true), (track.provisioned.as_ref(), false)] {
                 let Some(digest) = state.and_then(State::content) else { continue };
-                if self.contents.has(digest)? {
-                    continue;
-                }
-                let base = store.tree_bases().location(&origin.path());
-                match store.contents().open(digest) {
-                    Ok(mut file) => {
-                        self.contents.keep_as(digest, &mut file, &store.contents().path(digest))?;
-                    }
-                    Err(_) if is_needed && base.exists()? => {
-                        self.contents.keep(&base)?;
-                    }
-                    // The provisioned content is only used for diffs.
-                    Err(error) if is_needed => return Err(error),
-                    Err(_) => {}
+                // The provisioned content is only used for diffs.
+                if !self.contents.share(digest, &store.contents())? && is_needed {
+                    self.contents.keep(&store.tree_bases().location(&origin.path()))?;
                 }
             }
         }

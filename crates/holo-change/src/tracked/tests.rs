@@ -176,7 +176,7 @@ fn the_work_of_a_killed_run_is_not_a_persons() {
     let mut remembered = lab.remembered();
     let directories = lab.tracker.directories().unwrap();
     let wanted = [PathChange::new("/file", two.clone())];
-    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories, &mut Vec::new(), None).unwrap();
+    lab.tracker.record_intents(&mut remembered.base, &wanted, &directories, &mut Vec::new()).unwrap();
     lab.bases.keep(&remembered).unwrap();
     fs::write(lab.path("file"), "two").unwrap();
     assert_eq!(lab.decide("/file", &two), Decision::Nothing);
@@ -228,21 +228,27 @@ fn special_files_are_not_opened() {
 }
 
 #[test]
-fn contents_that_nothing_needs_go() {
+fn unused_contents_are_removed() {
     let lab = Lab::new();
+    let large = "large".repeat(300_000);
     fs::write(lab.path("file"), "found").unwrap();
-    lab.make(&[("/file", lab.file("one", 0o644))]);
+    fs::write(lab.path("large"), &large).unwrap();
+    lab.make(&[("/file", lab.file("one", 0o644)), ("/large", lab.file("one", 0o644))]);
     lab.make(&[("/file", lab.file("two", 0o644))]);
+    let is_kept = |text: &str| lab.tracker.contents.read(&Digest::of_bytes(text.as_bytes())).is_ok();
+    assert!(["found", "one", "two", &large].into_iter().all(is_kept));
     let contents = lab.folder.path().join("state/contents");
-    assert_eq!(fs::read_dir(&contents).unwrap().count(), 3);
+    let file = contents.join(Digest::of_bytes(large.as_bytes()).as_str());
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     fs::write(contents.join("12-34.new"), "half").unwrap();
+    lab.make(&[("/large", lab.file("two", 0o644))]);
     lab.tidy();
     assert!(!lab.folder.path().join("state/untidy").exists());
-    assert_eq!(fs::read_dir(&contents).unwrap().count(), 2);
-    let one = fs::metadata(contents.join(Digest::of_bytes(b"found").as_str())).unwrap();
-    assert_eq!(one.mode() & 0o777, 0o600);
+    assert!(["found", "two", &large].into_iter().all(is_kept) && !is_kept("one"));
+    assert_eq!(fs::read_dir(&contents).unwrap().count(), 1);
     lab.restore();
-    assert!(!contents.exists());
+    assert_eq!(fs::read_to_string(lab.path("large")).unwrap(), large);
+    assert!(!contents.exists() && !is_kept("found"));
 }
 
 #[test]
@@ -357,11 +363,9 @@ fn many_contents_are_kept_at_once() {
     let texts: Vec<String> = (0..30).map(|number| (number % 10).to_string()).collect();
     lab.tracker.keep_many(texts.iter().map(String::as_bytes)).unwrap();
     lab.tracker.keep_many(texts.iter().map(String::as_bytes)).unwrap();
-    assert_eq!(fs::read_dir(lab.folder.path().join("state/contents")).unwrap().count(), 10);
     for text in &texts {
         let mut kept = String::new();
-        let digest = Digest::of_bytes(text.as_bytes());
-        std::io::Read::read_to_string(&mut lab.tracker.content(&digest).unwrap(), &mut kept).unwrap();
+        lab.tracker.content(&Digest::of_bytes(text.as_bytes())).unwrap().read_to_string(&mut kept).unwrap();
         assert_eq!(kept, *text);
     }
 }

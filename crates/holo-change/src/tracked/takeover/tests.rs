@@ -1,7 +1,7 @@
 //! Tests of taking over paths from entities of the same plugin, or of another one.
 
 use super::super::stores::PluginStore;
-use super::super::{DIRECTORIES, Found, PathChange};
+use super::super::{DIRECTORIES, Digest, Found, PathChange};
 use super::*;
 use crate::base_store::BaseStore;
 use crate::claims;
@@ -225,16 +225,18 @@ fn a_base_that_cannot_be_read_is_not_taken_over() {
     let mut remembered = run.remembered("a:two");
     run.tracker.adopt(&mut remembered, ["/x".into()]).unwrap();
     assert_eq!(remembered.base.taken_over_from(), ["a:one"]);
-    let contents = machine.run("p").locations.state_dir().join("contents");
-    let content = |text: &str| contents.join(crate::tracked::Digest::of_bytes(text.as_bytes()).as_str());
+    let digest = |text: &str| Digest::of_bytes(text.as_bytes());
+    let keep_only = |plugin: &str, digests: &[Digest]| {
+        machine.run(plugin).own().contents().keep_only(&digests.iter().cloned().collect()).unwrap();
+    };
     // The provisioned content is only needed for diffs.
-    fs::remove_file(content("1")).unwrap();
+    keep_only("p", &[digest("found")]);
     run.tracker.take_contents(&remembered.base).unwrap();
-    fs::remove_file(content("found")).unwrap();
+    keep_only("p", &[]);
     run.tracker.take_contents(&remembered.base).unwrap();
-    fs::remove_dir_all(run.locations.state_dir().join("contents")).unwrap();
-    let afresh = machine.run("q");
-    assert!(afresh.tracker.take_contents(&remembered.base).is_err());
+    assert_eq!(run.own().contents().read(&digest("found")).unwrap(), b"found");
+    keep_only("q", &[]);
+    assert!(run.tracker.take_contents(&remembered.base).is_err());
 }
 
 #[test]
