@@ -21,9 +21,6 @@ const WANTED: &str = "wanted line\n";
 const WANTED_LATER: &str = "wanted later\n";
 const WANTED_LAST: &str = "wanted last of all\n";
 
-/// The directory of the contents of declared files, as shown in a dump.
-const CONTENTS: &str = "./var/lib/holo/files/.declared/contents/";
-
 /// An operation on a root that is killed halfway.
 struct Case {
     name: &'static str,
@@ -386,12 +383,8 @@ fn disturb_groups(many: &Many, how: &str) {
                 let content = root.read(&path);
                 assert!(content == STOCK || content == WANTED, "{moment}: {path} is torn: {content:?}");
                 // The original contents of declared files.
-                let contents = root.join("var/lib/holo/files/.declared/contents");
-                let is_kept = root.exists(format!("var/lib/holo/files/base/{path}"))
-                    || std::fs::read_dir(contents).is_ok_and(|mut all| {
-                        all.any(|entry| std::fs::read(entry.unwrap().path()).unwrap() == STOCK.as_bytes())
-                    });
-                assert!(content == STOCK || is_kept, "{moment}: what {path} was is lost");
+                let is_kept = || root.exists(format!("var/lib/holo/files/base/{path}")) || root.keeps_content(STOCK);
+                assert!(content == STOCK || is_kept(), "{moment}: what {path} was is lost");
             }
             settles(&root, &case, &moment, &expected);
         }
@@ -534,8 +527,7 @@ fn was_killed(log: &Path) -> bool {
 }
 
 /// Returns the tree without the files that a killed dispatcher cannot remove, and without the records of declared
-/// files: which of several files has created a shared directory depends on the order. Contents shared by many files may
-/// be the original file; those of few are copies.
+/// files: which of several files has created a shared directory depends on the order.
 fn tree(root: &ScratchRoot) -> BString {
     let dump = root.dump();
     let end = BString::from(format!("{}\n", "-".repeat(40)));
@@ -545,11 +537,7 @@ fn tree(root: &ScratchRoot) -> BString {
             && !section.starts_with_str("record of files/declared: ")
             && !section.starts_with_str("record of files/access: ")
     });
-    let mut tree = kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat();
-    for mode in ["0640", "0644"] {
-        tree = tree.replace(format!("{mode} {CONTENTS}"), format!("0600 {CONTENTS}"));
-    }
-    tree.into()
+    kept.flat_map(|section| [section, end.as_slice()]).collect::<Vec<_>>().concat().into()
 }
 
 fn nothing_is_torn(root: &ScratchRoot, case: &Case, moment: &str) {
@@ -564,9 +552,8 @@ fn nothing_is_torn(root: &ScratchRoot, case: &Case, moment: &str) {
         "kept\n",
         "STOCK LINE\nANOTHER STOCK LINE\n",
     ];
-    let mut stock_is_somewhere = false;
-    let contents = "var/lib/holo/files/.declared/contents";
-    for folder in ["etc", "var/lib/holo/files/base/etc", "var/lib/holo/files/provisioned/etc", contents] {
+    let mut stock_is_somewhere = root.keeps_content(STOCK) || root.keeps_content(NEW_STOCK);
+    for folder in ["etc", "var/lib/holo/files/base/etc", "var/lib/holo/files/provisioned/etc"] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         for path in entries.map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap().to_str().unwrap();
@@ -578,8 +565,7 @@ fn nothing_is_torn(root: &ScratchRoot, case: &Case, moment: &str) {
             let content = std::fs::read_to_string(&path).unwrap();
             let is_whole = whole.contains(&content.as_str()) || (folder == "etc" && may_be_written_to(case, &content));
             assert!(is_whole, "{moment}: {} is torn: {content:?}", path.display());
-            let may_be = folder == contents || name.starts_with("plain");
-            stock_is_somewhere |= may_be && (content == STOCK || content == NEW_STOCK);
+            stock_is_somewhere |= name.starts_with("plain") && (content == STOCK || content == NEW_STOCK);
         }
     }
     assert!(stock_is_somewhere, "{moment}: the stock file is lost\n{}", root.dump());

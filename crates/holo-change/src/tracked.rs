@@ -63,7 +63,6 @@ use crate::paths::{fingerprint, path_bytes, without_root};
 pub use held::HeldPaths;
 pub(crate) use held::{Held, HeldPath, Taken};
 use holo_protocol::FilePair;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub(crate) use stores::PluginStore;
@@ -316,12 +315,12 @@ impl Tracker {
         self.contents.keep_many(all)
     }
 
-    /// Opens a stored content.
+    /// Reads a stored content.
     ///
     /// # Errors
-    /// If it does not exist, or cannot be opened.
-    pub fn content(&self, digest: &Digest) -> Result<Box<dyn Read>> {
-        self.contents.open(digest)
+    /// If it does not exist, or cannot be read.
+    pub fn content(&self, digest: &Digest) -> Result<Vec<u8>> {
+        self.contents.read(digest)
     }
 
     /// Stores the content of a file.

@@ -47,7 +47,7 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 
 /// Returns the value, or fails the test with the error.
 #[track_caller]
-pub(crate) fn sure<T>(result: Result<T, IoError>) -> T {
+pub(crate) fn sure<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => fail(&error.to_string()),

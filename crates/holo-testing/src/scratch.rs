@@ -202,11 +202,11 @@ impl ScratchRoot {
     pub fn dump(&self) -> BString {
         let mut dump = sure(tree::dump(self.path()));
         let state = self.state();
-        for store in state.record_stores().unwrap() {
+        for store in sure(state.record_stores()) {
             let add = |key: &str, value: &str| {
                 dump.extend(format!("record of {store}: {key}\n{value}\n{}\n", "-".repeat(40)).bytes());
             };
-            state.each_record(&store, "", add).unwrap();
+            sure(state.each_record(&store, "", add));
         }
         dump.into()
     }
@@ -219,27 +219,37 @@ impl ScratchRoot {
     #[must_use]
     #[track_caller]
     pub fn records(&self, store: &str) -> Vec<String> {
-        self.state().record_keys(store).unwrap()
+        sure(self.state().record_keys(store))
     }
 
     /// Returns a record.
     #[must_use]
     #[track_caller]
     pub fn record(&self, store: &str, key: &str) -> String {
-        self.state().record(store, key).unwrap().unwrap_or_else(|| panic!("{store} has no record {key}"))
+        sure(sure(self.state().record(store, key)).ok_or_else(|| format!("{store} has no record {key}")))
     }
 
     /// Writes or replaces a record.
     #[track_caller]
     pub fn write_record(&self, store: &str, key: &str, value: &str) {
-        self.state().write_records(store, [(key, value)], [], Durability::Process).unwrap();
+        sure(self.state().write_records(store, [(key, value)], [], Durability::Process));
+    }
+
+    /// Returns true if the state database contains this content of a file.
+    #[must_use]
+    #[track_caller]
+    pub fn keeps_content(&self, content: &str) -> bool {
+        let mut export = Vec::new();
+        sure(sure(self.state().export(&mut export)));
+        let rows = export.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        rows.into_iter().any(|row: serde_json::Value| row.pointer("/row/content").is_some_and(|kept| kept == content))
     }
 
     /// Removes all records of a plugin.
     #[track_caller]
     pub fn forget_records(&self, store: &str) {
         let keys = self.records(store);
-        self.state().write_records(store, [], keys.iter().map(String::as_str), Durability::Process).unwrap();
+        sure(self.state().write_records(store, [], keys.iter().map(String::as_str), Durability::Process));
     }
 
     /// Returns the absolute path of the root.

@@ -9,7 +9,7 @@ use holo_change::error::PathError;
 use holo_change::tracked::{State, Track, Tracker};
 use holo_plugin::{FilePair, Host};
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ fn all(
         let below = path.strip_prefix(target).unwrap_or(path);
         let name = if below.as_os_str().is_empty() { ".".into() } else { below.to_string_lossy() };
         describe(&name, state, || tracker.content(state.content()?).ok(), &mut made);
-        describe(&name, current, || tracker.place(path).open_if_file().ok().flatten(), &mut found);
+        describe(&name, current, || tracker.place(path).read_if_file().ok().flatten(), &mut found);
     }
     let folder = Path::new("difference").join(target.strip_prefix("/").unwrap_or(target));
     let cache = Tree::open(host.cache_dir())?;
@@ -74,7 +74,7 @@ fn all(
 }
 
 /// Appends a description of the state at a path, line by line.
-fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::File>, text: &mut Vec<u8>) {
+fn describe(name: &str, state: &State, read: impl FnOnce() -> Option<Vec<u8>>, text: &mut Vec<u8>) {
     let mut head = format!("{name}: {}", state.kind());
     if let State::Symlink { target, .. } = state {
         // Writing to a string cannot fail.
@@ -92,10 +92,7 @@ fn describe(name: &str, state: &State, open: impl FnOnce() -> Option<std::fs::Fi
     }
     text.extend_from_slice(head.as_bytes());
     text.push(b'\n');
-    let mut content = Vec::new();
-    if state.content().is_none() || open().and_then(|mut file| file.read_to_end(&mut content).ok()).is_none() {
-        return;
-    }
+    let Some(content) = state.content().and_then(|_| read()) else { return };
     if content.contains(&0) || content.to_str().is_err() {
         let digest = state.content().map_or("", |digest| digest.as_str());
         text.extend_from_slice(format!("{name}| {} bytes with the SHA-256 {digest}\n", content.len()).as_bytes());

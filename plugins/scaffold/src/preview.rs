@@ -8,7 +8,6 @@ use holo_change::error::PathError;
 use holo_change::tracked::{State, Tracker};
 use holo_change::{Kind, PathHandle};
 use holo_plugin::{FilePair, Host, Output, Preview, SENSITIVE, Shown};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The desired version of a path.
@@ -81,7 +80,7 @@ fn wanted(after: &After, tracker: &Tracker) -> Result<Option<Shown>> {
         }
         After::State(Some(state)) => match (state.content(), state.attributes()) {
             (Some(digest), Some(attributes)) => {
-                Some(Shown::File { content: read(tracker.content(digest)?)?, mode: attributes.mode })
+                Some(Shown::File { content: tracker.content(digest)?, mode: attributes.mode })
             }
             _ => None,
         },
@@ -98,14 +97,8 @@ fn sensitive() -> Shown {
 fn found(place: &PathHandle) -> Result<Option<Shown>> {
     let Some(stat) = place.stat()? else { return Ok(None) };
     Ok(match stat.kind {
-        Kind::File => Some(Shown::File { content: read(place.open()?)?, mode: stat.mode }),
+        Kind::File => place.read_if_file()?.map(|content| Shown::File { content, mode: stat.mode }),
         Kind::Symlink => Some(Shown::Symlink(place.read_link()?.to_path_lossy().into_owned())),
         Kind::Directory | Kind::Other => None,
     })
-}
-
-fn read(mut file: std::fs::File) -> Result<Vec<u8>> {
-    let mut content = Vec::new();
-    file.read_to_end(&mut content).map_err(|error| PathError::new("read", "", error))?;
-    Ok(content)
 }

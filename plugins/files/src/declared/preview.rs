@@ -7,7 +7,6 @@ use bstr::ByteSlice;
 use holo_change::tracked::{Decision, State};
 use holo_change::{Image, Tree};
 use holo_plugin::{FilePair, Host, MAX_REPLACED, Preview, SENSITIVE, Shown};
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -62,9 +61,8 @@ pub(super) fn restored(entity: &DeclaredFile, host: &Host) -> Result<Option<Imag
     let (shown, attributes) = match &base {
         State::Symlink { target, .. } => (Shown::Symlink(target.0.to_path_lossy().into_owned()), None),
         State::File { content, attributes } => {
-            let mut bytes = Vec::new();
-            inspection.tracker.content(content)?.read_to_end(&mut bytes)?;
-            (Shown::File { content: bytes, mode: attributes.mode }, Some(attributes))
+            let content = inspection.tracker.content(content)?;
+            (Shown::File { content, mode: attributes.mode }, Some(attributes))
         }
         _ => return Ok(None),
     };
@@ -109,14 +107,10 @@ fn pair(
         if let Some(bytes) = bytes {
             return Ok(bytes.clone());
         }
-        let mut content = Vec::new();
-        let file: File = if current.content() == Some(digest) {
-            inspection.tracker.place(path).open()?
-        } else {
-            inspection.tracker.content(digest)?
-        };
-        { file }.read_to_end(&mut content)?;
-        Ok(content)
+        if current.content() == Some(digest) {
+            return Ok(inspection.tracker.place(path).read_if_file()?.unwrap_or_default());
+        }
+        Ok(inspection.tracker.content(digest)?)
     };
     let shown = |state: &State,
                  content: &dyn Fn(&State) -> Result<Vec<u8>, DeclaredError>|

@@ -5,8 +5,7 @@ use super::inspection::{Inspection, RepositoryError};
 use crate::error::PackageError;
 use holo_change::tracked::State;
 use holo_plugin::{FilePair, Preview, SENSITIVE, Shown};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The directory that contains all files of repositories.
@@ -30,7 +29,7 @@ pub(super) fn preview(
     };
     let below = |path: &Path| path.strip_prefix(TOP).or(path.strip_prefix("/")).unwrap_or(path).to_owned();
     let tracks = &plan.remembered.base.tracks;
-    let live = |path: &Path| inspection.tracker.place(path).open();
+    let live = |path: &Path| Ok(inspection.tracker.place(path).read_if_file()?.unwrap_or_default());
     for file in plan.files.iter().filter(|file| file.current != file.desired) {
         let is_secret = file.sensitive || tracks.get(&file.path).is_some_and(|track| track.sensitive);
         show(preview.from(&below(&file.path)), shown(&file.current, is_secret, || live(&file.path))?)?;
@@ -56,13 +55,11 @@ fn secret() -> Shown {
 fn shown(
     state: &State,
     is_secret: bool,
-    open: impl FnOnce() -> holo_change::error::Result<File>,
+    read: impl FnOnce() -> holo_change::error::Result<Vec<u8>>,
 ) -> Result<Option<Shown>, RepositoryError> {
     let Some(attributes) = state.attributes().filter(|_| state.content().is_some()) else { return Ok(None) };
     if is_secret {
         return Ok(Some(secret()));
     }
-    let mut content = Vec::new();
-    open()?.read_to_end(&mut content).map_err(|error| PackageError::new(error.to_string()))?;
-    Ok(Some(Shown::File { content, mode: attributes.mode }))
+    Ok(Some(Shown::File { content: read()?, mode: attributes.mode }))
 }
