@@ -36,6 +36,7 @@ pub const CALLS: &[&str] = &[
     "mkdir",
     "rmdir",
     "fsync",
+    "fdatasync",
     "syncfs",
     "utimensat",
     "flock",

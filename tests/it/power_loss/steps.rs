@@ -4,7 +4,7 @@ use bstr::{BString, ByteSlice};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The system calls that are steps.
@@ -35,7 +35,12 @@ pub(super) const CALLS: &[&str] = &[
 #[derive(Debug)]
 pub(super) enum Step {
     Create(PathBuf),
+    /// An open call that creates the file if it is missing.
+    Open(PathBuf),
     Write(PathBuf, Vec<u8>),
+    /// A write at an offset, as SQLite does it.
+    WriteAt(PathBuf, u64, Vec<u8>),
+    Truncate(PathBuf, u64),
     /// The content of the first file is written to the second.
     Copy(PathBuf, PathBuf),
     ChangeMode(PathBuf, u32),
@@ -64,7 +69,11 @@ impl Step {
             _ => return false,
         };
         match self {
-            Step::Write(path, _) | Step::Copy(_, path) | Step::ChangeMode(path, _) => path == synced,
+            Step::Write(path, _)
+            | Step::WriteAt(path, ..)
+            | Step::Truncate(path, _)
+            | Step::Copy(_, path)
+            | Step::ChangeMode(path, _) => path == synced,
             other => other.names().iter().any(|name| name.parent() == Some(synced)),
         }
     }
@@ -81,10 +90,17 @@ impl Step {
             Step::Rename(from, to) | Step::Link(from, to) => vec![from, to],
             Step::Symlink(_, path)
             | Step::Create(path)
+            | Step::Open(path)
             | Step::Remove(path)
             | Step::MakeDirectory(path)
             | Step::RemoveDirectory(path) => vec![path],
-            Step::Write(..) | Step::Copy(..) | Step::ChangeMode(..) | Step::Sync(_) | Step::SyncAll => Vec::new(),
+            Step::Write(..)
+            | Step::WriteAt(..)
+            | Step::Truncate(..)
+            | Step::Copy(..)
+            | Step::ChangeMode(..)
+            | Step::Sync(_)
+            | Step::SyncAll => Vec::new(),
         }
     }
 
@@ -92,7 +108,15 @@ impl Step {
     pub(super) fn take(&self) {
         let _ = match self {
             Step::Create(path) => fs::write(path, "").and_then(|()| change_mode(path, 0o600)),
+            Step::Open(path) if path.exists() => Ok(()),
+            Step::Open(path) => fs::write(path, "").and_then(|()| change_mode(path, 0o600)),
             Step::Write(path, bytes) => write(path, bytes),
+            Step::WriteAt(path, offset, bytes) => {
+                fs::OpenOptions::new().write(true).open(path).and_then(|file| file.write_all_at(bytes, *offset))
+            }
+            Step::Truncate(path, size) => {
+                fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(*size))
+            }
             Step::Copy(from, to) => fs::read(from).and_then(|bytes| write(to, &bytes)),
             Step::ChangeMode(path, mode) => change_mode(path, *mode),
             Step::Rename(from, to) => fs::rename(from, to),
@@ -149,7 +173,8 @@ fn step_of(call: &str) -> Option<(PathBuf, Step)> {
     let at = |index: usize| inside(&words[index]).join(unquoted(&words[index + 1]).to_path().unwrap());
     let plain = |index: usize| unquoted(&words[index]).to_path().unwrap().to_owned();
     let step = match name {
-        "openat" if text(2).contains("O_CREAT") => Step::Create(at(0)),
+        "openat" if text(2).contains("O_EXCL") || text(2).contains("O_TRUNC") => Step::Create(at(0)),
+        "openat" if text(2).contains("O_CREAT") => Step::Open(at(0)),
         "openat" => return None,
         "write" => Step::Write(path(0), unquoted(&words[1]).to_vec()),
         "fchmod" => Step::ChangeMode(path(0), u32::from_str_radix(text(1), 8).unwrap()),
@@ -169,13 +194,16 @@ fn step_of(call: &str) -> Option<(PathBuf, Step)> {
         "copy_file_range" | "sendfile" if *result == "0" => return None,
         "copy_file_range" => Step::Copy(path(0), path(2)),
         "sendfile" => Step::Copy(path(1), path(0)),
-        // Copies for the record of the run are not compared.
-        "pwrite64" => return None,
+        "pwrite64" => Step::WriteAt(path(0), text(3).parse().unwrap(), unquoted(&words[1]).to_vec()),
+        "ftruncate" => Step::Truncate(path(0), text(1).parse().unwrap()),
         other => panic!("{other} is not simulated: {call}"),
     };
     let about = match &step {
         Step::Create(path)
+        | Step::Open(path)
         | Step::Write(path, _)
+        | Step::WriteAt(path, ..)
+        | Step::Truncate(path, _)
         | Step::Copy(_, path)
         | Step::ChangeMode(path, _)
         | Step::Rename(_, path)
@@ -234,6 +262,7 @@ fn unquoted(word: &BString) -> BString {
             Some(b't') => b'\t',
             Some(b'r') => b'\r',
             Some(b'v') => 11,
+            Some(b'f') => 12,
             Some(b'f') => 12,
             Some(digit @ b'0'..=b'7') => {
                 let mut number = digit - b'0';
