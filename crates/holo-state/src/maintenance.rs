@@ -96,8 +96,9 @@ impl Database {
                 }
                 repaired.saved.push(TableSize { name, rows });
             }
-            // Entries whose run is lost are of no use.
+            // Rows that refer to a lost one are of no use.
             transaction.execute("DELETE FROM run_entry WHERE run NOT IN (SELECT sequence FROM run)", [])?;
+            transaction.execute("DELETE FROM blob_use WHERE digest NOT IN (SELECT digest FROM blob)", [])?;
             Ok(())
         })?;
         Ok(repaired)

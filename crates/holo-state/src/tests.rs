@@ -193,6 +193,74 @@ fn a_uri_escapes_every_byte_with_a_meaning() {
     assert_eq!(immutable_uri(Path::new("/a b?c#d%\u{fc}")), "file:/a%20b%3fc%23d%25%c3%bc?immutable=1");
 }
 
+#[test]
+fn database_removed_by_another_process_is_opened_again() {
+    let (folder, one) = state();
+    let two = Database::new(folder.path().join("state.db"));
+    put(&one, &[value("a", "1")]);
+    assert_eq!(two.sent_values().unwrap().len(), 1);
+    one.write_sent_values(&[], [(BStr::new("a"), BStr::new("name"))], Durability::Process).unwrap();
+    one.tidy().unwrap();
+    assert!(names(&folder).is_empty() && two.sent_values().unwrap().is_empty());
+    put(&two, &[value("b", "2")]);
+    assert_eq!(one.sent_values().unwrap(), [value("b", "2")]);
+}
+
+#[test]
+fn concurrent_writers_lose_no_record() {
+    let (folder, state) = state();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let state = Database::new(folder.path().join("state.db"));
+            scope.spawn(move || {
+                for number in 0..50 {
+                    let key = format!("{thread}-{number}");
+                    state.write_records("p", [(key.as_str(), "1")], [], Durability::Process).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(state.record_keys("p").unwrap().len(), 200);
+}
+
+#[test]
+fn records_are_listed_by_store_and_prefix() {
+    let (_folder, state) = state();
+    let put = |store: &str, keys: &[&str]| {
+        state.write_records(store, keys.iter().map(|key| (*key, "1")), [], Durability::Process).unwrap();
+    };
+    put("p", &["a:1", "a:2", "ab:1", "b:1"]);
+    put("p/kind", &["a:9"]);
+    let listed = |prefix: &str| {
+        let mut keys = Vec::new();
+        state.each_record("p", prefix, |key, _| keys.push(key.to_owned())).unwrap();
+        keys
+    };
+    assert_eq!(
+        (listed("a:"), listed("b"), listed("")),
+        (vec!["a:1".into(), "a:2".into()], vec!["b:1".into()], state.record_keys("p").unwrap())
+    );
+    state.write_records("p", [("b:1", "2")], ["a:1", "missing"], Durability::Disk).unwrap();
+    assert_eq!(state.record("p", "b:1").unwrap().as_deref(), Some("2"));
+    assert_eq!(state.record("p", "a:1").unwrap(), None);
+    assert_eq!(state.record_stores().unwrap(), ["p", "p/kind"]);
+}
+
+#[test]
+fn content_is_removed_with_its_last_user() {
+    let (_folder, state) = state();
+    state.write_blobs("p", [("d1", &b"one"[..]), ("d2", b"two")]).unwrap();
+    state.write_blobs("p", [("d1", &b"one"[..])]).unwrap();
+    assert!(state.share_blob("q", "d1").unwrap() && !state.share_blob("q", "d3").unwrap());
+    state.keep_blobs("p", |_| false).unwrap();
+    assert_eq!(state.blob("d2").unwrap(), None);
+    assert!(!state.has_blob("p", "d1").unwrap() && state.has_blob("q", "d1").unwrap());
+    assert_eq!(state.blob("d1").unwrap().as_deref(), Some(&b"one"[..]));
+    state.keep_blobs("q", |digest| digest == "d2").unwrap();
+    assert_eq!(state.blob("d1").unwrap(), None);
+    assert!(state.integrity().unwrap().is_empty());
+}
+
 mod runs {
     use super::*;
 
