@@ -414,7 +414,7 @@ impl Persons {
 
 /// Returns the contents of all files, including saved ones.
 fn all_contents(root: &ScratchRoot) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
+    let mut all: BTreeSet<String> = root.contents().into_iter().collect();
     for folder in ["srv", "var/lib/holo"] {
         visit(&root.join(folder), &mut |path, metadata| {
             if metadata.is_file() {

@@ -235,14 +235,15 @@ impl ScratchRoot {
         sure(self.state().write_records(store, [(key, value)], [], Durability::Process));
     }
 
-    /// Returns true if the state database contains this content of a file.
+    /// Returns the contents of files in the state database, except those that are not UTF-8.
     #[must_use]
     #[track_caller]
-    pub fn keeps_content(&self, content: &str) -> bool {
+    pub fn contents(&self) -> Vec<String> {
         let mut export = Vec::new();
         sure(sure(self.state().export(&mut export)));
         let rows = export.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        rows.into_iter().any(|row: serde_json::Value| row.pointer("/row/content").is_some_and(|kept| kept == content))
+        let content = |row: serde_json::Value| Some(row.pointer("/row/content")?.as_str()?.to_owned());
+        rows.filter_map(content).collect()
     }
 
     /// Removes all records of a plugin.

@@ -2,8 +2,8 @@
 
 use super::ledger::{Draft, Ledger};
 use super::record::{FileRecord, MadeEdits};
-use holo_change::snapshot::Snapshot;
 use holo_change::base_store::ChangeCounter;
+use holo_change::snapshot::Snapshot;
 use holo_change::{PathHandle, Stamp};
 use std::path::PathBuf;
 

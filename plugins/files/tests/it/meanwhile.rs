@@ -247,7 +247,7 @@ fn open_file_and_kill() {
     assert!(kills > 10, "only {kills} kills: the test does not test what it says");
 }
 
-/// The number of files that are declared together, large enough that replaced files are not copied.
+/// The number of files that are declared together.
 const DECLARED: usize = 10;
 
 /// Declares files, two of which had the same content before. Returns open handles for writing to the old files.
@@ -290,7 +290,7 @@ fn open_declared() {
 }
 
 fn open_declared_and_kill() {
-    let calls = ["linkat", "renameat", "unlinkat", "syncfs"];
+    let calls = ["pwrite64", "fdatasync", "renameat", "unlinkat", "syncfs"];
     let kills = disturb::everywhere(&calls, |call, number| {
         let root = root();
         let writers = declared_and_open(&root);
