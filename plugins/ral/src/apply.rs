@@ -46,8 +46,8 @@ pub(crate) fn apply(host: &Host, set: &[Job<'_, ResourceEntity>], answers: &mut 
 
 /// Removes the record of an orphan that only existed in test mode.
 fn finish_mock(host: &Host, entity: &ResourceEntity, applied: Applied, place: usize, answers: &mut dyn SetAnswers) {
-    let forgotten = match (&entity.past, &applied) {
-        (Past::Orphan(_), Applied::Unchanged) => BaseStore::open(host.locations()).forget(&entity.id),
+    let forgotten = match (&entity.records, &applied) {
+        (EntityRecords::Orphan(_), Applied::Unchanged) => BaseStore::open(host.locations()).forget(&entity.id),
         _ => Ok(()),
     };
     if let Err(error) = forgotten {

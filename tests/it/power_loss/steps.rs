@@ -263,7 +263,6 @@ fn unquoted(word: &BString) -> BString {
             Some(b'r') => b'\r',
             Some(b'v') => 11,
             Some(b'f') => 12,
-            Some(b'f') => 12,
             Some(digit @ b'0'..=b'7') => {
                 let mut number = digit - b'0';
                 for _ in 0..2 {

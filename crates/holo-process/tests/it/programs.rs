@@ -114,7 +114,12 @@ fn no_interpreter() {
 fn no_interpreter_as_someone_else() {
     let (_folder, path) = script_without_interpreter();
     let mut program = Program::new(&path);
-    let nobody = Identity { user: Some("54321".to_owned()), group: Some("54321".to_owned()), umask: None };
+    let nobody = Identity {
+        user: Some("54321".to_owned()),
+        group: Some("54321".to_owned()),
+        umask: None,
+        may_gain_privileges: false,
+    };
     program.arg("a").identity(nobody).timeout(LONG);
     let output = program.output().unwrap();
     assert_eq!(output.ended.code(), Some(3), "{output:?}");
@@ -480,7 +485,7 @@ fn umask() {
 }
 
 fn as_user(user: Option<&str>, group: Option<&str>) -> Identity {
-    Identity { user: user.map(str::to_owned), group: group.map(str::to_owned), umask: None }
+    Identity { user: user.map(str::to_owned), group: group.map(str::to_owned), umask: None, may_gain_privileges: false }
 }
 
 fn identity() {
