@@ -1,21 +1,21 @@
 //! Reads a description into a [`Package`]. Every mistake becomes a finding, so that all of them are shown at once.
 
+mod attributes;
+mod tree;
 mod values;
 
 use crate::content::Contents;
 use crate::findings::{Finding, Findings};
-use crate::format::{Architecture, Format, Stage, Version};
+use crate::format::Format;
 use crate::package::{Kind, Node, Nodes, Origin, Owner, Package, RESOURCES};
-use crate::relation::{Groups, Relation, RelationError, RelationList};
+use crate::relation::Relation;
 use crate::tables::{self, ActionTable, DirectoryTable, FileTable, PackageTable, SymlinkTable, Table, When};
 use holo_definitions::reading;
 use holo_process::words::reason;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
-use walkdir::WalkDir;
 
 /// A description to read, and what its package is made for.
 #[derive(Clone, Debug)]
@@ -127,83 +127,6 @@ impl Reader<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Adds the files of the directory `tree`, which declared files replace.
-    fn tree(&mut self, package: &Table<PackageTable>) -> io::Result<()> {
-        let Some(tree) = &package.value.tree else { return Ok(()) };
-        let line = package.line_of("tree");
-        let directory = self.source.directory.join(tree);
-        for entry in WalkDir::new(&directory).min_depth(1).sort_by_file_name() {
-            let added = entry.map_err(|error| {
-                let path = error.path().unwrap_or(&directory).display().to_string();
-                let reason = error.io_error().map_or_else(|| "a loop of symlinks".to_owned(), reason);
-                format!("read {path}: {reason}")
-            });
-            let added = match added {
-                Ok(entry) => self.tree_entry(&entry, &directory, line)?,
-                Err(text) => Err(text.into()),
-            };
-            if let Err(error) = added {
-                self.findings.error(line, format!("tree: {error}"));
-            }
-        }
-        if !directory.is_dir() && directory.exists() {
-            self.findings.error(line, format!("tree: {} is not a directory", directory.display()));
-        }
-        Ok(())
-    }
-
-    fn tree_entry(
-        &mut self,
-        entry: &walkdir::DirEntry,
-        directory: &Path,
-        line: usize,
-    ) -> io::Result<Result<(), values::ValueError>> {
-        let shown = entry.path().display().to_string();
-        let path = match entry.path().strip_prefix(directory).ok().and_then(Path::to_str) {
-            Some(path) => path.to_owned(),
-            None => return Ok(Err(format!("the name of {shown} is not UTF-8").into())),
-        };
-        if let Err(error) = values::path(&format!("/{path}")) {
-            return Ok(Err(error));
-        }
-        if self.nodes.declares(&path) {
-            return Ok(Ok(()));
-        }
-        let read = |error: &io::Error| Ok(Err(format!("read {shown}: {}", reason(error)).into()));
-        let kind = entry.file_type();
-        let (kind, mode) = if kind.is_dir() {
-            match fs::read_dir(entry.path()).map(|mut entries| entries.next().is_none()) {
-                Ok(true) => (Kind::Directory, None),
-                // A directory on the way.
-                Ok(false) => return Ok(Ok(())),
-                Err(error) => return read(&error),
-            }
-        } else if kind.is_symlink() {
-            match fs::read_link(entry.path()).map(PathBuf::into_os_string) {
-                Ok(target) => match target.to_str().map(values::symlink_target) {
-                    Some(Ok(target)) => (Kind::Symlink { target }, Some(0o777)),
-                    Some(Err(error)) => return Ok(Err(format!("the target of {shown}: {error}").into())),
-                    None => return Ok(Err(format!("the target of {shown} is not UTF-8").into())),
-                },
-                Err(error) => return read(&error),
-            }
-        } else if kind.is_file() {
-            match File::open(entry.path()) {
-                Ok(mut file) => (Kind::File { content: self.contents.add(&mut file)?, is_config: false }, None),
-                Err(error) => return read(&error),
-            }
-        } else {
-            return Ok(Err(format!("{shown} is neither a file, a directory nor a symlink").into()));
-        };
-        let mode = match (mode, entry.path().symlink_metadata()) {
-            (Some(mode), _) => mode,
-            (None, Ok(metadata)) => metadata.permissions().mode() & 0o7777,
-            (None, Err(error)) => return read(&error),
-        };
-        let node = Node { kind, mode, owner: Owner::ROOT, group: Owner::ROOT, origin: Origin::Tree(line) };
-        Ok(self.nodes.add(path, node).map_err(|error| error.to_string().into()))
     }
 
     fn files(&mut self, root: &DeTable<'_>) -> io::Result<()> {
@@ -452,88 +375,5 @@ impl Reader<'_> {
             _ => None,
         };
         (package, self.findings)
-    }
-
-    fn name(&mut self, table: &Table<PackageTable>) -> Option<String> {
-        let Some(name) = &table.value.name else {
-            table.missing("name", &mut self.findings);
-            return None;
-        };
-        let checked = self.source.format.check_name(name);
-        checked.map_err(|error| self.findings.error(table.line_of("name"), format!("name: {error}"))).ok()?;
-        Some(name.clone())
-    }
-
-    fn version(&mut self, table: &Table<PackageTable>) -> Option<Version> {
-        let PackageTable { version, alpha, beta, epoch, release, .. } = &table.value;
-        let prerelease = match (alpha, beta) {
-            (Some(_), Some(_)) => {
-                self.findings.error(table.line_of("beta"), "beta: excludes alpha; remove one of them");
-                None
-            }
-            (Some(alpha), None) => Some((Stage::Alpha, *alpha)),
-            (None, beta) => beta.map(|beta| (Stage::Beta, beta)),
-        };
-        if *release == Some(0) {
-            self.findings.error(table.line_of("release"), "release: is 0; releases are counted from 1");
-        }
-        let Some(number) = version.clone() else {
-            table.missing("version", &mut self.findings);
-            return None;
-        };
-        if let Err(error) = values::version(&number) {
-            self.findings.error(table.line_of("version"), format!("version: {error}"));
-        }
-        Some(Version { number, prerelease, epoch: epoch.unwrap_or(0), release: release.unwrap_or(1) })
-    }
-
-    fn author(&mut self, table: &Table<PackageTable>) {
-        match &table.value.author {
-            Some(author) => {
-                if let Err(error) = values::author(author) {
-                    self.findings.error(table.line_of("author"), format!("author: {error}"));
-                }
-            }
-            None if self.source.format == Format::Debian => table.missing("author", &mut self.findings),
-            None => {}
-        }
-    }
-
-    fn architecture(&mut self, table: &Table<PackageTable>) -> Option<Architecture> {
-        let Some(name) = &table.value.architecture else { return Some(Architecture::Any) };
-        let architecture = Architecture::parse(name);
-        if architecture.is_none() {
-            let names = Architecture::NAMES.iter().flat_map(|(_, names)| names.iter().copied());
-            let hint = match holo_definitions::did_you_mean(name, names.clone()) {
-                Some(hint) => hint,
-                None => format!("expected one of {}", names.collect::<Vec<_>>().join(", ")),
-            };
-            let text = format!("architecture: {name:?} is unknown, {hint}");
-            self.findings.error(table.line_of("architecture"), text);
-        }
-        architecture
-    }
-
-    fn relations(
-        &mut self,
-        table: &Table<PackageTable>,
-        key: &'static str,
-        texts: &[String],
-        groups: &mut Option<Groups>,
-    ) -> Vec<Relation> {
-        let mut list = RelationList::new(self.source.format, self.source.root);
-        for text in texts {
-            if let Err(error) = list.add(text, groups) {
-                self.findings.error(table.line_of(key), format!("{key}: {error}"));
-            }
-        }
-        let relations = list.finish();
-        if key == "provides" && self.source.format == Format::Debian {
-            for relation in relations.iter().filter(|relation| relation.constraint.is_some()) {
-                let error = RelationError::Provided(relation.name.clone());
-                self.findings.error(table.line_of(key), format!("provides: {error}"));
-            }
-        }
-        relations
     }
 }

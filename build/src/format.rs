@@ -158,7 +158,7 @@ impl Format {
 
 /// The name of a package breaks the rules of its format.
 #[derive(Debug, thiserror::Error)]
-#[error("{name:?} is not a valid name of a {} package: expected {}", format.word(), self.rule())]
+#[error("{name:?} is not a valid name for {} packages: expected {}", format.word(), self.rule())]
 pub(crate) struct NameError {
     name: String,
     format: Format,

@@ -11,6 +11,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         mistakes_in_a_tree_are_found,
         check_needs_holo_and_a_build_does_not,
         packages_without_resources_need_no_plugin,
+        adopted_changes_become_a_package,
     ]
 }
 
@@ -133,4 +134,24 @@ fn packages_without_resources_need_no_plugin() {
     let desk = desk(&format!("{BASE}[[file]]\npath = '/etc/x'\ncontent = 'x'\n"));
     let checked = desk.run(&["--check", "--format", "rpm", "p.toml"]);
     assert!(checked.success() && checked.stderr.is_empty(), "{checked}");
+}
+
+fn adopted_changes_become_a_package() {
+    let desk = desk("");
+    desk.root.write("etc/holorc", "plugin files\n");
+    desk.root.write("usr/share/holo/files/10-x/etc/conf", "one\ntwo\nthree\n");
+    desk.root.write("etc/conf", "stock\n");
+    let applied = desk.root.holo(&["apply"]);
+    assert!(applied.success(), "{applied}");
+    desk.root.write("etc/conf", "one\ntwo, changed\nthree\n");
+    let adopted = desk.root.holo(&["adopt", "/etc/conf", "--package", "web", "--output", "web.toml"]);
+    assert!(adopted.success(), "{adopted}");
+    let built = desk.run(&["--format", "pacman", "web.toml"]);
+    assert!(built.success() && built.stderr.is_empty(), "{built}");
+    assert!(!desk.root.exists("etc/holo/resources"));
+    // Installed, the package keeps the change.
+    desk.sh("tar -xf web-1.0-1-any.pkg.tar.xz --exclude '.*'");
+    let checked = desk.root.holo(&["check"]);
+    assert!(checked.success(), "{checked}");
+    assert_eq!(desk.root.read("etc/conf"), "one\ntwo, changed\nthree\n");
 }

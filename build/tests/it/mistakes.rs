@@ -49,11 +49,11 @@ fn values_of_the_package_table() {
             ("[package]\nname = 'x'\n", "1: version: is missing"),
             (
                 "[package]\nname = 'x y'\nversion = '1'\n",
-                "2: name: \"x y\" is not a valid name of a RPM package: expected letters, digits and . _ + -, beginning with a letter, a digit or _",
+                "2: name: \"x y\" is not a valid name for RPM packages: expected letters, digits and . _ + -, beginning with a letter, a digit or _",
             ),
             (
                 "[package]\nname = \"x\\ny\"\nversion = '1'\n",
-                "2: name: \"x\\ny\" is not a valid name of a RPM package: expected letters, digits and . _ + -, beginning with a letter, a digit or _",
+                "2: name: \"x\\ny\" is not a valid name for RPM packages: expected letters, digits and . _ + -, beginning with a letter, a digit or _",
             ),
             (
                 "[package]\nname = 'x'\nversion = '1.02'\n",
@@ -138,7 +138,7 @@ fn values_of_other_tables() {
         ("[[user]]\nuid = 1\n", "5: users[0] is missing required 'name' attribute".to_owned()),
         ("[[user]]\nname = 'a:b'\n", "6: name \"a:b\" of users[0] is not valid: a name must not contain blanks, colons, commas, slashes or quotes".to_owned()),
         ("[[group]]\nname = 'x'\ngid = 'x'\n", "7: gid of groups[0]: expected a whole number that is not negative, found a string".to_owned()),
-        ("[[file]]\npath = '/usr/share/holo/files/x/y'\ncontent = 'x'\n[[file]]\npath = '/usr/share/holo/a b/x'\ncontent = 'x'\n", "10: the plugin a b cannot be required: \"holo-a b\" is not a valid name of a RPM package: expected letters, digits and . _ + -, beginning with a letter, a digit or _".to_owned()),
+        ("[[file]]\npath = '/usr/share/holo/files/x/y'\ncontent = 'x'\n[[file]]\npath = '/usr/share/holo/a b/x'\ncontent = 'x'\n", "10: the plugin a b cannot be required: \"holo-a b\" is not a valid name for RPM packages: expected letters, digits and . _ + -, beginning with a letter, a digit or _".to_owned()),
     ];
     let cases: Vec<(&str, &str)> = cases.iter().map(|(added, expected)| (*added, expected.as_str())).collect();
     check(&cases, "rpm");
@@ -151,11 +151,11 @@ fn rules_of_single_formats() {
             ("[package]\nname = 'xx'\nversion = '1'\n", "1: author: is missing"),
             (
                 "[package]\nname = 'x'\nversion = '1'\nauthor = 'J <j@x>'\n",
-                "2: name: \"x\" is not a valid name of a Debian package: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
+                "2: name: \"x\" is not a valid name for Debian packages: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
             ),
             (
                 "requires = ['x_y']\n",
-                "5: requires: \"x_y\" is not a valid name of a Debian package: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
+                "5: requires: \"x_y\" is not a valid name for Debian packages: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
             ),
         ],
         "debian",
@@ -167,11 +167,11 @@ fn rules_of_single_formats() {
         &[
             (
                 "[package]\nname = '-x'\nversion = '1'\n",
-                "2: name: \"-x\" is not a valid name of a pacman package: expected a-z 0-9 @ . _ + -, not beginning with -",
+                "2: name: \"-x\" is not a valid name for pacman packages: expected a-z 0-9 @ . _ + -, not beginning with -",
             ),
             (
                 "conflicts = ['X']\n",
-                "5: conflicts: \"X\" is not a valid name of a pacman package: expected a-z 0-9 @ . _ + -, not beginning with -",
+                "5: conflicts: \"X\" is not a valid name for pacman packages: expected a-z 0-9 @ . _ + -, not beginning with -",
             ),
             (
                 "[[file]]\npath = '/.INSTALL'\ncontent = 'x'\n",
@@ -183,7 +183,7 @@ fn rules_of_single_formats() {
             ),
             (
                 "requires = ['except:X']\n",
-                "5: requires: \"X\" is not a valid name of a pacman package: expected a-z 0-9 @ . _ + -, not beginning with -",
+                "5: requires: \"X\" is not a valid name for pacman packages: expected a-z 0-9 @ . _ + -, not beginning with -",
             ),
         ],
         "pacman",
@@ -202,7 +202,7 @@ fn all_mistakes_are_reported_in_order() {
             "!! p.toml:4: mode: \"9\" is not an octal number up to 7777, such as \"0644\"",
             "!! p.toml:5: owner: expected a name or a number",
             "!! p.toml:6: author: is missing",
-            "!! p.toml:7: name: \"x y\" is not a valid name of a Debian package: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
+            "!! p.toml:7: name: \"x y\" is not a valid name for Debian packages: expected at least two of a-z 0-9 + . -, beginning with a letter or digit",
             "!! p.toml:8: version: expected a string, found 1; write it in quotes: \"1\"",
             ">> p.toml:9: relaese: unknown key, did you mean release?; it is ignored",
             "!! p.toml:10: path: is missing",
