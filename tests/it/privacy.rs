@@ -1,4 +1,4 @@
-//! State on a real system: other users can read none of it, and can still run read-only commands.
+//! State, cache directories and the lock file on a real system: other users can read none of them, and can still run read-only commands.
 
 use bstr::ByteSlice;
 use holo_testing::overlay::NEEDS;
@@ -8,6 +8,9 @@ use libtest_mimic::Trial;
 const NEEDED: &[Need] = &[NEEDS[0], NEEDS[1], Need::Program("setpriv")];
 /// The word that all private files contain.
 const SECRET: &str = "do-not-tell";
+/// Lists what the current user can read among the state, the cache directories and the lock file. A generation in use is readable for
+/// everyone who could read the originals.
+const READABLE: &str = "find /var/lib/holo /run/holo* /tmp/holo* -readable 2>/dev/null | grep -Ev \"/(inputs(/.*)?|pinned[.]json)$\" || true";
 /// Becomes the user nobody.
 const NOBODY: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups";
 
@@ -47,8 +50,8 @@ fn system() -> Overlay {
     let archive =
         "path = \"/srv/private/copy.tar\"\nurl = \"file:///srv/private/tree.tar\"\nextract_to = \"/srv/private/tree\"";
     // While state is being written and the cache is in use, another user searches for it.
-    let spy = format!("grep -rls {SECRET} /run /tmp /var/lib; true");
-    let spy = format!("[[exec]]\nname = \"spy\"\nshell = true\ncommand = \"{spy}\"\nuser = \"nobody\"\n");
+    let spy = format!("grep -rls {SECRET} /run /tmp /var/lib; {READABLE}");
+    let spy = format!("[[exec]]\nname = \"spy\"\nshell = true\ncommand = '''{spy}'''\nuser = \"nobody\"\n");
     system.script("/usr/share/holo/files/10-ours/srv/private/overlay.holoscript", "#!/bin/sh\nsed s/before/after/\n");
     system
         .resource("files/10-ours/etc/motd", "ours\n")
@@ -71,11 +74,15 @@ fn is_private(system: &Overlay) {
         assert!(copies.contains(copy), "{copy}: {copies}");
     }
     assert_eq!(system.must(&format!("{NOBODY} sh -c '{search}'")), "");
-    // A generation in use is readable for everyone who could read the originals.
-    let others = format!(
-        "{NOBODY} find /var/lib/holo -type f -readable 2>/dev/null | grep -Ev '/(inputs/.*|pinned.json)$' || true"
-    );
-    assert_eq!(system.must(&others), "");
+    assert_eq!(readable(system), "");
+}
+
+/// Returns the paths that the user nobody can read among the state, the cache directories and the lock file.
+fn readable(system: &Overlay) -> String {
+    // This user cannot expand the patterns.
+    let paths = system.must("ls -d /var/lib/holo/* /var/lib/holo/.[a-z]* /run/holo* /tmp/holo* 2>/dev/null || true");
+    let paths = paths.to_string().replace('\n', " ");
+    system.must(&format!("{NOBODY} sh -c '{}'", READABLE.replace("/tmp/holo*", &paths))).to_string()
 }
 
 fn modes(system: &Overlay) -> String {
@@ -150,6 +157,8 @@ fn lock_of_a_killed_apply() {
     );
     assert!(!system.run("holo", &["apply"]).success());
     assert_eq!(system.must("stat -c %a /run/holo.pid"), "600\n");
+    assert!(system.must("ls -d /tmp/holo*").contains_str("/tmp/holo"), "the cache directory of the killed run is left");
+    assert_eq!(readable(&system), "");
     assert!(!system.sh(&format!("{NOBODY} flock -s /run/holo.pid true")).success());
     // Version 3 leaves a file that everyone can read.
     system.must("chmod 644 /run/holo.pid; rm /usr/share/holo/exec/spy.toml");
