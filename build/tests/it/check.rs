@@ -1,18 +1,21 @@
 //! `--check`: mistakes in the resource files of a package.
 
 use crate::support::{BASE, Desk};
-use holo_testing::{ScratchRoot, binaries, trials};
+use holo_testing::{Need, ScratchRoot, binaries, trial_of, trials};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![
+    let mut trials = trials![
         valid_resources_pass_and_are_built,
         mistakes_are_found_with_their_lines,
         mistakes_in_a_tree_are_found,
         check_needs_holo_and_a_build_does_not,
         packages_without_resources_need_no_plugin,
-        adopted_changes_become_a_package,
-    ]
+    ];
+    // tar calls it.
+    let needs = [Need::Program("xz")];
+    trials.push(trial_of("adopted_changes_become_a_package", &needs, adopted_changes_become_a_package));
+    trials
 }
 
 /// A desk with the built holo and its plugins in `PATH`.

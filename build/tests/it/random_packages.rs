@@ -10,7 +10,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     let need = |program| [Need::Program(program)];
     vec![
         trial_of("debian_packages_are_read_back", &need("dpkg-deb"), debian_packages_are_read_back),
-        trial_of("pacman_packages_are_read_back", &need("pacman"), pacman_packages_are_read_back),
+        trial_of(
+            "pacman_packages_are_read_back",
+            &["pacman", "tar", "xz"].map(Need::Program),
+            pacman_packages_are_read_back,
+        ),
         trial_of("rpm_packages_are_read_back", &need("rpm"), rpm_packages_are_read_back),
     ]
 }
