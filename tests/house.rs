@@ -61,17 +61,18 @@ fn dependencies_point_one_way() {
         ])
     );
     assert_eq!(depends_on("crates/holo-protocol/Cargo.toml"), set(&[]));
-    assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process"]));
+    assert_eq!(depends_on("crates/holo-testing/Cargo.toml"), set(&["holo-process", "holo-state"]));
     assert_eq!(depends_on("crates/holo-process/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-system/Cargo.toml"), set(&["holo-process"]));
     assert_eq!(depends_on("crates/holo-definitions/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-facts/Cargo.toml"), set(&["holo-definitions", "holo-process", "holo-system"]));
-    assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol"]));
+    assert_eq!(depends_on("crates/holo-change/Cargo.toml"), set(&["holo-protocol", "holo-state"]));
     assert_eq!(depends_on("crates/holo-events/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-schedule/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-state/Cargo.toml"), set(&["holo-protocol"]));
     assert_eq!(depends_on("crates/holo-index/Cargo.toml"), set(&[]));
     assert_eq!(depends_on("crates/holo-diff/Cargo.toml"), set(&["holo-index"]));
+    assert_eq!(depends_on("secret/Cargo.toml"), set(&["holo-process", "holo-system"]));
     let agent = depends_on("agent/Cargo.toml");
     assert_eq!(
         agent,
