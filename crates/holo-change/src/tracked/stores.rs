@@ -1,4 +1,4 @@
-//! The stores with the plugins' records of paths, each in the state directory of its plugin.
+//! The plugins' records of paths, in the state database, and the files that belong to them, in state directories.
 
 use super::contents::{Contents, Digest};
 use super::directories::OwnDirectories;
