@@ -347,9 +347,10 @@ const MANY_OF: [Many; 4] = [
         before: many_declared,
         moments: &[
             ("fchmod", &[60, 120]),
-            ("linkat", &[1, 20]),
+            ("pwrite64", &[1, 60, 300]),
+            ("fdatasync", &[1, 2, 3]),
             ("renameat", &[60, 130, 200]),
-            ("syncfs", &[1, 2, 3, 4, 5, 6]),
+            ("syncfs", &[1, 2, 3]),
         ],
     },
     Many {
@@ -359,8 +360,9 @@ const MANY_OF: [Many; 4] = [
         moments: &[
             ("fchmod", &[60, 110]),
             ("renameat", &[60, 110]),
-            ("unlinkat", &[60, 110]),
-            ("syncfs", &[1, 2, 3, 4, 5]),
+            ("pwrite64", &[1, 60, 120]),
+            ("fdatasync", &[1, 2]),
+            ("syncfs", &[1, 2, 3]),
         ],
     },
 ];

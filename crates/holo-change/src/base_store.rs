@@ -133,13 +133,15 @@ impl BaseStore {
         Ok(all)
     }
 
-    /// Returns all records except unreadable ones.
-    pub(crate) fn all_readable<T: DeserializeOwned>(&self) -> Vec<Remembered<T>> {
+    /// Returns all records except invalid ones.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub(crate) fn all_valid<T: DeserializeOwned>(&self) -> Result<Vec<Remembered<T>>> {
         let mut all = Vec::new();
         let add = |_: &str, text: &str| all.extend(serde_json::from_str(text).ok());
-        // Callers that cannot do without the records have read them before.
-        let _ = self.database.lock().each_record(&self.store, "", add);
-        all
+        self.database.lock().each_record(&self.store, "", add).map_err(PathError::of_state)?;
+        Ok(all)
     }
 
     /// Returns the IDs of all records.
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(all.keys().collect::<Vec<_>>(), ["a:b"]);
         let problem = &unreadable.0[0];
         assert!(problem.contains("state.db, record c:d of x: invalid type"), "{problem}");
-        assert_eq!(store.all_readable::<u32>().len(), 1);
+        assert_eq!(store.all_valid::<u32>().unwrap().len(), 1);
         assert!(store.recall::<u32>("c:d").is_err() && store.text("c:d").unwrap().is_some());
     }
 

@@ -148,9 +148,13 @@ impl TreeStore {
         Ok(Taken::read(&self.plugin)?.from(id).to_vec())
     }
 
-    fn held(&self) -> Rc<Held> {
-        let read = || Rc::new(Held::read(&self.locations, &self.plugin, &CanonicalPaths::new(&self.root), None));
-        Rc::clone(self.held.borrow_mut().get_or_insert_with(read))
+    fn held(&self) -> Result<Rc<Held>> {
+        if let Some(held) = &*self.held.borrow() {
+            return Ok(Rc::clone(held));
+        }
+        let held = Rc::new(Held::read(&self.locations, &self.plugin, &CanonicalPaths::new(&self.root), None)?);
+        *self.held.borrow_mut() = Some(Rc::clone(&held));
+        Ok(held)
     }
 
     /// Drops cached data that other processes may have changed: directories, and held paths.

@@ -30,7 +30,7 @@ impl Plugin for Ansible {
             ids.iter().for_each(|id| drop(definitions.refuse(id, &[])));
         }
         let table = Arc::new(tables.valid.remove("").map(|(table, _)| table).unwrap_or_default());
-        let mut kept = records(host, output);
+        let mut kept = records(host, output)?;
         let no_log = NoLog::read(host);
         let mut tasks = Vec::new();
         for (id, defined) in std::mem::take(&mut definitions.valid) {
@@ -115,10 +115,10 @@ impl Ansible {
 }
 
 /// Reads the records of tasks; errors are reported.
-fn records(host: &Host, output: &mut Output<'_>) -> BTreeMap<String, Remembered<Record>> {
+fn records(host: &Host, output: &mut Output<'_>) -> Result<BTreeMap<String, Remembered<Record>>, ScanError> {
     let records = BaseStore::open(host.locations()).all(output);
-    records.unwrap_or_else(|error| {
+    records.map_err(|error| {
         output.error(error.to_string());
-        BTreeMap::new()
+        ScanError
     })
 }

@@ -37,7 +37,10 @@ impl Plugin for Archives {
                 known.extend(all.keys().cloned());
                 orphans.extend(all.into_iter().filter(|(id, _)| definitions.is_orphan(id)));
             }
-            Err(error) => output.error(error.to_string()),
+            Err(error) => {
+                output.error(error.to_string());
+                return Err(ScanError);
+            }
         }
         let mut inventory = Inventory { orphans, defined: Vec::new() };
         if let Ok(root) = Tree::open(host.root()) {

@@ -247,7 +247,7 @@ impl Removal<'_> {
         let (path, trees) = (self.canonical()?, &self.store.trees);
         Ok(self.store.owners_below(self.id, &path)?.has(&path)?
             || trees.taken_from(self.id)?.contains(&path)
-            || trees.rival(&path, &self.store.claims()).is_some())
+            || trees.rival(&path, &self.store.claims())?.is_some())
     }
 
     fn canonical(&self) -> Result<PathBuf, PathError> {

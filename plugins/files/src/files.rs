@@ -82,7 +82,7 @@ impl Files {
     }
 
     /// Reads the definition files and the records.
-    fn read(&self, host: &Host, limit: Option<ScanLimit<'_>>, output: &mut Output<'_>) -> Read {
+    fn read(&self, host: &Host, limit: Option<ScanLimit<'_>>, output: &mut Output<'_>) -> Result<Read, ScanError> {
         Read::new(host, &ScannedFiles::new(host, limit, &self.known_files), output)
     }
 }
@@ -97,7 +97,7 @@ impl Plugin for Files {
 
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<ManagedFile>, ScanError> {
         let overlays = overlay::scan::all(host, output)?;
-        let read = self.read(host, None, output);
+        let read = self.read(host, None, output)?;
         let edited = read.edits.kept();
         let files = read.into_entities(host, overlays, output);
         self.found(host, (&files, edited), None, output);
@@ -110,7 +110,7 @@ impl Plugin for Files {
         limit: ScanLimit<'_>,
         output: &mut Output<'_>,
     ) -> Result<Vec<ManagedFile>, ScanError> {
-        let read = self.read(host, Some(limit), output);
+        let read = self.read(host, Some(limit), output)?;
         // A declared path may refer to the same file as any overlay.
         let overlays = match limit {
             ScanLimit::Ids(ids) if read.declared.is_empty() && read.edits.is_empty() => {
@@ -129,7 +129,7 @@ impl Plugin for Files {
     }
 
     fn find(&self, host: &Host, id: &BStr, output: &mut Output<'_>) -> Result<Option<ManagedFile>, ScanError> {
-        let read = self.read(host, None, output);
+        let read = self.read(host, None, output)?;
         let overlays = match read.edits.is_empty() {
             true => overlay::scan::one(host, id, output)?.into_iter().collect(),
             false => overlay::scan::all(host, output)?,
@@ -141,7 +141,8 @@ impl Plugin for Files {
     fn find_again(&self, host: &Host, ids: &[BString], output: &mut Output<'_>) -> Vec<ManagedFile> {
         // Unlike a scan, this must not count files again.
         let overlays = overlay::scan::some(host, ids, output).unwrap_or_default();
-        let mut found = self.read(host, None, output).into_entities(host, overlays, output);
+        let Ok(read) = self.read(host, None, output) else { return Vec::new() };
+        let mut found = read.into_entities(host, overlays, output);
         found.retain(|file| ids.contains(&file.report().id));
         found
     }

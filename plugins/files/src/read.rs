@@ -9,7 +9,7 @@ use crate::paths::Paths;
 use crate::sidecars;
 use bstr::ByteSlice;
 use holo_plugin::definitions::{self, Definitions};
-use holo_plugin::{Entity, Host, Output};
+use holo_plugin::{Entity, Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -22,11 +22,11 @@ pub(crate) struct Read {
 
 impl Read {
     /// Reads the definition files. Prints errors.
-    pub(crate) fn new(host: &Host, known: &ScannedFiles<'_>, output: &mut Output<'_>) -> Read {
+    pub(crate) fn new(host: &Host, known: &ScannedFiles<'_>, output: &mut Output<'_>) -> Result<Read, ScanError> {
         let (declared, (overlays, edits)): (_, (_, EditTables)) =
             definitions::read_some_of_several(host, known, output);
-        let declared = declared::DeclaredScan::new(declared, host, output);
-        Read { declared, overlays, edits: edits::Found::new(edits, host, output) }
+        let declared = declared::DeclaredScan::new(declared, host, output)?;
+        Ok(Read { declared, overlays, edits: edits::Found::new(edits, host, output)? })
     }
 
     /// Creates the entities of overlays with their sidecars, of declared files, and of edits.

@@ -37,7 +37,7 @@ impl Plugin for Packages {
     fn scan(&self, host: &Host, output: &mut Output<'_>) -> Result<Vec<Self::Entity>, ScanError> {
         let (definitions, (repositories, ())): (Definitions<Package>, (Definitions<Repository>, ())) =
             definitions::read_several(host, output);
-        let repositories = repositories::scan(host, repositories, output);
+        let repositories = repositories::scan(host, repositories, output)?;
         let memory = BaseStore::open(host.locations());
         let own = own_provider(host);
         let kept = host.kept();

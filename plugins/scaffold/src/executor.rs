@@ -176,7 +176,7 @@ impl<'a> Executor<'a> {
         work.check_claims(self)?;
         let mut remembered = known.unwrap_or_else(|| Remembered::new(&work.entity.to_report(), Record::default()));
         self.tracker.rename_to_canonical(remembered.base.tracks_mut());
-        let held = self.tracker.held_below(&work.target, &work.shared.claims(self.host).all);
+        let held = self.tracker.held_below(&work.target, &work.shared.claims(self.host).all)?;
         let takes_over = self.tracker.adopt(&mut remembered, work.paths().chain(held))?;
         work.check_edits(remembered.base.tracks(), self)?;
         Ok(Remembrance { remembered, takes_over })

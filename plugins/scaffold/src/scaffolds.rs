@@ -15,7 +15,7 @@ use holo_plugin::{
     Host, Job, Output, Plugin, ScanError, SetAnswers, Silence, Verdict, apply_concurrently, check_concurrently,
 };
 use serde::de::IgnoredAny;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The `scaffold` plugin.
@@ -33,13 +33,10 @@ impl Plugin for Scaffolds {
         let definitions = definitions::read::<ScaffoldDefinition>(host, output);
         let store = BaseStore::open(host.locations());
         // For defined scaffolds, the record of each path is read when the scaffold is processed.
-        let known = match store.all::<IgnoredAny>(output) {
-            Ok(known) => known,
-            Err(error) => {
-                output.error(error.to_string());
-                BTreeMap::new()
-            }
-        };
+        let known = store.all::<IgnoredAny>(output).map_err(|error| {
+            output.error(error.to_string());
+            ScanError
+        })?;
         let target = |id: &String| id.strip_prefix(PREFIX).map(PathBuf::from);
         // Scaffolds whose definition is invalid keep their files.
         let living = definitions.valid.keys().chain(known.keys().filter(|id| !definitions.is_orphan(id)));

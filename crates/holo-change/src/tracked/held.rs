@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 /// The paths that entities hold, read on first use.
 #[derive(Clone, Debug, Default)]
 pub struct HeldPaths {
-    read: Arc<OnceLock<Held>>,
+    read: Arc<OnceLock<Result<Held>>>,
     /// The only entity of our plugin that uses them, if any. Its own paths need not be read.
     asking: Option<Arc<str>>,
 }
@@ -32,8 +32,9 @@ impl HeldPaths {
         HeldPaths { asking: Some(id.into()), ..HeldPaths::default() }
     }
 
-    pub(super) fn get(&self, locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> &Held {
-        self.read.get_or_init(|| Held::read(locations, own, canonical, self.asking.as_deref()))
+    pub(super) fn get(&self, locations: &Locations, own: &PluginStore, canonical: &CanonicalPaths) -> Result<&Held> {
+        let read = self.read.get_or_init(|| Held::read(locations, own, canonical, self.asking.as_deref()));
+        read.as_ref().map_err(Clone::clone)
     }
 }
 
@@ -80,7 +81,7 @@ impl Held {
         own: &PluginStore,
         canonical: &CanonicalPaths,
         except: Option<&str>,
-    ) -> Held {
+    ) -> Result<Held> {
         let mut held = Held::default();
         let mut stores = vec![own.clone()];
         stores.extend(own.others());
@@ -90,14 +91,14 @@ impl Held {
             if let (Some(ids), Some(except), true) = (&mut ids, except, store.plugin == own.plugin) {
                 ids.remove(except);
             }
-            for (id, record) in store.records_of(ids.as_ref()) {
+            for (id, record) in store.records_of(ids.as_ref())? {
                 match record {
                     PathRecord::Tracks(tracks) => held.add_tracks(&store, &id, &tracks, canonical),
                     PathRecord::Trees(record) => held.add_trees(&store, &id, record),
                 }
             }
         }
-        held
+        Ok(held)
     }
 
     fn add_tracks(&mut self, store: &PluginStore, id: &str, tracks: &Tracks, canonical: &CanonicalPaths) {
@@ -241,7 +242,7 @@ impl Taken {
             if !store.has_takeovers()? {
                 continue;
             }
-            for (id, theirs) in store.records() {
+            for (id, theirs) in store.records()? {
                 let origins = theirs.0.values().filter_map(|track| track.taken_from.as_ref());
                 for origin in origins.filter(|origin| origin.plugin == own.plugin && origin.id != id) {
                     taken.0.entry(origin.id.clone()).or_default().push(origin.path());

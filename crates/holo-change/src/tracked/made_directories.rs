@@ -78,7 +78,7 @@ impl MadeDirectories {
             Some(among) => among.iter().filter(|path| self.contains(path)).cloned().collect(),
             None => self.own.iter().collect(),
         };
-        let listed = self.listed(&candidates);
+        let listed = self.listed(&candidates)?;
         let mut gone = BTreeSet::new();
         for path in candidates.iter().rev().filter(|path| !listed.contains(*path)) {
             // If a parent was replaced by a symlink, the path leads elsewhere.
@@ -120,14 +120,14 @@ impl MadeDirectories {
     }
 
     /// Returns those of these directories that are in manifests of entities. Unreadable manifests are ignored.
-    fn listed(&self, among: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    fn listed(&self, among: &BTreeSet<PathBuf>) -> Result<BTreeSet<PathBuf>> {
         let mut listed = BTreeSet::new();
         if among.is_empty() {
-            return listed;
+            return Ok(listed);
         }
         let stores = self.others.iter().map(|(store, _)| store).chain([&self.store]);
         for store in stores.filter(|store| store.has_trees()) {
-            for (id, tree) in store.trees() {
+            for (id, tree) in store.trees()? {
                 let in_tree = |path: &&PathBuf| path.starts_with(&tree);
                 if !among.iter().any(|path| in_tree(&path)) {
                     continue;
@@ -141,6 +141,6 @@ impl MadeDirectories {
                 listed.extend(among.iter().filter(in_tree).filter(is_listed).cloned());
             }
         }
-        listed
+        Ok(listed)
     }
 }

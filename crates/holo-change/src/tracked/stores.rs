@@ -192,14 +192,14 @@ impl PluginStore {
     }
 
     /// Returns the trees of all entities.
-    pub(crate) fn trees(&self) -> Vec<(String, PathBuf)> {
+    pub(crate) fn trees(&self) -> Result<Vec<(String, PathBuf)>> {
         let mut trees = Vec::new();
-        for (id, record) in self.records_of(None) {
+        for (id, record) in self.records_of(None)? {
             if let PathRecord::Trees(record) = record {
                 trees.extend(record.trees.into_iter().map(|tree| (id.clone(), tree)));
             }
         }
-        trees
+        Ok(trees)
     }
 
     /// Returns the path of the manifest of an entity's tree.
@@ -233,30 +233,32 @@ impl PluginStore {
         if are_pending { Ok(()) } else { self.place(TAKEOVERS).remove() }
     }
 
-    /// Returns the records of these entities, or of all. Unreadable ones are omitted.
-    fn values_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<Remembered<Value>> {
-        match ids {
-            Some(ids) => ids.iter().filter_map(|id| self.bases.recall(id).ok()?).collect(),
-            None => self.bases.all_readable(),
+    /// Returns the records of these entities, or of all. Invalid ones are omitted.
+    fn values_of(&self, ids: Option<&BTreeSet<String>>) -> Result<Vec<Remembered<Value>>> {
+        let Some(ids) = ids else { return self.bases.all_valid() };
+        let mut values = Vec::new();
+        for id in ids {
+            values.extend(self.bases.text(id)?.and_then(|text| serde_json::from_str(&text).ok()));
         }
+        Ok(values)
     }
 
     /// Returns the records of paths of these entities, or of all.
-    pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Vec<(String, PathRecord)> {
+    pub(super) fn records_of(&self, ids: Option<&BTreeSet<String>>) -> Result<Vec<(String, PathRecord)>> {
         let paths = |known: Remembered<Value>| {
             let trees = trees_of(&known.base).map(PathRecord::Trees);
             Some((known.id, trees.or_else(|| into_tracks(known.base).map(PathRecord::Tracks))?))
         };
-        self.values_of(ids).into_iter().filter_map(paths).collect()
+        Ok(self.values_of(ids)?.into_iter().filter_map(paths).collect())
     }
 
     /// Returns all records with tracks.
-    pub(super) fn records(&self) -> Vec<(String, Tracks)> {
+    pub(super) fn records(&self) -> Result<Vec<(String, Tracks)>> {
         let tracks = |(id, record)| match record {
             PathRecord::Tracks(tracks) => Some((id, tracks)),
             PathRecord::Trees(_) => None,
         };
-        self.records_of(None).into_iter().filter_map(tracks).collect()
+        Ok(self.records_of(None)?.into_iter().filter_map(tracks).collect())
     }
 
     /// Returns the manifests of an entity by directory. Unreadable ones are omitted.
@@ -339,7 +341,7 @@ impl PluginStore {
 
     /// Removes data that is no longer needed, for a plugin that may not run again.
     pub(crate) fn tidy(&self) -> Result<()> {
-        let records = self.records();
+        let records = self.records()?;
         if records.is_empty() {
             self.contents().keep_only(&BTreeSet::new())?;
             self.place(UNTIDY).remove()?;

@@ -51,7 +51,7 @@ impl Tracker {
             if tracks.get(&path).is_some() {
                 continue;
             }
-            let Some(held) = self.held().find(&path, &self.own.plugin, &id) else { continue };
+            let Some(held) = self.held()?.find(&path, &self.own.plugin, &id) else { continue };
             if !from.contains(&held.origin.id) {
                 from.push(held.origin.id.clone());
             }
@@ -63,18 +63,22 @@ impl Tracker {
     }
 
     /// Returns the claim of another entity to a path that it holds. Such a path cannot be taken over.
-    #[must_use]
-    pub fn rival<'c>(&self, path: &Path, id: &str, claims: &'c Claims) -> Option<&'c Claim> {
-        self.held().find(path, &self.own.plugin, id)?.claim(path, claims)
+    ///
+    /// # Errors
+    /// If the records cannot be read.
+    pub fn rival<'c>(&self, path: &Path, id: &str, claims: &'c Claims) -> Result<Option<&'c Claim>> {
+        Ok(self.held()?.find(path, &self.own.plugin, id).and_then(|held| held.claim(path, claims)))
     }
 
     /// Returns the paths below a directory whose entities are no longer defined, or have other paths now.
-    #[must_use]
-    pub fn held_below(&self, directory: &Path, claims: &Claims) -> Vec<PathBuf> {
-        self.held().free_below(directory, claims)
+    ///
+    /// # Errors
+    /// If the records cannot be read.
+    pub fn held_below(&self, directory: &Path, claims: &Claims) -> Result<Vec<PathBuf>> {
+        Ok(self.held()?.free_below(directory, claims))
     }
 
-    fn held(&self) -> &Held {
+    fn held(&self) -> Result<&Held> {
         self.held.get(&self.locations, &self.own, &self.canonical)
     }
 

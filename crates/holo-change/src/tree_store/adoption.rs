@@ -20,9 +20,11 @@ pub struct Adoption {
 
 impl TreeStore {
     /// Returns the claim of an entity of another plugin to a path that it holds.
-    #[must_use]
-    pub fn rival<'c>(&self, path: &Path, claims: &'c Claims) -> Option<&'c Claim> {
-        self.held().find_of_others(path, &self.plugin.plugin)?.claim(path, claims)
+    ///
+    /// # Errors
+    /// If the records cannot be read.
+    pub fn rival<'c>(&self, path: &Path, claims: &'c Claims) -> Result<Option<&'c Claim>> {
+        Ok(self.held()?.find_of_others(path, &self.plugin.plugin).and_then(|held| held.claim(path, claims)))
     }
 
     /// Returns the takeover of a canonical path by an entity, next to its trees or in one; `None` if no other entity
@@ -31,7 +33,7 @@ impl TreeStore {
     /// # Errors
     /// If the path or its base cannot be read.
     pub fn adoption(&self, id: &str, path: &Path, is_beside: bool) -> std::result::Result<Option<Adoption>, Unmanaged> {
-        let held = self.held();
+        let held = self.held()?;
         let Some(held) = held.find_for_tree(path, &self.plugin.plugin, id, is_beside) else { return Ok(None) };
         let current = State::of(&self.overlays.base(path).unwrap_or_else(|| self.root.place(path)))?;
         let track = held.track(&self.plugin, Some(current.clone()))?;

@@ -91,10 +91,10 @@ impl Plan {
             let (path, None, Some(states)) = row? else { continue };
             let full = location.full(&path);
             // A killed run may have started to take over the path from an entity that is now defined again.
-            let was_given_back = || is_unfinished && location.store.rival(&full, claims).is_some();
+            let was_given_back = is_unfinished && location.store.rival(&full, claims)?.is_some();
             if location.is_overlaid(&path) {
                 planning.plan_waiting(&path, &states)?;
-            } else if !owners.has(&full)? && !was_given_back() {
+            } else if !owners.has(&full)? && !was_given_back {
                 planning.plan_gone(&path, &states)?;
             }
         }
@@ -125,8 +125,8 @@ fn reject_conflicts(
     for row in wanted.iter() {
         let (path, entry) = row?;
         let path = location.full(&path);
-        let rival = || location.store.rival(&path, claims).filter(|_| !entry.is_directory());
-        let claimed = || claims.conflict(&path, entry.is_directory()).or_else(rival).map(Claim::shown);
+        let rival = location.store.rival(&path, claims)?.filter(|_| !entry.is_directory());
+        let claimed = || claims.conflict(&path, entry.is_directory()).or(rival).map(Claim::shown);
         let Some(other) = owners.conflict(&path, entry.is_directory())?.or_else(claimed) else { continue };
         match conflict {
             None => conflict = Some((path, other)),

@@ -11,7 +11,7 @@ use holo_change::tracked::{State, Tracker, Tracks};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::Definitions;
 use holo_plugin::index::Table;
-use holo_plugin::{Entity, EntityReport, Host, Output};
+use holo_plugin::{Entity, EntityReport, Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
@@ -40,7 +40,11 @@ pub(crate) struct Files {
 
 impl DeclaredScan {
     /// Reads the records of all declared files; in a limited scan, only those of orphans.
-    pub(crate) fn new(definitions: Definitions<FileDefinition>, host: &Host, output: &mut Output<'_>) -> DeclaredScan {
+    pub(crate) fn new(
+        definitions: Definitions<FileDefinition>,
+        host: &Host,
+        output: &mut Output<'_>,
+    ) -> Result<DeclaredScan, ScanError> {
         let store = Tracker::records(host.locations());
         let read = match definitions.is_whole() {
             true => store.all(output),
@@ -50,11 +54,12 @@ impl DeclaredScan {
                 orphans.filter_map(Result::transpose).collect()
             }),
         };
-        let records = read.unwrap_or_else(|error| {
+        // Without its record, a managed file would be taken for an original one.
+        let records = read.map_err(|error| {
             output.error(error.to_string());
-            BTreeMap::new()
-        });
-        DeclaredScan { definitions, records }
+            ScanError
+        })?;
+        Ok(DeclaredScan { definitions, records })
     }
 
     /// Returns the locations of declarations by entity ID.

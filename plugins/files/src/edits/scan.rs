@@ -8,7 +8,7 @@ use super::record::FileRecord;
 use holo_change::claims::Layers;
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{Common, Defined, Definitions, Location};
-use holo_plugin::{EntityReport, Host, Output};
+use holo_plugin::{EntityReport, Host, Output, ScanError};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -48,14 +48,11 @@ pub(crate) struct FoundEdit {
 }
 
 impl Found {
-    pub(crate) fn new(tables: EditTables, host: &Host, output: &mut Output<'_>) -> Found {
-        let records = match super::record::Records::open(host).all(output) {
-            Ok(records) => records,
-            Err(error) => {
-                output.error(error.to_string());
-                Vec::new()
-            }
-        };
+    pub(crate) fn new(tables: EditTables, host: &Host, output: &mut Output<'_>) -> Result<Found, ScanError> {
+        let records = super::record::Records::open(host).all(output).map_err(|error| {
+            output.error(error.to_string());
+            ScanError
+        })?;
         let (lines, (blocks, (inis, ()))) = tables;
         let is_orphan = |id: &str| lines.is_orphan(id) && blocks.is_orphan(id) && inis.is_orphan(id);
         let (mut orphans, mut made_in, mut kept) = (Vec::new(), BTreeMap::new(), Layers::new());
@@ -75,7 +72,7 @@ impl Found {
         let defined = as_edits(lines, EditDefinition::Line)
             .chain(as_edits(blocks, EditDefinition::Block))
             .chain(as_edits(inis, EditDefinition::Ini));
-        Found { defined: defined.collect(), orphans, made_in, secret, in_place, kept }
+        Ok(Found { defined: defined.collect(), orphans, made_in, secret, in_place, kept })
     }
 
     /// Returns the files with recorded edits that are still defined.

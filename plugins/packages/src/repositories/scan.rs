@@ -11,8 +11,8 @@ use holo_change::base_store::BaseStore;
 use holo_change::claims::{self, Claim};
 use holo_plugin::declared::Declared;
 use holo_plugin::definitions::{self, Definition, Definitions};
-use holo_plugin::{Host, Output};
-use std::collections::{BTreeMap, BTreeSet};
+use holo_plugin::{Host, Output, ScanError};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,12 +38,16 @@ impl Repositories {
 }
 
 /// Creates entities from definitions and records.
-pub(crate) fn scan(host: &Host, mut defined: Definitions<Repository>, output: &mut Output<'_>) -> Repositories {
+pub(crate) fn scan(
+    host: &Host,
+    mut defined: Definitions<Repository>,
+    output: &mut Output<'_>,
+) -> Result<Repositories, ScanError> {
     let records = BaseStore::open(host.locations());
-    let records = records.all_of::<Record>(&format!("{}:", Repository::TABLE), output).unwrap_or_else(|error| {
+    let records = records.all_of::<Record>(&format!("{}:", Repository::TABLE), output).map_err(|error| {
         output.error(error.to_string());
-        BTreeMap::new()
-    });
+        ScanError
+    })?;
     let mut all = Vec::new();
     let mut refused = Vec::new();
     for (id, one) in &defined.valid {
@@ -96,7 +100,7 @@ pub(crate) fn scan(host: &Host, mut defined: Definitions<Repository>, output: &m
         }));
     }
     publish(host, &all, &holders, output);
-    Repositories { all: all.into_iter().map(Arc::new).collect() }
+    Ok(Repositories { all: all.into_iter().map(Arc::new).collect() })
 }
 
 fn orphan_provider(record: &Record) -> Result<&'static dyn PackageProvider, ProviderError> {

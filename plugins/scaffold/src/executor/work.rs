@@ -70,9 +70,9 @@ impl<'a> Work<'a> {
         for path in self.paths() {
             // The files that another entity creates in a tree are only known after they have been created.
             let claims = self.shared.claims(executor.host);
-            let rival = || executor.tracker.rival(&path, &self.entity.id(), &claims.all);
+            let rival = executor.tracker.rival(&path, &self.entity.id(), &claims.all)?;
             let other = claims.paths.conflict(&path, false);
-            if let Some(other) = other.or_else(|| rival().filter(|rival| rival.is_tree)) {
+            if let Some(other) = other.or(rival.filter(|rival| rival.is_tree)) {
                 let shown = executor.host.below_root(&path);
                 let problem = format!(
                     "{} is made by {}, and ruled by {}; one of both has to go",

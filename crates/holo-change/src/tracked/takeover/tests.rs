@@ -103,7 +103,11 @@ impl Run {
     }
 
     fn holder(&self, path: &str, id: &str) -> Option<String> {
-        self.tracker.held().find(Path::new(path), &self.tracker.own.plugin, id).map(|held| held.origin.id.clone())
+        self.tracker
+            .held()
+            .unwrap()
+            .find(Path::new(path), &self.tracker.own.plugin, id)
+            .map(|held| held.origin.id.clone())
     }
 
     fn paths(&self, id: &str) -> Vec<String> {
@@ -208,7 +212,7 @@ fn whoever_holds_a_path_is_found() {
     assert_eq!(run.holder("/d/x", "a:one"), None);
     assert_eq!(run.holder("/d/y", "a:two").as_deref(), Some("a:two"), "that of another plugin is another entity");
     assert_eq!(run.holder("/d", "a:two"), None);
-    let below = |claims: &[Claim]| run.tracker.held_below(Path::new("/d"), &claims.iter().cloned().collect());
+    let below = |claims: &[Claim]| run.tracker.held_below(Path::new("/d"), &claims.iter().cloned().collect()).unwrap();
     let claim = |id: &str, path: &str| Claim::new(id, Path::new(path), &[]);
     assert_eq!(below(&[]), [Path::new("/d/x"), Path::new("/d/y")]);
     assert_eq!(below(&[claim("a:one", "/d/x")]), [Path::new("/d/y")]);
