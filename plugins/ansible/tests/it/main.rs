@@ -1,11 +1,6 @@
 //! Integration tests of the plugin `ansible`: one module per topic.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says by panicking what is wrong"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod ansible;
 mod controller;
