@@ -130,6 +130,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     }
 
     fn intend(&self, changes: &[&EntityChange<T>]) -> Result<()> {
+        self.tracker.contents.flush()?;
         self.tracker.bases.keep_all(changes.iter().map(|change| &change.remembered))
     }
 

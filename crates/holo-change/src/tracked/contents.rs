@@ -7,7 +7,7 @@ use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree, remove_all};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,9 @@ const TEMPORARY: &str = ".new";
 const FOLDER_MODE: u32 = 0o700;
 /// The maximum size of a content in the state database. Larger ones are files.
 const SMALL: usize = 1 << 20;
+/// The size of contents that are written to the database in one transaction, because a transaction takes longer than
+/// writing most files.
+const BATCH: usize = 4 << 20;
 
 /// The key of a content: its SHA-256, as hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -134,12 +137,27 @@ pub struct Contents {
     folder: PathBuf,
     /// True if the directory is known to exist.
     has_folder: Arc<Mutex<bool>>,
+    /// Contents that are not written to the database yet.
+    pending: Arc<Mutex<Pending>>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    blobs: BTreeMap<Digest, Vec<u8>>,
+    size: usize,
 }
 
 impl Contents {
     pub(super) fn new(database: &SharedDatabase, store: &str, tree: &Arc<Tree>, folder: PathBuf) -> Contents {
         let (database, store) = (database.clone(), store.to_owned());
-        Contents { database, store, tree: Arc::clone(tree), folder, has_folder: Arc::default() }
+        Contents {
+            database,
+            store,
+            tree: Arc::clone(tree),
+            folder,
+            has_folder: Arc::default(),
+            pending: Arc::default(),
+        }
     }
 
     /// Returns the contents for a tree that was opened again.
@@ -158,6 +176,7 @@ impl Contents {
     pub fn keep(&self, place: &PathHandle) -> Result<Digest> {
         let (digest, staged) = self.stage(&mut place.open()?, &place.shown())?;
         keep_all(staged)?;
+        self.flush()?;
         Ok(digest)
     }
 
@@ -166,21 +185,39 @@ impl Contents {
     /// # Errors
     /// If a content cannot be written.
     pub fn keep_many<'b>(&self, all: impl IntoIterator<Item = &'b [u8]>) -> Result<()> {
-        let (small, large): (Vec<&[u8]>, Vec<&[u8]>) = all.into_iter().partition(|bytes| bytes.len() <= SMALL);
-        let digests: Vec<Digest> = small.iter().map(|bytes| Digest::of_bytes(bytes)).collect();
-        if !small.is_empty() {
-            let blobs = digests.iter().map(Digest::as_str).zip(small.iter().copied());
-            self.database.lock().write_blobs(&self.store, blobs).map_err(PathError::of_state)?;
+        for bytes in all {
+            keep_all(self.stage_bytes(bytes)?)?;
         }
-        large.into_iter().try_for_each(|bytes| self.keep_bytes(bytes).map(drop))
+        self.flush()
     }
 
-    /// Stages bytes; `None` if they are stored.
+    /// Writes contents that were staged to the database.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.write(&mut self.lock_pending())
+    }
+
+    fn write(&self, pending: &mut Pending) -> Result<()> {
+        if !pending.blobs.is_empty() {
+            let blobs = pending.blobs.iter().map(|(digest, bytes)| (digest.as_str(), bytes.as_slice()));
+            self.database.lock().write_blobs(&self.store, blobs).map_err(PathError::of_state)?;
+            *pending = Pending::default();
+        }
+        Ok(())
+    }
+
+    fn lock_pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stages bytes until [`flush`](Contents::flush); `None` unless they are large.
     pub(super) fn stage_bytes(&self, bytes: &[u8]) -> Result<Option<StagedContent>> {
         self.stage(&mut &*bytes, &self.folder).map(|(_, staged)| staged)
     }
 
-    /// Stages a copy of a file; `None` if its content is stored.
+    /// Stages a copy of a file until [`flush`](Contents::flush); `None` unless it is large.
     pub(super) fn stage_file(&self, place: &PathHandle) -> Result<Option<StagedContent>> {
         self.stage(&mut place.open()?, &place.shown()).map(|(_, staged)| staged)
     }
@@ -193,8 +230,12 @@ impl Contents {
         }
         let digest = Digest::of_bytes(&bytes);
         if !self.has(&digest)? {
-            let blob = [(digest.as_str(), &*bytes)];
-            self.database.lock().write_blobs(&self.store, blob).map_err(PathError::of_state)?;
+            let mut pending = self.lock_pending();
+            pending.size += bytes.len();
+            pending.blobs.insert(digest.clone(), bytes);
+            if pending.size > BATCH {
+                self.write(&mut pending)?;
+            }
         }
         Ok((digest, None))
     }
@@ -218,6 +259,9 @@ impl Contents {
     }
 
     fn has(&self, digest: &Digest) -> Result<bool> {
+        if self.lock_pending().blobs.contains_key(digest) {
+            return Ok(true);
+        }
         self.database.lock().has_blob(&self.store, digest.as_str()).map_err(PathError::of_state)
     }
 
@@ -265,6 +309,7 @@ impl Contents {
     /// If they cannot be written.
     pub fn keep_bytes(&self, bytes: &[u8]) -> Result<Digest> {
         keep_all(self.stage_bytes(bytes)?)?;
+        self.flush()?;
         Ok(Digest::of_bytes(bytes))
     }
 

@@ -64,6 +64,7 @@ fn only_files_that_are_written_over_are_kept_before() {
         lab.tracker.intend_bases(&mut tracks, &["/x".into(), "/unknown".into()], &mut staged).unwrap();
         assert_eq!(tracks.get(Path::new("/x")).unwrap().over.is_some(), is_kept, "{in_place} {base:?}");
         assert!(staged.is_empty(), "it is not large");
+        lab.tracker.contents.flush().unwrap();
         assert_eq!(lab.tracker.contents.read(&Digest::of_bytes(b"a person's")).is_ok(), is_kept);
     }
 }
