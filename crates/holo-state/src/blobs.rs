@@ -31,7 +31,7 @@ impl Database {
     /// Writes contents, which a store uses. They are on disk when a later transaction is.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn write_blobs<'a>(
         &self,
         store: &str,
@@ -66,7 +66,7 @@ impl Database {
     /// Removes the contents of a store except those for which a function returns true, unless other stores use them.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn keep_blobs(&self, store: &str, is_used: impl Fn(&str) -> bool) -> Result<(), StateError> {
         let read = self.read(|connection| {
             let mut query = connection.prepare_cached("SELECT digest FROM blob_use WHERE store = ?1")?;

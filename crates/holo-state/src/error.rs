@@ -51,7 +51,7 @@ impl StateError {
         (self.path, error)
     }
 
-    /// Returns what is wrong with the content of the database, if that is the problem.
+    /// Returns the damage, if the database is damaged.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         match &self.problem {

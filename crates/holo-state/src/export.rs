@@ -33,7 +33,7 @@ pub enum ImportError {
     Line {
         /// Its number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// The database has rows that an import would mix with.
@@ -66,7 +66,7 @@ impl Database {
     /// Reads an export into an empty database, in one transaction.
     ///
     /// # Errors
-    /// If the database has rows, a line cannot be understood, or the database cannot be written. Then nothing has changed.
+    /// If the database has rows, a line cannot be understood, or the database cannot be written. No change is made then.
     pub fn import(&self, from: &mut dyn BufRead) -> Result<u64, ImportError> {
         if self.tables()?.iter().any(|table| table.rows > 0) {
             return Err(ImportError::NotEmpty(self.path().to_owned()));

@@ -1,7 +1,7 @@
-//! The state database: what holo keeps between runs and version 3 has no place for.
+//! The state database: records, contents, refreshes, values and runs, for which version 3 has no format.
 //!
-//! One SQLite file, `var/lib/holo/state.db`, which every process of a run may open. It is created by the first write, so a run that has
-//! nothing to keep leaves nothing behind, and it is readable by its owner only.
+//! One SQLite file, `var/lib/holo/state.db`, which every process of a run may open. It is created by the first write, readable by its owner only,
+//! and removed when it is empty.
 //!
 //! Writes are short transactions. SQLite's write-ahead log makes each of them atomic, whatever kills the process; [`Durability`] says
 //! whether it also has to survive a loss of power. Readers see one snapshot and neither block a writer nor wait for it.
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The size of a log that is moved into the database at the end of a run. Each process that opens the database reads the log first.
 const LARGE_LOG: u64 = 256 << 10;
 
-/// How often a database that other processes remove at the same time is opened again.
+/// The number of attempts to open a database that other processes keep removing.
 const REOPENINGS: usize = 8;
 
 /// What a transaction survives once it is committed.
@@ -263,8 +263,8 @@ impl Database {
         let connection = configured(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         match connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1;") {
             Ok(()) => Ok(connection),
-            // Where no file can be created, as on a read-only file system, there is no place for the index of the log either. Then nobody
-            // writes, and the database can be read as it is.
+            // On a read-only file system, the index of the log cannot be created. Because no process can write there either, the file can be
+            // read as it is.
             Err(error) if is_unwritable(&error) => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
                 let connection = configured(Path::new(&immutable_uri(&self.path)), flags)?;
@@ -339,7 +339,7 @@ fn configured(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Values may be secrets: what is deleted is overwritten.
+    // Values may be secrets, so deleted ones are overwritten.
     connection.pragma_update(None, "secure_delete", true)?;
     Ok(connection)
 }

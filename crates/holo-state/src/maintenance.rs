@@ -44,7 +44,7 @@ impl Database {
         read.map(Option::unwrap_or_default)
     }
 
-    /// Checks every page and every reference. Returns what is wrong.
+    /// Checks every page and every reference. Returns the errors found.
     ///
     /// # Errors
     /// If the database cannot be opened.
@@ -76,7 +76,7 @@ impl Database {
         };
         let [damaged, log, index] = self.files();
         let io = |error| self.problem(crate::Problem::Io(error));
-        // The log goes under the name that SQLite looks for beside the moved database.
+        // SQLite expects the log next to the moved database, under a corresponding name.
         let new = moved(&damaged);
         let [_, new_log, _] = Database::with_access(new.clone(), Access::Read).files();
         match fs::rename(&log, new_log) {

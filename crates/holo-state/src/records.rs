@@ -64,7 +64,7 @@ impl Database {
     /// Writes and removes records of a store, in one transaction.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn write_records<'a>(
         &self,
         store: &str,

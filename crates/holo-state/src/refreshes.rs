@@ -51,7 +51,7 @@ impl Database {
     /// Writes these refreshes, and removes those of these sources and targets.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn write_refreshes<'a>(
         &self,
         put: &[Refresh],

@@ -1,4 +1,4 @@
-//! Records of runs. What is in them is the business of the caller, as JSON.
+//! Records of runs, as JSON that the caller interprets.
 
 use crate::{Database, Durability, StateError};
 use bstr::BString;
@@ -89,7 +89,7 @@ impl Database {
     /// Records that a run begins, and how earlier ones ended, given by their sequence numbers.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn begin_run(&self, id: &str, began: &str, concluded: &[(i64, String)]) -> Result<(), StateError> {
         self.write(Durability::Process, |transaction| {
             for (sequence, ended) in concluded {
@@ -102,7 +102,7 @@ impl Database {
     /// Records a run that has already ended.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn add_run(&self, id: &str, began: &str, ended: &str) -> Result<(), StateError> {
         self.write(Durability::Disk, |transaction| insert(transaction, id, began, Some(ended)))
     }
@@ -110,7 +110,7 @@ impl Database {
     /// Adds entries to a run.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn append_run_entries(&self, id: &str, entries: &[String], durability: Durability) -> Result<(), StateError> {
         self.write(durability, |transaction| append(transaction, id, entries))
     }
@@ -118,7 +118,7 @@ impl Database {
     /// Records the last entries and the end of a run, and removes records beyond the limits.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn end_run(&self, id: &str, entries: &[String], ended: &str, limits: &RunLimits<'_>) -> Result<(), StateError> {
         self.write(Durability::Disk, |transaction| {
             append(transaction, id, entries)?;
@@ -130,7 +130,7 @@ impl Database {
     /// Records that a run had nothing to do. Only the last one of these is kept.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn end_idle_run(&self, id: &str, record: &str) -> Result<(), StateError> {
         self.write(Durability::Process, |transaction| {
             transaction.execute("DELETE FROM run WHERE id = ?1", [id])?;

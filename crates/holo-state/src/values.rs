@@ -43,7 +43,7 @@ impl Database {
     /// Writes these values, and removes those of these entities and names.
     ///
     /// # Errors
-    /// If the database cannot be written. Then nothing has changed.
+    /// If the database cannot be written. No change is made then.
     pub fn write_sent_values<'a>(
         &self,
         put: &[SentValue],

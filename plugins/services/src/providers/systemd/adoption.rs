@@ -61,7 +61,7 @@ fn notice(name: &str, enablement: Enablement, preset: &str, presets: &Presets<'_
     }
 }
 
-/// Returns the instances of templates that a person has enabled: there are links to them, and a preset says nothing of them.
+/// Returns the instances of templates that were enabled manually: symlinks to them exist, and no preset enables them.
 fn instances(root: &Root, presets: &Presets<'_>) -> Vec<UnitName> {
     let mut found = Vec::new();
     for folder in root.names(files::ADMINISTRATORS).unwrap_or_default() {
