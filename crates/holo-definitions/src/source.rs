@@ -78,7 +78,7 @@ fn unrendered(path: &Path, text: &str, rendered: bool) -> Option<Finding> {
         !is_comment && line.split_once("{{").is_some_and(|(_, rest)| rest.contains("}}"))
     };
     let number = text.lines().position(is_expression).filter(|_| !rendered)? + 1;
-    let text = "{{ }} has no effect here: rename the file to .toml.jinja to make it a template";
+    let text = "{{ }} has no effect here: rename the file to .toml.jinja to make it a template, or write {\\u007B to keep the braces";
     Some(Finding::Warning(LocatedError::new(path.display().to_string(), text).at(Some(number)).into()))
 }
 

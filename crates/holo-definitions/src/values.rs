@@ -93,18 +93,22 @@ pub fn account(key: &'static str, name: &str) -> Result<(), Invalid> {
     Err(Invalid::new(key, format!("{name:?} is neither a name nor a number{hint}")))
 }
 
-/// Returns a text as a TOML string: one line without control characters.
+/// Returns a text as a TOML string: one line without control characters, and without `{{`, which looks like an expression
+/// of a template.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
+    let mut last = None;
     for letter in text.chars() {
         match letter {
+            '{' if last == Some('{') => quoted.push_str("\\u007B"),
             '"' | '\\' => quoted.extend(['\\', letter]),
             letter if letter.is_control() => {
                 let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
             }
             letter => quoted.push(letter),
         }
+        last = Some(letter);
     }
     quoted.push('"');
     quoted
@@ -124,14 +128,14 @@ mod tests {
 
     #[test]
     fn quoted_text_is_read_back_from_one_line() {
-        const PIECES: [&str; 16] = [
+        const PIECES: [&str; 18] = [
             "\n", "\r", "\r\n", "\t", "\u{1b}", "\0", "\u{7f}", "\u{85}", "\u{2028}", "\"", "\\", "'", "\"\"\"", "#",
-            "[[file]]", "é",
+            "[[file]]", "é", "{", "{{ x }}",
         ];
         random::cases(2000, |random| {
             let text: String = (0..random.below(8)).map(|_| *random.pick(&PIECES)).collect();
             let quoted = quoted(&text);
-            assert!(!quoted.contains(char::is_control), "{quoted:?}");
+            assert!(!quoted.contains(char::is_control) && !quoted.contains("{{"), "{quoted:?}");
             let table: toml::Table = format!("key = {quoted} # comment").parse().unwrap();
             assert_eq!(table["key"].as_str(), Some(&*text), "{quoted}");
         });

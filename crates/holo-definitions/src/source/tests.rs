@@ -114,7 +114,8 @@ fn expressions_in_plain_files_are_doubtful() {
         };
         findings.iter().map(shown).collect::<Vec<_>>()
     };
-    let doubt = "/x.toml:3: {{ }} has no effect here: rename the file to .toml.jinja to make it a template";
+    let doubt = "/x.toml:3: {{ }} has no effect here: rename the file to .toml.jinja to make it a template, \
+        or write {\\u007B to keep the braces";
     assert_eq!(findings("x.toml", "# {{ a }}\n[[thing]]\nname = \"{{ port }}\"\n"), [doubt]);
     assert!(findings("x.toml", "name = '{{'\n").is_empty());
 }
