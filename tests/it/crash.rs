@@ -347,8 +347,8 @@ const MANY_OF: [Many; 4] = [
         before: many_declared,
         moments: &[
             ("fchmod", &[60, 120]),
-            ("pwrite64", &[1, 60, 300]),
-            ("fdatasync", &[1, 2, 3]),
+            ("pwrite64", &[20, 40]),
+            ("fdatasync", &[1, 2]),
             ("renameat", &[60, 130, 200]),
             ("syncfs", &[1, 2, 3]),
         ],
@@ -360,8 +360,8 @@ const MANY_OF: [Many; 4] = [
         moments: &[
             ("fchmod", &[60, 110]),
             ("renameat", &[60, 110]),
-            ("pwrite64", &[1, 60, 120]),
-            ("fdatasync", &[1, 2]),
+            ("pwrite64", &[10, 20]),
+            ("fdatasync", &[1]),
             ("syncfs", &[1, 2, 3]),
         ],
     },
@@ -380,7 +380,7 @@ fn disturb_groups(many: &Many, how: &str) {
             // The failed call may have been repeated successfully. If a session was killed, its current work failed,
             // and the log is that of the next session.
             let has_failed = std::fs::read(&log).is_ok_and(|log| log.contains_str("(INJECTED)"));
-            assert!(run.status == Some(1) || has_failed, "{moment}: nothing has happened\n{run}");
+            assert!(matches!(run.status, Some(1 | 255)) || has_failed, "{moment}: nothing has happened\n{run}");
             for path in (0..many.files).map(many_path) {
                 let content = root.read(&path);
                 assert!(content == STOCK || content == WANTED, "{moment}: {path} is torn: {content:?}");

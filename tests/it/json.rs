@@ -587,7 +587,7 @@ const ADOPTING: &str = r#"#!/bin/sh
 case $1 in
 info) printf '%s=%s\n' MIN_API_VERSION 3 MAX_API_VERSION 4 ADOPT 1 DOCTOR 1 ;;
 doctor) printf 'warning\tthe pen is dull\tsharpen it\n' >&3 ;;
-scan) for file in "$HOLO_RESOURCE_DIR"/90-local/[ab]; do [ ! -e "$file" ] || { printf 'ENTITY: pen:a\nSOURCE: %s\n' "$file"; break; }; done ;;
+scan) for file in "${HOLO_RESOURCE_DIRS%%:*}"/90-local/[ab]; do [ ! -e "$file" ] || { printf 'ENTITY: pen:a\nSOURCE: %s\n' "$file"; break; }; done ;;
 check) echo 'not changed' >&3 ;;
 adopt)
     if [ $# = 1 ]; then printf 'pen:a\tmade by hand\tpens\n' >&3; exit; fi

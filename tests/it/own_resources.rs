@@ -60,5 +60,8 @@ fn missing_resources_are_searched_once_for_all_plugins() {
         .filter(|line| line.contains("etc/holo/resources") && line.contains('(') && !line.contains("execve"))
         .collect();
     // Once for the plugins, and twice each before and after, for the fingerprint of the inputs.
-    assert!(calls.len() <= 5 && calls.iter().all(|call| call.contains("ENOENT")), "{calls:#?}");
+    assert!(
+        calls.len() <= 5 && calls.iter().all(|call| call.contains("ENOENT") || call.contains("<unfinished")),
+        "{calls:#?}"
+    );
 }

@@ -10,7 +10,7 @@ use crate::locations::{Locations, SharedDatabase};
 use crate::notices::Notices;
 use holo_protocol::report::{Action, Asset, EntityReport};
 pub use holo_state::ChangeCounter;
-use holo_state::Durability;
+use holo_state::{Durability, StateError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -126,7 +126,7 @@ impl BaseStore {
             Ok(remembered) => drop(all.insert(id.to_owned(), remembered)),
             Err(error) => unreadable.push((id.to_owned(), error)),
         };
-        self.database.lock().each_record(&self.store, prefix, add).map_err(PathError::of_state)?;
+        readable(self.database.lock().each_record(&self.store, prefix, add))?;
         for (id, error) in unreadable {
             notices.unreadable_record(&self.invalid(&id, error));
         }
@@ -140,7 +140,7 @@ impl BaseStore {
     pub(crate) fn all_valid<T: DeserializeOwned>(&self) -> Result<Vec<Remembered<T>>> {
         let mut all = Vec::new();
         let add = |_: &str, text: &str| all.extend(serde_json::from_str(text).ok());
-        self.database.lock().each_record(&self.store, "", add).map_err(PathError::of_state)?;
+        readable(self.database.lock().each_record(&self.store, "", add))?;
         Ok(all)
     }
 
@@ -149,7 +149,7 @@ impl BaseStore {
     /// # Errors
     /// If the database cannot be read.
     pub fn ids(&self) -> Result<Vec<String>> {
-        self.database.lock().record_keys(&self.store).map_err(PathError::of_state)
+        readable(self.database.lock().record_keys(&self.store))
     }
 
     /// Returns the record of an entity.
@@ -166,7 +166,7 @@ impl BaseStore {
     /// # Errors
     /// If it cannot be read.
     pub fn text(&self, id: &str) -> Result<Option<String>> {
-        self.database.lock().record(&self.store, id).map_err(PathError::of_state)
+        readable(self.database.lock().record(&self.store, id))
     }
 
     /// Returns a value that differs after any change of a record.
@@ -246,6 +246,15 @@ impl BaseStore {
         let database = self.database.lock();
         let shown = format!("{}, record {id} of {}", database.path().display(), self.store);
         PathError::new("read", shown, io::Error::from(error))
+    }
+}
+
+/// Returns the result of reading. For users who may not read the database, there are no records: they can list and check
+/// entities, but not apply them.
+fn readable<T: Default>(read: std::result::Result<T, StateError>) -> Result<T> {
+    match read {
+        Err(error) if error.is_denied() && !rustix::process::geteuid().is_root() => Ok(T::default()),
+        read => read.map_err(PathError::of_state),
     }
 }
 
