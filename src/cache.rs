@@ -4,7 +4,7 @@ use crate::error::FatalError;
 use crate::root::normalise;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -71,12 +71,18 @@ impl CacheDirectory {
         self.0.join(".state")
     }
 
-    /// Creates an empty directory for a plugin whose state directory is missing or unreadable.
+    /// Creates an empty directory for a plugin whose state directory is missing or unreadable. Plugins find the state
+    /// database next to it, as they do next to a state directory.
     ///
     /// # Errors
     /// If it cannot be created.
-    pub fn state_substitute(&self, plugin_id: &str) -> Result<PathBuf, FatalError> {
-        self.subdirectory(&format!(".state/{plugin_id}"))
+    pub fn state_substitute(&self, plugin_id: &str, database: &Path) -> Result<PathBuf, FatalError> {
+        let path = self.subdirectory(&format!(".state/{plugin_id}"))?;
+        let link = self.state_substitutes().join(database.file_name().unwrap_or_default());
+        match std::path::absolute(database).and_then(|database| symlink(database, &link)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(FatalError::io("symlink", &link, error)),
+            _ => Ok(path),
+        }
     }
 
     /// Creates a subdirectory.

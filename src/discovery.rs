@@ -140,7 +140,7 @@ impl<'a> Discovery<'a> {
         let cache = CacheDirectory::create(&self.settings.temporary_directory)?;
         generations::write_kept(&self.settings.root, &cache.path().join(cache::KEPT))
             .map_err(FatalError::could_not_run)?;
-        sent::publish(&Database::read_only(self.settings.root.state_database()), cache.path())
+        sent::publish(&Database::snapshot(self.settings.root.state_database()), cache.path())
             .map_err(FatalError::could_not_run)?;
         let lines = self.configuration()?;
         let asked_for = lines.len();
@@ -259,6 +259,7 @@ impl<'a> Discovery<'a> {
         cache: &CacheDirectory,
     ) -> Result<Vec<Prepared>, FatalError> {
         let mut unreadable = Vec::new();
+        let asked_for = handshakes.len();
         let prepared = handshakes.into_iter().map(|(id, handshake)| {
             let state = self.state_directory(&id, cache, &mut unreadable)?;
             Ok(Prepared { cache: cache.subdirectory(&id)?, id, handshake, state })
@@ -271,6 +272,13 @@ impl<'a> Discovery<'a> {
                 ids => format!("{} has", ids.concat()),
             };
             self.remarks.warning(format!("{reason}; what {have} applied before is not known"));
+        }
+        let database = self.settings.root.state_database();
+        if unreadable.len() < asked_for
+            && let Err(error @ rustix::io::Errno::ACCESS) = rustix::fs::access(&database, rustix::fs::Access::READ_OK)
+        {
+            let reason = IoError::new("open", &database, error.into());
+            self.remarks.warning(format!("{reason}; what was applied before is not known"));
         }
         if self.purpose == Purpose::Apply {
             self.close_states();
@@ -295,7 +303,7 @@ impl<'a> Discovery<'a> {
         if error.kind() != io::ErrorKind::NotFound {
             unreadable.push((id.to_owned(), IoError::new("open", &state, error)));
         }
-        cache.state_substitute(id)
+        cache.state_substitute(id, &self.settings.root.state_database())
     }
 
     /// Removes other users' access from state directories, both new ones and those of earlier versions.

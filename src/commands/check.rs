@@ -66,7 +66,7 @@ pub(super) fn look(
     reporter: &mut dyn Reporter,
     preview: Preview,
 ) -> Result<Tally, FatalError> {
-    let database = Rc::new(Database::read_only(settings.root.state_database()));
+    let database = Rc::new(Database::snapshot(settings.root.state_database()));
     let (mut refreshes, hidden) = Refreshes::look(&database).map_err(FatalError::could_not_run)?;
     if let Some(error) = hidden {
         let text = format!("{error}; pending refreshes are unknown");

@@ -61,7 +61,7 @@ fn of_inventory(
     interrupt: &Interrupt,
 ) -> Result<Page, FatalError> {
     let everything: Selected = inventory.entities.iter().map(|_| true).collect();
-    let database = Rc::new(Database::read_only(settings.root.state_database()));
+    let database = Rc::new(Database::snapshot(settings.root.state_database()));
     let mut refreshes = Refreshes::look(&database).map_err(FatalError::could_not_run)?.0;
     let sent = SentValues::look(&database, inventory.cache()).map_err(FatalError::could_not_run)?;
     inventory.hand_over_refreshes(&mut refreshes);

@@ -15,9 +15,9 @@ pub(super) fn run(arguments: &State, context: &mut Context<'_>) -> Result<u8, Fa
     let Context { settings, reporter, .. } = context;
     let path = settings.root.state_database();
     match &arguments.verb {
-        None | Some(StateVerb::Show) => show(&Database::read_only(path), *reporter),
-        Some(StateVerb::Check) => check(&Database::read_only(path), *reporter),
-        Some(StateVerb::Export) => export(&Database::read_only(path), *reporter),
+        None | Some(StateVerb::Show) => show(&Database::snapshot(path), *reporter),
+        Some(StateVerb::Check) => check(&Database::snapshot(path), *reporter),
+        Some(StateVerb::Export) => export(&Database::snapshot(path), *reporter),
         Some(StateVerb::Import { file }) => {
             let _lock = apply::acquire(&settings.root.lock(), *reporter)?;
             import(&Database::new(path), file, *reporter)

@@ -181,7 +181,7 @@ impl Watcher<'_> {
             findings.warning(text);
         }
         let sources = Sources::start(&inventory.plugins, findings.of_the_run());
-        let database = Rc::new(Database::read_only(self.settings.root.state_database()));
+        let database = Rc::new(Database::snapshot(self.settings.root.state_database()));
         let refreshes = Refreshes::look(&database).map_err(FatalError::could_not_run)?.0;
         let kept = (refreshes, SentValues::look(&database, inventory.cache()).map_err(FatalError::could_not_run)?);
         let walk = Walk::new(&mut inventory, &selected, &self.settings, self.interrupt, Task::Check, kept);

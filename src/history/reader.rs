@@ -47,7 +47,7 @@ impl History {
     /// # Errors
     /// If the database cannot be read.
     pub fn open(root: &Root) -> Result<History, StateError> {
-        let state = Database::read_only(root.state_database());
+        let state = Database::snapshot(root.state_database());
         state.runs(None, 0)?;
         Ok(History { state: Rc::new(state) })
     }

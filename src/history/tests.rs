@@ -192,7 +192,7 @@ fn records_are_written_together() {
     let began = began(0);
     let mut writer = begin(&root, &began);
     let entries = || {
-        let reader = Database::read_only(root.state_database());
+        let reader = Database::snapshot(root.state_database());
         reader.run_entries(reader.runs(None, 1).unwrap()[0].sequence, &[]).unwrap().len()
     };
     writer.append(&entity(&began, "file:/a")).unwrap();

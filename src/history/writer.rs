@@ -92,7 +92,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Syncs records if the oldest one has been waiting for longer than [`SYNC_EVERY`].
+    /// Syncs records if the oldest one has been waiting for longer than a second.
     ///
     /// # Errors
     /// If they cannot be synced.

@@ -348,9 +348,9 @@ const MANY_OF: [Many; 4] = [
         moments: &[
             ("fchmod", &[60, 120]),
             ("pwrite64", &[20, 40]),
-            ("fdatasync", &[1, 2]),
-            ("renameat", &[60, 130, 200]),
-            ("syncfs", &[1, 2, 3]),
+            ("fdatasync", &[1]),
+            ("renameat", &[10, 60, 110]),
+            ("syncfs", &[1, 2]),
         ],
     },
     Many {
@@ -362,7 +362,7 @@ const MANY_OF: [Many; 4] = [
             ("renameat", &[60, 110]),
             ("pwrite64", &[10, 20]),
             ("fdatasync", &[1]),
-            ("syncfs", &[1, 2, 3]),
+            ("syncfs", &[1, 2]),
         ],
     },
 ];

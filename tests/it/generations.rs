@@ -165,13 +165,13 @@ fn other_users_see_readable_inputs() {
     std::fs::set_permissions(root.join("tmp"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     // Without a rollback, other users need no information about it.
     let run = as_nobody(&["scan", "--short"]);
-    assert!(run.success() && run.stderr.is_empty(), "{run}");
+    assert!(run.success() && !run.stderr_lossy().contains("generation"), "{run}");
     let run = as_nobody(&["generations"]);
     assert_eq!(run.status, Some(255), "{run}");
     assert!(run.stderr_lossy().contains("permission denied"), "{run}");
     assert!(root.holo(&["rollback"]).success());
     let run = as_nobody(&["scan", "--short"]);
-    assert_eq!(run.stdout_lossy(), "file:/etc/motd\n", "{run}");
+    assert_eq!(run.stdout_lossy().trim_start(), "file:/etc/motd\n", "{run}");
     assert!(run.stderr_lossy().contains(">> using generation 1 of "), "{run}");
 }
 

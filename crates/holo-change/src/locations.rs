@@ -28,6 +28,12 @@ impl SharedDatabase {
     }
 }
 
+impl From<Database> for SharedDatabase {
+    fn from(database: Database) -> SharedDatabase {
+        SharedDatabase(Arc::new(Mutex::new(database)))
+    }
+}
+
 impl fmt::Debug for SharedDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SharedDatabase")
@@ -38,8 +44,15 @@ impl Locations {
     /// Creates the locations. The parents of the state and cache directories contain those of the other plugins.
     #[must_use]
     pub fn new(root: PathBuf, state_dir: PathBuf, cache_dir: PathBuf) -> Locations {
-        let database = Database::new(state_dir.parent().unwrap_or(Path::new("")).join(DATABASE));
-        Locations { root, state_dir, cache_dir, database: SharedDatabase(Arc::new(Mutex::new(database))) }
+        let database = Database::new(database_path(&state_dir)).into();
+        Locations { root, state_dir, cache_dir, database }
+    }
+
+    /// Creates the locations for a run that only reads.
+    #[must_use]
+    pub fn read_only(root: PathBuf, state_dir: PathBuf, cache_dir: PathBuf) -> Locations {
+        let database = Database::read_only(database_path(&state_dir)).into();
+        Locations { root, state_dir, cache_dir, database }
     }
 
     /// Returns the root directory of the managed system.
@@ -70,4 +83,8 @@ impl Locations {
     pub(crate) fn database(&self) -> &SharedDatabase {
         &self.database
     }
+}
+
+fn database_path(state_dir: &Path) -> PathBuf {
+    state_dir.parent().unwrap_or(Path::new("")).join(DATABASE)
 }

@@ -67,18 +67,20 @@ impl Host {
         let inputs = variable(names::INPUTS_DIR).filter(|_| is_version_4);
         let inputs = inputs.filter(|inputs| !inputs.is_empty());
         let has_inputs = inputs.is_some();
+        let only_reads = variable(names::READ_ONLY).is_some_and(|value| value == "1");
+        let locations = if only_reads { Locations::read_only } else { Locations::new };
         let inputs = inputs.map_or_else(|| root.clone(), PathBuf::from);
         Ok(Host {
             knowledge: Knowledge::with_inputs(&root, &inputs, Some(&facts)),
             system: Arc::new(System::new(&root)),
             resources: several.unwrap_or(only),
-            locations: Locations::new(root, directory(names::STATE_DIR)?, cache_dir),
+            locations: locations(root, directory(names::STATE_DIR)?, cache_dir),
             api_version,
             verifies: variable(names::VERIFY).is_some_and(|value| value == "1"),
             shows_differences: variable(names::DIFFERENCES).is_none_or(|value| value != "0"),
             gives_hints: variable(names::HINTS).is_some_and(|value| value == "1"),
             replaced: variable(names::KEEP_REPLACED).filter(|value| value == "1").map(|_| Arc::default()),
-            only_reads: variable(names::READ_ONLY).is_some_and(|value| value == "1"),
+            only_reads,
             refreshes: variable(names::REFRESH).is_some_and(|value| value == "1"),
             received: variable(names::RECEIVED).map(|value| names::split_received(&value)).unwrap_or_default(),
             wanted: variable(names::WANTED).map(|value| split_lines(&value)).unwrap_or_default(),

@@ -63,6 +63,8 @@ pub struct ChangeCounter(Option<((i64, u64), (u64, u64))>);
 /// Whether a connection may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
+    /// It may not, and all reads see the state of the first one.
+    Snapshot,
     Read,
     Write,
 }
@@ -86,10 +88,16 @@ impl Database {
         Database::with_access(path, Access::Write)
     }
 
-    /// Returns the database at a path, for reading. All reads see the state of the first one.
+    /// Returns the database at a path, for reading.
     #[must_use]
     pub fn read_only(path: PathBuf) -> Database {
         Database::with_access(path, Access::Read)
+    }
+
+    /// Returns the database at a path, for reading. All reads see the state of the first one.
+    #[must_use]
+    pub fn snapshot(path: PathBuf) -> Database {
+        Database::with_access(path, Access::Snapshot)
     }
 
     fn with_access(path: PathBuf, access: Access) -> Database {
@@ -260,15 +268,17 @@ impl Database {
     }
 
     fn connect_to_read(&self) -> rusqlite::Result<Connection> {
+        let begin = if self.access == Access::Snapshot { "BEGIN;" } else { "" };
+        let begin = format!("{begin} SELECT 1 FROM sqlite_schema LIMIT 1;");
         let connection = configured(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        match connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1;") {
+        match connection.execute_batch(&begin) {
             Ok(()) => Ok(connection),
             // On a read-only file system, the index of the log cannot be created. Because no process can write there either, the file can be
             // read as it is.
             Err(error) if is_unwritable(&error) => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
                 let connection = configured(Path::new(&immutable_uri(&self.path)), flags)?;
-                connection.execute_batch("BEGIN; SELECT 1 FROM sqlite_schema LIMIT 1;")?;
+                connection.execute_batch(&begin)?;
                 Ok(connection)
             }
             Err(error) => Err(error),

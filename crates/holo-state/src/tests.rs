@@ -74,7 +74,7 @@ fn an_empty_database_is_removed_whole_and_comes_back() {
 fn a_reader_sees_one_snapshot_and_blocks_no_writer() {
     let (folder, state) = state();
     put(&state, &[value("a", "1")]);
-    let reader = Database::read_only(folder.path().join("state.db"));
+    let reader = Database::snapshot(folder.path().join("state.db"));
     assert_eq!(reader.sent_values().unwrap().len(), 1);
     put(&state, &[value("b", "2")]);
     assert_eq!(reader.sent_values().unwrap().len(), 1);
@@ -133,7 +133,7 @@ fn a_file_that_is_no_database_is_damage_and_stays_as_it_is() {
     let (folder, state) = state();
     let path = folder.path().join("state.db");
     fs::write(&path, "no database".repeat(100)).unwrap();
-    for state in [&state, &Database::read_only(path.clone())] {
+    for state in [&state, &Database::snapshot(path.clone()), &Database::read_only(path.clone())] {
         let error = state.sent_values().unwrap_err();
         assert!(error.damage().is_some() && error.to_string().contains("`holo state repair`"), "{error}");
         assert!(state.write_sent_values(&[value("a", "1")], [], Durability::Disk).is_err());

@@ -9,7 +9,7 @@ use std::rc::Rc;
 pub(super) const CHECK: Check = Check { name: "refreshes", fine: "no refresh is due", needs_plugins: false, look };
 
 fn look(scene: &Scene<'_>, findings: &mut Findings<'_>) {
-    let refreshes = match Refreshes::look(&Rc::new(Database::read_only(scene.root.state_database()))) {
+    let refreshes = match Refreshes::look(&Rc::new(Database::snapshot(scene.root.state_database()))) {
         Ok((refreshes, None)) => refreshes,
         Ok((_, Some(error))) => return findings.warn(error.to_string(), HIDDEN),
         Err(error) => return findings.fail(error.to_string(), "an apply cannot begin without it"),

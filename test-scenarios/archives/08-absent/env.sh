@@ -1,0 +1,1 @@
+"$HOLO_BINARY" state import state.jsonl
