@@ -139,7 +139,7 @@ fn copied(folder: &Path, root: &ScratchRoot) -> std::io::Result<PathBuf> {
     let copy = Path::new("tmp").join(&*topic_name).join(&*name);
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let is_input = ["source-tree", "env.sh", "steps"].contains(&&*name_of(&path));
+        let is_input = ["source-tree", "state.jsonl", "env.sh", "steps"].contains(&&*name_of(&path));
         if is_input || name_of(&path).starts_with("expected-") {
             root.write(copy.join(name_of(&path).as_ref()), fs::read(&path)?);
         }
