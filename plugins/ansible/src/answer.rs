@@ -2,6 +2,7 @@
 
 use holo_plugin::process::Status;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -40,6 +41,8 @@ pub(crate) struct Reply {
     fields: BTreeMap<String, Option<String>>,
     /// The texts before and after the change.
     diff: Option<(String, String)>,
+    /// The answer for later tasks.
+    registered: Option<Value>,
 }
 
 /// The reason why a module was killed.
@@ -76,6 +79,8 @@ pub(crate) struct Answer {
     /// The requested values; `None` for lists and tables.
     pub(crate) fields: BTreeMap<String, Option<String>>,
     diff: Option<(String, String)>,
+    /// The answer for later tasks.
+    pub(crate) registered: Option<Value>,
 }
 
 /// The result of a module.
@@ -120,6 +125,7 @@ impl Answer {
             no_log: reply.no_log,
             fields: reply.fields,
             diff: reply.diff,
+            registered: reply.registered,
         }
     }
 
@@ -134,6 +140,7 @@ impl Answer {
             no_log: None,
             fields: BTreeMap::new(),
             diff: None,
+            registered: None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! The work of Ansible's controller on a task before its module is run, as far as possible.
 
 use crate::module::ModuleName;
-use holo_bridge::Attributes;
 use holo_plugin::Host;
 use holo_plugin::definitions::ResourceDirs;
 use holo_plugin::system::{Root, init_system};
@@ -126,7 +125,7 @@ impl Facts<'_> {
     }
 
     /// Finds a source, which is relative to the definitions or to a directory beside them, as in a role.
-    fn find(&self, written: &str, beside: &str) -> Result<PathBuf, ArrangementError> {
+    pub(crate) fn find(&self, written: &str, beside: &str) -> Result<PathBuf, ArrangementError> {
         if written.starts_with('~') {
             return Ok(PathBuf::from(written));
         }
@@ -150,8 +149,11 @@ impl Facts<'_> {
 
 impl Call {
     /// Prepares the call of a module with these arguments.
-    pub(crate) fn new(module: &ModuleName, args: &Attributes, facts: &Facts<'_>) -> Result<Call, ArrangementError> {
-        let args = args.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    pub(crate) fn new(
+        module: &ModuleName,
+        args: Map<String, Value>,
+        facts: &Facts<'_>,
+    ) -> Result<Call, ArrangementError> {
         let mut call = Call {
             module: module.clone(),
             args,
@@ -508,22 +510,18 @@ mod tests {
     fn arranged(module: &str, args: &Value, init_system: &str, package_manager: &str, has_dnf_5: bool) -> Call {
         let files = PathBuf::from("/usr/share/holo/ansible");
         let facts = Facts { init_system, package_manager, has_dnf_5, files: files.into(), is_other_user: false };
-        Call::new(&ModuleName::parse(module).unwrap(), &attributes(args), &facts).unwrap()
+        Call::new(&ModuleName::parse(module).unwrap(), attributes(args), &facts).unwrap()
     }
 
-    fn attributes(args: &Value) -> Attributes {
-        let mut attributes = Attributes::default();
-        for (name, value) in args.as_object().unwrap() {
-            attributes.insert(name.as_str(), value.clone());
-        }
-        attributes
+    fn attributes(args: &Value) -> Map<String, Value> {
+        args.as_object().unwrap().clone()
     }
 
     /// Returns the call in a directory of definitions.
     fn below(folder: &Path, module: &str, args: &Value, is_other_user: bool) -> Result<Call, String> {
         let files = folder.to_owned().into();
         let facts = Facts { init_system: "", package_manager: "", has_dnf_5: false, files, is_other_user };
-        let call = Call::new(&ModuleName::parse(module).unwrap(), &attributes(args), &facts);
+        let call = Call::new(&ModuleName::parse(module).unwrap(), attributes(args), &facts);
         call.map_err(|error| error.to_string().replace(&folder.display().to_string(), "HERE"))
     }
 

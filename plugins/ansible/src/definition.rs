@@ -43,6 +43,15 @@ pub(crate) struct Task {
     /// The name of the answer in expressions. All its values can be received by other entities.
     #[serde(default)]
     pub(crate) register: Option<String>,
+    /// Whether the task is applied: a boolean, an expression over earlier answers, or several that must all hold.
+    #[serde(default)]
+    pub(crate) when: Option<Conditions>,
+    /// Arguments whose values are Jinja expressions, evaluated when the task is applied.
+    #[serde(default)]
+    pub(crate) expressions: BTreeMap<String, String>,
+    /// True if a failure of the module is only reported as a warning.
+    #[serde(default)]
+    pub(crate) ignore_errors: bool,
     /// Variables for expressions and templates, in addition to data and facts.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Value>"))]
@@ -75,6 +84,9 @@ pub(crate) struct Options {
     pub(crate) changed_when: Option<Conditions>,
     pub(crate) failed_when: Option<Conditions>,
     pub(crate) register: Option<String>,
+    pub(crate) when: Option<Conditions>,
+    pub(crate) expressions: BTreeMap<String, String>,
+    pub(crate) ignore_errors: bool,
     pub(crate) vars: Attributes,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) become_user: Option<String>,
@@ -121,6 +133,9 @@ impl Task {
             changed_when: self.changed_when.clone(),
             failed_when: self.failed_when.clone(),
             register: self.register.clone(),
+            when: self.when.clone(),
+            expressions: self.expressions.clone(),
+            ignore_errors: self.ignore_errors,
             vars: self.vars.clone(),
             environment: self.environment.clone(),
             become_user: self.become_user.clone(),
@@ -132,7 +147,9 @@ impl Task {
     /// Returns errors in the keys of [`Options`].
     fn invalid_options(&self) -> Vec<Invalid> {
         let mut invalid = self.vars.invalid_values("vars");
-        for (key, conditions) in [("changed_when", &self.changed_when), ("failed_when", &self.failed_when)] {
+        for (key, conditions) in
+            [("changed_when", &self.changed_when), ("failed_when", &self.failed_when), ("when", &self.when)]
+        {
             let conditions = conditions.iter().flat_map(Conditions::all);
             if conditions
                 .clone()

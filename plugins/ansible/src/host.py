@@ -44,6 +44,8 @@ LAST_LINES = 20
 MAX_TEXT = 1 << 20
 # In an argument, the path of the temporary file of its step.
 SOURCE = "\0"
+# A text that is one expression, whose value keeps its type.
+SINGLE = re.compile(r"^\s*\{\{((?:(?!\}\}|\{\{).)*)\}\}\s*$", re.DOTALL)
 SURROGATES = re.compile("[\ud800-\udfff]")
 # Plugins of Ansible with the filters and tests of expressions and templates.
 FILTERS = ["core", "encryption", "mathstuff", "urls", "urlsplit"]
@@ -300,12 +302,12 @@ class Result:
         for name, conditions in (("changed", task["changed_when"]), ("failed", task["failed_when"])):
             if conditions is None:
                 continue
-            scope = dict(task["scope"], **fields)
-            scope["result"] = fields
+            own = dict(fields, result=fields)
             if task["register"]:
-                scope[task["register"]] = fields
+                own[task["register"]] = fields
             try:
-                fields[name] = all(expressions().holds(condition, scope) for condition in conditions)
+                fields[name] = all(condition if isinstance(condition, bool) else expressions().holds(condition, own)
+                                   for condition in conditions)
             except Exception as error:
                 fields.update(failed=True, msg="%s_when: %s" % (name, error))
                 return
@@ -313,6 +315,17 @@ class Result:
                 # The message is the reason for a failure.
                 self.status = 0
                 fields.pop("msg", None)
+
+    def registered(self):
+        """Returns the answer as later tasks see it."""
+        fields = {name: value for name, value in self.fields.items() if name not in ("invocation", "diff")}
+        for name in ("changed", "failed", "skipped"):
+            fields[name] = is_true(fields.get(name)) or (name == "failed" and self.status != 0)
+        for name in ("stdout", "stderr"):
+            if isinstance(fields.get(name), str):
+                fields.setdefault(name + "_lines", fields[name].splitlines())
+        # A number that only Python has becomes a text.
+        return json.loads(json.dumps(fields), parse_constant=str, parse_int=whole)
 
     def normal(self, task):
         """Returns the small form of the answer in which the plugin receives it."""
@@ -336,21 +349,42 @@ class Result:
             "deprecations": texts(fields.get("deprecations")),
             "fields": {name: scalar(fields[name]) for name in wanted},
             "diff": difference(fields.get("diff")),
+            "registered": self.registered() if task["register"] else None,
         }
+
+
+class Omit:
+    """The value of `omit`, for arguments that are not passed."""
 
 
 class Expressions:
     """Evaluates expressions and templates with Ansible's own filters and tests."""
 
-    def __init__(self):
+    def __init__(self, get_facts):
         import jinja2
 
-        self.environment = jinja2.Environment(
+        self.get_facts = get_facts
+        self.omit = Omit()
+        self.scope = {}
+        self.trusted = set()
+        self.folder = "/"
+        expressions = self
+
+        class Context(jinja2.runtime.Context):
+            def resolve_or_missing(self, key):
+                return expressions.resolve(key, super().resolve_or_missing(key), jinja2.runtime.missing)
+
+        class Environment(jinja2.Environment):
+            context_class = Context
+
+        self.environment = Environment(
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             keep_trailing_newline=True,
             extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
         )
+        self.environment.globals.update(omit=self.omit, lookup=self.lookup, query=self.query, q=self.query)
+        finders, hooks = sys.meta_path[:], sys.path_hooks[:]
         for folder, names, kind, into in (
             ("filter", FILTERS, "FilterModule", self.environment.filters),
             ("test", TESTS, "TestModule", self.environment.tests),
@@ -360,19 +394,101 @@ class Expressions:
                 found = plugin.filters() if folder == "filter" else plugin.tests()
                 into.update(found)
                 into.update(("ansible.builtin." + name, function) for name, function in found.items())
+        # These plugins import the controller's finder of collections, which would replace our own.
+        sys.meta_path[:], sys.path_hooks[:] = finders, hooks
+        for name in [name for name in sys.modules if name.partition(".")[0] == "ansible_collections"]:
+            del sys.modules[name]
 
-    def holds(self, condition, scope):
-        if isinstance(condition, bool):
-            return condition
-        value = self.environment.compile_expression(condition, undefined_to_none=False)(**scope)
-        return bool(value)
+    def enter(self, task):
+        """Sets the variables. Those of definitions and data may be templates themselves, answers of modules are not."""
+        self.scope = dict(task["scope"], **task["registered"])
+        self.trusted = set(task["scope"]) - set(task["registered"])
+        self.folder = task["folder"]
 
-    def render(self, source, scope):
+    def resolve(self, key, value, missing):
+        if value is missing and key.startswith("ansible_"):
+            facts = self.get_facts()
+            return facts if key == "ansible_facts" else facts.get(key[len("ansible_") :], facts.get(key, missing))
+        return self.render_value(value) if key in self.trusted and value is self.scope.get(key) else value
+
+    def render_value(self, value):
+        if isinstance(value, list):
+            return [self.render_value(item) for item in value]
+        if isinstance(value, dict):
+            return {name: self.render_value(item) for name, item in value.items()}
+        if not isinstance(value, str) or ("{{" not in value and "{%" not in value):
+            return value
+        single = SINGLE.match(value)
+        if single:
+            return self.value(single.group(1))
+        return self.environment.from_string(value).render(**self.scope)
+
+    def value(self, text, more=None):
+        import jinja2
+
+        value = self.environment.compile_expression(text, undefined_to_none=False)(**dict(self.scope, **(more or {})))
+        if isinstance(value, jinja2.Undefined):
+            # It raises its own error.
+            str(value)
+        return list(value) if hasattr(value, "__next__") else value
+
+    def holds(self, condition, more=None):
+        return condition if isinstance(condition, bool) else is_condition(self.value(condition, more))
+
+    def evaluate(self, task):
+        """Returns whether the task is to be done, and the arguments that are expressions."""
+        self.enter(task)
+        if not all(self.holds(condition) for condition in task["when"]):
+            return {"holds": False, "args": {}}
+        args = {name: self.value(text) for name, text in task["expressions"].items()}
+        # Errors of values that JSON does not have are those of the definition.
+        return {"holds": True, "args": json.loads(json.dumps(self.without_omitted(args)))}
+
+    def without_omitted(self, value):
+        if isinstance(value, dict):
+            return {name: self.without_omitted(item) for name, item in value.items() if item is not self.omit}
+        if isinstance(value, (list, tuple)):
+            return [self.without_omitted(item) for item in value if item is not self.omit]
+        return value
+
+    def render(self, source):
         import jinja2
 
         environment = self.environment.overlay(trim_blocks=source["trim"], lstrip_blocks=source["lstrip"])
         environment.loader = jinja2.FileSystemLoader([source["folder"]])
-        return environment.from_string(source["from"]).render(**scope)
+        return environment.from_string(source["from"]).render(**self.scope)
+
+    def lookup(self, name, *terms, **options):
+        name = name.rpartition(".")[2]
+        if name == "first_found":
+            return self.first_found(terms, options)
+        if name == "env":
+            return os.environ.get(terms[0], options.get("default", ""))
+        if name == "vars":
+            return self.value(terms[0])
+        if name == "file":
+            with open(self.first_found(terms, {})) as file:
+                return file.read().rstrip()
+        raise ValueError("the lookup %s is not supported" % name)
+
+    def query(self, *arguments, **options):
+        return as_list(self.lookup(*arguments, **options))
+
+    def first_found(self, terms, options):
+        names, folders = [], as_list(options.get("paths"))
+        for term in terms:
+            for one in as_list(term):
+                if isinstance(one, dict):
+                    names += as_list(one.get("files"))
+                    folders += as_list(one.get("paths"))
+                else:
+                    names.append(one)
+        for name in names + as_list(options.get("files")):
+            for folder in folders + ["", "vars", "files", "templates"]:
+                path = os.path.join(self.folder, folder, name)
+                if os.path.exists(path):
+                    return path
+        raise ValueError("none of these files exists: %s" % ", ".join(map(str, names)))
 
 
 class Host:
@@ -384,7 +500,9 @@ class Host:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         self.child = None
+        self.ansible = None
         self.expressions = None
+        self.facts = None
         self.directory = None
         self.told = None
         self.pending = b""
@@ -413,7 +531,7 @@ class Host:
 
     def get_expressions(self):
         if self.expressions is None:
-            self.expressions = Expressions()
+            self.expressions = Expressions(self.get_facts)
         return self.expressions
 
     def request(self):
@@ -427,33 +545,54 @@ class Host:
         return json.loads(line.decode())
 
     def serve(self, ansible):
+        self.ansible = ansible
         while True:
             task = self.request()
             if task is None:
                 return
-            self.say(self.perform(task, ansible))
+            self.say(self.perform(task))
 
-    def perform(self, task, ansible):
+    def get_facts(self):
+        """Returns Ansible's own facts, which its module `setup` gathers when an expression first needs them."""
+        if self.facts is None:
+            step = {"module": "ansible.modules.setup", "name": "ansible.builtin.setup", "args": {"gather_timeout": 30}}
+            task = {"check": False, "diff": False, "no_log": True, "directory": None, "environment": {}}
+            fields = self.run(step, dict(task, timeout=60, limit=1 << 24)).fields
+            facts = fields.get("ansible_facts", {})
+            self.facts = {name[len("ansible_") :] if name.startswith("ansible_") else name: value for name, value in facts.items()}
+        return self.facts
+
+    def run(self, step, task):
+        self.child = Child(task)
+        if self.child.pid == 0:
+            self.forget()
+            leave_after(lambda: self.ansible.become_module(task, step, no_log=3))
+        self.attend(self.child)
+        result, self.child = self.child.result(), None
+        if self.told:
+            self.leave(self.told)
+        return result
+
+    def perform(self, task):
         """Has children run the modules of a task, one after the other, and returns the answer."""
-        directory = task["directory"] or self.get_directory()
-        task["directory"] = directory
+        if "expressions" in task:
+            try:
+                return self.get_expressions().evaluate(task)
+            except Exception as error:
+                return {"error": "%s: %s" % (type(error).__name__, error)}
+        task["directory"] = task["directory"] or self.get_directory()
+        if task["scope"]:
+            self.get_expressions().enter(task)
         result = None
         for step in task["steps"]:
             try:
                 source = keep(step, task, self.get_expressions)
             except Exception as error:
                 return {"error": "%s: %s" % (type(error).__name__, error)}
-            self.child = Child(task)
-            if self.child.pid == 0:
-                self.forget()
-                leave_after(lambda: ansible.become_module(task, step, no_log=3))
-            self.attend(self.child)
-            earlier, result, self.child = result, self.child.result(), None
+            earlier, result = result, self.run(step, task)
             if task["diff"] and step["source"]:
                 result.add_contents(step)
             remove(source)
-            if self.told:
-                self.leave(self.told)
             if earlier:
                 result.add(earlier)
             if not result.is_success():
@@ -549,7 +688,7 @@ def keep(step, task, expressions):
                 # Each character is a byte.
                 file.write(source["from"].encode("latin-1"))
             elif source["kind"] == "template":
-                file.write(expressions().render(source, task["scope"]).encode())
+                file.write(expressions().render(source).encode())
             else:
                 with open(source["from"], "rb") as original:
                     shutil.copyfileobj(original, file)
@@ -610,6 +749,16 @@ def text_of(value):
     if value is None or isinstance(value, str):
         return (value or "").strip() or None
     return json.dumps(value)
+
+
+def whole(digits):
+    number = int(digits)
+    return number if abs(number) < 1 << 63 else digits
+
+
+def is_condition(value):
+    """Returns the truth of a condition, which may also be a text."""
+    return value.strip().lower() not in ("", "false", "no", "0", "off", "n", "f") if isinstance(value, str) else bool(value)
 
 
 def texts(value):
@@ -693,4 +842,5 @@ def main():
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

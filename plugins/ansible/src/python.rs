@@ -61,8 +61,35 @@ pub(crate) struct Request<'a> {
     pub(crate) register: Option<&'a str>,
     /// The values of the answer to return.
     pub(crate) wanted: Vec<String>,
-    /// The variables of expressions and templates.
+    #[serde(flatten)]
+    pub(crate) scope: Scope,
+}
+
+/// The variables of expressions and templates.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Scope {
+    /// Those whose texts can be templates themselves.
     pub(crate) scope: Map<String, Value>,
+    /// The answers of earlier tasks.
+    pub(crate) registered: Map<String, Value>,
+    /// The directory of the definitions.
+    pub(crate) folder: PathBuf,
+}
+
+/// Conditions and arguments to evaluate before a task.
+#[derive(Debug, Serialize)]
+pub(crate) struct Evaluation<'a> {
+    pub(crate) when: Vec<Condition>,
+    pub(crate) expressions: &'a BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub(crate) scope: Scope,
+}
+
+/// The values of an [`Evaluation`].
+#[derive(Debug, Deserialize)]
+pub(crate) struct Evaluated {
+    pub(crate) holds: bool,
+    pub(crate) args: Map<String, Value>,
 }
 
 /// A module to run.
@@ -122,7 +149,7 @@ struct Whole<'a> {
     #[serde(flatten)]
     request: &'a Request<'a>,
     /// `None` for a process of another user, which makes its own.
-    directory: Option<&'a Path>,
+    directory: Option<PathBuf>,
     /// In seconds.
     timeout: f64,
     limit: usize,
@@ -139,9 +166,9 @@ enum Header {
 /// An answer of the process.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answered {
+enum Answered<T> {
     Error { error: String },
-    Reply(Box<Reply>),
+    Other(T),
 }
 
 /// The reason why the process cannot be used.
@@ -220,16 +247,37 @@ impl Python {
         limits: Limits,
         heard: &mut dyn FnMut(&[u8]),
     ) -> Result<Reply, PythonError> {
-        let directory = self.directory.as_deref();
+        let directory = self.directory.clone();
         let whole = Whole { request, directory, timeout: limits.time.as_secs_f64(), limit: limits.output };
+        self.exchange(&whole, limits.time, heard)
+    }
+
+    /// Evaluates conditions and arguments.
+    ///
+    /// # Errors
+    /// If an expression is invalid; otherwise, the process has ended.
+    pub(crate) fn evaluate(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        heard: &mut dyn FnMut(&[u8]),
+    ) -> Result<Evaluated, PythonError> {
+        self.exchange(evaluation, limits::LOOK, heard)
+    }
+
+    fn exchange<T: for<'de> Deserialize<'de>>(
+        &mut self,
+        request: &impl Serialize,
+        limit: Duration,
+        heard: &mut dyn FnMut(&[u8]),
+    ) -> Result<T, PythonError> {
         let fault = |name: &str, error: &dyn std::fmt::Display| PythonError::Fault(format!("{name} {error}"));
-        let mut line = serde_json::to_vec(&whole).map_err(|error| fault(&self.name, &error))?;
+        let mut line = serde_json::to_vec(request).map_err(|error| fault(&self.name, &error))?;
         line.push(b'\n');
         self.conversation.send(&line);
-        let deadline = Deadline::after(limits.time.saturating_add(LATER));
+        let deadline = Deadline::after(limit.saturating_add(LATER));
         let answer = self.conversation.line(deadline, heard).map_err(|error| fault(&self.name, &error))?;
         match serde_json::from_slice(&answer) {
-            Ok(Answered::Reply(reply)) => Ok(*reply),
+            Ok(Answered::Other(reply)) => Ok(reply),
             Ok(Answered::Error { error }) => Err(PythonError::Task(error)),
             Err(error) => Err(fault(&self.name, &format!("sent an invalid answer: {error}"))),
         }

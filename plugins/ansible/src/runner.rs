@@ -2,19 +2,20 @@
 
 use crate::answer::{Answer, End, Limits};
 use crate::arrangement::{ArrangementError, Call, Content, Facts, Source, Step};
+use crate::controller::EMULATED;
 use crate::definition::{Condition, Conditions, Options, PythonTable};
 use crate::library::{LibraryError, Module};
 use crate::module::ModuleName;
 use crate::no_log::NoLog;
-use crate::python::{Become, MAX_OUTPUT, Python, PythonError, Request, StepRequest, as_characters};
+use crate::python::{Become, Evaluation, MAX_OUTPUT, Python, PythonError, Request, Scope, StepRequest, as_characters};
 use holo_bridge::trust::{TrustError, Trusted};
 use holo_bridge::{Attributes, Faults, Sensitive};
 use holo_plugin::facts::LocatedError;
 use holo_plugin::{Host, Mode, Output, Stream};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ struct State {
     faults: Faults,
     modules: BTreeMap<ModuleName, (Module, Trusted)>,
     no_log: NoLog,
+    /// The answers of tasks and the facts that they set in this run, by name.
+    registered: Map<String, Value>,
+    /// Variables that tasks have read from files.
+    included: Map<String, Value>,
 }
 
 /// A module to run.
@@ -48,6 +53,8 @@ pub(crate) struct Job<'a> {
     pub(crate) check: bool,
     /// True to request the texts before and after.
     pub(crate) diff: bool,
+    /// Whether later tasks can use the answer.
+    pub(crate) is_registered: bool,
     pub(crate) mode: Mode<'a>,
 }
 
@@ -83,6 +90,15 @@ pub(crate) enum RunError {
     GivenUp(String),
 }
 
+impl From<PythonError> for RunError {
+    fn from(error: PythonError) -> RunError {
+        match error {
+            PythonError::Task(reason) => RunError::Task(reason),
+            error => RunError::Fault(error.to_string()),
+        }
+    }
+}
+
 impl Runner {
     /// Runs a module. Its standard error is shown immediately.
     ///
@@ -98,17 +114,21 @@ impl Runner {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let who = Become { user: job.options.become_user.clone(), may_gain_privileges: job.options.become_exec };
         let facts = Facts::new(host, who.user.is_some());
-        let mut call = Call::new(job.module, job.args, &facts)?;
-        let mut python = state.python(host, table, &call.module, (&who, job.sensitive), output)?;
-        let answer = state.run(host, &mut python, &mut call, &facts, job, output);
+        let mut python = state.python(host, table, job.module, (&who, job.sensitive), output)?;
+        let answer = state.run(host, &mut python, &facts, job, output);
         match &answer {
             Err(RunError::Fault(_)) => state.faults.add(),
             _ => {
                 state.processes.insert(who, python);
             }
         }
-        if answer.is_ok() {
+        if let Ok(answer) = &answer {
             state.faults.forgive();
+            if let Some(name) = job.options.register.as_ref().filter(|_| job.is_registered) {
+                let skipped = || json!({"changed": false, "failed": false, "skipped": true});
+                let value = answer.registered.clone().unwrap_or_else(skipped);
+                state.registered.insert(name.clone(), value);
+            }
         }
         answer
     }
@@ -126,17 +146,23 @@ impl State {
         &mut self,
         host: &Host,
         python: &mut Python,
-        call: &mut Call,
         facts: &Facts<'_>,
         job: Job<'_>,
         output: &mut Output<'_>,
     ) -> Result<Answer, RunError> {
-        let mut files = self.find(host, python, call, job.options);
+        let Some(args) = self.evaluate(host, python, job, output)? else {
+            return Ok(Answer::not_run(End::Unchanged));
+        };
+        if let Some(name) = job.module.as_builtin().filter(|name| EMULATED.contains(name)) {
+            return self.emulate(name, args, facts).map(Answer::not_run);
+        }
+        let mut call = Call::new(job.module, args.clone(), facts)?;
+        let mut files = self.find(host, python, &call, job.options);
         for _ in 0..MAX_REDIRECTS {
             let Err(RunError::Library(LibraryError::NoModule { module, .. })) = &files else { break };
             let Some(other) = python.library.redirected(module)? else { break };
-            *call = Call::new(&other, job.args, facts)?;
-            files = self.find(host, python, call, job.options);
+            call = Call::new(&other, args.clone(), facts)?;
+            files = self.find(host, python, &call, job.options);
         }
         let files = files?;
         for remark in &call.remarks {
@@ -145,11 +171,109 @@ impl State {
         if call.creates.as_ref().is_some_and(|path| path.exists()) {
             return Ok(Answer::not_run(End::Unchanged));
         }
-        let answer = ask(host, python, call, job, output)?;
+        let scope = self.scope(host, &call, job)?;
+        let answer = ask(python, &call, job, scope, output)?;
         if let Some(names) = &answer.no_log {
             self.no_log.learn(host, &job.module.to_string(), &files, names);
         }
         Ok(answer)
+    }
+
+    /// Returns the arguments of a task, unless its conditions exclude it.
+    fn evaluate(
+        &self,
+        host: &Host,
+        python: &mut Python,
+        job: Job<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<Option<Map<String, Value>>, RunError> {
+        let mut args: Map<String, Value> =
+            job.args.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        let Options { when, expressions, .. } = job.options;
+        let mut conditions = when.as_ref().map(|when| when.all().to_vec()).unwrap_or_default();
+        if conditions.is_empty() && expressions.is_empty() && job.module.as_builtin() != Some("assert") {
+            return Ok(Some(args));
+        }
+        let scope = self.variables(host, job)?;
+        let mut last = None;
+        let mut ask = |when: Vec<Condition>, expressions| {
+            let evaluation = Evaluation { when, expressions, scope: scope.clone() };
+            python
+                .evaluate(&evaluation, &mut |line| relay(line, job.sensitive, &mut last, output))
+                .map_err(RunError::from)
+        };
+        let evaluated = ask(std::mem::take(&mut conditions), expressions)?;
+        args.extend(evaluated.args);
+        if !evaluated.holds {
+            return Ok(None);
+        }
+        if job.module.as_builtin() == Some("assert") {
+            let that = match args.remove("that") {
+                Some(Value::Array(all)) => all,
+                one => one.into_iter().collect(),
+            };
+            let that = that.into_iter().filter_map(|condition| serde_json::from_value(condition).ok()).collect();
+            args.insert("that".to_owned(), ask(that, &BTreeMap::new())?.holds.into());
+        }
+        Ok(Some(args))
+    }
+
+    /// Does the work of a module that only exists in Ansible's controller.
+    fn emulate(&mut self, name: &str, mut args: Map<String, Value>, facts: &Facts<'_>) -> Result<End, RunError> {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
+        match name {
+            "fail" => return Ok(End::Failed(text("msg").unwrap_or_else(|| "failed as requested".to_owned()))),
+            "assert" if args.get("that") != Some(&Value::Bool(true)) => {
+                let reason = text("fail_msg").or_else(|| text("msg"));
+                return Ok(End::Failed(reason.unwrap_or_else(|| "the assertion does not hold".to_owned())));
+            }
+            "include_vars" => {
+                let file = text("file").or_else(|| text("_raw_params"));
+                let path = facts.find(&file.ok_or(ArrangementError::Missing { name: "file" })?, "vars")?;
+                let content =
+                    std::fs::read(&path).map_err(|error| RunError::Task(format!("{}: {error}", path.display())))?;
+                self.included.extend(holo_plugin::facts::from_yaml(path.display(), &content)?);
+            }
+            "set_fact" => {
+                args.remove("cacheable");
+                self.registered.extend(args);
+            }
+            _ => {}
+        }
+        Ok(End::Unchanged)
+    }
+
+    /// Returns the variables for running a module, if it needs any.
+    fn scope(&self, host: &Host, call: &Call, job: Job<'_>) -> Result<Scope, RunError> {
+        let is_expression = |conditions: &Option<Conditions>| {
+            let all = conditions.iter().flat_map(Conditions::all);
+            all.into_iter().any(|condition| matches!(condition, Condition::Expression(_)))
+        };
+        let is_template = matches!(&call.source, Some(Source { content: Content::Template { .. }, .. }));
+        if is_template || is_expression(&job.options.changed_when) || is_expression(&job.options.failed_when) {
+            return self.variables(host, job);
+        }
+        Ok(Scope::default())
+    }
+
+    /// Returns the variables of expressions and templates: facts, data, those of tasks, and answers.
+    fn variables(&self, host: &Host, job: Job<'_>) -> Result<Scope, RunError> {
+        let knowledge = host.knowledge();
+        let data = knowledge.data()?;
+        let opened = data.open("", data.value())?;
+        let mut scope = opened.as_object().cloned().unwrap_or_default();
+        scope.insert("data".to_owned(), opened);
+        scope.insert("facts".to_owned(), knowledge.facts().value().clone());
+        for (name, value) in [("ansible_managed", "Ansible managed"), ("inventory_hostname", "localhost")] {
+            scope.insert(name.to_owned(), value.into());
+        }
+        scope.insert("ansible_check_mode".to_owned(), job.check.into());
+        let folder = host.resources().shown(Path::new("."));
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        scope.insert("role_path".to_owned(), folder.display().to_string().into());
+        scope.extend(job.options.vars.iter().map(|(name, value)| (name.to_owned(), value.clone())));
+        scope.extend(self.included.clone());
+        Ok(Scope { scope, registered: self.registered.clone(), folder })
     }
 
     /// Returns the process, which is started if necessary, or restarted if the module has changed since.
@@ -210,31 +334,11 @@ impl State {
     }
 }
 
-/// Returns the variables of expressions and templates: facts, data, and the task's own.
-fn scope(host: &Host, call: &Call, options: &Options) -> Result<Map<String, Value>, RunError> {
-    let is_expression = |conditions: &Option<Conditions>| {
-        conditions.iter().flat_map(Conditions::all).any(|condition| matches!(condition, Condition::Expression(_)))
-    };
-    let is_template = matches!(&call.source, Some(Source { content: Content::Template { .. }, .. }));
-    if !is_template && !is_expression(&options.changed_when) && !is_expression(&options.failed_when) {
-        return Ok(Map::new());
-    }
-    let knowledge = host.knowledge();
-    let data = knowledge.data()?;
-    let opened = data.open("", data.value())?;
-    let mut scope = opened.as_object().cloned().unwrap_or_default();
-    scope.insert("data".to_owned(), opened);
-    scope.insert("facts".to_owned(), knowledge.facts().value().clone());
-    scope.insert("ansible_managed".to_owned(), "Ansible managed".into());
-    scope.extend(options.vars.iter().map(|(name, value)| (name.to_owned(), value.clone())));
-    Ok(scope)
-}
-
 fn ask(
-    host: &Host,
     python: &mut Python,
     call: &Call,
     job: Job<'_>,
+    scope: Scope,
     output: &mut Output<'_>,
 ) -> Result<Answer, RunError> {
     let name = call.module.to_string();
@@ -252,16 +356,12 @@ fn ask(
         failed_when: job.options.failed_when.as_ref().map(Conditions::all),
         register: job.options.register.as_deref(),
         wanted: job.send.iter().cloned().chain(received.map(ToString::to_string)).collect(),
-        scope: scope(host, call, job.options)?,
+        scope,
     };
     let limits = Limits { time: job.timeout, output: MAX_OUTPUT };
     let mut last = None;
     let reply = python.ask(&request, limits, &mut |line| relay(line, job.sensitive, &mut last, output));
-    let reply = reply.map_err(|error| match error {
-        PythonError::Task(reason) => RunError::Task(reason),
-        error => RunError::Fault(error.to_string()),
-    })?;
-    Ok(Answer::new(&name, reply, last.as_deref(), limits))
+    Ok(Answer::new(&name, reply?, last.as_deref(), limits))
 }
 
 /// Shows a line, and stores it unless it is empty.

@@ -73,6 +73,8 @@ pub(crate) struct Defined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Apply,
+    /// A check after an apply, whose answer is the one for later tasks.
+    CheckAgain,
     Check,
     Diff,
 }
@@ -91,6 +93,9 @@ impl Entity for Task {
             report.inform("as", user.as_str());
         }
         shown::inform(&mut report, &self.args, &self.sensitive());
+        for (name, expression) in &self.options.expressions {
+            report.inform("with", shown::one_line(&format!("{name} = {{{{ {expression} }}}}")));
+        }
         self.add_needs(&mut report);
         report
     }
@@ -108,6 +113,10 @@ impl Entity for Task {
         };
         self.show(host, &answer, output);
         let applied = match &answer.end {
+            End::Failed(reason) if self.options.ignore_errors => {
+                output.warning(self.hide(reason));
+                Applied::Unchanged
+            }
             End::Failed(reason) => {
                 output.error(self.hide(reason));
                 return Applied::FAILED;
@@ -143,6 +152,10 @@ impl Entity for Task {
         }
         let answer = match self.run(host, Purpose::Check, mode, output) {
             Ok(answer) => answer,
+            // An earlier task was not run, so there is no answer that the expressions could use.
+            Err(RunError::Task(_)) if self.options.when.is_some() || !self.options.expressions.is_empty() => {
+                return Verdict::Unknown;
+            }
             Err(error) => {
                 self.refuse(&error, output);
                 return Verdict::Failed;
@@ -150,6 +163,10 @@ impl Entity for Task {
         };
         self.show(host, &answer, output);
         match &answer.end {
+            End::Failed(reason) if self.options.ignore_errors => {
+                output.warning(self.hide(reason));
+                Verdict::InDesiredState
+            }
             End::Failed(reason) => {
                 output.error(self.hide(reason));
                 Verdict::Failed
@@ -184,6 +201,7 @@ impl Task {
             timeout: limits::work(self.timeout),
             check: purpose != Purpose::Apply,
             diff: purpose == Purpose::Diff,
+            is_registered: purpose != Purpose::CheckAgain,
             mode,
         };
         let answer = self.shared.runner.run(host, &self.table, job, output)?;
@@ -270,7 +288,7 @@ impl Task {
         if !self.can_check() {
             return;
         }
-        let again = self.run(host, Purpose::Check, mode, &mut Output::new(&mut Unheard));
+        let again = self.run(host, Purpose::CheckAgain, mode, &mut Output::new(&mut Unheard));
         if again.is_ok_and(|answer| matches!(answer.end, End::Changed(_))) {
             output.warning("the module would change it again");
         }

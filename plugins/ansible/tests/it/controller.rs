@@ -13,7 +13,7 @@ type Case = (&'static str, fn(Version));
 const TASKS: &str = "usr/share/holo/ansible";
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases: [Case; 13] = [
+    let cases: [Case; 14] = [
         ("a directory is copied with the modes of the task", copies_tree),
         ("content is not copied into a directory", content_into_directory),
         ("names that are not Unicode do not fail a task", unusual_answers),
@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("renamed modules are found", redirects),
         ("changed_when and failed_when decide on the answer", conditions),
         ("registered values can be received", registered),
+        ("later tasks use the answers, facts and variables of earlier ones", answers),
         ("a template is rendered as in Ansible", template),
         ("a script is run", script),
         ("a task runs as another user, with its own environment", other_user),
@@ -163,6 +164,33 @@ fn registered(version: Version) {
     root.apply(0);
     assert_eq!(root.0.read("work/x"), "1.2");
     assert_eq!(root.apply(0), "");
+}
+
+fn answers(version: Version) {
+    let tasks = [
+        // The check after the change does not replace its answer.
+        task("line", "lineinfile", "args = { path = 'ROOT/work/x', line = 'a', create = true }\nregister = 'line'"),
+        task("variables", "include_vars", "args = { file = 'names.yml' }"),
+        task("fact", "set_fact", "expressions = { greeting = \"word ~ ' ' ~ name\" }\nvars = { word = 'hello' }"),
+        task("assertion", "assert", "args = { that = ['greeting is search(name)'] }"),
+        task(
+            "changed",
+            "copy",
+            "args = { dest = 'ROOT/work/y' }\nexpressions = { content = 'greeting', mode = 'omit' }\nwhen = ['line is changed', \"ansible_facts.system == 'Linux'\"]",
+        ),
+        task("never", "fail", "args = { msg = 'not reached' }\nwhen = 'line is not changed'"),
+        task("bad", "command", "args = { cmd = 'false' }\nregister = 'bad'\nignore_errors = true"),
+        task("after", "shell", "args = { cmd = 'echo failed >ROOT/work/z' }\nwhen = 'bad is failed'"),
+    ];
+    let root = Root::new(version, &tasks.concat());
+    root.0.write(format!("{TASKS}/vars/names.yml"), "name: world\n");
+    let said = root.apply(0);
+    assert!(said.contains(">> ") && !said.contains("not reached"), "{said}");
+    assert_eq!((root.0.read("work/y"), root.0.read("work/z")), ("hello world".into(), "failed\n".into()));
+    root.define(&task("assertion", "assert", "args = { that = ['1 == 2'], fail_msg = 'no' }"));
+    assert!(root.apply(1).contains("!! no"));
+    root.define(&task("x", "command", "args = { cmd = 'true' }\nwhen = 'unknown.rc == 0'"));
+    assert!(root.apply(1).contains("'unknown' is undefined"));
 }
 
 fn template(version: Version) {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod ansible;
+mod compare;
 mod controller;
 mod faults;
 mod files;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     holo_testing::run_modules([
+        ("compare", compare::trials()),
         ("controller", controller::trials()),
         ("faults", faults::trials()),
         ("files", files::trials()),
