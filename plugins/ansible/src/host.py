@@ -418,10 +418,21 @@ class Expressions:
             return {name: self.render_value(item) for name, item in value.items()}
         if not isinstance(value, str) or ("{{" not in value and "{%" not in value):
             return value
+        value = self.with_backslashes(value)
         single = SINGLE.match(value)
         if single:
             return self.value(single.group(1))
         return self.environment.from_string(value).render(**self.scope)
+
+    def with_backslashes(self, text):
+        """Returns a template in which a backslash in a string stands for itself, as in variables and arguments of a playbook."""
+        if "\\" not in text:
+            return text
+        parts, is_inside = [], False
+        for _, kind, part in self.environment.lex(text):
+            is_inside = kind == "variable_begin" or (is_inside and kind != "variable_end")
+            parts.append(part.replace("\\", "\\\\") if is_inside and kind == "string" else part)
+        return "".join(parts)
 
     def value(self, text, more=None):
         import jinja2

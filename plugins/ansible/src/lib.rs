@@ -9,6 +9,7 @@ mod arrangement;
 mod controller;
 mod definition;
 mod difference;
+mod import;
 mod library;
 mod module;
 mod no_log;
@@ -18,8 +19,12 @@ mod runner;
 mod scan;
 mod task;
 
-/// Runs the plugin with its command line and environment.
+/// Serves the plugin, or imports a playbook if the first argument is `import`.
 #[must_use]
 pub fn run() -> std::process::ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|verb| verb == "import") {
+        return import::main(&arguments.collect::<Vec<_>>());
+    }
     holo_plugin::serve(&scan::Ansible::default())
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Its script.
-const SCRIPT: &str = include_str!("host.py");
+pub(crate) const SCRIPT: &str = include_str!("host.py");
 /// The names of the script, and of the directory for temporary files of modules, in the cache directory.
 const SCRIPT_FILE: &str = "host.py";
 const DIRECTORY: &str = "tmp";

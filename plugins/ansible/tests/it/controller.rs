@@ -171,7 +171,11 @@ fn answers(version: Version) {
         // The check after the change does not replace its answer.
         task("line", "lineinfile", "args = { path = 'ROOT/work/x', line = 'a', create = true }\nregister = 'line'"),
         task("variables", "include_vars", "args = { file = 'names.yml' }"),
-        task("fact", "set_fact", "expressions = { greeting = \"word ~ ' ' ~ name\" }\nvars = { word = 'hello' }"),
+        task(
+            "fact",
+            "set_fact",
+            "expressions = { greeting = \"word ~ ' ' ~ name\" }\nvars = { word = '{{ \"hi\" | regex_replace(\"^(h)i$\", \"\\1ello\") }}' }",
+        ),
         task("assertion", "assert", "args = { that = ['greeting is search(name)'] }"),
         task(
             "changed",

@@ -7,6 +7,7 @@ mod compare;
 mod controller;
 mod faults;
 mod files;
+mod import;
 mod systems;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         ("controller", controller::trials()),
         ("faults", faults::trials()),
         ("files", files::trials()),
+        ("import", import::trials()),
         ("systems", systems::trials()),
     ])
 }
