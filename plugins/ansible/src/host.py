@@ -394,6 +394,8 @@ class Expressions:
                 found = plugin.filters() if folder == "filter" else plugin.tests()
                 into.update(found)
                 into.update(("ansible.builtin." + name, function) for name, function in found.items())
+        # That of Ansible 2.19 only handles its own undefined values.
+        self.environment.filters.update((name, jinja2.filters.FILTERS[name]) for name in ("default", "d"))
         # These plugins import the controller's finder of collections, which would replace our own.
         sys.meta_path[:], sys.path_hooks[:] = finders, hooks
         for name in [name for name in sys.modules if name.partition(".")[0] == "ansible_collections"]:
@@ -514,6 +516,8 @@ class Host:
         self.ansible = None
         self.expressions = None
         self.facts = None
+        # Those of other modules than `setup`.
+        self.more_facts = {}
         self.directory = None
         self.told = None
         self.pending = b""
@@ -569,9 +573,8 @@ class Host:
             step = {"module": "ansible.modules.setup", "name": "ansible.builtin.setup", "args": {"gather_timeout": 30}}
             task = {"check": False, "diff": False, "no_log": True, "directory": None, "environment": {}}
             fields = self.run(step, dict(task, timeout=60, limit=1 << 24)).fields
-            facts = fields.get("ansible_facts", {})
-            self.facts = {name[len("ansible_") :] if name.startswith("ansible_") else name: value for name, value in facts.items()}
-        return self.facts
+            self.facts = facts_in(fields)
+        return dict(self.facts, **self.more_facts)
 
     def run(self, step, task):
         self.child = Child(task)
@@ -606,6 +609,7 @@ class Host:
             remove(source)
             if earlier:
                 result.add(earlier)
+            self.more_facts.update(facts_in(result.fields))
             if not result.is_success():
                 break
         result.apply_conditions(task, self.get_expressions)
@@ -740,6 +744,13 @@ def no_log_names(specification):
             names += [name] + list(declared.get("aliases") or [])
         names += no_log_names(declared.get("options"))
     return names
+
+
+def facts_in(fields):
+    """Returns the facts in an answer, without their prefix."""
+    facts = fields.get("ansible_facts")
+    facts = facts if isinstance(facts, dict) else {}
+    return {name[len("ansible_") :] if name.startswith("ansible_") else name: value for name, value in facts.items()}
 
 
 def is_true(value):

@@ -176,11 +176,16 @@ fn answers(version: Version) {
             "set_fact",
             "expressions = { greeting = \"word ~ ' ' ~ name\" }\nvars = { word = '{{ \"hi\" | regex_replace(\"^(h)i$\", \"\\1ello\") }}' }",
         ),
-        task("assertion", "assert", "args = { that = ['greeting is search(name)'] }"),
+        task("users", "getent", "args = { database = 'passwd', key = 'root' }"),
+        task(
+            "assertion",
+            "assert",
+            "args = { that = ['greeting is search(name)', \"'root' in ansible_facts.getent_passwd\"] }",
+        ),
         task(
             "changed",
             "copy",
-            "args = { dest = 'ROOT/work/y' }\nexpressions = { content = 'greeting', mode = 'omit' }\nwhen = ['line is changed', \"ansible_facts.system == 'Linux'\"]",
+            "args = { dest = 'ROOT/work/y' }\nexpressions = { content = 'greeting', mode = 'unset | default(omit)' }\nwhen = ['line is changed', \"ansible_facts.system == 'Linux'\"]",
         ),
         task("never", "fail", "args = { msg = 'not reached' }\nwhen = 'line is not changed'"),
         task("bad", "command", "args = { cmd = 'false' }\nregister = 'bad'\nignore_errors = true"),
