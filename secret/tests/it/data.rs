@@ -124,7 +124,7 @@ fn errors_do_not_tell_what_is_encrypted() {
     let machine = machine();
     let knowledge = Knowledge::new(machine.root(), None);
     let wrong = render(&knowledge, "{{ 'x' | regex_replace('(' ~ data.toml.password, '') }}").unwrap_err();
-    assert!(!wrong.contains("hunter2") && wrong.contains("encrypted in data"), "{wrong}");
+    assert!(!wrong.contains("hunter2") && wrong.contains("encrypted value in data"), "{wrong}");
     // Unrelated errors are shown as usual.
     let wrong = render(&knowledge, "{{ data.toml.password }}{{ data.none }}").unwrap_err();
     assert!(wrong.contains("none"), "{wrong}");

@@ -2,6 +2,7 @@
 
 use super::Case;
 use super::host::Host;
+use holo_testing::binaries::built;
 
 pub(crate) const ALL: &[Case] = &[
     ("a unit is started and enabled, and comes back to how it was", starts_and_enables),
@@ -268,7 +269,8 @@ fn oneshots(host: &Host) {
     // The record is of another boot, so it has not run in this one.
     let edit = r#"s/\\"ran_in_boot\\":\\"/&of-old-/"#;
     host.system.must(&format!(
-        "holo state export | sed '{edit}' > /run/state && rm /var/lib/holo/state.db* && holo state import /run/state"
+        "{holo} state export | sed '{edit}' > /run/state && rm /var/lib/holo/state.db* && {holo} state import /run/state",
+        holo = built("holo").display()
     ));
     host.apply();
     assert_eq!(host.system.read("/run/ran"), "ran\nran\nran\n");
@@ -518,15 +520,15 @@ fn adopts_every_state(host: &Host) {
 fn adopts_once(host: &Host) {
     host.unit(
         "main.service",
-        "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\nAlias=other.service\n",
+        "[Service]\nExecStart=sleep 86400\n[Install]\nWantedBy=basic.target\nAlias=alias.service\n",
     );
     host.system.must("systemctl daemon-reload; systemctl enable --now main");
-    let run = host.system.holo(&["adopt", "service:main.service", "service:other", "service:main"]);
+    let run = host.system.holo(&["adopt", "service:main.service", "service:alias", "service:main"]);
     assert!(run.success(), "{run}");
     let file = "/etc/holo/resources/services/adopted.toml";
     let text = host.system.read(file);
     assert_eq!(text.to_string().matches("[[service]]\nname = \"main\"\n").count(), 1, "{text}");
-    let again = host.system.holo(&["adopt", "service:other.service"]);
+    let again = host.system.holo(&["adopt", "service:alias.service"]);
     assert!(again.success() && again.stderr_lossy().contains("Nothing to adopt: service:main is"), "{again}");
     assert_eq!(host.system.read(file), text);
     host.nothing_to_do();
