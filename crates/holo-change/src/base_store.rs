@@ -251,7 +251,7 @@ impl BaseStore {
 
 /// Returns the result of reading. For users who may not read the database, there are no records: they can list and check
 /// entities, but not apply them.
-fn readable<T: Default>(read: std::result::Result<T, StateError>) -> Result<T> {
+pub(crate) fn readable<T: Default>(read: std::result::Result<T, StateError>) -> Result<T> {
     match read {
         Err(error) if error.is_denied() && !rustix::process::geteuid().is_root() => Ok(T::default()),
         read => read.map_err(PathError::of_state),

@@ -31,7 +31,6 @@ mod paths;
 mod resolution;
 mod shares;
 pub mod snapshot;
-pub mod table;
 pub mod tracked;
 pub mod tree_store;
 mod unchanged;

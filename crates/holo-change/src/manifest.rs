@@ -9,9 +9,8 @@ use crate::error::{PathError, Result};
 use crate::hex::hex;
 use crate::path_handle::{OnDisk, PathHandle, Tree};
 use crate::paths::path_bytes;
-use crate::table::Table;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
@@ -41,11 +40,11 @@ pub struct Manifest {
     /// True if a version may be partly installed. Each path is then in one of its listed states, or equal to its base.
     pub unfinished: bool,
     /// The possible states of each path, by its path relative to the directory.
-    pub entries: Table<Vec<ManifestEntry>>,
+    pub entries: BTreeMap<PathBuf, Vec<ManifestEntry>>,
     /// Paths that no longer belong to the entity and were restored, whose bases can be removed.
     pub dropped: Vec<PathBuf>,
     /// The paths that the new version does not contain, while it is partly installed. Other entities may create them.
-    pub leaving: Table<()>,
+    pub leaving: BTreeSet<PathBuf>,
     /// The paths that the version does not contain, and that are kept while an overlay covers them. Other entities may
     /// create them too.
     pub waiting: BTreeSet<PathBuf>,
@@ -60,48 +59,20 @@ impl Manifest {
         state.place(&Path::new(FOLDER).join(name + ".mtree"))
     }
 
-    /// Creates an empty manifest. Data that does not fit in memory is stored in the directory of `spill`.
-    #[must_use]
-    pub fn new(spill: &PathHandle) -> Manifest {
-        Manifest { entries: Table::new(spill), leaving: Table::new(spill), ..Manifest::default() }
-    }
-
     /// Removes a path that belongs to another entity now; the recipe is cleared, so that the tree is compared again.
     /// Unless `keeps_base` is set, its base is no longer needed. Returns true if the path was listed.
-    ///
-    /// # Errors
-    /// If data outside of memory cannot be read or written.
-    pub fn release(&mut self, path: &Path, keeps_base: bool) -> Result<bool> {
-        let is_listed = self.retain(|other| other != path)?;
+    pub fn release(&mut self, path: &Path, keeps_base: bool) -> bool {
+        let is_listed = self.entries.remove(path).is_some();
         if is_listed {
             self.dropped.extend((!keeps_base).then(|| path.to_owned()));
             self.recipe.clear();
         }
-        Ok(is_listed)
-    }
-
-    /// Removes paths for which the function returns false. Returns true if there were any.
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(&Path) -> bool) -> Result<bool> {
-        let (mut kept, mut has_changed) = (self.entries.like(), false);
-        for row in self.entries.iter() {
-            let (path, states) = row?;
-            if is_kept(&path) {
-                kept.insert(&path, states)?;
-            } else {
-                has_changed = true;
-            }
-        }
-        self.entries = kept;
-        Ok(has_changed)
+        is_listed
     }
 
     /// Allows other entities to create all of the paths.
-    ///
-    /// # Errors
-    /// If data outside of memory cannot be read or written.
-    pub fn leave_all(&mut self) -> Result<()> {
-        self.leaving = self.entries.like();
-        self.leaving.extend(self.entries.paths().map(|path| path.map(|path| (path, ()))))
+    pub fn leave_all(&mut self) {
+        self.leaving = self.entries.keys().cloned().collect();
     }
 
     /// Reads a manifest; `None` if the file does not exist.
@@ -110,21 +81,12 @@ impl Manifest {
     /// If it cannot be read or parsed.
     pub fn load(path: &PathHandle) -> Result<Option<Manifest>> {
         let Some(file) = path.open_if_file()? else { return Ok(None) };
-        let mut manifest = Manifest::new(path);
+        let mut manifest = Manifest::default();
         let failed = |error| PathError::new("read", path.shown(), error);
-        let mut states: Option<(PathBuf, Vec<ManifestEntry>)> = None;
         for (index, line) in BufReader::new(file).lines().enumerate() {
             let invalid = || failed(io::Error::other(format!("line {} is not valid", index + 1)));
-            let Some((path, entry)) = manifest.parse(&line.map_err(failed)?)?.ok_or_else(invalid)? else { continue };
-            match &mut states {
-                Some((same, states)) if *same == path => states.push(entry),
-                _ => {
-                    let complete = states.replace((path, vec![entry]));
-                    manifest.entries.extend(complete.map(Ok))?;
-                }
-            }
+            manifest.parse(&line.map_err(failed)?).ok_or_else(invalid)?;
         }
-        manifest.entries.extend(states.map(Ok))?;
         Ok(Some(manifest))
     }
 
@@ -143,16 +105,14 @@ impl Manifest {
             text.push_str(UNFINISHED);
             text.push('\n');
         }
-        let dropped = self.dropped.iter().map(|path| Ok((DROPPED, path.clone())));
-        let leaving = self.leaving.paths().map(|path| path.map(|path| (LEAVING, path)));
-        for marked in dropped.chain(leaving).chain(self.waiting.iter().map(|path| Ok((WAITING, path.clone())))) {
-            let (mark, path) = marked?;
+        let dropped = self.dropped.iter().map(|path| (DROPPED, path));
+        let leaving = self.leaving.iter().map(|path| (LEAVING, path));
+        for (mark, path) in dropped.chain(leaving).chain(self.waiting.iter().map(|path| (WAITING, path))) {
             let _ = writeln!(text, "{mark}./{}", encode(path.as_os_str().as_bytes()));
             file.write_all(text.as_bytes()).map_err(failed)?;
             text.clear();
         }
-        for row in self.entries.iter() {
-            let (path, states) = row?;
+        for (path, states) in &self.entries {
             for entry in states {
                 let _ = write!(text, "./{} ", encode(path.as_os_str().as_bytes()));
                 entry.write_words(&mut text);
@@ -164,32 +124,24 @@ impl Manifest {
         file.write_all(text.as_bytes()).map_err(failed)
     }
 
-    /// Parses a line; the outer `Option` is `None` if it is invalid. Returns the entry of a path, if the line is one; a
-    /// path may have several.
-    fn parse(&mut self, line: &str) -> Result<Option<Option<(PathBuf, ManifestEntry)>>> {
+    /// Parses a line; `None` if it is invalid. A path may have several lines.
+    fn parse(&mut self, line: &str) -> Option<()> {
         if let Some(recipe) = line.strip_prefix(RECIPE) {
             recipe.clone_into(&mut self.recipe);
         } else if line == UNFINISHED {
             self.unfinished = true;
         } else if let Some(path) = line.strip_prefix(DROPPED) {
-            let Some(path) = parse_path(path) else { return Ok(None) };
-            self.dropped.push(path);
+            self.dropped.push(parse_path(path)?);
         } else if let Some(path) = line.strip_prefix(LEAVING) {
-            let Some(path) = parse_path(path) else { return Ok(None) };
-            self.leaving.insert(&path, ())?;
+            self.leaving.insert(parse_path(path)?);
         } else if let Some(path) = line.strip_prefix(WAITING) {
-            let Some(path) = parse_path(path) else { return Ok(None) };
-            self.waiting.insert(path);
+            self.waiting.insert(parse_path(path)?);
         } else if !line.starts_with('#') {
-            return Ok(parse_line(line).map(Some));
+            let (path, words) = line.split_once(' ')?;
+            self.entries.entry(parse_path(path)?).or_default().push(ManifestEntry::parse_words(words)?);
         }
-        Ok(Some(None))
+        Some(())
     }
-}
-
-fn parse_line(line: &str) -> Option<(PathBuf, ManifestEntry)> {
-    let (path, words) = line.split_once(' ')?;
-    Some((parse_path(path)?, ManifestEntry::parse_words(words)?))
 }
 
 fn parse_path(text: &str) -> Option<PathBuf> {
@@ -214,25 +166,23 @@ mod tests {
         let link = EntryKind::Symlink { target: b"../a b\n\xff".to_vec() };
         let owner = Ownership { uid: Some(0), gid: None };
         let strange = PathBuf::from(OsStr::from_bytes(b"a b/#c\\\n\xfe=d"));
-        let mut manifest = Manifest::new(&place);
-        manifest.recipe = "sha256:0 strip=1".to_owned();
-        manifest.unfinished = true;
+        let recipe = "sha256:0 strip=1".to_owned();
+        let mut manifest = Manifest { recipe, unfinished: true, ..Manifest::default() };
         manifest.dropped.push(PathBuf::from("gone by now"));
-        manifest.leaving.insert(Path::new("a b"), ()).unwrap();
+        manifest.leaving.insert(PathBuf::from("a b"));
         manifest.waiting.insert(PathBuf::from("waits"));
         let directory = ManifestEntry { kind: EntryKind::Directory { mode: 0o755 }, owner };
         let states =
             [ManifestEntry { kind: file, owner }, ManifestEntry { kind: link, owner: Ownership::default() }].to_vec();
-        manifest.entries.insert(Path::new("a b"), vec![directory.clone()]).unwrap();
-        manifest.entries.insert(&strange, states.clone()).unwrap();
+        manifest.entries.insert(PathBuf::from("a b"), vec![directory.clone()]);
+        manifest.entries.insert(strange.clone(), states.clone());
         manifest.save(&place).unwrap();
         let text = fs::read_to_string(folder.path().join("x.mtree")).unwrap();
         let read = Manifest::load(&place).unwrap().unwrap();
         assert_eq!((&read.recipe, read.unfinished), (&manifest.recipe, true));
         assert_eq!((&read.dropped, &read.waiting), (&manifest.dropped, &manifest.waiting));
-        assert_eq!(read.leaving.paths().collect::<Result<Vec<_>>>().unwrap(), [PathBuf::from("a b")]);
-        let entries = read.entries.iter().collect::<Result<Vec<_>>>().unwrap();
-        assert_eq!(entries, [(PathBuf::from("a b"), vec![directory]), (strange, states)]);
+        assert_eq!(read.leaving, [PathBuf::from("a b")].into());
+        assert_eq!(read.entries, [(PathBuf::from("a b"), vec![directory]), (strange, states)].into());
         read.save(&place).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("x.mtree")).unwrap(), text);
     }

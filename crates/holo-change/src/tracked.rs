@@ -27,7 +27,6 @@
 mod change;
 mod contents;
 mod decision;
-mod directories;
 mod entity_change;
 mod held;
 mod in_place;
@@ -45,7 +44,6 @@ mod tracks;
 pub use change::TrackStore;
 pub use contents::{Contents, Digest};
 pub use decision::Decision;
-pub use directories::OwnDirectories;
 pub use entity_change::{EntityChange, PathChange};
 pub use made_directories::MadeDirectories;
 pub use restore::Found;
@@ -68,7 +66,6 @@ use std::sync::Arc;
 pub(crate) use stores::PluginStore;
 
 const CONTENTS: &str = "contents";
-const DIRECTORIES: &str = "directories";
 /// A marker file that exists while changes are made, until data that is no longer needed has been removed.
 const UNTIDY: &str = "untidy";
 

@@ -178,7 +178,7 @@ impl TreeStore {
     /// Returns the directories that were created by any entity.
     ///
     /// # Errors
-    /// If a list cannot be read.
+    /// If the database cannot be read.
     pub fn made_directories(&self) -> Result<MadeDirectories> {
         MadeDirectories::read(&self.plugin)
     }
@@ -187,7 +187,7 @@ impl TreeStore {
     /// plugins. The directories must be locked.
     ///
     /// # Errors
-    /// If a directory cannot be examined, or the list cannot be written.
+    /// If a directory cannot be examined, or the database cannot be written.
     pub fn claim_directories(&self, directories: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         let (mut own, mut made) = (Vec::new(), self.made_directories()?);
         for directory in directories {
@@ -200,21 +200,12 @@ impl TreeStore {
         made.add(own)
     }
 
-    /// Removes an incomplete list of directories of a killed process.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
-    pub fn tidy_directories(&self) -> Result<()> {
-        self.plugin.directories()?.tidy()
-    }
-
     /// Removes incomplete files of killed processes. No other process may use the store.
     ///
     /// # Errors
     /// If a file cannot be removed.
     pub fn tidy(&self) -> Result<()> {
         self.bases.tidy()?;
-        self.tidy_directories()?;
         self.state.place(&Path::new(manifest::FOLDER).join("x")).remove_replacements()
     }
 }

@@ -7,11 +7,11 @@
 use crate::checksum::{Checksum, Digests, sha256};
 use holo_change::error::{PathError, Result};
 use holo_change::manifest::FileDigests;
-use holo_change::table::{Row, Table};
 use holo_change::{OnDisk, PathHandle, Stamp};
 use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 /// The first line. The number changes with the format or its meaning.
@@ -25,27 +25,27 @@ pub struct ChecksumCache {
     now: fn() -> SystemTime,
     is_trusted: bool,
     /// The digests of earlier applies by key.
-    recorded: OnceCell<Table<Digests>>,
+    recorded: OnceCell<BTreeMap<String, Digests>>,
     /// The keys of the digests that the next run may use.
-    used: RefCell<Table<()>>,
+    used: RefCell<BTreeSet<String>>,
     /// The digests of this run that the next one may use.
-    seen: RefCell<Table<Digests>>,
+    seen: RefCell<BTreeMap<String, Digests>>,
     /// The digests of files written by this run, by the properties that do not change when a file is moved.
-    written: RefCell<Table<Digests>>,
+    written: RefCell<BTreeMap<String, Digests>>,
 }
 
 impl ChecksumCache {
-    /// Opens the cache in this file. Unless it is trusted, all files are read again. Data that does not fit into memory
-    /// is stored in the folder of `spill`.
-    pub fn open(path: PathHandle, spill: &PathHandle, is_trusted: bool) -> ChecksumCache {
+    /// Opens the cache in this file. Unless it is trusted, all files are read again.
+    #[must_use]
+    pub fn open(path: PathHandle, is_trusted: bool) -> ChecksumCache {
         ChecksumCache {
             path,
             now: SystemTime::now,
             is_trusted,
             recorded: OnceCell::new(),
-            used: RefCell::new(Table::new(spill)),
-            seen: RefCell::new(Table::new(spill)),
-            written: RefCell::new(Table::new(spill)),
+            used: RefCell::default(),
+            seen: RefCell::default(),
+            written: RefCell::default(),
         }
     }
 
@@ -61,7 +61,7 @@ impl ChecksumCache {
     fn digests_of(&self, file: &PathHandle, stamp: Option<&Stamp>, wanted: Option<&Checksum>) -> Result<Digests> {
         let now = (self.now)();
         if let Some(stamp) = stamp
-            && let Some(digests) = self.find(stamp, wanted)?
+            && let Some(digests) = self.find(stamp, wanted)
         {
             return Ok(digests);
         }
@@ -72,66 +72,53 @@ impl ChecksumCache {
             && stamp.is_settled(now)
             && stamp.is_same(&after)
         {
-            self.seen.borrow_mut().insert(&key(stamp), digests.clone())?;
+            self.seen.borrow_mut().insert(key(stamp), digests.clone());
         }
         Ok(digests)
     }
 
     /// Records the digests of a file that was just written and has this stamp. It may be moved before they are needed.
-    ///
-    /// # Errors
-    /// If data that does not fit into memory cannot be written.
-    pub fn note_written(&self, stamp: &Stamp, digests: Digests) -> Result<()> {
-        self.written.borrow_mut().insert(&moved_key(stamp), digests)
+    pub fn note_written(&self, stamp: &Stamp, digests: Digests) {
+        self.written.borrow_mut().insert(moved_key(stamp), digests);
     }
 
-    fn find(&self, stamp: &Stamp, wanted: Option<&Checksum>) -> Result<Option<Digests>> {
-        let covers = |digests: &Digests| wanted.is_none_or(|wanted| digests.covers(wanted));
+    fn find(&self, stamp: &Stamp, wanted: Option<&Checksum>) -> Option<Digests> {
+        let covers = |digests: &&Digests| wanted.is_none_or(|wanted| digests.covers(wanted));
         let key = key(stamp);
         if self.is_trusted {
-            if let Some(digests) = self.recorded()?.get(&key)?.filter(covers) {
-                self.used.borrow_mut().insert(&key, ())?;
-                return Ok(Some(digests));
+            if let Some(digests) = self.recorded().get(&key).filter(covers) {
+                self.used.borrow_mut().insert(key);
+                return Some(digests.clone());
             }
-            let written = self.written.borrow();
-            if !written.is_empty()
-                && let Some(digests) = written.get(&moved_key(stamp))?.filter(covers)
-            {
+            if let Some(digests) = self.written.borrow().get(&moved_key(stamp)).filter(covers) {
                 // Otherwise another change might not be visible, so the next run must read the file.
                 if stamp.shows_writing() || stamp.is_settled((self.now)()) {
-                    self.seen.borrow_mut().insert(&key, digests.clone())?;
+                    self.seen.borrow_mut().insert(key, digests.clone());
                 }
-                return Ok(Some(digests));
+                return Some(digests.clone());
             }
         }
-        Ok(self.seen.borrow().get(&key)?.filter(covers))
+        self.seen.borrow().get(&key).filter(covers).cloned()
     }
 
-    fn recorded(&self) -> Result<&Table<Digests>> {
-        if let Some(recorded) = self.recorded.get() {
-            return Ok(recorded);
-        }
-        let read = self.read()?.unwrap_or_default();
-        Ok(self.recorded.get_or_init(|| read))
+    fn recorded(&self) -> &BTreeMap<String, Digests> {
+        self.recorded.get_or_init(|| self.read().unwrap_or_default())
     }
 
-    /// Reads the cache. An unreadable or invalid file is ignored.
-    fn read(&self) -> Result<Option<Table<Digests>>> {
-        let Ok(Some(file)) = self.path.open_if_file() else { return Ok(None) };
+    /// Reads the cache; `None` if the file is unreadable or invalid.
+    fn read(&self) -> Option<BTreeMap<String, Digests>> {
+        let file = self.path.open_if_file().ok().flatten()?;
         let mut lines = BufReader::new(file).lines().map_while(io::Result::ok);
-        if lines.next().as_deref() != Some(HEADER) {
-            return Ok(None);
-        }
-        let (mut recorded, mut last) = (self.seen.borrow().like(), None);
+        lines.next().filter(|line| line == HEADER)?;
+        let (mut recorded, mut last) = (BTreeMap::new(), None);
         for line in lines {
             if let Some(line) = last.replace(line) {
-                let Some((key, digests)) = parse_line(&line) else { return Ok(None) };
-                recorded.insert(Path::new(key), digests)?;
+                let (key, digests) = line.split_once(' ').filter(|(key, _)| key.len() == KEY_SIZE)?;
+                recorded.insert(key.to_owned(), Digests::parse(digests)?);
             }
         }
         // A crash may truncate the file: the last line is the number of entries.
-        let is_whole = last.is_some_and(|end| end.parse() == Ok(recorded.inserted()));
-        Ok(is_whole.then_some(recorded))
+        last.is_some_and(|end| end.parse() == Ok(recorded.len())).then_some(recorded)
     }
 
     /// Writes the digests of this run for the next one.
@@ -141,36 +128,24 @@ impl ChecksumCache {
     }
 
     fn try_save(&self) -> Result<()> {
-        let (recorded, used, seen) = (self.recorded()?, self.used.borrow(), self.seen.borrow());
-        let (mut relied_on, mut is_same) = (seen.like(), true);
-        for row in recorded.join(&used) {
-            match row? {
-                (key, Some(digests), Some(())) => relied_on.insert(&key, digests)?,
-                _ => is_same = false,
-            }
-        }
-        for row in seen.iter() {
-            let (key, digests) = row?;
-            is_same &= recorded.get(&key)?.as_ref() == Some(&digests);
-            relied_on.insert(&key, digests)?;
-        }
-        match (is_same, relied_on.is_empty()) {
+        let (recorded, used, seen) = (self.recorded(), self.used.borrow(), self.seen.borrow());
+        let mut relied_on: BTreeMap<&String, &Digests> =
+            recorded.iter().filter(|(key, _)| used.contains(*key)).collect();
+        relied_on.extend(seen.iter());
+        match (relied_on.iter().eq(recorded.iter().collect::<BTreeMap<_, _>>().iter()), relied_on.is_empty()) {
             (true, _) => Ok(()),
             (false, true) => self.remove(),
             (false, false) => self.path.replace_by(&|file| self.write(&relied_on, file), 0o600, OnDisk::Nothing),
         }
     }
 
-    fn write(&self, digests: &Table<Digests>, file: &mut dyn Write) -> Result<()> {
+    fn write(&self, digests: &BTreeMap<&String, &Digests>, file: &mut dyn Write) -> Result<()> {
         let failed = |error| PathError::new("write", self.path.shown(), error);
         writeln!(file, "{HEADER}").map_err(failed)?;
-        let mut count = 0;
-        for row in digests.iter() {
-            let (key, digests) = row?;
-            writeln!(file, "{} {}", key.display(), digests.to_words()).map_err(failed)?;
-            count += 1;
+        for (key, digests) in digests {
+            writeln!(file, "{key} {}", digests.to_words()).map_err(failed)?;
         }
-        writeln!(file, "{count}").map_err(failed)
+        writeln!(file, "{}", digests.len()).map_err(failed)
     }
 
     /// Removes the cache.
@@ -179,16 +154,6 @@ impl ChecksumCache {
     /// If the file exists and cannot be removed.
     pub fn remove(&self) -> Result<()> {
         remove_cache(&self.path)
-    }
-}
-
-impl Row for Digests {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(self.to_words().as_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Digests> {
-        Digests::parse(std::str::from_utf8(bytes).ok()?)
     }
 }
 
@@ -209,21 +174,15 @@ impl FileDigests for ChecksumCache {
     }
 }
 
-fn key(stamp: &Stamp) -> PathBuf {
+fn key(stamp: &Stamp) -> String {
     let mut key = sha256(&stamp.to_bytes());
     key.truncate(KEY_SIZE);
-    key.into()
+    key
 }
 
-/// Returns a key from the properties that do not change when a file is moved. Keys of files created successively tend
-/// to be close to each other.
-fn moved_key(stamp: &Stamp) -> PathBuf {
-    format!("{:016x}-{}", stamp.inode(), key(&stamp.nameless()).display()).into()
-}
-
-fn parse_line(line: &str) -> Option<(&str, Digests)> {
-    let (key, digests) = line.split_once(' ')?;
-    (key.len() == KEY_SIZE).then_some((key, Digests::parse(digests)?))
+/// Returns a key from the properties that do not change when a file is moved.
+fn moved_key(stamp: &Stamp) -> String {
+    key(&stamp.nameless())
 }
 
 #[cfg(test)]
@@ -238,7 +197,7 @@ mod tests {
     /// Returns the cache and a file in a directory, with the clock an hour ahead of the file's last change.
     fn cache(directory: &Path, is_trusted: bool) -> (ChecksumCache, PathHandle) {
         let tree = Tree::open(directory).unwrap();
-        let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), &tree.place(Path::new("x")), is_trusted);
+        let mut cache = ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
         cache.now = || SystemTime::now() + OLD;
         (cache, tree.place(Path::new("file")))
     }
@@ -308,10 +267,9 @@ mod tests {
             }
             let file = tree.place(Path::new("file"));
             let noted = Digests::parse(&sha256(b"noted")).unwrap();
-            let spill = tree.place(Path::new("x"));
-            let open = |is_trusted| ChecksumCache::open(tree.place(Path::new("known/x")), &spill, is_trusted);
+            let open = |is_trusted| ChecksumCache::open(tree.place(Path::new("known/x")), is_trusted);
             let cache = open(true);
-            cache.note_written(&Stamp::of(&tree.place(Path::new("new"))).unwrap().unwrap(), noted.clone()).unwrap();
+            cache.note_written(&Stamp::of(&tree.place(Path::new("new"))).unwrap().unwrap(), noted.clone());
             fs::rename(&new, folder.path().join("file")).unwrap();
             assert_eq!(cache.digests(&file, None).unwrap(), noted);
             cache.save();

@@ -22,7 +22,7 @@ fn hasty(url: &str) -> (Result<Vec<u8>, String>, String) {
     let host = Host::from_environment(|_| Some(path.clone().into())).unwrap();
     let target = Tree::open(folder.path()).unwrap().place("target".as_ref());
     let soon = Duration::from_millis(300);
-    let checksums = ChecksumCache::open(target.with_suffix(".known"), &target, false);
+    let checksums = ChecksumCache::open(target.with_suffix(".known"), false);
     let request = Request {
         addresses: &[url.parse().unwrap()],
         headers: Vec::new(),

@@ -1,4 +1,4 @@
-//! The state database: records, contents, refreshes, values and runs, for which version 3 has no format.
+//! The state database: records, contents, directories, refreshes, values and runs, for which version 3 has no format.
 //!
 //! One SQLite file, `var/lib/holo/state.db`, which every process of a run may open. It is created by the first write, readable by its owner only,
 //! and removed when it is empty.
@@ -7,6 +7,7 @@
 //! whether it also has to survive a loss of power. Readers see one snapshot and neither block a writer nor wait for it.
 
 mod blobs;
+mod directories;
 mod error;
 mod export;
 mod maintenance;

@@ -34,6 +34,13 @@ CREATE TABLE blob_use (
 
 CREATE INDEX blob_use_of_digest ON blob_use (digest);
 
+-- Directories that were created on the way to managed paths. The last file in one removes it, whichever plugin has the file.
+CREATE TABLE directory (
+    path BLOB NOT NULL,
+    plugin TEXT NOT NULL,       -- the plugin that has created it
+    PRIMARY KEY (path, plugin)
+) STRICT, WITHOUT ROWID;
+
 -- The last value that each entity sent under each name.
 CREATE TABLE sent_value (
     entity BLOB NOT NULL,

@@ -13,13 +13,13 @@ use crate::format::Format;
 use crate::limits::{Allowance, Limits};
 use holo_change::Tree;
 use holo_change::manifest::{ManifestEntry, Ownership};
-use holo_change::table::Table;
 use holo_change::tree_store::StagedTree;
 use holo_download::{BUFFER_SIZE, ChecksumCache};
 use holo_plugin::{Meter, Output, Silence};
 use staging::{Progress, Staging};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use contents::{Contents, MAX_SHOWN};
@@ -56,29 +56,26 @@ pub(crate) fn extract(
     read(file, target, extraction, output)
 }
 
-/// Lists the entries that an extraction would create, without writing other files.
+/// Returns the entries that an extraction would create.
 ///
 /// # Errors
 /// If the archive is invalid.
 pub(crate) fn list(
     file: &mut File,
-    entries: &mut Table<ManifestEntry>,
     extraction: Extraction<'_>,
-) -> Result<(), ExtractError> {
-    read(file, Target { tree: None, entries, contents: None }, extraction, &mut Output::new(&mut Silence))
+) -> Result<BTreeMap<PathBuf, ManifestEntry>, ExtractError> {
+    let mut entries = BTreeMap::new();
+    let target = Target { tree: None, entries: &mut entries, contents: None };
+    read(file, target, extraction, &mut Output::new(&mut Silence))?;
+    Ok(entries)
 }
 
-/// Finds the contents of files, if they are small, without writing files other than a temporary list.
+/// Finds the contents of files, if they are small.
 ///
 /// # Errors
 /// If the archive is invalid. Contents that were found before the error are valid.
-pub(crate) fn find(
-    file: &mut File,
-    contents: &mut Contents,
-    entries: &mut Table<ManifestEntry>,
-    extraction: Extraction<'_>,
-) -> Result<(), ExtractError> {
-    let target = Target { tree: None, entries, contents: Some(contents) };
+pub(crate) fn find(file: &mut File, contents: &mut Contents, extraction: Extraction<'_>) -> Result<(), ExtractError> {
+    let target = Target { tree: None, entries: &mut BTreeMap::new(), contents: Some(contents) };
     read(file, target, extraction, &mut Output::new(&mut Silence))
 }
 
@@ -86,7 +83,7 @@ pub(crate) fn find(
 struct Target<'a> {
     /// The staging directory; `None` if only the entries are needed.
     tree: Option<Arc<Tree>>,
-    entries: &'a mut Table<ManifestEntry>,
+    entries: &'a mut BTreeMap<PathBuf, ManifestEntry>,
     /// The contents to be found, if any.
     contents: Option<&'a mut Contents>,
 }

@@ -64,16 +64,16 @@ impl ArchiveRecord {
         let mut extracted = OwnedTree::open(store, id, directory)?;
         if !self.keep.is_empty() {
             let mut drift = extracted.drift()?;
-            self.leave_kept(&mut extracted, &mut drift)?;
+            self.leave_kept(&mut extracted, &mut drift);
         }
         Ok(extracted)
     }
 
     /// Removes changed files that match `keep` from the manifest.
-    pub(crate) fn leave_kept(&self, extracted: &mut OwnedTree, drift: &mut Drift) -> Result<(), PathError> {
+    pub(crate) fn leave_kept(&self, extracted: &mut OwnedTree, drift: &mut Drift) {
         // The patterns were validated with the definition.
         let keep = Globs::new(&self.keep).unwrap_or_default();
-        extracted.leave_changed(drift, |path| keep.cover(path))
+        extracted.leave_changed(drift, |path| keep.cover(path));
     }
 
     pub(crate) fn has_download(&self) -> bool {

@@ -164,7 +164,7 @@ impl Removal<'_> {
     /// Returns true if only files with overlays are left.
     fn waits(&self, record: &ArchiveRecord) -> Result<bool, PathError> {
         for directory in &record.trees {
-            if OwnedTree::open(&self.store.trees, self.id, Path::new(directory))?.has_nothing_but_waiting()? {
+            if OwnedTree::open(&self.store.trees, self.id, Path::new(directory))?.has_nothing_but_waiting() {
                 return Ok(true);
             }
         }

@@ -43,8 +43,7 @@ impl Store {
     ) -> Result<Store, PathError> {
         let cache = checksums_location(id);
         let state = Tree::open(host.state_dir())?;
-        let spill = state.place(Path::new("x"));
-        let checksums = Rc::new(ChecksumCache::open(state.place(&cache), &spill, !host.verifies()));
+        let checksums = Rc::new(ChecksumCache::open(state.place(&cache), !host.verifies()));
         let digests = Rc::clone(&checksums);
         Ok(Store {
             trees: TreeStore::open(host.locations(), digests, &shared.directories)?,
@@ -147,8 +146,7 @@ impl Store {
             .collect();
         let is_on_the_way = |directory: &PathBuf| needed.iter().any(|path| path.starts_with(directory));
         let unneeded: BTreeSet<PathBuf> = made.iter().filter(|directory| !is_on_the_way(directory)).collect();
-        made.remove_empty(|path| self.trees.root().place(path), Some(&unneeded))?;
-        Ok(self.trees.tidy_directories()?)
+        Ok(made.remove_empty(|path| self.trees.root().place(path), Some(&unneeded))?)
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::error::ArchiveError;
 use crate::record::ArchiveRecord;
 use crate::store::Store;
-use holo_change::table::Table;
 use holo_change::tree_store::{PendingEntry, TreeError};
 use holo_plugin::{ForceTo, Output};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of changed files that are named.
@@ -32,7 +32,7 @@ pub(crate) fn remove_tree(
     let owners = store.owners_in_tree(id, Path::new(directory))?;
     let removed = extracted.remove(force, &owners, store.claims(), &store.has_changed);
     let has_changed = removed.map_err(|error| explain(error, directory, output))?;
-    let waiting = extracted.waiting()?;
+    let waiting = extracted.waiting();
     if has_changed {
         warn_of_waiting(&waiting, output);
     }
@@ -47,7 +47,7 @@ pub(crate) fn would_remove_tree(
     output: &mut Output<'_>,
 ) -> Result<Option<String>, ArchiveError> {
     let extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
-    if extracted.manifest().is_none() || extracted.has_nothing_but_waiting()? {
+    if extracted.manifest().is_none() || extracted.has_nothing_but_waiting() {
         return Ok(None);
     }
     let losses = extracted.losses_of_removal(&*store.owners_in_tree(id, Path::new(directory))?, &store.claims())?;
@@ -65,7 +65,7 @@ pub(crate) fn pending_removal(
 ) -> Result<Vec<PendingEntry>, ArchiveError> {
     let extracted = record.open_tree(&store.trees, id, Path::new(directory))?;
     let owners = store.owners_in_tree(id, Path::new(directory))?;
-    Ok(extracted.pending(&Table::default(), &owners, &store.claims())?)
+    Ok(extracted.pending(&BTreeMap::new(), &owners, &store.claims())?)
 }
 
 /// Prints warnings for files that are kept because of overlays.

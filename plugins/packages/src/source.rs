@@ -140,7 +140,7 @@ impl<'m> Sources<'m> {
             checksum: wanted.checksum.clone(),
             previous: None,
             authorities: None,
-            checksums: &ChecksumCache::open(target.with_suffix(".known"), &target, false),
+            checksums: &ChecksumCache::open(target.with_suffix(".known"), false),
             max_size: MAX_SIZE,
             deadline: Instant::now().checked_add(wanted.timeout.unwrap_or(TIME_LIMIT)),
             timeouts: Timeouts::default(),

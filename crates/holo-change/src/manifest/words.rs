@@ -1,7 +1,6 @@
 //! The fields of manifest entries, in the format of mtree(5).
 
 use super::entry::{EntryKind, ManifestEntry, Ownership};
-use crate::table::Row;
 use std::fmt::Write as _;
 
 impl ManifestEntry {
@@ -44,32 +43,6 @@ impl ManifestEntry {
             _ => return None,
         };
         Some(ManifestEntry { kind, owner })
-    }
-}
-
-impl Row for ManifestEntry {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        let mut text = String::new();
-        self.write_words(&mut text);
-        bytes.extend_from_slice(text.as_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<ManifestEntry> {
-        ManifestEntry::parse_words(std::str::from_utf8(bytes).ok()?)
-    }
-}
-
-/// All possible states of a path.
-impl Row for Vec<ManifestEntry> {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        for entry in self {
-            entry.encode(bytes);
-            bytes.push(b'\n');
-        }
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Vec<ManifestEntry>> {
-        std::str::from_utf8(bytes).ok()?.lines().map(ManifestEntry::parse_words).collect()
     }
 }
 

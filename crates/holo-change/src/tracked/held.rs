@@ -162,17 +162,20 @@ impl Held {
 }
 
 impl HeldTree {
-    /// Returns the entry in the manifest. Unreadable entries are ignored.
+    /// Returns the entry in the manifest, unless it is a directory.
     fn at(&self, path: &Path) -> Option<HeldPath> {
-        let states = self.manifest.entries.get(path.strip_prefix(&self.path).ok()?).ok()??;
+        let states = self.manifest.entries.get(path.strip_prefix(&self.path).ok()?)?;
         let is_file = !states.iter().any(ManifestEntry::is_directory);
-        is_file.then(|| HeldPath { origin: origin(&self.plugin, &self.id, path), holding: Holding::Listed(states) })
+        is_file.then(|| HeldPath {
+            origin: origin(&self.plugin, &self.id, path),
+            holding: Holding::Listed(states.clone()),
+        })
     }
 
     fn files_below<'h>(&'h self, directory: &'h Path) -> impl Iterator<Item = PathBuf> + 'h {
         let is_near = self.path.starts_with(directory) || directory.starts_with(&self.path);
-        let rows = is_near.then(|| self.manifest.entries.iter()).into_iter().flatten().map_while(Result::ok);
-        let files = rows.filter(|(_, states)| !states.iter().any(ManifestEntry::is_directory));
+        let entries = is_near.then_some(&self.manifest.entries).into_iter().flatten();
+        let files = entries.filter(|(_, states)| !states.iter().any(ManifestEntry::is_directory));
         files.map(|(path, _)| self.path.join(path)).filter(move |path| path.starts_with(directory))
     }
 }

@@ -1,74 +1,80 @@
-//! The parent directories that all plugins have created for paths. Each plugin has its own list, but the lists are
-//! equivalent: a directory is removed with the last file in it, whichever plugin removes that.
+//! The parent directories that plugins have created for paths. A directory is removed with the last file in it, whichever
+//! plugin removes that.
 
-use super::directories::OwnDirectories;
 use super::stores::PluginStore;
-use crate::error::Result;
+use crate::base_store::readable;
+use crate::error::{PathError, Result};
 use crate::manifest::{Manifest, ManifestEntry};
 use crate::path_handle::{Durability, Kind, PathHandle};
-use std::collections::BTreeSet;
+use crate::paths::path_bytes;
+use bstr::{BString, ByteSlice};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The lists of all plugins.
+/// The directories that all plugins have created.
 #[derive(Debug)]
 pub struct MadeDirectories {
     store: PluginStore,
-    own: OwnDirectories,
-    others: Vec<(PluginStore, OwnDirectories)>,
+    /// Each with whether our plugin has created it.
+    paths: BTreeMap<BString, bool>,
 }
 
 impl MadeDirectories {
-    /// Reads the lists of a plugin, and of the other plugins.
     pub(crate) fn read(store: &PluginStore) -> Result<MadeDirectories> {
-        let mut others = Vec::new();
-        for other in store.others() {
-            let list = other.directories()?;
-            others.push((other, list));
+        let mut paths = BTreeMap::new();
+        for (path, plugin) in readable(store.database().lock().directories())? {
+            *paths.entry(path.into()).or_default() |= plugin == store.plugin;
         }
-        Ok(MadeDirectories { store: store.clone(), own: store.directories()?, others })
+        Ok(MadeDirectories { store: store.clone(), paths })
     }
 
     /// Returns true if a plugin has created the directory as a parent.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
-        self.own.contains(path) || self.others.iter().any(|(_, list)| list.contains(path))
+        self.paths.contains_key(&path_bytes(path))
     }
 
-    /// Returns all directories on the lists.
+    /// Returns all directories, each after its parents.
     pub fn iter(&self) -> impl Iterator<Item = PathBuf> {
-        self.own.iter().chain(self.others.iter().flat_map(|(_, list)| list.iter()))
+        self.paths.keys().map(|path| path.to_path_lossy().into_owned())
     }
 
-    /// Adds directories to the plugin's own list, like [`OwnDirectories::add`].
+    /// Adds directories that our plugin is about to create. When this returns, they are on disk.
     ///
     /// # Errors
-    /// If the list cannot be written.
+    /// If the database cannot be written.
     pub fn add(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
-        self.own.add(paths)
+        let new: BTreeSet<BString> = paths.into_iter().map(|path| path_bytes(&path)).collect();
+        let new: Vec<BString> = new.into_iter().filter(|path| self.paths.get(path) != Some(&true)).collect();
+        let added =
+            self.store.database().lock().add_directories(&self.store.plugin, new.iter().map(|path| path.as_slice()));
+        added.map_err(PathError::of_state)?;
+        self.paths.extend(new.into_iter().map(|path| (path, true)));
+        Ok(())
     }
 
-    /// Removes a directory that an entity owns now from all lists.
+    /// Removes a directory that an entity owns now.
     ///
     /// # Errors
-    /// If a list cannot be written, or its plugin does not release its lock.
+    /// If the database cannot be written.
     pub fn take(&mut self, path: &Path) -> Result<()> {
-        self.own.take(path)?;
-        self.change_others(|list| list.contains(path), |list| list.take(path))
+        self.forget([path.to_owned()])
     }
 
-    /// Removes directories from the plugin's own list, like [`OwnDirectories::keep_only`].
-    ///
-    /// # Errors
-    /// If the list cannot be written.
-    pub fn keep_only(&mut self, is_kept: impl Fn(&Path) -> bool) -> Result<()> {
-        self.own.keep_only(is_kept)
+    fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        let listed = |path: &BString| self.paths.contains_key(path);
+        let gone: BTreeSet<BString> = paths.into_iter().map(|path| path_bytes(&path)).filter(listed).collect();
+        let removed = self.store.database().lock().remove_directories(gone.iter().map(|path| path.as_slice()));
+        removed.map_err(PathError::of_state)?;
+        self.paths.retain(|path, _| !gone.contains(path));
+        Ok(())
     }
 
-    /// Removes the empty ones of these directories, deepest first, also from the lists. If `among` is `None`, those on
-    /// the plugin's own list. Directories in the manifest of an entity are kept.
+    /// Removes the empty ones of these directories, deepest first. If `among` is `None`, those that our plugin has created.
+    /// Directories in the manifest of an entity are kept.
     ///
     /// # Errors
-    /// If a directory cannot be examined, or a list cannot be written.
+    /// If a directory cannot be examined, or the database cannot be written.
     pub fn remove_empty(
         &mut self,
         place: impl Fn(&Path) -> PathHandle,
@@ -76,7 +82,7 @@ impl MadeDirectories {
     ) -> Result<()> {
         let candidates: BTreeSet<PathBuf> = match among {
             Some(among) => among.iter().filter(|path| self.contains(path)).cloned().collect(),
-            None => self.own.iter().collect(),
+            None => self.own().collect(),
         };
         let listed = self.listed(&candidates)?;
         let mut gone = BTreeSet::new();
@@ -94,29 +100,15 @@ impl MadeDirectories {
         if gone.is_empty() {
             return Ok(());
         }
-        // A directory that is not on any list would remain forever if its removal were lost.
+        // A directory that is not listed would remain forever if its removal were lost.
         let removed: Vec<PathHandle> = gone.iter().map(|path| place(path)).collect();
         Durability::of(removed.len()).sync([], &removed)?;
-        self.own.keep_only(|path| !gone.contains(path))?;
-        self.change_others(
-            |list| gone.iter().any(|path| list.contains(path)),
-            |list| list.keep_only(|path| !gone.contains(path)),
-        )
+        self.forget(gone)
     }
 
-    /// Changes the lists of other plugins that match, while their state is locked.
-    fn change_others(
-        &mut self,
-        concerns: impl Fn(&OwnDirectories) -> bool,
-        change: impl Fn(&mut OwnDirectories) -> Result<()>,
-    ) -> Result<()> {
-        for (store, list) in self.others.iter_mut().filter(|(_, list)| concerns(list)) {
-            let _held = store.hold()?;
-            *list = store.directories()?;
-            change(list)?;
-            store.tidy()?;
-        }
-        Ok(())
+    /// Returns the directories that our plugin has created.
+    fn own(&self) -> impl Iterator<Item = PathBuf> {
+        self.paths.iter().filter(|(_, is_own)| **is_own).map(|(path, _)| path.to_path_lossy().into_owned())
     }
 
     /// Returns those of these directories that are in manifests of entities. Unreadable manifests are ignored.
@@ -125,8 +117,8 @@ impl MadeDirectories {
         if among.is_empty() {
             return Ok(listed);
         }
-        let stores = self.others.iter().map(|(store, _)| store).chain([&self.store]);
-        for store in stores.filter(|store| store.has_trees()) {
+        let stores = self.store.others().into_iter().chain([self.store.clone()]);
+        for store in stores.filter(PluginStore::has_trees) {
             for (id, tree) in store.trees()? {
                 let in_tree = |path: &&PathBuf| path.starts_with(&tree);
                 if !among.iter().any(|path| in_tree(&path)) {
@@ -135,7 +127,7 @@ impl MadeDirectories {
                 let manifest = Manifest::load(&store.manifest(&id, &tree)).ok().flatten().unwrap_or_default();
                 let is_listed = |path: &&PathBuf| {
                     let below = path.strip_prefix(&tree).unwrap_or(Path::new(""));
-                    let states = manifest.entries.get(below).ok().flatten();
+                    let states = manifest.entries.get(below);
                     states.is_some_and(|states| states.iter().any(ManifestEntry::is_directory))
                 };
                 listed.extend(among.iter().filter(in_tree).filter(is_listed).cloned());

@@ -90,7 +90,6 @@ impl Tracker {
         self.bases.sync()?;
         self.contents.keep_only(&used)?;
         self.remove_own_directories(None)?;
-        self.own.directories()?.tidy()?;
         self.own.end_takeovers(has_pending)?;
         untidy.remove()?;
         // The records of entities are removed last: as long as one exists, the entity is scrubbed again. Without any,

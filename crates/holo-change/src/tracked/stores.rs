@@ -1,16 +1,15 @@
 //! The plugins' records of paths, in the state database, and the files that belong to them, in state directories.
 
 use super::contents::{Contents, Digest};
-use super::directories::OwnDirectories;
 use super::state::Unmanaged;
 use super::tracks::Tracks;
-use super::{CONTENTS, DIRECTORIES, UNTIDY};
+use super::{CONTENTS, UNTIDY};
 use crate::base_store::{BaseStore, Remembered};
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
-use crate::locations::Locations;
+use crate::locations::{Locations, SharedDatabase};
 use crate::manifest::{self, Manifest};
 use crate::path_handle::Durability;
 use crate::path_handle::{PathHandle, Tree};
@@ -182,8 +181,9 @@ impl PluginStore {
         Contents::new(self.locations.database(), &self.plugin, &self.tree, self.folder.join(CONTENTS))
     }
 
-    pub(crate) fn directories(&self) -> Result<OwnDirectories> {
-        OwnDirectories::read(self.place(DIRECTORIES))
+    /// Returns the state database.
+    pub(super) fn database(&self) -> &SharedDatabase {
+        self.locations.database()
     }
 
     /// Returns true if entities of the plugin may have trees.
@@ -301,7 +301,7 @@ impl PluginStore {
             let Ok(below) = path.strip_prefix(tree) else { continue };
             let location = self.manifest(&remembered.id, tree);
             let Some(mut manifest) = Manifest::load(&location)? else { continue };
-            if manifest.release(below, keeps_base)? {
+            if manifest.release(below, keeps_base) {
                 was_listed = true;
                 manifest.save(&location)?;
             }

@@ -15,9 +15,8 @@ use crate::claims::Claims;
 use crate::error::{PathError, Result};
 use crate::group::commit;
 use crate::manifest::Manifest;
-use crate::table::Table;
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use unneeded::sweep_bases;
@@ -59,7 +58,7 @@ impl OwnedTree {
         owners: &Rc<PathOwners>,
         has_begun: &Rc<Cell<bool>>,
     ) -> std::result::Result<BTreeSet<String>, TreeError> {
-        let none = Table::default();
+        let none = BTreeMap::new();
         let wanted = version.staged.as_ref().map_or(&none, |staged| &staged.entries);
         let mut plan = Plan::new(&self.location, self.manifest.as_ref(), wanted, owners, &version.claims)?;
         if !version.force && !plan.losses.is_empty() {
@@ -102,7 +101,7 @@ impl OwnedTree {
             self.location.manifest.remove_empty_folders(Path::new(""));
             return Ok(false);
         };
-        let listed = manifest.entries.inserted();
+        let listed = manifest.entries.len();
         let has_bases = self.location.has_bases(manifest)?;
         let here = self.location.full(Path::new(""));
         let is_elsewhere = self.location.store.root().canonical(&here, true)? != here;
@@ -118,7 +117,7 @@ impl OwnedTree {
             self.location.enter()?;
         }
         self.install(NewVersion { force, claims, ..NewVersion::default() }, owners, has_begun)?;
-        Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.entries.inserted() < listed))
+        Ok(listed == 0 || self.manifest.as_ref().is_none_or(|manifest| manifest.entries.len() < listed))
     }
 
     /// Removes bases that are no longer needed. Afterwards, other entities can no longer take over the paths that this
@@ -137,7 +136,7 @@ impl OwnedTree {
         if !manifest.dropped.is_empty() {
             sweep_bases(&self.location, manifest, &owners()?)?;
         }
-        manifest.leaving = Table::default();
+        manifest.leaving = BTreeSet::new();
         Ok(manifest.save(&self.location.manifest)?)
     }
 }
@@ -147,8 +146,8 @@ impl TreeLocation {
         if !self.store.bases.are_any()? {
             return Ok(false);
         }
-        for path in manifest.entries.paths() {
-            if self.has_base(&path?)? {
+        for path in manifest.entries.keys() {
+            if self.has_base(path)? {
                 return Ok(true);
             }
         }

@@ -31,18 +31,17 @@ impl OwnedTree {
         let mut changed = Vec::new();
         let Some(manifest) = self.manifest.as_ref().filter(|manifest| !manifest.unfinished) else { return Ok(changed) };
         let own = &self.location;
-        for row in manifest.entries.iter() {
-            let (path, states) = row?;
-            let Some(made) = states.last().filter(|_| !manifest.waiting.contains(&path)) else { continue };
-            let location = own.directory.as_ref().map(|directory| own.at(directory, &path));
+        for (path, states) in &manifest.entries {
+            let Some(made) = states.last().filter(|_| !manifest.waiting.contains(path)) else { continue };
+            let location = own.directory.as_ref().map(|directory| own.at(directory, path));
             if let Some(location) = &location
                 && let Some(stamp) = Stamp::of(location)?
-                && own.is_ours(&path, (location, &stamp), &states, false)?
+                && own.is_ours(path, (location, &stamp), states, false)?
             {
                 continue;
             }
             let found = location.as_ref().map(|location| own.store.entry(location)).transpose()?.flatten();
-            changed.push(ChangedEntry { path: own.full(&path), made: made.clone(), found, location });
+            changed.push(ChangedEntry { path: own.full(path), made: made.clone(), found, location });
         }
         Ok(changed)
     }

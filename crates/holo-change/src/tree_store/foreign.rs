@@ -9,25 +9,21 @@ use std::path::{Path, PathBuf};
 impl OwnedTree {
     /// Removes changed files from the manifest and from the drift. They belong to the user from now on, and their bases
     /// are no longer needed.
-    ///
-    /// # Errors
-    /// If data outside of memory cannot be read or written.
-    pub fn leave_changed(&mut self, drift: &mut Drift, is_left: impl Fn(&Path) -> bool) -> Result<()> {
-        let Some(manifest) = &mut self.manifest else { return Ok(()) };
+    pub fn leave_changed(&mut self, drift: &mut Drift, is_left: impl Fn(&Path) -> bool) {
+        let Some(manifest) = &mut self.manifest else { return };
         let (left, changed): (Vec<PathBuf>, _) = drift.changed.drain(..).partition(|path| is_left(path));
         drift.changed = changed;
-        if !left.is_empty() {
-            manifest.retain(|path| !left.iter().any(|left| left == path))?;
-            manifest.dropped.extend(left);
+        for path in left {
+            manifest.entries.remove(&path);
+            manifest.dropped.push(path);
         }
-        Ok(())
     }
 
     /// Returns true if a path is a file or symlink that neither this entity nor one that it could take over from has
     /// created.
     ///
     /// # Errors
-    /// If the path, or data outside of memory, cannot be read.
+    /// If the path or the records cannot be read.
     pub fn is_foreign(&self, path: &Path, owners: &PathOwners) -> Result<bool> {
         let location = &self.location;
         let Some(directory) = &location.directory else { return Ok(false) };
@@ -35,7 +31,7 @@ impl OwnedTree {
         if !stat.is_some_and(|stat| matches!(stat.kind, Kind::File | Kind::Symlink)) {
             return Ok(false);
         }
-        if self.manifest.as_ref().map_or(Ok(false), |manifest| manifest.entries.contains(path))? {
+        if self.manifest.as_ref().is_some_and(|manifest| manifest.entries.contains_key(path)) {
             return Ok(false);
         }
         let (store, full) = (&location.store, location.full(path));

@@ -81,11 +81,6 @@ impl TreeLocation {
         self.manifest.with_suffix(".file")
     }
 
-    /// Returns a path in the directory for table data that does not fit in memory.
-    pub(super) fn spill(&self) -> PathHandle {
-        self.store.state(Path::new("x"))
-    }
-
     /// Returns the unique name of the staging directory.
     pub(super) fn staging_name(&self) -> String {
         // Eight bytes, as digits.

@@ -8,7 +8,7 @@ use crate::claims::Claims;
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::manifest::Manifest;
-use crate::table::Table;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A directory in which an entity creates files.
@@ -38,7 +38,7 @@ impl OwnedTree {
             let taken = store.taken_from(id)?;
             let below = taken.iter().filter_map(|path| path.strip_prefix(directory).ok());
             for path in below {
-                manifest.release(path, false)?;
+                manifest.release(path, false);
             }
         }
         let mut location = TreeLocation {
@@ -85,22 +85,20 @@ impl OwnedTree {
     pub fn drift(&self) -> Result<Drift> {
         let mut drift = Drift::default();
         let Some(manifest) = &self.manifest else { return Ok(drift) };
-        for row in manifest.entries.iter() {
-            let (path, states) = row?;
-            if !manifest.unfinished && manifest.waiting.contains(&path) {
+        for (path, states) in &manifest.entries {
+            if !manifest.unfinished && manifest.waiting.contains(path) {
                 // The overlay that has prevented its removal may be gone.
-                drift.is_missing |= !self.location.is_overlaid(&path);
+                drift.is_missing |= !self.location.is_overlaid(path);
                 continue;
             }
             match &self.location.directory {
                 None => drift.is_missing = true,
                 Some(directory) => {
-                    let file = self.location.at(directory, &path);
+                    let file = self.location.at(directory, path);
                     match Stamp::of(&file)? {
                         None => drift.is_missing = true,
-                        Some(stamp)
-                            if self.location.is_ours(&path, (&file, &stamp), &states, manifest.unfinished)? => {}
-                        Some(_) => drift.changed.push(path),
+                        Some(stamp) if self.location.is_ours(path, (&file, &stamp), states, manifest.unfinished)? => {}
+                        Some(_) => drift.changed.push(path.clone()),
                     }
                 }
             }
@@ -109,33 +107,19 @@ impl OwnedTree {
     }
 
     /// Returns the files that are kept while there is an overlay on them.
-    ///
-    /// # Errors
-    /// If data outside of memory cannot be read.
-    pub fn waiting(&self) -> Result<Vec<PathBuf>> {
-        let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
-        let mut waiting = Vec::new();
-        for path in &manifest.waiting {
-            // Another entity may have created it in the meantime.
-            if manifest.entries.contains(path)? && self.location.is_overlaid(path) {
-                waiting.push(self.location.full(path));
-            }
-        }
-        Ok(waiting)
+    #[must_use]
+    pub fn waiting(&self) -> Vec<PathBuf> {
+        let Some(manifest) = &self.manifest else { return Vec::new() };
+        // Another entity may have created it in the meantime.
+        let waits = |path: &&PathBuf| manifest.entries.contains_key(*path) && self.location.is_overlaid(path);
+        manifest.waiting.iter().filter(waits).map(|path| self.location.full(path)).collect()
     }
 
     /// Returns true if only files with overlays are left.
-    ///
-    /// # Errors
-    /// If data outside of memory cannot be read.
-    pub fn has_nothing_but_waiting(&self) -> Result<bool> {
-        let Some(manifest) = self.manifest.as_ref().filter(|manifest| !manifest.unfinished) else { return Ok(false) };
-        for path in manifest.entries.paths() {
-            if !manifest.waiting.contains(&path?) {
-                return Ok(false);
-            }
-        }
-        Ok(!self.waiting()?.is_empty())
+    #[must_use]
+    pub fn has_nothing_but_waiting(&self) -> bool {
+        let Some(manifest) = self.manifest.as_ref().filter(|manifest| !manifest.unfinished) else { return false };
+        manifest.entries.keys().all(|path| manifest.waiting.contains(path)) && !self.waiting().is_empty()
     }
 
     /// Returns the paths with manual changes that would be lost by a removal of the tree.
@@ -147,6 +131,6 @@ impl OwnedTree {
         owners: &PathOwners,
         claims: &Claims,
     ) -> std::result::Result<Vec<PathBuf>, TreeError> {
-        Ok(Plan::new(&self.location, self.manifest.as_ref(), &Table::default(), owners, claims)?.losses)
+        Ok(Plan::new(&self.location, self.manifest.as_ref(), &BTreeMap::new(), owners, claims)?.losses)
     }
 }

@@ -63,8 +63,8 @@ impl OwnedPath {
 impl OtherTree {
     fn owned(&self, path: &Path) -> Result<Option<OwnedPath>> {
         let Ok(below) = path.strip_prefix(&self.path) else { return Ok(None) };
-        let Some(states) = self.manifest.entries.get(below)? else { return Ok(None) };
-        let is_leaving = self.manifest.waiting.contains(below) || self.manifest.leaving.contains(below)?;
+        let Some(states) = self.manifest.entries.get(below).cloned() else { return Ok(None) };
+        let is_leaving = self.manifest.waiting.contains(below) || self.manifest.leaving.contains(below);
         Ok(Some(OwnedPath { id: self.id.clone(), states, is_orphaned: self.is_orphan || is_leaving }))
     }
 }

@@ -9,7 +9,6 @@ use crate::error::PathError;
 use crate::image::Stamp;
 use crate::manifest::{Manifest, ManifestEntry};
 use crate::path_handle::{Kind, PathHandle, Tree};
-use crate::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,20 +17,20 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The entries of the resulting manifest.
-    pub(super) entries: Table<ManifestEntry>,
+    pub(super) entries: BTreeMap<PathBuf, ManifestEntry>,
     /// Files and symlinks to be moved from the staging directory.
-    pub(super) moved: Table<()>,
+    pub(super) moved: BTreeSet<PathBuf>,
     /// Directories to be created.
-    pub(super) directories: Table<()>,
+    pub(super) directories: BTreeSet<PathBuf>,
     /// Those directories that can be moved from the staging directory with all of their contents, because they do not
     /// exist yet.
     pub(super) whole: BTreeSet<PathBuf>,
     /// Paths to be removed before all other operations, deepest first.
     pub(super) in_the_way: Vec<PathBuf>,
     /// Files and symlinks that the new version does not contain.
-    pub(super) gone: Table<()>,
+    pub(super) gone: BTreeSet<PathBuf>,
     /// Directories that the new version does not contain.
-    pub(super) gone_directories: Table<()>,
+    pub(super) gone_directories: BTreeSet<PathBuf>,
     /// Files that are only kept because of an overlay, and their parent directories.
     pub(super) waiting: BTreeMap<PathBuf, Vec<ManifestEntry>>,
     /// Original files that become bases.
@@ -49,7 +48,7 @@ struct Planning<'a> {
     location: &'a TreeLocation,
     directory: &'a Arc<Tree>,
     is_unfinished: bool,
-    wanted: &'a Table<ManifestEntry>,
+    wanted: &'a BTreeMap<PathBuf, ManifestEntry>,
     /// The most recent directory that was missing; no path below it can exist.
     missing: Option<PathBuf>,
     claims: &'a Claims,
@@ -61,21 +60,21 @@ impl Plan {
     pub(super) fn new(
         location: &TreeLocation,
         manifest: Option<&Manifest>,
-        wanted: &Table<ManifestEntry>,
+        wanted: &BTreeMap<PathBuf, ManifestEntry>,
         owners: &PathOwners,
         claims: &Claims,
     ) -> Result<Plan, TreeError> {
         reject_conflicts(location, wanted, owners, claims)?;
         let Some(directory) = &location.directory else { return Ok(Plan::default()) };
-        let none = Table::default();
+        let none = BTreeMap::new();
         let listed = manifest.map_or(&none, |manifest| &manifest.entries);
         let is_unfinished = manifest.is_some_and(|manifest| manifest.unfinished);
-        let plan = Plan::empty(location);
+        let plan = Plan::default();
         let mut planning = Planning { location, directory, is_unfinished, wanted, claims, missing: None, plan };
         let made_directories = location.store.made_directories()?;
-        for row in wanted.join(listed) {
-            let (path, Some(entry), mut states) = row? else { continue };
-            let full = location.full(&path);
+        for (path, entry) in wanted {
+            let mut states = listed.get(path).cloned();
+            let full = location.full(path);
             for orphaned in owners.orphaned_at(&full)? {
                 let (ids, all) = planning.plan.orphaned.entry(path.clone()).or_default();
                 ids.push(orphaned.id.clone());
@@ -84,47 +83,33 @@ impl Plan {
             }
             // A killed run may have listed the path without updating the record of its previous owner.
             let is_adopted =
-                (states.is_none() || is_unfinished) && planning.plan_adopted(&path, entry.is_directory())?;
-            planning.plan_wanted(&path, &entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
+                (states.is_none() || is_unfinished) && planning.plan_adopted(path, entry.is_directory())?;
+            planning.plan_wanted(path, entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
         }
-        for row in wanted.join(listed) {
-            let (path, None, Some(states)) = row? else { continue };
-            let full = location.full(&path);
+        for (path, states) in listed.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
+            let full = location.full(path);
             // A killed run may have started to take over the path from an entity that is now defined again.
             let was_given_back = is_unfinished && location.store.rival(&full, claims)?.is_some();
-            if location.is_overlaid(&path) {
-                planning.plan_waiting(&path, &states)?;
+            if location.is_overlaid(path) {
+                planning.plan_waiting(path, states)?;
             } else if !owners.has(&full)? && !was_given_back {
-                planning.plan_gone(&path, &states)?;
+                planning.plan_gone(path, states)?;
             }
         }
-        planning.finish(listed)
-    }
-
-    fn empty(location: &TreeLocation) -> Plan {
-        let spill = location.spill();
-        Plan {
-            entries: Table::new(&spill),
-            moved: Table::new(&spill),
-            directories: Table::new(&spill),
-            gone: Table::new(&spill),
-            gone_directories: Table::new(&spill),
-            ..Plan::default()
-        }
+        Ok(planning.finish(listed))
     }
 }
 
 /// Fails if another entity owns or claims one of the paths.
 fn reject_conflicts(
     location: &TreeLocation,
-    wanted: &Table<ManifestEntry>,
+    wanted: &BTreeMap<PathBuf, ManifestEntry>,
     owners: &PathOwners,
     claims: &Claims,
 ) -> Result<(), TreeError> {
     let (mut conflict, mut more) = (None, 0);
-    for row in wanted.iter() {
-        let (path, entry) = row?;
-        let path = location.full(&path);
+    for (path, entry) in wanted {
+        let path = location.full(path);
         let rival = location.store.rival(&path, claims)?.filter(|_| !entry.is_directory());
         let claimed = || claims.conflict(&path, entry.is_directory()).or(rival).map(Claim::shown);
         let Some(other) = owners.conflict(&path, entry.is_directory())?.or_else(claimed) else { continue };
@@ -179,10 +164,10 @@ impl Planning<'_> {
             // An existing directory does not belong to the entity.
             Some((Kind::Directory, _)) if entry.is_directory() => {
                 if is_own_directory {
-                    self.plan.entries.insert(path, entry.clone())?;
+                    self.plan.entries.insert(path.to_owned(), entry.clone());
                     // A killed run may not have set its mode yet.
                     if self.is_unfinished {
-                        self.plan.directories.insert(path, ())?;
+                        self.plan.directories.insert(path.to_owned());
                     }
                 }
                 return Ok(());
@@ -194,9 +179,9 @@ impl Planning<'_> {
             None => {}
             Some((_, stamp)) => self.plan_replaced((&file, stamp), path, entry, listed)?,
         }
-        self.plan.entries.insert(path, entry.clone())?;
+        self.plan.entries.insert(path.to_owned(), entry.clone());
         if entry.is_directory() {
-            self.plan.directories.insert(path, ())?;
+            self.plan.directories.insert(path.to_owned());
             return Ok(());
         }
         if is_overlaid {
@@ -205,7 +190,7 @@ impl Planning<'_> {
         }
         let is_there = stamp.map(|stamp| entry.matches(&file, &stamp, &*self.location.store.digests));
         if !is_there.transpose()?.unwrap_or(false) {
-            self.plan.moved.insert(path, ())?;
+            self.plan.moved.insert(path.to_owned());
         }
         Ok(())
     }
@@ -228,7 +213,7 @@ impl Planning<'_> {
 
     /// Plans the removal of a file after its overlay was removed.
     fn plan_waiting(&mut self, path: &Path, states: &[ManifestEntry]) -> Result<(), TreeError> {
-        if is_below_file(path, self.wanted)? {
+        if is_below_file(path, self.wanted) {
             return Err(TreeError::HasOverlay(self.location.full(path)));
         }
         self.plan.waiting.insert(path.to_owned(), states.to_vec());
@@ -275,11 +260,11 @@ impl Planning<'_> {
         let file = &self.directory.place(path);
         let stamp = Stamp::of(file)?;
         match stamp.as_ref().map(|stamp| (stamp.stat().kind, stamp)) {
-            None if self.location.has_base(path)? => self.plan.gone.insert(path, ())?,
+            None if self.location.has_base(path)? => drop(self.plan.gone.insert(path.to_owned())),
             None => {}
             Some((Kind::Directory, _)) if self.is_claimed(path) => {}
             Some((Kind::Directory, _)) if states.iter().any(ManifestEntry::is_directory) => {
-                self.plan.gone_directories.insert(path, ())?;
+                self.plan.gone_directories.insert(path.to_owned());
             }
             Some((Kind::Directory, _)) if self.location.has_base(path)? => {
                 let obstacle = "a directory by now";
@@ -292,7 +277,7 @@ impl Planning<'_> {
                 if !self.location.is_ours(path, (file, stamp), states, self.is_unfinished)? {
                     self.plan.losses.push(path.to_owned());
                 }
-                self.plan.gone.insert(path, ())?;
+                self.plan.gone.insert(path.to_owned());
             }
         }
         Ok(())
@@ -303,54 +288,37 @@ impl Planning<'_> {
         self.claims.conflict(&self.location.full(path), false).is_some()
     }
 
-    fn finish(self, listed: &Table<Vec<ManifestEntry>>) -> Result<Plan, TreeError> {
+    fn finish(self, listed: &BTreeMap<PathBuf, Vec<ManifestEntry>>) -> Plan {
         let mut plan = self.plan;
         if !plan.waiting.is_empty() {
-            let mut gone = plan.gone_directories.like();
-            for path in plan.gone_directories.paths() {
-                let path = path?;
-                if plan.waiting.keys().any(|waits| waits.starts_with(&path)) {
-                    let states = listed.get(&path)?.unwrap_or_default();
-                    plan.waiting.insert(path, states);
-                } else {
-                    gone.insert(&path, ())?;
-                }
-            }
+            let is_needed = |path: &PathBuf| plan.waiting.keys().any(|waits| waits.starts_with(path));
+            let (needed, gone): (BTreeSet<PathBuf>, _) =
+                std::mem::take(&mut plan.gone_directories).into_iter().partition(is_needed);
             plan.gone_directories = gone;
+            for path in needed {
+                let states = listed.get(&path).cloned().unwrap_or_default();
+                plan.waiting.insert(path, states);
+            }
         }
-        order_obstacles(&mut plan, self.wanted)?;
-        Ok(plan)
+        order_obstacles(&mut plan, self.wanted);
+        plan
     }
 }
 
 /// Moves paths that conflict with new ones, or are below them, to the list of those that are removed first, deepest
 /// first.
-fn order_obstacles(plan: &mut Plan, wanted: &Table<ManifestEntry>) -> Result<(), PathError> {
+fn order_obstacles(plan: &mut Plan, wanted: &BTreeMap<PathBuf, ManifestEntry>) {
     let mut first: BTreeSet<PathBuf> = plan.in_the_way.drain(..).collect();
-    if !wanted.is_empty() {
-        for list in [&mut plan.gone, &mut plan.gone_directories] {
-            let mut others = list.like();
-            for path in list.paths() {
-                let path = path?;
-                if is_below_file(&path, wanted)? {
-                    first.insert(path);
-                } else {
-                    others.insert(&path, ())?;
-                }
-            }
-            *list = others;
-        }
+    for list in [&mut plan.gone, &mut plan.gone_directories] {
+        let (obstacles, others): (BTreeSet<PathBuf>, _) =
+            std::mem::take(list).into_iter().partition(|path| is_below_file(path, wanted));
+        first.extend(obstacles);
+        *list = others;
     }
     plan.in_the_way = first.into_iter().rev().collect();
-    Ok(())
 }
 
 /// Returns true if a parent of a path is not going to be a directory.
-fn is_below_file(path: &Path, wanted: &Table<ManifestEntry>) -> Result<bool, PathError> {
-    for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        if wanted.get(above)?.is_some_and(|entry| !entry.is_directory()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+fn is_below_file(path: &Path, wanted: &BTreeMap<PathBuf, ManifestEntry>) -> bool {
+    path.ancestors().skip(1).any(|above| wanted.get(above).is_some_and(|entry| !entry.is_directory()))
 }

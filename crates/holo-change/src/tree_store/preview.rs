@@ -8,7 +8,6 @@ use super::plan::Plan;
 use crate::claims::Claims;
 use crate::error::Result;
 use crate::manifest::ManifestEntry;
-use crate::table::Table;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,40 +31,37 @@ impl OwnedTree {
     /// If the version could not be installed, or a path cannot be read.
     pub fn pending(
         &self,
-        wanted: &Table<ManifestEntry>,
+        wanted: &BTreeMap<PathBuf, ManifestEntry>,
         owners: &PathOwners,
         claims: &Claims,
     ) -> std::result::Result<Vec<PendingEntry>, TreeError> {
         let location = &self.location;
         let plan = Plan::new(location, self.manifest.as_ref(), wanted, owners, claims)?;
         let Some(directory) = &location.directory else {
-            let added = |(path, entry): (PathBuf, ManifestEntry)| PendingEntry {
-                path: location.full(&path),
+            let added = |(path, entry): (&PathBuf, &ManifestEntry)| PendingEntry {
+                path: location.full(path),
                 before: None,
-                after: Some(entry),
+                after: Some(entry.clone()),
             };
-            return Ok(wanted.iter().map(|row| row.map(added)).collect::<Result<_>>()?);
+            return Ok(wanted.iter().map(added).collect());
         };
         let mut paths: BTreeMap<PathBuf, Option<ManifestEntry>> = BTreeMap::new();
-        for path in plan.gone.paths() {
-            let path = path?;
+        for path in plan.gone {
             let base = base(location, &path)?;
             paths.insert(path, base);
         }
         for path in plan.in_the_way {
             paths.insert(path, None);
         }
-        for row in plan.gone_directories.backwards() {
-            let (path, ()) = row?;
+        for path in plan.gone_directories.into_iter().rev() {
             // Directories that are not empty are kept.
             let goes = |name: &OsString| paths.get(&path.join(name)).is_some_and(Option::is_none);
             if directory.place(&path.join("x")).siblings()?.iter().all(goes) {
                 paths.insert(path, None);
             }
         }
-        for path in plan.moved.paths().chain(plan.directories.paths()) {
-            let path = path?;
-            let after = wanted.get(&path)?;
+        for path in plan.moved.into_iter().chain(plan.directories) {
+            let after = wanted.get(&path).cloned();
             paths.insert(path, after);
         }
         let pending = paths.into_iter().map(|(path, after)| {

@@ -4,8 +4,8 @@ use super::owned_tree::OwnedTree;
 use crate::error::Result;
 use crate::manifest::ManifestEntry;
 use crate::path_handle::{FileStat, PathHandle, Tree};
-use crate::table::Table;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A version in its staging directory.
@@ -13,7 +13,7 @@ pub struct StagedTree {
     tree: Arc<Tree>,
     path: PathHandle,
     /// The entries of the version, by path.
-    pub entries: Table<ManifestEntry>,
+    pub entries: BTreeMap<PathBuf, ManifestEntry>,
 }
 
 impl StagedTree {
@@ -43,7 +43,7 @@ impl OwnedTree {
         let path = self.staging_path()?;
         path.remove_all()?;
         path.create_directory(0o700)?;
-        Ok(StagedTree { tree: path.as_tree()?, path, entries: Table::new(&self.location.spill()) })
+        Ok(StagedTree { tree: path.as_tree()?, path, entries: BTreeMap::new() })
     }
 
     /// Removes the staging directory of an earlier run.

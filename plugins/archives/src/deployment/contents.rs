@@ -5,9 +5,7 @@ use crate::error::ArchiveError;
 use crate::extract::{Contents, Selection, find};
 use crate::record::ArchiveRecord;
 use holo_change::PathHandle;
-use holo_change::table::Table;
 use holo_download::Address;
-use std::path::Path;
 
 impl Deployment<'_> {
     /// Finds contents in the extracted archive if it still exists locally: at its path, or at the path from which it
@@ -21,9 +19,8 @@ impl Deployment<'_> {
             if !self.is_download(&location, &recorded.sha256)? {
                 continue;
             }
-            let mut entries = Table::new(&self.store.trees.state(Path::new("x")));
             let selection = Selection::new(self.archive, &|_| Ok(false));
-            return Ok(find(&mut file, contents, &mut entries, self.extraction(directory, &selection)?)?);
+            return Ok(find(&mut file, contents, self.extraction(directory, &selection)?)?);
         }
         Ok(())
     }

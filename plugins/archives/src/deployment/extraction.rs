@@ -109,7 +109,7 @@ impl Deployment<'_> {
         let made = top.followed().map_err(ArchiveError::from).and_then(|top| make_top(&top, owner));
         made.map_err(|error| failed(extracted, error))?;
         extracted.reopen()?;
-        let waited = extracted.waiting()?;
+        let waited = extracted.waiting();
         if self.host.keeps_changes()
             && let Ok(pending) = extracted.pending(&staged.entries, &owners, &self.store.claims())
         {
@@ -118,7 +118,7 @@ impl Deployment<'_> {
         let version = NewVersion { staged: Some(staged), recipe, claims: self.store.claims(), force };
         let installed = extracted.install(version, &owners, &self.store.has_changed);
         let orphans = installed.map_err(|error| failed(extracted, explain(error, directory, output)))?;
-        let mut waiting = extracted.waiting()?;
+        let mut waiting = extracted.waiting();
         waiting.retain(|path| !waited.contains(path));
         warn_of_waiting(&waiting, output);
         orphans.iter().filter(|orphan| *orphan != self.id).for_each(|orphan| warn_of_takeover(self.id, orphan, output));
@@ -143,7 +143,7 @@ impl Deployment<'_> {
         let (path, tree) = (self.path()?, self.tree()?);
         let own = tree.and_then(|tree| Path::new(&path).strip_prefix(tree).ok().map(Path::to_owned));
         match own {
-            Some(own) if staged.entries.contains(&own)? => Err(ArchiveError::ContainsItself),
+            Some(own) if staged.entries.contains_key(&own) => Err(ArchiveError::ContainsItself),
             _ => Ok(()),
         }
     }

@@ -166,7 +166,7 @@ impl Deployment<'_> {
         complete.file.rewind()?;
         let local = LocalArchive { file: complete.file.try_clone()?, sha256: complete.digests.sha256.clone() };
         let stamp = Stamp::of_open(&complete.file, &state.path.shown())?;
-        self.store.checksums.note_written(&stamp, complete.digests.clone())?;
+        self.store.checksums.note_written(&stamp, complete.digests.clone());
         let stat = state.path.stat()?;
         state.current = stat.map(|stat| CurrentFile { file: complete.file, digests: complete.digests, stat });
         changes.push(match (&complete.copied_from, self.archive.addresses().first()) {

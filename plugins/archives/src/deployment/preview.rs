@@ -9,7 +9,6 @@ use crate::extract::{Selection, list};
 use crate::listing::Listing;
 use crate::trees;
 use holo_change::manifest::{EntryKind, ManifestEntry};
-use holo_change::table::Table;
 use holo_change::tree_store::PendingEntry;
 use holo_download::Digests;
 use std::fs::File;
@@ -121,11 +120,10 @@ impl Deployment<'_> {
             return Ok(());
         }
         file.rewind()?;
-        let mut entries = Table::new(&self.store.trees.state(Path::new("x")));
         let owners = self.store.owners_in_tree(self.id, &top)?;
         let is_users = |path: &Path| extracted.is_foreign(path, &owners);
         let selection = Selection::new(self.archive, &is_users);
-        list(&mut file, &mut entries, self.extraction(directory, &selection)?)?;
+        let entries = list(&mut file, self.extraction(directory, &selection)?)?;
         for pending in extracted.pending(&entries, &owners, &self.store.claims())? {
             listing.add(pending);
         }

@@ -89,7 +89,7 @@ impl Deployment<'_> {
         }
         if let Some(extracted) = &mut state.extracted {
             state.drift = extracted.drift()?;
-            state.record.leave_kept(extracted, &mut state.drift)?;
+            state.record.leave_kept(extracted, &mut state.drift);
         }
         let stat = state.path.stat()?;
         if stat.is_some_and(|stat| !matches!(stat.kind, Kind::File | Kind::Symlink)) {

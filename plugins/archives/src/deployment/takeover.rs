@@ -90,7 +90,7 @@ impl Deployment<'_> {
         // Until the new version is known, other archives may create its paths too, because one archive may have been
         // split into several.
         if let Some(mut manifest) = Manifest::load(&theirs)? {
-            manifest.leave_all()?;
+            manifest.leave_all();
             manifest.save(&theirs)?;
         }
         theirs.rename_to(&ours)?;

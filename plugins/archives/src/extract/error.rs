@@ -25,8 +25,6 @@ pub(crate) enum ExtractError {
     ZipEntry(usize, ZipError),
     #[error("{}", reason(.0))]
     TooMany(io::Error),
-    #[error(transparent)]
-    Listing(PathError),
     /// The name may contain any bytes, so it is displayed as a string literal.
     #[error("{:?}: {error}", .name.as_bstr())]
     Entry { name: BString, error: EntryError },

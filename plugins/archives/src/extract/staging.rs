@@ -91,7 +91,8 @@ impl Staging<'_, '_> {
         if let Some(location) = self.location(path) {
             location.create_directory(0o700)?;
         }
-        self.add(path, EntryKind::Directory { mode })
+        self.add(path, EntryKind::Directory { mode });
+        Ok(())
     }
 
     /// Returns the path to be written, if files are written.
@@ -103,7 +104,7 @@ impl Staging<'_, '_> {
         if let Some(location) = self.location(path) {
             return Ok(location.stat()?.map(|stat| stat.kind));
         }
-        Ok(self.target.entries.get(path)?.map(|entry| match entry.kind {
+        Ok(self.target.entries.get(path).map(|entry| match entry.kind {
             EntryKind::Directory { .. } => Kind::Directory,
             EntryKind::File { .. } => Kind::File,
             EntryKind::Symlink { .. } => Kind::Symlink,
@@ -113,11 +114,11 @@ impl Staging<'_, '_> {
     /// Returns the target of the symlink at a path, if it is one.
     fn symlink_at(&self, path: &Path) -> Result<Option<Vec<u8>>, PathError> {
         let Some(location) = self.location(path) else {
-            let target = |entry: ManifestEntry| match entry.kind {
-                EntryKind::Symlink { target } => Some(target),
+            let target = |entry: &ManifestEntry| match &entry.kind {
+                EntryKind::Symlink { target } => Some(target.clone()),
                 _ => None,
             };
-            return Ok(self.target.entries.get(path)?.and_then(target));
+            return Ok(self.target.entries.get(path).and_then(target));
         };
         let is_symlink = location.stat()?.is_some_and(|stat| stat.kind == Kind::Symlink);
         is_symlink.then(|| location.read_link()).transpose()
@@ -161,7 +162,8 @@ impl Staging<'_, '_> {
         if let (Some(location), Some(file)) = (&location, &file) {
             self.complete(location, file, mode, modified, digests)?;
         }
-        self.add(path, EntryKind::File { mode, size: actual, sha256 })
+        self.add(path, EntryKind::File { mode, size: actual, sha256 });
+        Ok(())
     }
 
     /// Sets the metadata of a written file, and caches its digests.
@@ -182,7 +184,8 @@ impl Staging<'_, '_> {
             // Times that the file system cannot represent are ignored.
             let _ = file.set_times(FileTimes::new().set_modified(time));
         }
-        Ok(self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests)?)
+        self.extraction.checksums.note_written(&Stamp::of_open(file, &shown)?, digests);
+        Ok(())
     }
 
     pub(super) fn symlink(&mut self, path: &Path, target: &[u8]) -> Result<(), EntryError> {
@@ -194,13 +197,14 @@ impl Staging<'_, '_> {
             location.create_symlink(target).or_else(|error| self.not_made(path, error))?;
             location.give_to(uid, gid)?;
         }
-        self.add(path, EntryKind::Symlink { target: target.to_owned() })
+        self.add(path, EntryKind::Symlink { target: target.to_owned() });
+        Ok(())
     }
 
     /// Creates a hard link to a file that was already extracted.
     pub(super) fn hard_link(&mut self, path: &Path, target: &Path) -> Result<(), EntryError> {
-        let is_file = |entry: &ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
-        let Some(entry) = self.target.entries.get(target)?.filter(is_file) else {
+        let is_file = |entry: &&ManifestEntry| matches!(entry.kind, EntryKind::File { .. });
+        let Some(kind) = self.target.entries.get(target).filter(is_file).map(|entry| entry.kind.clone()) else {
             let is_selected = self.extraction.selection.has(target)?;
             return Err(if is_selected { EntryError::HardLinkToMissing } else { EntryError::HardLinkToStripped });
         };
@@ -211,7 +215,8 @@ impl Staging<'_, '_> {
             location.remove().or_else(|error| self.not_made(path, error))?;
             target.link_to(&location)?;
         }
-        self.add(path, entry.kind)
+        self.add(path, kind);
+        Ok(())
     }
 
     /// Returns the error for a file that could not be created. As with tar, the last entry with a name is used, except
@@ -220,8 +225,8 @@ impl Staging<'_, '_> {
         Err(if self.kind(path)? == Some(Kind::Directory) { EntryError::AlsoDirectory } else { error.into() })
     }
 
-    fn add(&mut self, path: &Path, kind: EntryKind) -> Result<(), EntryError> {
-        Ok(self.target.entries.insert(path, ManifestEntry { kind, owner: self.extraction.owner })?)
+    fn add(&mut self, path: &Path, kind: EntryKind) {
+        self.target.entries.insert(path.to_owned(), ManifestEntry { kind, owner: self.extraction.owner });
     }
 
     pub(super) fn finish(self) -> Result<(), ExtractError> {
@@ -229,11 +234,10 @@ impl Staging<'_, '_> {
             return Err(ExtractError::NothingIncluded);
         }
         let symlink_at = |path: &Path| self.symlink_at(path);
-        for row in self.target.entries.iter() {
-            let (link, entry) = row.map_err(ExtractError::Listing)?;
+        for (link, entry) in &*self.target.entries {
             let EntryKind::Symlink { target } = &entry.kind else { continue };
             let name = link.as_os_str().as_bytes();
-            match names::leads_out(&link, target, &symlink_at, self.extraction.top) {
+            match names::leads_out(link, target, &symlink_at, self.extraction.top) {
                 Ok(false) => {}
                 Ok(true) => return Err(EntryError::LeadsOut(target.as_slice().into()).in_entry(name)),
                 Err(error) => return Err(EntryError::from(error).in_entry(name)),

@@ -2,58 +2,32 @@
 
 use super::TreeChange;
 use crate::error::Result;
-use crate::manifest::{Manifest, ManifestEntry};
-use crate::table::Table;
+use crate::manifest::Manifest;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl TreeChange {
     /// Returns a manifest of the old and the new version.
-    pub(super) fn union(&mut self) -> Result<Manifest> {
-        let spill = self.location.spill();
+    pub(super) fn union(&mut self) -> Manifest {
         let mut union = self.manifest.take().unwrap_or_default();
         let plan = &self.plan;
-        let none = Table::default();
-        let wanted = self.staged.as_ref().map_or(&none, |staged| &staged.entries);
+        let is_wanted = |path: &PathBuf| self.staged.as_ref().is_some_and(|staged| staged.entries.contains_key(path));
         union.unfinished = true;
         union.dropped.retain(|path| !plan.foreign.contains(path) && !plan.adopted.contains_key(path));
-        union.leaving = Table::new(&spill);
-        for row in union.entries.join(wanted) {
-            if let (path, Some(_), None) = row? {
-                union.leaving.insert(&path, ())?;
+        union.leaving = union.entries.keys().filter(|path| !is_wanted(path)).cloned().collect();
+        let orphaned =
+            plan.orphaned.iter().flat_map(|(path, (_, states))| states.iter().map(move |state| (path, state)));
+        let adopted = plan.adopted.iter().filter_map(|(path, (_, current))| Some((path, current.as_ref()?)));
+        for (path, state) in orphaned.chain(adopted).chain(&plan.entries) {
+            let states = union.entries.entry(path.clone()).or_default();
+            if !states.contains(state) {
+                states.push(state.clone());
             }
         }
-        let mut entries: Table<Vec<ManifestEntry>> = Table::new(&spill);
-        for row in union.entries.join(&plan.entries) {
-            let (path, states, new) = row?;
-            entries.insert(&path, self.states(&path, states, new))?;
-        }
-        // They may be in neither of the lists.
         for path in plan.orphaned.keys().chain(plan.adopted.keys()) {
-            if !entries.contains(path)? {
-                entries.insert(path, self.states(path, None, None))?;
-            }
+            union.entries.entry(path.clone()).or_default();
         }
-        union.entries = entries;
-        Ok(union)
-    }
-
-    /// Returns the possible states of a path from now on.
-    fn states(
-        &self,
-        path: &Path,
-        states: Option<Vec<ManifestEntry>>,
-        new: Option<ManifestEntry>,
-    ) -> Vec<ManifestEntry> {
-        let orphaned = self.plan.orphaned.get(path).into_iter().flat_map(|(_, states)| states);
-        let adopted = self.plan.adopted.get(path).and_then(|(_, current)| current.as_ref());
-        let mut states = states.unwrap_or_default();
-        for entry in orphaned.chain(adopted).cloned().chain(new) {
-            if !states.contains(&entry) {
-                states.push(entry);
-            }
-        }
-        states
+        union
     }
 
     /// Removes paths that we have taken over from the manifests of orphans, so that the orphans do not remove them.
@@ -65,12 +39,13 @@ impl TreeChange {
             for tree in self.owners.trees_of(id) {
                 let theirs = location.store.manifest(id, tree);
                 let Some(mut manifest) = Manifest::load(&theirs)? else { continue };
-                let has_changed = manifest.retain(|path| {
+                let listed = manifest.entries.len();
+                manifest.entries.retain(|path, _| {
                     let full = tree.join(path);
                     let path = full.strip_prefix(&here);
                     !path.is_ok_and(|path| self.plan.orphaned.get(path).is_some_and(|(ids, _)| ids.contains(id)))
-                })?;
-                if has_changed {
+                });
+                if manifest.entries.len() < listed {
                     manifest.save(&theirs)?;
                 }
             }

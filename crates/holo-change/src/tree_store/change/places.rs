@@ -16,8 +16,7 @@ impl TreeChange {
     /// Creates the new directories, or moves them as a whole. Returns those that were moved.
     pub(super) fn make_directories(&self, directory: &Arc<Tree>) -> Result<BTreeSet<PathBuf>> {
         let mut moved = BTreeSet::new();
-        for path in self.plan.directories.paths() {
-            let path = &path?;
+        for path in &self.plan.directories {
             let place = directory.place(path);
             if is_in(path, &moved) {
                 continue;
@@ -42,8 +41,7 @@ impl TreeChange {
         touched: &mut Touched,
     ) -> std::result::Result<(), TreeError> {
         let Some(staged) = &self.staged else { return Ok(()) };
-        for path in self.plan.moved.paths() {
-            let path = &path?;
+        for path in &self.plan.moved {
             let (from, to) = (staged.tree().place(path), self.location.at(directory, path));
             if is_in(path, whole) {
                 // It is already in place.
@@ -60,8 +58,7 @@ impl TreeChange {
     pub(super) fn remove_files(&self, directory: &Arc<Tree>) -> std::result::Result<(), TreeError> {
         let mut restored = Touched::default();
         let has_bases = self.location.store.bases.are_any()?;
-        for path in self.plan.gone.paths() {
-            let path = &path?;
+        for path in &self.plan.gone {
             let file = directory.place(path);
             if has_bases && self.location.has_base(path)? {
                 self.location.restore_base(path, &file)?;
@@ -74,8 +71,7 @@ impl TreeChange {
     }
 
     pub(super) fn remove_directories(&self, directory: &Arc<Tree>) -> std::result::Result<(), TreeError> {
-        for row in self.plan.gone_directories.backwards() {
-            let (path, ()) = &row?;
+        for path in self.plan.gone_directories.iter().rev() {
             let place = directory.place(path);
             let is_gone = place.remove_directory()?;
             // Our directory may have replaced a file.
@@ -104,11 +100,11 @@ pub(super) fn remove_obstacle(path: &PathHandle) -> std::result::Result<(), Tree
 impl Plan {
     /// Sets the owner and mode of a new directory.
     pub(super) fn give_properties(&self, path: &Path, place: &PathHandle) -> Result<()> {
-        let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path)? else {
+        let Some(ManifestEntry { kind: EntryKind::Directory { mode }, owner }) = self.entries.get(path) else {
             return Ok(());
         };
         place.give_to(owner.uid, owner.gid)?;
-        place.change_mode(mode)
+        place.change_mode(*mode)
     }
 }
 

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::group::{Store, Unsynced};
 use crate::manifest::Manifest;
 use crate::path_handle::{Durability, Touched};
-use crate::table::Table;
 use crate::tree_store::{TreeError, TreeStore};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +24,7 @@ impl Store for TreeStore {
     }
 
     fn files(&self, change: &TreeChange) -> usize {
-        change.plan.moved.inserted().max(change.plan.gone.inserted())
+        change.plan.moved.len().max(change.plan.gone.len())
     }
 
     fn stage(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
@@ -40,7 +39,7 @@ impl Store for TreeStore {
         let paths: Vec<PathBuf> = plan.foreign.iter().map(|path| change.location.full(path)).collect();
         paths.iter().try_for_each(|path| self.reject_edited(path))?;
         // If this run is killed before files are replaced, the next run removes the bases.
-        let manifest = change.manifest.get_or_insert_with(|| Manifest::new(&change.location.spill()));
+        let manifest = change.manifest.get_or_insert_default();
         manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
         manifest.save(&change.location.manifest)?;
         let files = plan.foreign.iter().map(|path| change.location.at(&directory, path));
@@ -55,18 +54,14 @@ impl Store for TreeStore {
         if change.manifest.as_ref().is_some_and(|manifest| manifest.unfinished) {
             self.plugin.tidy_others()?;
         }
-        let union = change.union()?;
+        let union = change.union();
         union.save(&change.location.manifest)?;
         change.manifest = Some(union);
         {
             // They are already in the manifest, so that other entities do not remove them as unneeded.
             let _locked = self.lock_directories();
-            let mut directories = Vec::new();
-            for row in change.plan.entries.iter() {
-                let (path, entry) = row?;
-                directories.extend(entry.is_directory().then(|| change.location.full(&path)));
-            }
-            self.claim_directories(directories)?;
+            let directories = change.plan.entries.iter().filter(|(_, entry)| entry.is_directory());
+            self.claim_directories(directories.map(|(path, _)| change.location.full(path)))?;
         }
         change.take_from_orphans()?;
         self.release(change.plan.adopted.values().map(|(adoption, _)| adoption))?;
@@ -75,15 +70,13 @@ impl Store for TreeStore {
 
     fn prepare(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
         let Some(staged) = &change.staged else { return Ok(Unsynced::default()) };
-        for path in change.plan.directories.paths() {
-            let path = path?;
-            if is_in(&path, &change.plan.whole) {
-                change.plan.give_properties(&path, &staged.tree().place(&path))?;
+        for path in &change.plan.directories {
+            if is_in(path, &change.plan.whole) {
+                change.plan.give_properties(path, &staged.tree().place(path))?;
             }
         }
         // All files are on one file system, which is synced as a whole if there are many.
-        let files = change.plan.moved.paths().take(Durability::MANY);
-        let files = files.map(|path| path.map(|path| staged.tree().place(&path))).collect::<Result<_>>()?;
+        let files = change.plan.moved.iter().take(Durability::MANY).map(|path| staged.tree().place(path)).collect();
         Ok(Unsynced { files, names: Vec::new() })
     }
 
@@ -100,8 +93,8 @@ impl Store for TreeStore {
         let whole = change.make_directories(&directory)?;
         let mut touched = Touched::default();
         change.move_files(&directory, &whole, &mut touched)?;
-        for path in plan.directories.paths() {
-            touched.add(directory.place(&path?))?;
+        for path in &plan.directories {
+            touched.add(directory.place(path))?;
         }
         touched.sync()?;
         change.remove_files(&directory)?;
@@ -111,10 +104,9 @@ impl Store for TreeStore {
 
     fn record(&self, change: &mut TreeChange) -> std::result::Result<Unsynced, TreeError> {
         let plan = std::mem::take(&mut change.plan);
-        let mut entries = Table::new(&change.location.spill());
-        entries.extend(plan.entries.iter().map(|row| row.map(|(path, entry)| (path, vec![entry]))))?;
         let waiting: BTreeSet<PathBuf> = plan.waiting.keys().cloned().collect();
-        entries.extend(plan.waiting.into_iter().map(Ok))?;
+        let entries = plan.entries.into_iter().map(|(path, entry)| (path, vec![entry]));
+        let entries = entries.chain(plan.waiting).collect();
         let dropped = change.dropped(&entries)?;
         let is_needed = change.staged.is_some() || !waiting.is_empty() || !dropped.is_empty();
         let recipe = std::mem::take(&mut change.recipe);

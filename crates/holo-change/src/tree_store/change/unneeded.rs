@@ -3,30 +3,25 @@
 use super::TreeChange;
 use crate::error::Result;
 use crate::manifest::{Manifest, ManifestEntry};
-use crate::table::Table;
 use crate::tree_store::location::TreeLocation;
 use crate::tree_store::owners::PathOwners;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 impl TreeChange {
     /// Returns the paths whose bases are no longer needed, including those that a killed run has not removed.
-    pub(super) fn dropped(&self, entries: &Table<Vec<ManifestEntry>>) -> Result<Vec<PathBuf>> {
-        let mut dropped = Vec::new();
-        let Some(manifest) = &self.manifest else { return Ok(dropped) };
-        for path in &manifest.dropped {
-            if !entries.contains(path)? {
-                dropped.push(path.clone());
-            }
-        }
+    pub(super) fn dropped(&self, entries: &BTreeMap<PathBuf, Vec<ManifestEntry>>) -> Result<Vec<PathBuf>> {
+        let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
+        let is_gone = |path: &&PathBuf| !entries.contains_key(*path);
+        let mut dropped: Vec<PathBuf> = manifest.dropped.iter().filter(is_gone).cloned().collect();
         if self.location.store.bases.are_any()? {
-            for row in manifest.entries.join(entries) {
-                let (path, Some(_), None) = row? else { continue };
+            for path in manifest.entries.keys().filter(is_gone) {
                 // The base is kept if another entity has this path now.
-                if self.location.has_base(&path)?
-                    && !dropped.contains(&path)
-                    && !self.owners.has(&self.location.full(&path))?
+                if self.location.has_base(path)?
+                    && !dropped.contains(path)
+                    && !self.owners.has(&self.location.full(path))?
                 {
-                    dropped.push(path);
+                    dropped.push(path.clone());
                 }
             }
         }
