@@ -10,6 +10,7 @@ use crate::locations::{Locations, SharedDatabase};
 use crate::notices::Notices;
 use holo_protocol::report::{Action, Asset, EntityReport};
 pub use holo_state::ChangeCounter;
+pub(crate) use holo_state::RecordChange;
 use holo_state::{Durability, StateError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -157,8 +158,13 @@ impl BaseStore {
     /// # Errors
     /// If it cannot be read, or is invalid.
     pub fn recall<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Remembered<T>>> {
-        let text = self.text(id)?;
-        text.map(|text| serde_json::from_str(&text).map_err(|error| self.invalid(id, error))).transpose()
+        self.value(id)
+    }
+
+    /// Returns a record of any type.
+    pub(crate) fn value<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let text = self.text(key)?;
+        text.map(|text| serde_json::from_str(&text).map_err(|error| self.invalid(key, error))).transpose()
     }
 
     /// Returns the record of an entity as JSON, to notice changes of it.
@@ -190,26 +196,24 @@ impl BaseStore {
     /// # Errors
     /// If they cannot be written.
     pub fn keep_all<'r, T: Serialize + 'r>(&self, all: impl IntoIterator<Item = &'r Remembered<T>>) -> Result<()> {
-        self.change(all, &[], Durability::Disk)
+        let changes = all.into_iter().map(|remembered| self.kept(&remembered.id, remembered));
+        self.write(&changes.collect::<Result<Vec<_>>>()?, Durability::Disk)
     }
 
-    /// Writes records, and removes others, in one transaction.
-    pub(crate) fn change<'r, T: Serialize + 'r>(
-        &self,
-        kept: impl IntoIterator<Item = &'r Remembered<T>>,
-        forgotten: &[&str],
-        durability: Durability,
-    ) -> Result<()> {
-        let text = |remembered: &'r Remembered<T>| match serde_json::to_string(remembered) {
-            Ok(text) => Ok((&*remembered.id, text)),
-            Err(error) => Err(self.invalid(&remembered.id, error)),
-        };
-        let texts: Vec<(&str, String)> = kept.into_iter().map(text).collect::<Result<_>>()?;
-        let put = texts.iter().map(|(id, text)| (*id, text.as_str()));
-        self.database
-            .lock()
-            .write_records(&self.store, put, forgotten.iter().copied(), durability)
-            .map_err(PathError::of_state)
+    /// Returns the change that writes a record.
+    pub(crate) fn kept(&self, key: &str, record: &impl Serialize) -> Result<RecordChange> {
+        let value = serde_json::to_string(record).map_err(|error| self.invalid(key, error))?;
+        Ok(RecordChange { value: Some(value), ..self.forgotten(key) })
+    }
+
+    /// Returns the change that removes a record.
+    pub(crate) fn forgotten(&self, key: &str) -> RecordChange {
+        RecordChange { store: self.store.clone(), key: key.to_owned(), value: None }
+    }
+
+    /// Makes changes of records, of this or other stores, in one transaction.
+    pub(crate) fn write(&self, changes: &[RecordChange], durability: Durability) -> Result<()> {
+        self.database.lock().write_records(changes, durability).map_err(PathError::of_state)
     }
 
     /// Writes the record of an entity unless it exists, because a base is the state before the first change.
@@ -233,8 +237,8 @@ impl BaseStore {
     /// # Errors
     /// If they cannot be removed.
     pub fn forget_all(&self, ids: &[impl AsRef<str>]) -> Result<()> {
-        let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
-        self.change::<()>([], &ids, Durability::Disk)
+        let changes: Vec<RecordChange> = ids.iter().map(|id| self.forgotten(id.as_ref())).collect();
+        self.write(&changes, Durability::Disk)
     }
 
     /// Waits until all changes of records are on disk.

@@ -59,7 +59,7 @@ use crate::locations::Locations;
 use crate::path_handle::{ExtendedAttributes, Kind, PathHandle, TEMPORARY, Tree};
 use crate::paths::{fingerprint, path_bytes, without_root};
 pub use held::HeldPaths;
-pub(crate) use held::{Held, HeldPath, Taken};
+pub(crate) use held::{Held, HeldPath};
 use holo_protocol::FilePair;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -47,9 +47,9 @@ use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
 use crate::error::Result;
 use crate::locations::Locations;
-use crate::manifest::{self, EntryKind, FileDigests, Manifest, ManifestEntry, Ownership};
+use crate::manifest::{EntryKind, FileDigests, ManifestEntry, ManifestRecord, Ownership};
 use crate::path_handle::{Kind, PathHandle, Tree};
-use crate::tracked::{EditedFiles, Held, MadeDirectories, Overlays, PluginStore, Taken, Unmanaged};
+use crate::tracked::{EditedFiles, Held, MadeDirectories, Overlays, PluginStore, Unmanaged};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -139,15 +139,6 @@ impl TreeStore {
         self.edited.reject(path)
     }
 
-    /// Returns the paths that others have taken over from an entity, without updating its record before they were
-    /// killed.
-    ///
-    /// # Errors
-    /// If the records cannot be read.
-    pub fn taken_from(&self, id: &str) -> Result<Vec<PathBuf>> {
-        Ok(Taken::read(&self.plugin)?.from(id).to_vec())
-    }
-
     fn held(&self) -> Result<Rc<Held>> {
         if let Some(held) = &*self.held.borrow() {
             return Ok(Rc::clone(held));
@@ -164,10 +155,10 @@ impl TreeStore {
         self.state.forget();
     }
 
-    /// Returns the path of the manifest for an entity and a directory.
+    /// Returns the record of the manifest for an entity and a directory.
     #[must_use]
-    pub fn manifest(&self, id: &str, directory: &Path) -> PathHandle {
-        Manifest::location(&self.state, id, directory)
+    pub fn manifest(&self, id: &str, directory: &Path) -> ManifestRecord {
+        self.plugin.manifest(id, directory)
     }
 
     /// Locks the creation and removal of directories that several entities may need.
@@ -205,7 +196,6 @@ impl TreeStore {
     /// # Errors
     /// If a file cannot be removed.
     pub fn tidy(&self) -> Result<()> {
-        self.bases.tidy()?;
-        self.state.place(&Path::new(manifest::FOLDER).join("x")).remove_replacements()
+        self.bases.tidy()
     }
 }

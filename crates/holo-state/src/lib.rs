@@ -19,6 +19,7 @@ mod values;
 pub use error::{Damage, StateError};
 pub use export::ImportError;
 pub use maintenance::{Repaired, TableSize};
+pub use records::RecordChange;
 pub use refreshes::Refresh;
 pub use runs::{RunHeader, RunLimits};
 pub use values::SentValue;

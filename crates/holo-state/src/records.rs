@@ -61,33 +61,37 @@ impl Database {
         read.map(Option::unwrap_or_default)
     }
 
-    /// Writes and removes records of a store, in one transaction.
+    /// Writes and removes records, in one transaction.
     ///
     /// # Errors
     /// If the database cannot be written. No change is made then.
-    pub fn write_records<'a>(
-        &self,
-        store: &str,
-        put: impl IntoIterator<Item = (&'a str, &'a str)>,
-        removed: impl IntoIterator<Item = &'a str>,
-        durability: Durability,
-    ) -> Result<(), StateError> {
-        let (mut put, mut removed) = (put.into_iter().peekable(), removed.into_iter().peekable());
-        if put.peek().is_none() && (removed.peek().is_none() || self.record_keys(store)?.is_empty()) {
+    pub fn write_records(&self, changes: &[RecordChange], durability: Durability) -> Result<(), StateError> {
+        // Without a database, there are no records to remove.
+        if changes.iter().all(|change| change.value.is_none()) && self.read(|_| Ok(()))?.is_none() {
             return Ok(());
         }
-        let (put, removed) = (put.collect::<Vec<_>>(), removed.collect::<Vec<_>>());
         self.write(durability, |transaction| {
             let mut insert = transaction
                 .prepare_cached("INSERT OR REPLACE INTO record (store, entity, value) VALUES (?1, ?2, ?3)")?;
-            for (key, value) in &put {
-                insert.execute((store, key, value))?;
-            }
             let mut delete = transaction.prepare_cached("DELETE FROM record WHERE store = ?1 AND entity = ?2")?;
-            for key in &removed {
-                delete.execute((store, key))?;
+            for RecordChange { store, key, value } in changes {
+                match value {
+                    Some(value) => insert.execute((store, key, value))?,
+                    None => delete.execute((store, key))?,
+                };
             }
             Ok(())
         })
     }
+}
+
+/// A change of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordChange {
+    /// The store of the record.
+    pub store: String,
+    /// The key of the record.
+    pub key: String,
+    /// Its new JSON; `None` if the record is removed.
+    pub value: Option<String>,
 }

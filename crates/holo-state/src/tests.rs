@@ -26,6 +26,10 @@ fn put(state: &Database, values: &[SentValue]) {
     state.write_sent_values(values, [], Durability::Process).unwrap();
 }
 
+fn record(store: &str, key: &str, value: Option<&str>) -> RecordChange {
+    RecordChange { store: store.to_owned(), key: key.to_owned(), value: value.map(str::to_owned) }
+}
+
 fn names(folder: &TempDir) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -215,7 +219,7 @@ fn concurrent_writers_lose_no_record() {
             scope.spawn(move || {
                 for number in 0..50 {
                     let key = format!("{thread}-{number}");
-                    state.write_records("p", [(key.as_str(), "1")], [], Durability::Process).unwrap();
+                    state.write_records(&[record("p", &key, Some("1"))], Durability::Process).unwrap();
                 }
             });
         }
@@ -227,7 +231,8 @@ fn concurrent_writers_lose_no_record() {
 fn records_are_listed_by_store_and_prefix() {
     let (_folder, state) = state();
     let put = |store: &str, keys: &[&str]| {
-        state.write_records(store, keys.iter().map(|key| (*key, "1")), [], Durability::Process).unwrap();
+        let changes: Vec<RecordChange> = keys.iter().map(|key| record(store, key, Some("1"))).collect();
+        state.write_records(&changes, Durability::Process).unwrap();
     };
     put("p", &["a:1", "a:2", "ab:1", "b:1"]);
     put("p/kind", &["a:9"]);
@@ -240,7 +245,8 @@ fn records_are_listed_by_store_and_prefix() {
         (listed("a:"), listed("b"), listed("")),
         (vec!["a:1".into(), "a:2".into()], vec!["b:1".into()], state.record_keys("p").unwrap())
     );
-    state.write_records("p", [("b:1", "2")], ["a:1", "missing"], Durability::Disk).unwrap();
+    let changes = [record("p", "b:1", Some("2")), record("p", "a:1", None), record("p", "missing", None)];
+    state.write_records(&changes, Durability::Disk).unwrap();
     assert_eq!(state.record("p", "b:1").unwrap().as_deref(), Some("2"));
     assert_eq!(state.record("p", "a:1").unwrap(), None);
     assert_eq!(state.record_stores().unwrap(), ["p", "p/kind"]);

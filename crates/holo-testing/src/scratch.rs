@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use bstr::BString;
-use holo_state::{Database, Durability};
+use holo_state::{Database, Durability, RecordChange};
 use rustix::fs::StatVfsMountFlags;
 use tempfile::TempDir;
 
@@ -233,7 +233,8 @@ impl ScratchRoot {
     /// Writes or replaces a record.
     #[track_caller]
     pub fn write_record(&self, store: &str, key: &str, value: &str) {
-        sure(self.state().write_records(store, [(key, value)], [], Durability::Process));
+        let change = RecordChange { store: store.to_owned(), key: key.to_owned(), value: Some(value.to_owned()) };
+        sure(self.state().write_records(&[change], Durability::Process));
     }
 
     /// Returns the contents of files in the state database, except those that are not UTF-8.
@@ -250,8 +251,9 @@ impl ScratchRoot {
     /// Removes all records of a plugin.
     #[track_caller]
     pub fn forget_records(&self, store: &str) {
-        let keys = self.records(store);
-        sure(self.state().write_records(store, [], keys.iter().map(String::as_str), Durability::Process));
+        let removed = |key| RecordChange { store: store.to_owned(), key, value: None };
+        let changes: Vec<RecordChange> = self.records(store).into_iter().map(removed).collect();
+        sure(self.state().write_records(&changes, Durability::Process));
     }
 
     /// Returns the absolute path of the root.

@@ -242,11 +242,10 @@ impl Removal<'_> {
     }
 
     /// Returns true if another archive has created a file at the path, or the path belongs to an entity of another
-    /// plugin: one that has taken it over, or one from which a killed run was about to take it over.
+    /// plugin.
     fn has_another(&self) -> Result<bool, ArchiveError> {
         let (path, trees) = (self.canonical()?, &self.store.trees);
         Ok(self.store.owners_below(self.id, &path)?.has(&path)?
-            || trees.taken_from(self.id)?.contains(&path)
             || trees.rival(&path, &self.store.claims())?.is_some())
     }
 

@@ -3,6 +3,8 @@
 use crate::error::Result;
 use crate::image::Stamp;
 use crate::path_handle::{FileStat, Kind, PathHandle};
+use holo_protocol::Text;
+use serde::{Deserialize, Serialize};
 
 /// A source of file digests, which may be cached.
 pub trait FileDigests {
@@ -14,11 +16,13 @@ pub trait FileDigests {
 }
 
 /// The requested owner. If the user is not set, it is the current user of this process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ownership {
     /// The user ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// The group ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
 }
 
@@ -44,16 +48,19 @@ impl Ownership {
 }
 
 /// A created file, directory or symlink.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
     /// The type and its properties.
+    #[serde(flatten)]
     pub kind: EntryKind,
     /// The owner.
+    #[serde(flatten)]
     pub owner: Ownership,
 }
 
 /// The type of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "lowercase")]
 pub enum EntryKind {
     /// A directory.
     Directory {
@@ -72,7 +79,7 @@ pub enum EntryKind {
     /// A symlink.
     Symlink {
         /// The target.
-        target: Vec<u8>,
+        target: Text,
     },
 }
 
@@ -92,7 +99,7 @@ impl ManifestEntry {
         let stat = stamp.stat();
         let kind = match stat.kind {
             Kind::File => EntryKind::File { mode: stat.mode, size: stat.size, sha256: digests.sha256(path, &stamp)? },
-            Kind::Symlink => EntryKind::Symlink { target: path.read_link()? },
+            Kind::Symlink => EntryKind::Symlink { target: path.read_link()?.into() },
             Kind::Directory | Kind::Other => return Ok(None),
         };
         Ok(Some(ManifestEntry { kind, owner: Ownership { uid: Some(stat.uid), gid: Some(stat.gid) } }))
@@ -116,7 +123,7 @@ impl ManifestEntry {
         match &self.kind {
             EntryKind::Directory { .. } => Ok(stat.kind == Kind::Directory),
             EntryKind::Symlink { target } => {
-                Ok(stat.kind == Kind::Symlink && self.owner.matches(&stat) && *target == path.read_link()?)
+                Ok(stat.kind == Kind::Symlink && self.owner.matches(&stat) && *target.0 == path.read_link()?)
             }
             EntryKind::File { mode, size, sha256 } => {
                 let is_alike =

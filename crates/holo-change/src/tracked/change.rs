@@ -3,7 +3,6 @@
 use super::Tracker;
 use super::contents::StagedContent;
 use super::entity_change::{EntityChange, PathChange, Work};
-use super::held::Taken;
 use super::progress::Progress;
 use super::restore::Found;
 use super::state::{State, Unmanaged};
@@ -77,8 +76,6 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     fn begin(&self, changes: &mut [EntityChange<T>]) -> Result<()> {
         self.tracker.begin()?;
         let mut own = BTreeSet::new();
-        let puts_back = |change: &EntityChange<T>| matches!(change.work, Work::PutBack { .. });
-        let taken = if changes.iter().any(puts_back) { self.tracker.taken()? } else { Taken::default() };
         let mut directories = self.tracker.directories()?;
         let mut contents = Vec::new();
         for change in &mut *changes {
@@ -94,7 +91,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
                 contents.extend(new.iter().map(Vec::as_slice));
             }
         }
-        self.progress.begin(directories, taken);
+        self.progress.begin(directories);
         self.tracker.contents.keep_many(contents)
     }
 
@@ -103,7 +100,7 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
         if let Some(obstacle) = change.obstacle.take() {
             return Err(obstacle);
         }
-        let EntityChange { remembered, work, before, staged, steps, .. } = change;
+        let EntityChange { remembered, work, before, staged, steps, origins, .. } = change;
         *before = Some(remembered.base.tracks().clone());
         match work {
             Work::Make { paths, .. } => {
@@ -111,15 +108,12 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
                 *steps = self.tracker.record_intents(remembered.base.tracks(), paths, &directories, staged)?;
             }
             Work::PutBack { paths, .. } => {
-                self.progress.taken().forget_in(remembered);
                 paths.retain(|path| !self.tracker.is_overlaid(path));
                 self.tracker.intend_bases(remembered.base.tracks(), paths, staged)?;
             }
         }
-        if remembered.base.tracks().have_pending() {
-            let _held = self.progress.hold_takeovers();
-            self.tracker.take_contents(remembered.base.tracks())?;
-        }
+        self.tracker.take_contents(remembered.base.tracks())?;
+        *origins = remembered.base.tracks().take_origins();
         Ok(Unsynced { files: change.staged.iter().map(StagedContent::file).collect(), names: Vec::new() })
     }
 
@@ -131,7 +125,9 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
 
     fn intend(&self, changes: &[&EntityChange<T>]) -> Result<()> {
         self.tracker.contents.flush()?;
-        self.tracker.bases.keep_all(changes.iter().map(|change| &change.remembered))
+        let kept = changes.iter().map(|change| self.tracker.bases.kept(&change.remembered.id, &change.remembered));
+        let origins = changes.iter().flat_map(|change| &change.origins);
+        self.tracker.own.record_takeover(kept.collect::<Result<_>>()?, origins)
     }
 
     /// From this step on, the temporary files next to the paths are known to be ours.
@@ -149,10 +145,6 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
     }
 
     fn replace(&self, change: &mut EntityChange<T>) -> std::result::Result<Unsynced, Unmanaged> {
-        if change.remembered.base.tracks().have_pending() {
-            let _held = self.progress.hold_takeovers();
-            self.tracker.tell_others(change.remembered.base.tracks())?;
-        }
         let names = match &mut change.work {
             Work::Make { paths, .. } => {
                 // From now on, they belong to the entity.
@@ -186,10 +178,11 @@ impl<T: Serialize + DeserializeOwned + HasTracks + Send> Store for TrackStore<T>
 
     /// If the records are lost, the next apply recognizes the changes by their intents.
     fn settle(&self, changes: &[&EntityChange<T>]) -> Result<()> {
-        let forgotten: Vec<&str> =
-            changes.iter().filter(|change| change.is_forgotten).map(|change| &*change.remembered.id).collect();
-        let kept = changes.iter().filter(|change| !change.is_forgotten).map(|change| &change.remembered);
-        self.tracker.bases.change(kept, &forgotten, Durability::Process)
+        let settled = changes.iter().map(|EntityChange { remembered, is_forgotten, .. }| match is_forgotten {
+            true => Ok(self.tracker.bases.forgotten(&remembered.id)),
+            false => self.tracker.bases.kept(&remembered.id, remembered),
+        });
+        self.tracker.bases.write(&settled.collect::<Result<Vec<_>>>()?, Durability::Process)
     }
 
     /// Removes parent directories of restored paths that were created by us.

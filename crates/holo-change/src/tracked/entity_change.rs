@@ -4,7 +4,7 @@ use super::contents::StagedContent;
 use super::restore::{Found, Restoration};
 use super::state::{State, Unmanaged};
 use super::steps::Step;
-use super::tracks::{HasTracks, Tracks};
+use super::tracks::{HasTracks, Origin, Tracks};
 use crate::base_store::Remembered;
 use std::path::PathBuf;
 
@@ -50,6 +50,8 @@ pub struct EntityChange<T> {
     pub(super) before: Option<Tracks>,
     pub(super) staged: Vec<StagedContent>,
     pub(super) steps: Vec<Step>,
+    /// The previous owners of paths that are taken over.
+    pub(super) origins: Vec<Origin>,
     /// True if the entity is removed by the change.
     pub(super) is_scrub: bool,
     /// True if its record is removed after it was restored.
@@ -70,9 +72,9 @@ pub(super) enum Work {
 
 impl<T: HasTracks> EntityChange<T> {
     fn new(remembered: Remembered<T>, work: Work) -> EntityChange<T> {
-        let (staged, steps) = Default::default();
+        let (before, staged, steps, origins, obstacle) = Default::default();
         let (is_scrub, is_forgotten, is_begun) = Default::default();
-        EntityChange { remembered, work, before: None, staged, steps, is_scrub, is_forgotten, is_begun, obstacle: None }
+        EntityChange { remembered, work, before, staged, steps, origins, is_scrub, is_forgotten, is_begun, obstacle }
     }
 
     /// Creates a change that makes paths. A path that already has its desired state gets a track too. `contents` are

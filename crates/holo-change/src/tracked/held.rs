@@ -3,8 +3,7 @@
 use super::contents::Digest;
 use super::state::{Attributes, State, Unmanaged, our_gid, our_uid};
 use super::stores::{PathRecord, PluginStore, TreeRecord};
-use super::tracks::{HasTracks, Origin, Track, Tracks};
-use crate::base_store::Remembered;
+use super::tracks::{Origin, Track, Tracks};
 use crate::canonical::CanonicalPaths;
 use crate::claims::{self, Claim, Claims};
 use crate::error::Result;
@@ -230,44 +229,6 @@ impl HeldPath {
     }
 }
 
-/// The paths that others have taken over from a plugin's entities, without updating their records before they were
-/// killed.
-#[derive(Debug, Default)]
-pub(crate) struct Taken(BTreeMap<String, Vec<PathBuf>>);
-
-impl Taken {
-    /// Reads the takeovers of the entities of all plugins.
-    pub(crate) fn read(own: &PluginStore) -> Result<Taken> {
-        let mut stores = vec![own.clone()];
-        stores.extend(own.others());
-        let mut taken = Taken::default();
-        for store in stores {
-            if !store.has_takeovers()? {
-                continue;
-            }
-            for (id, theirs) in store.records()? {
-                let origins = theirs.0.values().filter_map(|track| track.taken_from.as_ref());
-                for origin in origins.filter(|origin| origin.plugin == own.plugin && origin.id != id) {
-                    taken.0.entry(origin.id.clone()).or_default().push(origin.path());
-                }
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Returns the paths taken over from an entity.
-    pub(crate) fn from(&self, id: &str) -> &[PathBuf] {
-        self.0.get(id).map_or(&[], Vec::as_slice)
-    }
-
-    /// Removes the tracks of the paths taken over from an entity.
-    pub(super) fn forget_in<T: HasTracks>(&self, remembered: &mut Remembered<T>) {
-        for path in self.from(&remembered.id) {
-            remembered.base.tracks().forget(path);
-        }
-    }
-}
-
 /// Returns the paths of tracks with their canonical paths. Paths below a tracked path belong to it, even if a symlink
 /// has replaced it. Paths that cannot be examined are omitted.
 pub(super) fn canonical_of(tracks: &Tracks, canonical: &CanonicalPaths) -> Vec<(PathBuf, PathBuf)> {
@@ -296,7 +257,7 @@ fn describes(entry: &ManifestEntry, state: &State) -> bool {
             content.as_str() == sha256 && *mode == attributes.mode && is_owner(attributes.uid, attributes.gid)
         }
         (EntryKind::Symlink { target }, State::Symlink { target: other, uid, gid }) => {
-            *target == *other.0 && is_owner(*uid, *gid)
+            target == other && is_owner(*uid, *gid)
         }
         _ => false,
     }
@@ -310,7 +271,7 @@ fn to_state(entry: &ManifestEntry) -> Option<State> {
             content: Digest::try_from(sha256.clone()).ok()?,
             attributes: Attributes { mode: *mode, uid, gid },
         },
-        EntryKind::Symlink { target } => State::Symlink { target: target.clone().into(), uid, gid },
+        EntryKind::Symlink { target } => State::Symlink { target: target.clone(), uid, gid },
     })
 }
 

@@ -4,7 +4,7 @@
 use super::stores::PluginStore;
 use crate::base_store::readable;
 use crate::error::{PathError, Result};
-use crate::manifest::{Manifest, ManifestEntry};
+use crate::manifest::ManifestEntry;
 use crate::path_handle::{Durability, Kind, PathHandle};
 use crate::paths::path_bytes;
 use bstr::{BString, ByteSlice};
@@ -124,7 +124,7 @@ impl MadeDirectories {
                 if !among.iter().any(|path| in_tree(&path)) {
                     continue;
                 }
-                let manifest = Manifest::load(&store.manifest(&id, &tree)).ok().flatten().unwrap_or_default();
+                let manifest = store.manifest(&id, &tree).load().ok().flatten().unwrap_or_default();
                 let is_listed = |path: &&PathBuf| {
                     let below = path.strip_prefix(&tree).unwrap_or(Path::new(""));
                     let states = manifest.entries.get(below);

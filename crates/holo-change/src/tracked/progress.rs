@@ -1,24 +1,19 @@
 //! The state that the changes of a group, and their threads, share.
 
 use super::Tracker;
-use super::held::Taken;
 use super::made_directories::MadeDirectories;
 use crate::error::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The shared state of a group.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// The created parent directories.
     directories: RwLock<MadeDirectories>,
-    /// The paths that other entities have taken over, without updating the records before they were killed.
-    taken: RwLock<Taken>,
     /// True if there is an entity whose record is kept until the state is tidied up.
     has_reason_to_tidy: AtomicBool,
-    /// Held while an entity takes over from another one, whose record several threads may update.
-    takeovers: Mutex<()>,
 }
 
 impl Progress {
@@ -29,17 +24,14 @@ impl Progress {
     pub(super) fn new(tracker: &Tracker) -> Result<Progress> {
         Ok(Progress {
             directories: RwLock::new(tracker.directories()?),
-            taken: RwLock::default(),
             has_reason_to_tidy: AtomicBool::default(),
-            takeovers: Mutex::default(),
         })
     }
 
     /// Resets the state for another group.
-    pub(super) fn begin(&self, directories: MadeDirectories, taken: Taken) {
+    pub(super) fn begin(&self, directories: MadeDirectories) {
         self.has_reason_to_tidy.store(false, Ordering::Relaxed);
         *self.directories.write().unwrap_or_else(PoisonError::into_inner) = directories;
-        *self.taken.write().unwrap_or_else(PoisonError::into_inner) = taken;
     }
 
     /// Returns false to the first caller only: the record of one restored entity of the group is kept, so that it is
@@ -62,12 +54,4 @@ impl Progress {
         if self.directories().contains(path) { self.change_directories(|made| made.take(path)) } else { Ok(()) }
     }
 
-    pub(super) fn taken(&self) -> RwLockReadGuard<'_, Taken> {
-        self.taken.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Locks out takeovers by other threads until the result is dropped.
-    pub(super) fn hold_takeovers(&self) -> MutexGuard<'_, ()> {
-        self.takeovers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }

@@ -26,7 +26,6 @@ impl Tracker {
             return Ok(());
         }
         self.begin()?;
-        self.recover_takeovers(remembered)?;
         let mut recovered = remembered.base.tracks().clone();
         let mut found_anew = Vec::new();
         for (path, track) in &mut recovered.0 {
@@ -76,12 +75,10 @@ impl Tracker {
         self.own.tidy_others()?;
         let mut used = BTreeSet::new();
         let mut gone = Vec::new();
-        let mut has_pending = false;
         let all = self.bases.all::<T>(notices)?;
         for (id, mut remembered) in all {
             let tracks = remembered.base.tracks();
             used.extend(tracks.contents());
-            has_pending |= tracks.have_pending();
             if tracks.is_empty() && is_ours(&id) {
                 gone.push(id);
             }
@@ -90,7 +87,6 @@ impl Tracker {
         self.bases.sync()?;
         self.contents.keep_only(&used)?;
         self.remove_own_directories(None)?;
-        self.own.end_takeovers(has_pending)?;
         untidy.remove()?;
         // The records of entities are removed last: as long as one exists, the entity is scrubbed again. Without any,
         // the marker would never be removed.

@@ -4,14 +4,13 @@ use super::contents::{Contents, Digest};
 use super::state::Unmanaged;
 use super::tracks::Tracks;
 use super::{CONTENTS, UNTIDY};
-use crate::base_store::{BaseStore, Remembered};
+use crate::base_store::{BaseStore, RecordChange, Remembered};
 use crate::bases::Bases;
 use crate::canonical::CanonicalPaths;
 use crate::error::{PathError, Result};
 use crate::image_store::BASE;
 use crate::locations::{Locations, SharedDatabase};
-use crate::manifest::{self, Manifest};
-use crate::path_handle::Durability;
+use crate::manifest::{Manifest, ManifestRecord};
 use crate::path_handle::{PathHandle, Tree};
 use crate::paths::without_root;
 use rustix::io::Errno;
@@ -29,8 +28,8 @@ const OVERLAYS: &str = "files";
 /// The directory in its state directory for declared files, and the kind of their records.
 const DECLARED_FOLDER: &str = ".declared";
 const DECLARED_KIND: &str = "declared";
-/// A marker file that exists while an entity may be taking over from another one.
-const TAKEOVERS: &str = "takeovers";
+/// The kind of the records of trees.
+const MANIFESTS: &str = "trees";
 /// The maximum time to wait for another plugin to release its state directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -119,6 +118,7 @@ pub(crate) struct PluginStore {
     /// The plugin, by the name of its state directory.
     pub(crate) plugin: String,
     pub(super) bases: BaseStore,
+    manifests: BaseStore,
     pub(super) tree: Arc<Tree>,
     /// The directory in the state directory.
     folder: &'static Path,
@@ -137,6 +137,7 @@ impl PluginStore {
         Ok(PluginStore {
             plugin: plugin.to_owned(),
             bases: PluginStore::records_of_plugin(locations, plugin),
+            manifests: BaseStore::of(locations, plugin, MANIFESTS),
             tree: Tree::open(&all.join(plugin))?,
             folder: Path::new(folder),
             locations: Arc::clone(locations),
@@ -188,7 +189,7 @@ impl PluginStore {
 
     /// Returns true if entities of the plugin may have trees.
     pub(crate) fn has_trees(&self) -> bool {
-        self.place(manifest::FOLDER).exists().unwrap_or(true)
+        self.manifests.ids().is_ok_and(|ids| !ids.is_empty())
     }
 
     /// Returns the trees of all entities.
@@ -202,9 +203,9 @@ impl PluginStore {
         Ok(trees)
     }
 
-    /// Returns the path of the manifest of an entity's tree.
-    pub(crate) fn manifest(&self, id: &str, tree: &Path) -> PathHandle {
-        Manifest::location(&self.tree, id, tree)
+    /// Returns the record of the manifest of an entity's tree.
+    pub(crate) fn manifest(&self, id: &str, tree: &Path) -> ManifestRecord {
+        ManifestRecord::new(&self.manifests, id, tree)
     }
 
     /// Creates an empty marker file.
@@ -215,22 +216,6 @@ impl PluginStore {
             mark.create()?;
         }
         Ok(())
-    }
-
-    /// Marks the start of a takeover. When this returns, the marker is on disk.
-    pub(super) fn begin_takeover(&self) -> Result<()> {
-        let mark = self.place(TAKEOVERS);
-        self.mark(TAKEOVERS)?;
-        Durability::Each.sync([], [&mark])
-    }
-
-    /// Returns true if an entity of this plugin may be taking over from another one.
-    pub(super) fn has_takeovers(&self) -> Result<bool> {
-        self.place(TAKEOVERS).exists()
-    }
-
-    pub(super) fn end_takeovers(&self, are_pending: bool) -> Result<()> {
-        if are_pending { Ok(()) } else { self.place(TAKEOVERS).remove() }
     }
 
     /// Returns the records of these entities, or of all. Invalid ones are omitted.
@@ -263,7 +248,7 @@ impl PluginStore {
 
     /// Returns the manifests of an entity by directory. Unreadable ones are omitted.
     pub(super) fn manifests(&self, id: &str, record: &TreeRecord) -> Vec<(PathBuf, Manifest)> {
-        let load = |tree: &PathBuf| Some((tree.clone(), Manifest::load(&self.manifest(id, tree)).ok()??));
+        let load = |tree: &PathBuf| Some((tree.clone(), self.manifest(id, tree).load().ok()??));
         record.trees.iter().filter_map(load).collect()
     }
 
@@ -272,49 +257,68 @@ impl PluginStore {
         Bases::new(&self.tree)
     }
 
-    /// Removes a path from a record, after its new owner has recorded it on disk. If the new owner has the same bases,
-    /// the base is kept.
-    pub(crate) fn release(&self, id: &str, path: &Path, keeps_base: bool) -> Result<()> {
-        let Some(mut remembered) = self.bases.recall::<Value>(id)? else { return Ok(()) };
-        let Some(mut tracks) = into_tracks(remembered.base.clone()) else {
-            return self.release_from_tree(remembered, path, keeps_base);
+    /// Adds the changes that remove paths from the record of an entity. If the new owner has the same bases, those of
+    /// trees are kept.
+    pub(super) fn release(
+        &self,
+        id: &str,
+        paths: &[PathBuf],
+        keeps_bases: bool,
+        changes: &mut Vec<RecordChange>,
+    ) -> Result<()> {
+        // The group may change the previous owner, too.
+        let RecordChange { store, key, .. } = self.bases.forgotten(id);
+        let changed = changes.iter().find(|change| change.store == store && change.key == key);
+        let remembered = match changed.and_then(|change| change.value.as_deref()) {
+            Some(text) => serde_json::from_str(text).ok(),
+            None => self.bases.recall::<Value>(id)?,
         };
-        if tracks.get(path).is_none() {
-            return Ok(());
-        }
-        tracks.forget(path);
+        let Some(mut remembered) = remembered else { return Ok(()) };
+        let Some(mut tracks) = into_tracks(remembered.base.clone()) else {
+            return self.release_from_trees(remembered, paths, keeps_bases, changes);
+        };
+        paths.iter().for_each(|path| tracks.forget(path));
         if tracks.is_empty() {
-            self.bases.forget(id)?;
+            changes.push(self.bases.forgotten(id));
         } else {
             set_tracks(&mut remembered.base, &tracks);
-            self.bases.keep(&remembered)?;
+            changes.push(self.bases.kept(id, &remembered)?);
         }
         Ok(())
     }
 
-    /// Removes a path from the manifests of an entity; its base is removed by the next run of the plugin. Because the
-    /// recipe is cleared, an entity that is still defined compares its tree again.
-    fn release_from_tree(&self, mut remembered: Remembered<Value>, path: &Path, keeps_base: bool) -> Result<()> {
+    /// Like [`release`](Self::release), for an entity with trees. The next run of the plugin removes the bases. Because
+    /// recipes are cleared, an entity that is still defined compares its trees again.
+    fn release_from_trees(
+        &self,
+        mut remembered: Remembered<Value>,
+        paths: &[PathBuf],
+        keeps_bases: bool,
+        changes: &mut Vec<RecordChange>,
+    ) -> Result<()> {
         let Some(record) = trees_of(&remembered.base) else { return Ok(()) };
-        let mut was_listed = false;
+        let mut beside: BTreeSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
         for tree in &record.trees {
-            let Ok(below) = path.strip_prefix(tree) else { continue };
             let location = self.manifest(&remembered.id, tree);
-            let Some(mut manifest) = Manifest::load(&location)? else { continue };
-            if manifest.release(below, keeps_base) {
-                was_listed = true;
-                manifest.save(&location)?;
+            let Some(mut manifest) = location.load()? else { continue };
+            let below = paths.iter().filter_map(|path| Some((path, path.strip_prefix(tree).ok()?)));
+            let released: Vec<&Path> = below
+                .filter(|(_, below)| manifest.release(below, keeps_bases))
+                .map(|(path, _)| path.as_path())
+                .collect();
+            if !released.is_empty() {
+                changes.push(location.saved(&manifest)?);
             }
+            beside.retain(|path| !released.contains(path));
         }
-        if !was_listed
-            && record.path.as_deref() == Some(path)
+        if let Some(path) = record.path.as_deref().filter(|path| beside.contains(path))
             && let Value::Object(base) = &mut remembered.base
         {
-            if !keeps_base {
+            if !keeps_bases {
                 self.tree_bases().remove(path)?;
             }
             FILE_KEYS.iter().for_each(|key| drop(base.remove(*key)));
-            self.bases.keep(&remembered)?;
+            changes.push(self.bases.kept(&remembered.id, &remembered)?);
         }
         Ok(())
     }

@@ -1,32 +1,32 @@
 //! Taking over paths from entities that had them before, so that the base remains the original state.
 //!
-//! The order is such that no data is lost if the process is killed at any time: contents are copied; the record of the
-//! new owner is written, including the origin of the path; the path is removed from the record of the old owner; the
-//! record of the new owner is written without the origin. While both have the path, it belongs to the new owner, unless
-//! the old one is defined again.
+//! One transaction writes the record of the new owner, with its intents, and removes the path from the record of the old
+//! one. The new owner's plugin has a share in the contents by then.
 
 use super::Tracker;
-use super::held::{Held, Taken};
+use super::held::Held;
 use super::state::State;
+use super::stores::PluginStore;
 use super::tracks::{HasTracks, Origin, Track, Tracks};
-use crate::base_store::Remembered;
+use crate::base_store::{RecordChange, Remembered};
 use crate::claims::{Claim, Claims};
 use crate::error::Result;
 use crate::paths::path_bytes;
+use holo_state::Durability;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 impl Tracks {
-    /// Returns true if a takeover has not been recorded by the old owner yet.
-    pub(super) fn have_pending(&self) -> bool {
-        self.0.values().any(|track| track.taken_from.is_some())
+    /// Removes and returns the previous owners of the paths that are being taken over.
+    pub(super) fn take_origins(&mut self) -> Vec<Origin> {
+        self.0.values_mut().filter_map(|track| track.taken_from.take()).collect()
     }
 
     /// Returns the entities from which paths are being taken over, each once.
     #[must_use]
     pub fn taken_over_from(&self) -> Vec<&str> {
-        let mut ids: Vec<&str> =
-            self.0.values().filter_map(|track| Some(track.taken_from.as_ref()?.id.as_str())).collect();
+        let origins = self.0.values().filter_map(|track| track.taken_from.as_ref());
+        let mut ids: Vec<&str> = origins.map(|origin| origin.id.as_str()).collect();
         ids.sort_unstable();
         ids.dedup();
         ids
@@ -84,12 +84,8 @@ impl Tracker {
 
     /// Stores the contents that are taken over from other plugins.
     pub(super) fn take_contents(&self, tracks: &Tracks) -> Result<()> {
-        let pending = || tracks.0.values().filter_map(|track| Some((track, track.taken_from.as_ref()?)));
-        if pending().next().is_none() {
-            return Ok(());
-        }
-        self.own.begin_takeover()?;
-        for (track, origin) in pending().filter(|(_, origin)| origin.plugin != self.own.plugin) {
+        let pending = tracks.0.values().filter_map(|track| Some((track, track.taken_from.as_ref()?)));
+        for (track, origin) in pending.filter(|(_, origin)| origin.plugin != self.own.plugin) {
             let Some(store) = self.own.store(&origin.plugin) else { continue };
             for (state, is_needed) in [(Some(&track.base), true), (track.provisioned.as_ref(), false)] {
                 let Some(digest) = state.and_then(State::content) else { continue };
@@ -101,49 +97,35 @@ impl Tracker {
         }
         Ok(())
     }
+}
 
-    /// Removes the paths from the records of the old owners, and the origins from the tracks in memory.
-    pub(super) fn tell_others(&self, tracks: &mut Tracks) -> Result<()> {
-        let mut plugins: BTreeMap<String, Vec<Origin>> = BTreeMap::new();
-        for track in tracks.0.values() {
-            if let Some(origin) = &track.taken_from {
-                plugins.entry(origin.plugin.clone()).or_default().push(origin.clone());
+impl PluginStore {
+    /// Makes changes of records, and removes paths from the records of their previous owners, in one transaction. When
+    /// this returns, the changes are on disk.
+    pub(crate) fn record_takeover<'o>(
+        &self,
+        mut changes: Vec<RecordChange>,
+        origins: impl IntoIterator<Item = &'o Origin>,
+    ) -> Result<()> {
+        let mut plugins: BTreeMap<&str, BTreeMap<&str, Vec<PathBuf>>> = BTreeMap::new();
+        for origin in origins {
+            plugins.entry(&origin.plugin).or_default().entry(&origin.id).or_default().push(origin.path());
+        }
+        let mut others = Vec::new();
+        for (plugin, paths_by_id) in plugins {
+            let Some(store) = self.store(plugin) else { continue };
+            let is_own = plugin == self.plugin;
+            if !is_own {
+                others.push((store.hold()?, store.clone()));
+                store.mark_untidy()?;
+            }
+            for (id, paths) in paths_by_id {
+                // Entities of one plugin have the same bases.
+                store.release(id, &paths, is_own, &mut changes)?;
             }
         }
-        for (plugin, origins) in plugins {
-            let Some(store) = self.own.store(&plugin) else { continue };
-            let is_other = plugin != self.own.plugin;
-            let _held = if is_other { Some(store.hold()?) } else { None };
-            for origin in &origins {
-                store.release(&origin.id, &origin.path(), false)?;
-            }
-            if is_other {
-                store.tidy()?;
-            }
-        }
-        tracks.0.values_mut().for_each(|track| track.taken_from = None);
-        Ok(())
-    }
-
-    /// Completes the takeovers of a killed run.
-    pub(super) fn recover_takeovers<T: HasTracks>(&self, remembered: &mut Remembered<T>) -> Result<()> {
-        let tracks = remembered.base.tracks();
-        if !tracks.have_pending() {
-            return Ok(());
-        }
-        let claims = Claims::read(&self.locations);
-        let gives_back = |track: &Track| {
-            let Some(origin) = &track.taken_from else { return false };
-            claims.of(&origin.id, &origin.path()).is_some()
-        };
-        // The old owner is defined again.
-        tracks.0.retain(|_, track| !gives_back(track));
-        self.tell_others(tracks)
-    }
-
-    /// Returns the paths that others have taken over, without updating the records before they were killed.
-    pub(super) fn taken(&self) -> Result<Taken> {
-        Taken::read(&self.own)
+        self.bases.write(&changes, Durability::Disk)?;
+        others.iter().try_for_each(|(_, store)| store.tidy())
     }
 }
 

@@ -45,8 +45,8 @@ pub struct Track {
     /// True if the content of the file must not be displayed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
-    /// The entity from which the path is being taken over, until its record was updated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The entity from which the path is being taken over. The same transaction removes the path from its record.
+    #[serde(skip)]
     pub(super) taken_from: Option<Origin>,
 }
 
@@ -190,7 +190,7 @@ impl Tracks {
     /// Returns true if a killed run has left changes that must be [recovered](super::Tracker::recover_intents).
     #[must_use]
     pub fn have_intents(&self) -> bool {
-        self.0.values().any(|track| track.intent.is_some() || track.taken_from.is_some())
+        self.0.values().any(|track| track.intent.is_some())
     }
 
     /// Sets whether the content of a path must not be displayed.

@@ -2,9 +2,9 @@
 
 use super::TreeStore;
 use crate::claims::{Claim, Claims};
+use crate::base_store::RecordChange;
 use crate::error::Result;
 use crate::tracked::{HeldPath, State, Track, Unmanaged};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A path that is taken over.
@@ -58,27 +58,21 @@ impl TreeStore {
         }
     }
 
-    /// Removes paths from the records of their previous owners in other plugins, after the takeover was recorded.
+    /// Removes paths from the records of their previous owners, after the takeover was recorded.
     ///
     /// # Errors
     /// If a record cannot be written.
     pub fn release<'a>(&self, adoptions: impl IntoIterator<Item = &'a Adoption>) -> Result<()> {
-        let mut by_plugin: BTreeMap<&str, Vec<&Adoption>> = BTreeMap::new();
-        for adoption in adoptions {
-            by_plugin.entry(&adoption.held.origin.plugin).or_default().push(adoption);
-        }
-        for (plugin, adoptions) in by_plugin {
-            let Some(theirs) = self.plugin.store(plugin) else { continue };
-            let _held = if plugin == self.plugin.plugin { None } else { Some(theirs.hold()?) };
-            if plugin != self.plugin.plugin {
-                theirs.mark_untidy()?;
-            }
-            for adoption in &adoptions {
-                theirs.release(&adoption.held.origin.id, &adoption.held.origin.path(), plugin == self.plugin.plugin)?;
-            }
-            theirs.tidy()?;
-        }
-        Ok(())
+        self.record_takeover(Vec::new(), adoptions)
+    }
+
+    /// Makes changes of records, and removes paths from the records of their previous owners, in one transaction.
+    pub(super) fn record_takeover<'a>(
+        &self,
+        changes: Vec<RecordChange>,
+        adoptions: impl IntoIterator<Item = &'a Adoption>,
+    ) -> Result<()> {
+        self.plugin.record_takeover(changes, adoptions.into_iter().map(|adoption| &adoption.held.origin))
     }
 }
 

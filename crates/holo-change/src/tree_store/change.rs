@@ -97,8 +97,6 @@ impl OwnedTree {
         has_begun: &Rc<Cell<bool>>,
     ) -> std::result::Result<bool, TreeError> {
         let Some(manifest) = &self.manifest else {
-            // A killed run may have left an empty directory.
-            self.location.manifest.remove_empty_folders(Path::new(""));
             return Ok(false);
         };
         let listed = manifest.entries.len();
@@ -137,7 +135,7 @@ impl OwnedTree {
             sweep_bases(&self.location, manifest, &owners()?)?;
         }
         manifest.leaving = BTreeSet::new();
-        Ok(manifest.save(&self.location.manifest)?)
+        Ok(self.location.manifest.save(manifest)?)
     }
 }
 

@@ -5,13 +5,13 @@ use crate::error::Result;
 use crate::hex::hex;
 use crate::image::Stamp;
 use crate::image::Unmanageable;
-use crate::manifest::ManifestEntry;
+use crate::manifest::{ManifestEntry, ManifestRecord};
 use crate::path_handle::{Kind, PathHandle, Tree};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directory of an entity, and the path of its manifest.
+/// The directory of an entity, and its manifest.
 #[derive(Clone)]
 pub(super) struct TreeLocation {
     pub(super) store: TreeStore,
@@ -19,7 +19,7 @@ pub(super) struct TreeLocation {
     pub(super) path: PathHandle,
     /// The directory, if it exists.
     pub(super) directory: Option<Arc<Tree>>,
-    pub(super) manifest: PathHandle,
+    pub(super) manifest: ManifestRecord,
 }
 
 impl TreeLocation {
@@ -78,7 +78,7 @@ impl TreeLocation {
 
     /// Returns the temporary path of a new overlay's base.
     pub(super) fn overlay_base_on_its_way(&self) -> PathHandle {
-        self.manifest.with_suffix(".file")
+        self.store.state(Path::new(&self.staging_name()))
     }
 
     /// Returns the unique name of the staging directory.

@@ -32,21 +32,14 @@ impl OwnedTree {
     /// # Errors
     /// If the directory or the manifest cannot be read.
     pub fn open(store: &TreeStore, id: &str, directory: &Path) -> Result<OwnedTree> {
-        let manifest_location = store.manifest(id, directory);
-        let mut manifest = Manifest::load(&manifest_location)?;
-        if let Some(manifest) = &mut manifest {
-            let taken = store.taken_from(id)?;
-            let below = taken.iter().filter_map(|path| path.strip_prefix(directory).ok());
-            for path in below {
-                manifest.release(path, false);
-            }
-        }
+        let record = store.manifest(id, directory);
+        let manifest = record.load()?;
         let mut location = TreeLocation {
             store: store.clone(),
             id: id.to_owned(),
             path: store.root().place(directory),
             directory: None,
-            manifest: manifest_location,
+            manifest: record,
         };
         location.enter()?;
         Ok(OwnedTree { location, manifest })

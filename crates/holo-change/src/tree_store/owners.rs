@@ -84,7 +84,7 @@ impl PathOwners {
                 read.files.push((file.clone(), owned));
             }
             for tree in owner.trees.iter().filter(|tree| are_nested(tree, area)) {
-                let Some(manifest) = Manifest::load(&store.manifest(&owner.id, tree))? else { continue };
+                let Some(manifest) = store.manifest(&owner.id, tree).load()? else { continue };
                 read.trees.push(OtherTree { id: owner.id.clone(), path: tree.clone(), manifest, is_orphan });
             }
         }

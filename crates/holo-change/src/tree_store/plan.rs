@@ -81,18 +81,14 @@ impl Plan {
                 all.extend_from_slice(&orphaned.states);
                 states.get_or_insert_default().extend_from_slice(&orphaned.states);
             }
-            // A killed run may have listed the path without updating the record of its previous owner.
-            let is_adopted =
-                (states.is_none() || is_unfinished) && planning.plan_adopted(path, entry.is_directory())?;
+            let is_adopted = states.is_none() && planning.plan_adopted(path, entry.is_directory())?;
             planning.plan_wanted(path, entry, states.as_deref(), is_adopted || made_directories.contains(&full))?;
         }
         for (path, states) in listed.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
             let full = location.full(path);
-            // A killed run may have started to take over the path from an entity that is now defined again.
-            let was_given_back = is_unfinished && location.store.rival(&full, claims)?.is_some();
             if location.is_overlaid(path) {
                 planning.plan_waiting(path, states)?;
-            } else if !owners.has(&full)? && !was_given_back {
+            } else if !owners.has(&full)? {
                 planning.plan_gone(path, states)?;
             }
         }

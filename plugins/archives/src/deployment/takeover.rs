@@ -7,7 +7,6 @@ use crate::error::ArchiveError;
 use crate::inventory::PREFIX;
 use crate::record::ArchiveRecord;
 use crate::removal::Removal;
-use holo_change::Durability;
 use holo_change::base_store::Remembered;
 use holo_change::manifest::Manifest;
 use holo_download::{CompleteDownload, Download, PART_SUFFIX};
@@ -89,12 +88,9 @@ impl Deployment<'_> {
         let ours = self.store.trees.manifest(self.id, tree);
         // Until the new version is known, other archives may create its paths too, because one archive may have been
         // split into several.
-        if let Some(mut manifest) = Manifest::load(&theirs)? {
-            manifest.leave_all();
-            manifest.save(&theirs)?;
-        }
-        theirs.rename_to(&ours)?;
-        Ok(Durability::Each.sync([], [&ours])?)
+        let Some(mut manifest) = theirs.load()? else { return Ok(()) };
+        manifest.leave_all();
+        Ok(theirs.move_to(&ours, &manifest)?)
     }
 
     /// Copies the download of an orphan to a record, if it is at our path, or was removed from its own. Returns true if
@@ -129,7 +125,7 @@ impl Deployment<'_> {
     pub(super) fn manifest_of_predecessor(&self, tree: &Path) -> Result<Option<Manifest>, ArchiveError> {
         for orphan in self.predecessors()? {
             if orphan.base.trees.iter().any(|own| Path::new(own) == tree)
-                && let Some(manifest) = Manifest::load(&self.store.trees.manifest(&orphan.id, tree))?
+                && let Some(manifest) = self.store.trees.manifest(&orphan.id, tree).load()?
             {
                 return Ok(Some(manifest));
             }

@@ -115,7 +115,7 @@ impl Staging<'_, '_> {
     fn symlink_at(&self, path: &Path) -> Result<Option<Vec<u8>>, PathError> {
         let Some(location) = self.location(path) else {
             let target = |entry: &ManifestEntry| match &entry.kind {
-                EntryKind::Symlink { target } => Some(target.clone()),
+                EntryKind::Symlink { target } => Some(target.0.to_vec()),
                 _ => None,
             };
             return Ok(self.target.entries.get(path).and_then(target));
@@ -197,7 +197,7 @@ impl Staging<'_, '_> {
             location.create_symlink(target).or_else(|error| self.not_made(path, error))?;
             location.give_to(uid, gid)?;
         }
-        self.add(path, EntryKind::Symlink { target: target.to_owned() });
+        self.add(path, EntryKind::Symlink { target: target.to_owned().into() });
         Ok(())
     }
 
@@ -237,9 +237,9 @@ impl Staging<'_, '_> {
         for (link, entry) in &*self.target.entries {
             let EntryKind::Symlink { target } = &entry.kind else { continue };
             let name = link.as_os_str().as_bytes();
-            match names::leads_out(link, target, &symlink_at, self.extraction.top) {
+            match names::leads_out(link, &target.0, &symlink_at, self.extraction.top) {
                 Ok(false) => {}
-                Ok(true) => return Err(EntryError::LeadsOut(target.as_slice().into()).in_entry(name)),
+                Ok(true) => return Err(EntryError::LeadsOut(target.0.clone()).in_entry(name)),
                 Err(error) => return Err(EntryError::from(error).in_entry(name)),
             }
         }

@@ -3,8 +3,7 @@
 use super::super::stores::PluginStore;
 use super::super::{Digest, Found, PathChange};
 use super::*;
-use crate::base_store::BaseStore;
-use crate::claims;
+use crate::base_store::{BaseStore, RecordChange};
 use crate::error::PathError;
 use crate::locations::Locations;
 use crate::notices::Notices;
@@ -115,16 +114,14 @@ impl Run {
         known.iter().map(|(path, _)| path.display().to_string()).collect()
     }
 
-    /// Writes the record with origins, as after a kill directly afterwards.
-    fn begin_takeover(&self, id: &str, path: &str) {
+    /// Takes over a path up to the record of the takeover, as if the run had been killed then.
+    fn record_takeover(&self, id: &str, path: &str, mut changes: Vec<RecordChange>) {
         let mut remembered = self.remembered(id);
         self.tracker.adopt(&mut remembered, [path.into()]).unwrap();
         self.tracker.take_contents(&remembered.base).unwrap();
-        self.bases.keep(&remembered).unwrap();
-    }
-
-    fn publish(&self, claims: &[Claim]) {
-        claims::publish(&self.locations, claims, &[]).unwrap();
+        let origins = remembered.base.take_origins();
+        changes.push(self.bases.kept(id, &remembered).unwrap());
+        self.own().record_takeover(changes, &origins).unwrap();
     }
 }
 
@@ -137,7 +134,7 @@ fn the_base_stays_the_first_one() {
         assert_eq!(machine.make(plugin, "a:two", &[("/x", "two")]), ["a:one"]);
         assert!(machine.run("p").known("a:one").is_none());
         let run = machine.run(plugin);
-        assert!(!run.own().has_takeovers().unwrap() && !run.remembered("a:two").base.have_pending());
+        assert!(run.remembered("a:two").base.taken_over_from().is_empty());
         assert_eq!(machine.read("x"), "two");
         machine.scrub(plugin, "a:two");
         assert_eq!(machine.read("x"), "found");
@@ -243,37 +240,29 @@ fn a_base_that_cannot_be_read_is_not_taken_over() {
 }
 
 #[test]
-fn a_takeover_that_was_killed_is_ended() {
-    let machine = Machine::new();
-    fs::write(machine.path("x"), "found").unwrap();
-    machine.make("p", "a:one", &[("/x", "1"), ("/y", "1")]);
-    machine.run("q").begin_takeover("a:two", "/x");
-    // While both have it, it belongs to the new owner: the old one does not restore it.
-    let run = machine.run("p");
-    let mut remembered = run.remembered("a:one");
-    run.tracker.taken().unwrap().forget_in(&mut remembered);
-    assert_eq!(remembered.base.iter().map(|(path, _)| path).collect::<Vec<_>>(), [Path::new("/y")]);
-    let mut other = run.remembered("a:one");
-    other.id = "a:other".to_owned();
-    run.tracker.taken().unwrap().forget_in(&mut other);
-    assert!(other.base.get(Path::new("/x")).is_some());
-
-    machine.run("p").publish(&[Claim::new("a:one", Path::new("/y"), &[])]);
-    let run = machine.run("q");
-    assert!(run.own().has_takeovers().unwrap());
-    run.tracker.recover_intents(&mut run.remembered("a:two")).unwrap();
-    assert_eq!((machine.run("p").paths("a:one"), run.paths("a:two")), (vec!["/y".into()], vec!["/x".to_owned()]));
-    machine.scrub("q", "a:two");
-    assert_eq!(machine.read("x"), "found");
+fn takeover_is_complete_or_has_not_begun() {
+    for plugin in ["p", "q"] {
+        let machine = Machine::new();
+        fs::write(machine.path("x"), "found").unwrap();
+        machine.make("p", "a:one", &[("/x", "1"), ("/y", "1")]);
+        let run = machine.run(plugin);
+        run.record_takeover("a:two", "/x", Vec::new());
+        assert_eq!((machine.run("p").paths("a:one"), run.paths("a:two")), (vec!["/y".into()], vec!["/x".to_owned()]));
+        machine.scrub("p", "a:one");
+        assert_eq!(machine.read("x"), "1");
+        machine.scrub(plugin, "a:two");
+        assert_eq!(machine.read("x"), "found");
+    }
 }
 
 #[test]
-fn a_takeover_that_was_killed_is_given_up_if_the_old_owner_is_defined_again() {
+fn previous_owner_may_change_in_the_same_transaction() {
     let machine = Machine::new();
-    machine.make("p", "a:one", &[("/x", "1")]);
-    machine.run("q").begin_takeover("a:two", "/x");
-    machine.run("p").publish(&[Claim::new("a:one", Path::new("/x"), &[])]);
-    let run = machine.run("q");
-    run.tracker.recover_intents(&mut run.remembered("a:two")).unwrap();
-    assert_eq!((machine.run("p").paths("a:one"), run.paths("a:two")), (vec!["/x".into()], Vec::<String>::new()));
+    machine.make("p", "a:one", &[("/x", "1"), ("/y", "1")]);
+    let run = machine.run("p");
+    let mut one = run.remembered("a:one");
+    one.base.set_sensitive(Path::new("/y"), true);
+    run.record_takeover("a:two", "/x", vec![run.bases.kept("a:one", &one).unwrap()]);
+    let one = run.remembered("a:one").base;
+    assert_eq!(one.iter().map(|(path, track)| (path, track.sensitive)).collect::<Vec<_>>(), [("/y".into(), true)]);
 }

@@ -1,6 +1,7 @@
 //! The lists on disk during a change: possible states of paths, and their owners.
 
 use super::TreeChange;
+use crate::base_store::RecordChange;
 use crate::error::Result;
 use crate::manifest::Manifest;
 use std::collections::BTreeSet;
@@ -30,15 +31,17 @@ impl TreeChange {
         union
     }
 
-    /// Removes paths that we have taken over from the manifests of orphans, so that the orphans do not remove them.
-    pub(super) fn take_from_orphans(&self) -> Result<()> {
+    /// Returns the changes that remove the paths taken over from the manifests of orphans, so that the orphans do not
+    /// remove them.
+    pub(super) fn take_from_orphans(&self) -> Result<Vec<RecordChange>> {
+        let mut changes = Vec::new();
         let location = &self.location;
         let here = location.full(Path::new(""));
         let ids: BTreeSet<&String> = self.plan.orphaned.values().flat_map(|(ids, _)| ids).collect();
         for id in ids {
             for tree in self.owners.trees_of(id) {
                 let theirs = location.store.manifest(id, tree);
-                let Some(mut manifest) = Manifest::load(&theirs)? else { continue };
+                let Some(mut manifest) = theirs.load()? else { continue };
                 let listed = manifest.entries.len();
                 manifest.entries.retain(|path, _| {
                     let full = tree.join(path);
@@ -46,10 +49,10 @@ impl TreeChange {
                     !path.is_ok_and(|path| self.plan.orphaned.get(path).is_some_and(|(ids, _)| ids.contains(id)))
                 });
                 if manifest.entries.len() < listed {
-                    manifest.save(&theirs)?;
+                    changes.push(theirs.saved(&manifest)?);
                 }
             }
         }
-        Ok(())
+        Ok(changes)
     }
 }

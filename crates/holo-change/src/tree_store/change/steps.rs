@@ -41,7 +41,7 @@ impl Store for TreeStore {
         // If this run is killed before files are replaced, the next run removes the bases.
         let manifest = change.manifest.get_or_insert_default();
         manifest.dropped.extend(plan.foreign.iter().chain(plan.adopted.keys()).cloned());
-        manifest.save(&change.location.manifest)?;
+        change.location.manifest.save(manifest)?;
         let files = plan.foreign.iter().map(|path| change.location.at(&directory, path));
         self.bases.save(paths.iter().map(PathBuf::as_path).zip(files))?;
         for (path, (adoption, _)) in &plan.adopted {
@@ -55,16 +55,14 @@ impl Store for TreeStore {
             self.plugin.tidy_others()?;
         }
         let union = change.union();
-        union.save(&change.location.manifest)?;
+        let mut changes = vec![change.location.manifest.saved(&union)?];
+        changes.extend(change.take_from_orphans()?);
+        self.record_takeover(changes, change.plan.adopted.values().map(|(adoption, _)| adoption))?;
         change.manifest = Some(union);
-        {
-            // They are already in the manifest, so that other entities do not remove them as unneeded.
-            let _locked = self.lock_directories();
-            let directories = change.plan.entries.iter().filter(|(_, entry)| entry.is_directory());
-            self.claim_directories(directories.map(|(path, _)| change.location.full(path)))?;
-        }
-        change.take_from_orphans()?;
-        self.release(change.plan.adopted.values().map(|(adoption, _)| adoption))?;
+        // They are already in the manifest, so that other entities do not remove them as unneeded.
+        let _locked = self.lock_directories();
+        let directories = change.plan.entries.iter().filter(|(_, entry)| entry.is_directory());
+        self.claim_directories(directories.map(|(path, _)| change.location.full(path)))?;
         Ok(Unsynced::default())
     }
 
@@ -112,7 +110,7 @@ impl Store for TreeStore {
         let recipe = std::mem::take(&mut change.recipe);
         let manifest = Manifest { recipe, entries, dropped, waiting, ..Manifest::default() };
         if is_needed {
-            manifest.save(&change.location.manifest)?;
+            change.location.manifest.save(&manifest)?;
         }
         change.manifest = Some(manifest);
         Ok(Unsynced::default())
@@ -125,10 +123,8 @@ impl Store for TreeStore {
         if change.staged.is_none() && manifest.entries.is_empty() {
             change.manifest = None;
             change.location.manifest.remove()?;
-            Durability::Each.sync([], [&change.location.manifest])?;
-            change.location.manifest.remove_empty_folders(Path::new(""));
         } else if has_dropped {
-            manifest.save(&change.location.manifest)?;
+            change.location.manifest.save(manifest)?;
         }
         if let Some(staged) = &change.staged {
             staged.remove()?;
