@@ -180,7 +180,8 @@ mod tests {
         let owner = Ownership { uid: Some(0), gid: None };
         let strange = PathBuf::from(OsStr::from_bytes(b"a b/#c\\\n\xfe=d"));
         let directory = ManifestEntry { kind: EntryKind::Directory { mode: 0o755 }, owner };
-        let states = vec![ManifestEntry { kind: file, owner }, ManifestEntry { kind: link, owner: Ownership::default() }];
+        let states =
+            vec![ManifestEntry { kind: file, owner }, ManifestEntry { kind: link, owner: Ownership::default() }];
         let manifest = Manifest {
             recipe: "sha256:0 strip=1".to_owned(),
             unfinished: true,

@@ -245,8 +245,7 @@ impl Removal<'_> {
     /// plugin.
     fn has_another(&self) -> Result<bool, ArchiveError> {
         let (path, trees) = (self.canonical()?, &self.store.trees);
-        Ok(self.store.owners_below(self.id, &path)?.has(&path)?
-            || trees.rival(&path, &self.store.claims())?.is_some())
+        Ok(self.store.owners_below(self.id, &path)?.has(&path)? || trees.rival(&path, &self.store.claims())?.is_some())
     }
 
     fn canonical(&self) -> Result<PathBuf, PathError> {

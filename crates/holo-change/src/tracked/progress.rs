@@ -22,10 +22,7 @@ impl Progress {
     /// # Errors
     /// If the list of directories cannot be read.
     pub(super) fn new(tracker: &Tracker) -> Result<Progress> {
-        Ok(Progress {
-            directories: RwLock::new(tracker.directories()?),
-            has_reason_to_tidy: AtomicBool::default(),
-        })
+        Ok(Progress { directories: RwLock::new(tracker.directories()?), has_reason_to_tidy: AtomicBool::default() })
     }
 
     /// Resets the state for another group.
@@ -53,5 +50,4 @@ impl Progress {
     pub(super) fn take_directory(&self, path: &Path) -> Result<()> {
         if self.directories().contains(path) { self.change_directories(|made| made.take(path)) } else { Ok(()) }
     }
-
 }

@@ -1,8 +1,8 @@
 //! Taking over paths, with their bases, from entities that no longer have them.
 
 use super::TreeStore;
-use crate::claims::{Claim, Claims};
 use crate::base_store::RecordChange;
+use crate::claims::{Claim, Claims};
 use crate::error::Result;
 use crate::tracked::{HeldPath, State, Track, Unmanaged};
 use std::path::Path;

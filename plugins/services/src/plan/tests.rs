@@ -203,7 +203,10 @@ fn a_users_unit_runs_where_the_users_manager_does() {
     assert!(only_running.problems[0].contains("loginctl enable-linger alice"));
     assert_eq!(planned(&wanted(Stopped, Some(false), None), &state), Plan::default());
     let nobody = UnitState { load: Load::NoUser, ..UnitState::default() };
-    assert!(planned(&wanted(Running, Some(true), None), &nobody).problems[0].contains("belongs to a user that does not exist"));
+    assert!(
+        planned(&wanted(Running, Some(true), None), &nobody).problems[0]
+            .contains("belongs to a user that does not exist")
+    );
     assert_eq!(planned(&wanted(Stopped, Some(false), Some(false)), &nobody), Plan::default());
     assert_eq!(
         planned(&Wanted { restores: true, ..wanted(Running, Some(true), Some(true)) }, &nobody),
