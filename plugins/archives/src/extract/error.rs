@@ -45,7 +45,7 @@ pub(crate) enum EntryError {
     AlsoDirectory,
     #[error("it ends after {actual} of {size} bytes")]
     Truncated { actual: u64, size: u64 },
-    #[error("it is a dangling symlink")]
+    #[error("it is a symlink without a target")]
     EmptySymlink,
     #[error("it is a symlink that leads out, to {:?}", .0.as_bstr())]
     LeadsOut(BString),

@@ -57,7 +57,7 @@ pub(crate) fn fails(root: &ScratchRoot, words: &str) -> Run {
 }
 
 /// The memory limit of each process, in KiB, which includes the window of the decompressor.
-const LITTLE_MEMORY: u32 = 48 << 10;
+const LITTLE_MEMORY: u32 = 256 << 10;
 
 /// Runs a command that must succeed with the memory that an archive of a few entries needs.
 #[track_caller]
