@@ -377,8 +377,19 @@ class Expressions:
         class Environment(jinja2.Environment):
             context_class = Context
 
+        class Undefined(jinja2.StrictUndefined):
+            """Its fields are undefined as well, so that `default` can replace them."""
+
+            def __getattr__(self, name):
+                if name.startswith("__"):
+                    raise AttributeError(name)
+                return self
+
+            def __getitem__(self, key):
+                return self
+
         self.environment = Environment(
-            undefined=jinja2.StrictUndefined,
+            undefined=Undefined,
             trim_blocks=True,
             keep_trailing_newline=True,
             extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],

@@ -185,7 +185,7 @@ fn answers(version: Version) {
         task(
             "changed",
             "copy",
-            "args = { dest = 'ROOT/work/y' }\nexpressions = { content = 'greeting', mode = 'unset | default(omit)' }\nwhen = ['line is changed', \"ansible_facts.system == 'Linux'\"]",
+            "args = { dest = 'ROOT/work/y' }\nexpressions = { content = 'greeting', mode = 'unset.some[0] | default(omit)' }\nwhen = ['line is changed', \"ansible_facts.system == 'Linux'\"]",
         ),
         task("never", "fail", "args = { msg = 'not reached' }\nwhen = 'line is not changed'"),
         task("bad", "command", "args = { cmd = 'false' }\nregister = 'bad'\nignore_errors = true"),
