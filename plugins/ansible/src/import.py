@@ -30,6 +30,8 @@ ACTIONS = [
     "assert", "debug", "fail", "include_vars", "set_fact", "ansible.posix.patch",
 ]
 EMULATED = ["assert", "debug", "fail", "include_vars", "set_fact"]
+# Modules that read files of their role.
+WITH_FILES = ["assemble", "copy", "include_vars", "script", "template", "unarchive", "uri", "ansible.posix.patch"]
 # Keywords without an effect on a single machine, or on the state of the machine.
 IGNORED = ["name", "tags", "run_once", "diff", "any_errors_fatal", "throttle", "collections", "debugger", "become_method", "become_flags", "become"]
 # Variables that only a controller has.
@@ -72,6 +74,9 @@ class Importer:
         self.volatile = collections.Counter()
         self.unknown = set()
         self.used_roots = set()
+        # The role of each copied file, and the roles that have other files of the same names.
+        self.copied = {}
+        self.conflicting = set()
         self.owners = {}
         self.plays = 0
         # The names of imported tasks in the playbook, by entity.
@@ -105,6 +110,8 @@ class Importer:
         path = os.path.abspath(path)
         if path not in self.roles:
             self.roles.append(path)
+            for folder in ("files", "templates", "vars"):
+                self.copy(path, folder)
             meta = self.read(self.main_file(os.path.join(path, "meta")), {})
             self.add_listed_roles(meta.get("dependencies") or [], path, context)
             for folder in ("defaults", "vars"):
@@ -112,8 +119,6 @@ class Importer:
                 self.add_variables(values, path, overrides=folder == "vars")
             handlers = self.read(self.main_file(os.path.join(path, "handlers")), [])
             self.handlers += [(handler, dict(context, role=path)) for handler in handlers]
-            for folder in ("files", "templates", "vars"):
-                self.copy(os.path.join(path, folder), folder)
             self.find_volatile(path)
         file = os.path.join(path, "tasks", tasks_from)
         file = self.main_file(os.path.join(path, "tasks")) if tasks_from == "main" else file if os.path.exists(file) else file + ".yml"
@@ -179,14 +184,24 @@ class Importer:
                 return self.add_role(path, context, tasks_from)
         raise Unsupported("the role %s was not found" % name)
 
-    def copy(self, source, name):
-        if os.path.isdir(source):
-            shutil.copytree(source, os.path.join(self.output, name), symlinks=True, dirs_exist_ok=True)
+    def copy(self, role, name):
+        """Copies a directory of a role. Files of earlier roles are kept."""
+        source = os.path.join(role, name)
+        for at, _, files in os.walk(source):
+            folder = os.path.join(self.output, name, os.path.relpath(at, source))
+            os.makedirs(folder, exist_ok=True)
+            for file in files:
+                path, copied = os.path.join(at, file), os.path.join(folder, file)
+                if not os.path.lexists(copied):
+                    shutil.copy2(path, copied, follow_symlinks=False)
+                elif path != os.path.join(source, "main.yml") and self.copied.get(copied, role) != role:
+                    self.conflicting.add(role)
+                self.copied.setdefault(copied, role)
 
     def add_playbook(self, path):
         folder = os.path.dirname(os.path.abspath(path))
         for name in ("files", "templates", "vars"):
-            self.copy(os.path.join(folder, name), name)
+            self.copy(folder, name)
         plays = self.read(path)
         if not isinstance(plays, list) or not all(isinstance(play, dict) for play in plays):
             raise Unsupported("it is not a list of plays")
@@ -492,6 +507,8 @@ class Importer:
             raise Unsupported("delegate_to: has no counterpart")
         if int(self.now(task.get("poll", 1)) or 0) == 0 and int(self.now(task.get("async", 0)) or 0):
             raise Unsupported("a task in the background has no counterpart")
+        if context["role"] in self.conflicting and short in WITH_FILES:
+            raise Unsupported("an earlier role has files of the same names")
         table = {"module": module}
         args, expressions = {}, {}
         for name, value in dict(self.defaults_of(task, module), **self.arguments(task, module)).items():

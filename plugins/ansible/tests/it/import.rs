@@ -12,6 +12,7 @@ const RESOURCES: &str = "out/etc/holo/resources/ansible";
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = with_each("a role is imported, and has the same result as before", &[Need::Root], same_result);
     trials.extend(with_each("tasks that cannot be imported are marked", &[], marked));
+    trials.extend(with_each("files of two roles are not mixed up", &[], conflicting));
     trials.extend(with_each("a playbook that cannot be read is an error", &[], unreadable));
     trials
 }
@@ -83,6 +84,18 @@ fn marked(version: Version) {
         definitions.contains("expressions.content = \"known | sort\"\nwhen = [\"empty is none\"]"),
         "{definitions}"
     );
+}
+
+fn conflicting(version: Version) {
+    let root = ScratchRoot::new();
+    root.write("play.yml", "- {hosts: all, roles: [one, two]}\n");
+    for role in ["one", "two"] {
+        root.write(format!("roles/{role}/files/x"), format!("of {role}\n"));
+        root.write(format!("roles/{role}/tasks/main.yml"), "- copy: { src: x, dest: /x }\n- ping:\n");
+    }
+    let run = import(&root, version, &root.join("play.yml"), &[]);
+    assert!(run.stdout_lossy().starts_with("4 tasks: 3 imported, 1 to do\n"), "{run}");
+    assert_eq!(root.read(format!("{RESOURCES}/files/x")), "of one\n");
 }
 
 fn unreadable(version: Version) {
