@@ -31,6 +31,9 @@ fn same_result() {
     {
         EXAMPLE.is_shown(file, GUIDE);
     }
+    for file in ["defaults/main.yml", "tasks/main.yml"] {
+        EXAMPLE.is_shown(&format!("roles/site/{file}"), GUIDE);
+    }
     for document in ["README.md", GUIDE] {
         EXAMPLE.is_shown("holo/ansible/10-site.toml", document);
     }
