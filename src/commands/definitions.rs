@@ -29,6 +29,7 @@ pub(super) fn run(arguments: &Definitions, context: &mut Context<'_>) -> Result<
             }
             Finding::Error(error) => (Severity::Error, error.to_string()),
             Finding::Warning(warning) => (Severity::Warning, warning.to_string()),
+            Finding::Unrendered(warning) => (Severity::Warning, warning.to_string()),
             Finding::Folder(_) => continue,
         };
         has_failed |= severity == Severity::Error;

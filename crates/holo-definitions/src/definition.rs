@@ -20,6 +20,8 @@ pub trait Definition: DeserializeOwned {
 
     /// True if the plugin gives folders in the resource directory another meaning, whatever their names.
     const HAS_FOLDERS: bool = false;
+    /// True if the plugin evaluates expressions such as `{{ data.port }}` in its definitions itself.
+    const HAS_EXPRESSIONS: bool = false;
 
     /// Keys that affect no other entity. A table that only has such keys need not be read to determine other entities.
     const SELF_CONTAINED: &'static [&'static str] = &[];

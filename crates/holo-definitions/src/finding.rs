@@ -12,6 +12,8 @@ pub enum Finding {
     Error(DefinitionError),
     /// A warning: the value is valid, but probably not intended. It is used.
     Warning(DefinitionError),
+    /// A warning: an expression of a template in a file that is not a template.
+    Unrendered(LocatedError),
     /// A folder with the name of a definition file, which is not read.
     Folder(PathBuf),
 }

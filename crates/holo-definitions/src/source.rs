@@ -71,15 +71,18 @@ pub(crate) struct Source {
     disguised: Option<String>,
 }
 
-/// Returns a warning for an expression in a file that is not a template.
+/// Returns a warning for an expression in a file that is not a template. Formats of Go, such as `{{.Names}}` for
+/// docker, are none.
 fn unrendered(path: &Path, text: &str, rendered: bool) -> Option<Finding> {
-    let is_expression = |line: &str| {
-        let is_comment = line.trim_start().starts_with('#');
-        !is_comment && line.split_once("{{").is_some_and(|(_, rest)| rest.contains("}}"))
+    let has_expression = |line: &str| {
+        let expression = line.split_once("{{").and_then(|(_, rest)| rest.split_once("}}")).map_or("", |(text, _)| text);
+        let is_expression = expression.starts_with(|first: char| first.is_alphabetic() || " -_".contains(first))
+            && !expression.split_whitespace().any(|word| word.starts_with('.'));
+        is_expression && !line.trim_start().starts_with('#')
     };
-    let number = text.lines().position(is_expression).filter(|_| !rendered)? + 1;
+    let number = text.lines().position(has_expression).filter(|_| !rendered)? + 1;
     let text = "{{ }} has no effect here: rename the file to .toml.jinja to make it a template, or write {\\u007B to keep the braces";
-    Some(Finding::Warning(LocatedError::new(path.display().to_string(), text).at(Some(number)).into()))
+    Some(Finding::Unrendered(LocatedError::new(path.display().to_string(), text).at(Some(number))))
 }
 
 impl Sources {

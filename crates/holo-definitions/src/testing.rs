@@ -26,6 +26,7 @@ pub(crate) fn said(findings: &[Finding], folder: &Path) -> String {
         let _ = match finding {
             Finding::Error(error) => writeln!(said, "!! {error}"),
             Finding::Warning(warning) => writeln!(said, ">> {warning}"),
+            Finding::Unrendered(warning) => writeln!(said, ">> {warning}"),
             Finding::Folder(path) => writeln!(said, ">> {}: a folder", path.display()),
         };
     }

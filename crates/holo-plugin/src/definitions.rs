@@ -62,6 +62,7 @@ pub fn say(findings: Vec<Finding>, output: &mut Output<'_>) {
             }
             Finding::Error(error) => output.error(error.to_string()),
             Finding::Warning(warning) => output.advise(warning.to_string()),
+            Finding::Unrendered(warning) => output.advise(warning.to_string()),
             Finding::Folder(path) => {
                 output.advise(format!("{}: this is a directory, which is not read", path.display()));
             }

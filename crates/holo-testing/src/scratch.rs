@@ -216,6 +216,13 @@ impl ScratchRoot {
         Database::new(self.join("var/lib/holo/state.db"))
     }
 
+    /// Returns the IDs of the entities that are still to be refreshed.
+    #[must_use]
+    #[track_caller]
+    pub fn refreshes(&self) -> Vec<String> {
+        sure(self.state().refreshes()).into_iter().map(|refresh| refresh.target.to_string()).collect()
+    }
+
     /// Returns the keys of the records of a plugin, or of one kind of its records, such as `files/declared`.
     #[must_use]
     #[track_caller]

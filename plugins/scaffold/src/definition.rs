@@ -87,6 +87,7 @@ impl Definition for ScaffoldDefinition {
     const TABLE: &'static str = "scaffold";
     const KEY: &'static str = "target";
     const HAS_FOLDERS: bool = true;
+    const HAS_EXPRESSIONS: bool = true;
 
     fn doubts(&self) -> Vec<Invalid> {
         let doubts = |key, commands: &[FileCommand]| -> Vec<Invalid> {

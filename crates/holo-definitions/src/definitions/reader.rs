@@ -31,6 +31,7 @@ pub struct TableType {
     table: &'static str,
     united: &'static [&'static str],
     pub(super) has_folders: bool,
+    has_expressions: bool,
     key: &'static str,
     entity_type: &'static str,
     self_contained: &'static [&'static str],
@@ -46,6 +47,7 @@ impl TableType {
             table: D::TABLE,
             united: D::UNITED,
             has_folders: D::HAS_FOLDERS,
+            has_expressions: D::HAS_EXPRESSIONS,
             key: D::KEY,
             entity_type: D::ENTITY_TYPE,
             self_contained: D::SELF_CONTAINED,
@@ -266,6 +268,7 @@ impl<'c> Reader<'c> {
         for finding in unread {
             match finding {
                 Finding::Folder(_) if types.iter().any(|kind| kind.has_folders) => {}
+                Finding::Unrendered(_) if types.iter().any(|kind| kind.has_expressions) => {}
                 Finding::Error(error) => reader.miss(error),
                 doubt => reader.findings.push(doubt),
             }

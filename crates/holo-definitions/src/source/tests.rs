@@ -109,7 +109,7 @@ fn expressions_in_plain_files_are_doubtful() {
         fs::write(folder.path().join(name), text).unwrap();
         let (_, findings) = Sources::read(&folder.path().to_owned().into(), &crate::testing::NoTemplates);
         let shown = |finding: &Finding| match finding {
-            Finding::Warning(warning) => warning.to_string().replace(&folder.path().display().to_string(), ""),
+            Finding::Unrendered(warning) => warning.to_string().replace(&folder.path().display().to_string(), ""),
             other => format!("{other:?}"),
         };
         findings.iter().map(shown).collect::<Vec<_>>()
@@ -117,5 +117,7 @@ fn expressions_in_plain_files_are_doubtful() {
     let doubt = "/x.toml:3: {{ }} has no effect here: rename the file to .toml.jinja to make it a template, \
         or write {\\u007B to keep the braces";
     assert_eq!(findings("x.toml", "# {{ a }}\n[[thing]]\nname = \"{{ port }}\"\n"), [doubt]);
-    assert!(findings("x.toml", "name = '{{'\n").is_empty());
+    for other in ["{{", "docker ps --format {{.Names}}", "{{json .}}", "{{ range .Mounts }}", "find -exec x {} +"] {
+        assert!(findings("x.toml", &format!("name = '{other}'\n")).is_empty(), "{other}");
+    }
 }

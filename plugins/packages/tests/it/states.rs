@@ -203,12 +203,23 @@ fn going(root: &ScratchRoot) {
 }
 
 fn adopted(root: &ScratchRoot) {
+    const ADOPTED: &str = "etc/holo/resources/packages/adopted.toml";
     unfinished(root);
-    let run = root.holo(&["adopt", "--all"]);
+    fetch_index(root);
+    // An apply would complete their installation, so they are adopted only if they are named.
+    let all = root.holo(&["adopt", "--all"]);
+    assert_eq!(all.status, Some(1), "{all}");
+    let refused = all.stderr_lossy().matches(": an apply would act on it: would ").count();
+    assert!(refused == THERE.len() && !root.exists(ADOPTED), "{all}");
+    let ids = THERE.map(|name| format!("package:{name}"));
+    let arguments: Vec<&str> = ["adopt"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    let run = root.holo(&arguments);
+    assert!(run.success(), "{run}");
     let said = run.stdout_lossy().into_owned();
     let found: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("package:")?.split(' ').next()).collect();
     assert_eq!(found, THERE, "{run}");
-    assert!(said.contains("package:held (installed by hand, and held at 1.1)"), "{run}");
+    assert!(run.stderr_lossy().contains(">> package:failed: an apply would act on it: would complete the"), "{run}");
+    assert!(root.read(ADOPTED).to_string().contains("name = \"held\"\nhold = true\n"), "{run}");
 }
 
 fn rpm_was_killed(root: &ScratchRoot, manager: Manager) {
